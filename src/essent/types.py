@@ -1,0 +1,123 @@
+"""Core values that every layer shares, and the error tree.
+
+Letters used in shapes throughout the project:
+
+    N  number of texts            B  texts in one batch         T  tokens in one padded sequence
+    L  sources (layers) read      D  hidden size                K  output dimension after shaping
+    V  vocabulary size
+
+The error tree; everything essent raises on purpose descends from `EssentError`:
+
+    EssentError
+    ├── RecipeError (ValueError)            a recipe that is malformed
+    │   ├── UnknownNameError                a name that is not registered; says the nearest one
+    │   └── UnsupportedRecipeError          a well-formed recipe that this model cannot run
+    ├── InputError (TypeError, ValueError)  texts or arrays that cannot be embedded or fitted
+    ├── DataError (ValueError)              a data file or row; names the file and line
+    ├── ModelError (OSError)                a model folder or hub name that cannot be loaded
+    ├── NotFittedError (ValueError, AttributeError)   `fit` must come first
+    ├── VerificationError                   a saved folder that no longer gives its golden vectors
+    └── MissingDependencyError (ImportError)          names the extra to install
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+
+class EssentError(Exception):
+    """Anything that essent raises on purpose."""
+
+
+class RecipeError(EssentError, ValueError):
+    """A recipe is malformed: says the recipe, the part at fault and what is allowed there."""
+
+
+class UnknownNameError(RecipeError):
+    """A name (recipe, weighting, shaping step, task) is not registered."""
+
+
+class UnsupportedRecipeError(RecipeError):
+    """A well-formed recipe cannot run on this model: says what the model allows."""
+
+
+class InputError(EssentError, TypeError, ValueError):
+    """Texts or arrays of the wrong type or shape."""
+
+
+class DataError(EssentError, ValueError):
+    """A data file is missing or has a malformed row; the message names file and line."""
+
+
+class ModelError(EssentError, OSError):
+    """A model folder or hub name cannot be loaded."""
+
+
+class NotFittedError(EssentError, ValueError, AttributeError):
+    """The recipe learns something (idf, shaping, flow) and `fit` has not been called."""
+
+
+class VerificationError(EssentError):
+    """A saved folder does not reproduce its golden vectors."""
+
+
+class MissingDependencyError(EssentError, ImportError):
+    """An optional library is not installed; the message gives the command."""
+
+
+def optional_import(module: str, extra: str) -> ModuleType:
+    """Import an optional library, or say which extra of essent brings it.
+
+    Raises:
+        MissingDependencyError: when `module` is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f'{module!r} is not installed, and this needs it. Install it with: pip install "essent[{extra}]"'
+        ) from error
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One padded batch of token ids; `attend` and `content` are 0/1 masks of the same shape.
+
+    `attend` marks every token that is not padding. `content` marks the user's own words among them: not special
+    tokens, not the template.
+    """
+
+    ids: torch.Tensor  # (B,T) int64
+    attend: torch.Tensor  # (B,T) bool
+    content: torch.Tensor  # (B,T) bool
+
+    def __len__(self) -> int:
+        return int(self.ids.shape[0])
+
+
+@dataclass(frozen=True)
+class States:
+    """What the backbone computed for one batch: only what the recipes asked for.
+
+    `hidden` maps a source (a layer number, "static", or a table's name) to (B,T,D); `diagonals` maps a head
+    (layer, head), both 1-based as in the papers, to (B,T).
+    """
+
+    hidden: dict[int | str, torch.Tensor]
+    diagonals: dict[tuple[int, int], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class CorpusStats:
+    """Token counts of a corpus: `texts` (N), `document_frequency` (V,) and `count` (V,), both int64."""
+
+    texts: int
+    document_frequency: np.ndarray
+    count: np.ndarray
