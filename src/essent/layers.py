@@ -1,0 +1,133 @@
+"""Sources h^(k) and their mix α: layers, static rows, external tables; "0+L", "1.5*L+-0.5*random".
+
+A source is `static` (rows of the input word-embedding table, no position, no LayerNorm), a layer `0` (embedding
+output) … `L` (last), `L-1`, a layer less its template bias `L-bias` (PromptBERT 4.3), or a table indexed by token id
+(`random`, `random:300,7`: dimensions, seed).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from essent.registry import Registry, format_spec
+from essent.types import RecipeError
+
+if TYPE_CHECKING:
+    import torch
+
+LAYER = re.compile(r"(?:(?P<number>\d+)|L(?:-(?P<below>\d+))?)(?P<bias>-bias)?$")
+NUMBER = r"-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
+
+
+
+class TokenTable:
+    """A matrix with one row a token id, used instead of a model's own states."""
+
+    name: ClassVar[str]
+
+    def rows(self, vocabulary_size: int) -> torch.Tensor:
+        """The table (V,D) float32."""
+        raise NotImplementedError
+
+
+token_tables: Registry[TokenTable] = Registry("source", "essent.tables")
+
+
+@token_tables.register("random")
+@dataclass(frozen=True)
+class RandomTable(TokenTable):
+    """Every token a random vector, N(0, 0.1²): the baseline RE (Stankevičius 3.2.5). Same seed, same rows."""
+
+    dimensions: int = 768
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field in ("dimensions", "seed"):
+            value = getattr(self, field)
+            if not isinstance(value, int) or value < (1 if field == "dimensions" else 0):
+                raise RecipeError(f"random:{self.dimensions},{self.seed} — {field} must be a whole number, not {value!r}.")
+
+    def rows(self, vocabulary_size: int) -> torch.Tensor:
+        import numpy as np
+        import torch
+
+        # numpy's generator, not torch's: its stream is the same on every platform and version
+        draws = np.random.default_rng(self.seed).standard_normal((vocabulary_size, self.dimensions), dtype=np.float32)
+        return torch.from_numpy(draws * np.float32(0.1))  # (V,D)
+
+    def spec(self) -> str:
+        return format_spec(self.name, {"dimensions": self.dimensions, "seed": self.seed}, {"dimensions": 768, "seed": 0})
+
+
+@dataclass(frozen=True)
+class Source:
+    """One resolved source: `layer` k, or `static`, or a table's spec; `debiased` subtracts the template bias."""
+
+    key: int | str
+    debiased: bool = False
+
+
+Mix = tuple[tuple[str, float], ...]
+
+
+def parse_mix(text: str) -> Mix:
+    """Read "0+L" (plain mean of the named) or "0.3*0+0.7*L" (explicit weights) as ((source, α), …).
+
+    Raises:
+        RecipeError: malformed, a source named twice, or explicit and plain terms mixed.
+    """
+    terms = re.split(r"\+(?=\s*(?:-?\d*\.?\d*(?:[eE][+-]?\d+)?\s*\*)?\s*[A-Za-z0-9])", text.strip())
+    read: list[tuple[str, float | None]] = []
+    for term in (t.strip() for t in terms):
+        match = re.fullmatch(rf"(?:(?P<factor>{NUMBER})\s*\*\s*)?(?P<source>[^\s*+]+)", term)
+        if not match:
+            raise RecipeError(f"layers={text} — cannot read {term!r}; write e.g. L, 0+L, 1+2+L, static, 0.3*0+0.7*L.")
+        check_source(match["source"], text)
+        read.append((match["source"], float(match["factor"]) if match["factor"] else None))
+    return checked_mix(read, text)
+
+
+def checked_mix(read: list[tuple[str, float | None]], text: str) -> Mix:
+    """Refuse doubles and half-explicit mixes; fill in the plain mean."""
+    names = [name for name, _ in read]
+    if doubled := {name for name in names if names.count(name) > 1}:
+        raise RecipeError(f"layers={text} — {sorted(doubled)[0]!r} is named twice; give it one weight, e.g. 2*{names[0]}.")
+    given = [factor for _, factor in read if factor is not None]
+    if given and len(given) < len(read):
+        raise RecipeError(f"layers={text} — give a weight to every source or to none.")
+    if not given:
+        return tuple((name, 1.0 / len(read)) for name in names)
+    return tuple((name, float(factor)) for name, factor in read if factor is not None)
+
+
+def check_source(source: str, text: str) -> None:
+    """Refuse a source that is neither a layer, `static`, nor a registered table."""
+    if source == "static" or LAYER.fullmatch(source):
+        return
+    name = source.partition(":")[0]
+    if name in token_tables:
+        token_tables.create(source)
+        return
+    known = ", ".join(["static", "0 … L", "L-1", "L-bias", *token_tables])
+    raise RecipeError(f"layers={text} — unknown source {source!r}. Known: {known}.")
+
+
+def format_mix(mix: Mix) -> str:
+    """The text that `parse_mix` reads back into the same mix."""
+    if all(factor == 1.0 / len(mix) for _, factor in mix):
+        return "+".join(name for name, _ in mix)
+    return "+".join(f"{factor!r}*{name}" for name, factor in mix)
+
+
+def resolve(source: str, last: int) -> Source:
+    """Turn a source's name into what it is in a model of `last` layers; a layer above it stays as named.
+
+    `L-1` is `last - 1` and may come out negative: the caller refuses what the model does not have.
+    """
+    match = LAYER.fullmatch(source)
+    if not match:
+        return Source(source)
+    layer = int(match["number"]) if match["number"] else last - int(match["below"] or 0)
+    return Source(layer, debiased=bool(match["bias"]))

@@ -1,0 +1,140 @@
+"""The recipe as one sentence-transformers module: texts in, `sentence_embedding` out, any trainer or server around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers.base.modules.input_module import InputModule
+from torch import nn
+
+from essent.backbone import Backbone
+from essent.plan import Plan
+from essent.recipe import Recipe
+from essent.shaping import Chain
+from essent.tokens import check_texts, content_of, framed_ids, pad
+from essent.types import CorpusStats, NotFittedError, Tokens
+
+
+class RecipeModule(InputModule):
+    """A recipe on a backbone, with what `fit` has learned.
+
+    Args:
+        backbone: the transformer, cut here to the highest layer that the recipe reads.
+        recipe: what to compute.
+        stats: token counts, when the weights read them.
+        chain: fitted shaping; by default the recipe's, not fitted yet.
+
+    Raises:
+        UnsupportedRecipeError: the model cannot run the recipe.
+    """
+
+    save_in_root: bool = True
+    modalities: list[str] = ["text"]  # noqa: RUF012  (the base class declares it so)
+
+    def __init__(
+        self, backbone: Backbone, recipe: Recipe, stats: CorpusStats | None = None, chain: Chain | None = None
+    ) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.backbone = backbone
+        self.plan = Plan(recipe, backbone)
+        backbone.cut(self.plan.needs.depth)
+        self.stats = stats
+        self.set_chain(Chain.parse(recipe.shaping) if chain is None else chain)
+
+    def set_chain(self, chain: Chain) -> None:
+        """Put a fitted (or not yet fitted) chain in place."""
+        self.chain = chain
+        ready = chain.is_fitted or not chain.needs_fit
+        self.shaping: nn.Module | None = chain.module().to(self.backbone.static_table.device) if ready else None
+
+    # -- texts to tokens --------------------------------------------------------------------------------------------
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text in its frame, cut to the maximum length."""
+        return framed_ids(self.backbone.tokenizer, self.plan.frame, list(texts), self.backbone.max_length)
+
+    def pad(self, sequences: Sequence[list[int]], side: str = "right") -> dict[str, Any]:
+        """One batch of features."""
+        tokens = pad(sequences, self.plan.frame, self.backbone.pad_id, side)
+        return {"input_ids": tokens.ids, "attention_mask": tokens.attend.long()}
+
+    def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Texts to features: `input_ids`, `attention_mask` (B,T), padded on the tokenizer's side.
+
+        Raises:
+            InputError: an input that is not a text.
+        """
+        texts = check_texts(inputs)
+        side = "left" if self.backbone.tokenizer.padding_side == "left" else "right"
+        return self.pad(self.ids([prompt + text for text in texts] if prompt else texts), side)
+
+    def count(self, texts: Sequence[str]) -> CorpusStats:
+        """Token counts of a corpus, duplicated texts included, as this recipe tokenises them."""
+        rows = len(self.backbone.vocabulary)
+        frequency, count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+        for start in range(0, len(texts), 8192):
+            sequences = self.ids(texts[start : start + 8192])
+            flat = np.concatenate([np.asarray(s, np.int64) for s in sequences])
+            owner = np.repeat(np.arange(len(sequences)), [len(s) for s in sequences])
+            count += np.bincount(flat, minlength=rows)
+            frequency += np.bincount(np.unique(owner * rows + flat) % rows, minlength=rows)
+        return CorpusStats(len(texts), frequency, count)
+
+    # -- tokens to vectors ------------------------------------------------------------------------------------------
+
+    def forward(self, features: dict[str, Any], shape: bool = True, **kwargs: Any) -> dict[str, Any]:
+        """Features to `sentence_embedding` (B,K), `token_embeddings` (B,T,D) and `token_weights` (B,T).
+
+        Args:
+            shape: False gives the pooled vector as it is before the shaping chain.
+
+        Raises:
+            NotFittedError: the recipe learns something and `fit` has not been called.
+        """
+        attend = features["attention_mask"].bool()
+        tokens = Tokens(features["input_ids"], attend, content_of(attend, self.plan.frame))
+        self.require_fit(shape)
+        states = self.backbone.states(tokens, self.plan.needs)
+        vectors, mixed, weights = self.plan.pool(tokens, states, self.backbone, self.stats)
+        if shape and self.shaping is not None:
+            vectors = self.shaping(vectors)
+        features.update(sentence_embedding=vectors, token_embeddings=mixed, token_weights=weights)
+        return features
+
+    def require_fit(self, shape: bool = True) -> None:
+        """Raise NotFittedError, with what is missing, unless everything the recipe learns is there."""
+        missing = []
+        if self.plan.reads_stats and self.stats is None:
+            missing.append("token counts for weights=" + "*".join(self.recipe.weights))
+        if shape and self.shaping is None:
+            missing.append("the shaping " + " | ".join(self.recipe.shaping))
+        if missing:
+            raise NotFittedError(
+                f"The recipe {str(self.recipe)!r} learns {' and '.join(missing)}: call fit(texts) before encode, "
+                "with the texts of your task or any similar ones."
+            )
+
+    def get_embedding_dimension(self) -> int:
+        return int(self.chain.dim_out(self.plan.width(self.backbone)))
+
+    @property
+    def tokenizer(self) -> Any:
+        return self.backbone.tokenizer
+
+    @property
+    def max_seq_length(self) -> int | None:
+        return self.backbone.max_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int | None) -> None:
+        self.backbone.max_length = value
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Written by `essent.portable`, which lays out the whole folder."""
+        from essent.portable import save_module
+
+        save_module(self, output_path)

@@ -1,0 +1,113 @@
+"""Every published recipe as a row: name, text form, paper, section.
+
+Templates are stored byte-exact: straight and curly quotes are different tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TEMPLATES: dict[str, str] = {
+    "T0": "This sentence: “{text}” means [MASK].",
+    "T1": "This sentence: “{text}” means [MASK][MASK].",
+    "T2": "This sentence: “{text}” means “[MASK][MASK]” and is about [MASK].",
+    "T3": "This sentence from the paraphrase dictionary: “{text}” means “[MASK]”, which is about [MASK].",
+    "T4": "This sentence from the dictionary: “{text}” means “[MASK]” and is about [MASK], "
+    "which is a synonym for [MASK].",
+    "bert": 'This sentence : "{text}" means [MASK] .',
+    "roberta": "This sentence : ' {text} ' means [MASK] .",
+    "one-word": 'This sentence : "{text}" means in one word : "',
+}
+
+
+@dataclass(frozen=True)
+class NamedRecipe:
+    """A published method. `{}` in `text` stands for the argument that `argument` names, e.g. the head of Ditto."""
+
+    name: str
+    text: str
+    paper: str
+    section: str
+    about: str
+    argument: str = ""
+    example: str = ""
+
+
+DITTO = "Ditto (Chen et al. 2023)"
+PROMPT_BERT = "PromptBERT (Jiang et al. 2022)"
+STANKEVICIUS = "Stankevičius & Lukoševičius 2024"
+
+NAMED: dict[str, NamedRecipe] = {
+    row.name: row
+    for row in (
+        NamedRecipe("mean", "layers=L", "all", "last avg.", "mean of the last layer"),
+        NamedRecipe("cls", "weights=cls", "all", "[CLS]", "first token of the last layer, before the pooler"),
+        NamedRecipe("last-token", "weights=last", "SGPT (Muennighoff 2022)", "3.1", "last token of the last layer"),
+        NamedRecipe("static", "layers=static", PROMPT_BERT, "Table 1", "mean of the input word embeddings"),
+        NamedRecipe("first-last", "layers=0+L", DITTO, "Table 1", "mean of the embedding output and the last layer"),
+        NamedRecipe("last2", "layers=L-1+L", "SimCSE (Gao et al. 2021)", "code", "mean of the last two layers"),
+        NamedRecipe(
+            "static-remove-biases",
+            "layers=static weights=remove",
+            PROMPT_BERT,
+            "3, A.1, Table 3",
+            "input word embeddings without frequent, sub-word and punctuation tokens",
+        ),
+        NamedRecipe("first-last-idf", "layers=0+L weights=idf", STANKEVICIUS, "3.3", "first-last weighted by idf"),
+        NamedRecipe("first-last-tfidf", "layers=0+L weights=tfidf", DITTO, "Table 1", "first-last weighted by tf-idf"),
+        NamedRecipe(
+            "ditto",
+            "layers=0+L weights=ditto:{}",
+            DITTO,
+            "3, Tables 1, 2",
+            "first-last weighted by the diagonal of one attention head, counted from 1",
+            "head",
+            "1-10",
+        ),
+        NamedRecipe(
+            "static-ditto", "layers=static weights=ditto:{}", DITTO, "Table 1", "Ditto on word embeddings", "head", "1-10"
+        ),
+        NamedRecipe(
+            "last-ditto", "layers=L weights=ditto:{}", DITTO, "Table 1", "Ditto on the last layer", "head", "1-10"
+        ),
+        NamedRecipe("prompt", "template=bert weights=mask", PROMPT_BERT, "4.1, eq. 2", "the [MASK] of a prompt (BERT)"),
+        NamedRecipe(
+            "prompt-roberta", "template=roberta weights=mask", PROMPT_BERT, "4.2", "the <mask> of a prompt (RoBERTa)"
+        ),
+        NamedRecipe(
+            "prompt-denoised",
+            "template=bert layers=L-bias weights=mask",
+            PROMPT_BERT,
+            "4.3",
+            "the prompt's [MASK] less the same template's with an empty slot",
+        ),
+        NamedRecipe("t0-mean", "template=T0", STANKEVICIUS, "4.2", "mean of all tokens of template T0"),
+        NamedRecipe("t4-mean", "template=T4", STANKEVICIUS, "4.2", "mean of all tokens of template T4"),
+        NamedRecipe(
+            "t4-idf-quantile",
+            "template=T4 weights=idf | quantile",
+            STANKEVICIUS,
+            "Table 4",
+            "T4 weighted by the task's idf, mapped to uniform quantiles",
+        ),
+        NamedRecipe(
+            "first-last-idf-zscore", "layers=0+L weights=idf | zscore", STANKEVICIUS, "Table 4", "idf, then z-score"
+        ),
+        NamedRecipe("layers-1-2-L", "layers=1+2+L", STANKEVICIUS, "4.3", "mean of layers 1, 2 and the last"),
+        NamedRecipe("layers-0-1-2-L", "layers=0+1+2+L", STANKEVICIUS, "4.3", "mean of layers 0, 1, 2 and the last"),
+        NamedRecipe(
+            "whitening", "layers=0+L | whiten", "BERT-whitening (Su et al. 2021)", "3", "first-last, PCA-whitened"
+        ),
+        NamedRecipe("flow", "layers=0+L | flow", "BERT-flow (Li et al. 2020)", "3", "first-last through a trained flow"),
+        NamedRecipe(
+            "random", "layers=random", STANKEVICIUS, "3.2.5", "RE: a random vector for every token, the baseline"
+        ),
+        NamedRecipe(
+            "one-word",
+            "template=one-word weights=last",
+            "PromptEOL (Jiang et al. 2023)",
+            "3.1",
+            "the last token of a prompt, for decoders",
+        ),
+    )
+}

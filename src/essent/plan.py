@@ -1,0 +1,184 @@
+"""A recipe bound to a model: what it reads, whether the model allows it, and how its vectors come out of the states.
+
+    tokens ─ states ─ mix α ─ weights ω ─ reduce Σ          (shaping g follows in essent.encoder)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from essent.backbone import Backbone, Needs
+from essent.denoise import debias
+from essent.layers import Source, format_mix, resolve, token_tables
+from essent.pool import Reduction, mix_sources, reductions
+from essent.recipe import MASK, Recipe
+from essent.template import make_frame
+from essent.tokens import Frame
+from essent.types import CorpusStats, States, Tokens, UnsupportedRecipeError
+from essent.weights import Weighting, combine, weightings
+
+if TYPE_CHECKING:
+    from essent.tokens import Vocabulary
+
+
+@dataclass(frozen=True)
+class Allows:
+    """What a model offers to recipes: the numbers a recipe is checked against, without its weights."""
+
+    family: str
+    layers: int
+    heads: int
+    mask: bool
+    positions: bool = True
+
+
+def check(recipe: Recipe, allows: Allows) -> None:
+    """Refuse a recipe that the model cannot run.
+
+    Raises:
+        UnsupportedRecipeError: shows the recipe, points at the part at fault, says what this model allows.
+    """
+    for name, _ in recipe.layers:
+        source = resolve(name, allows.layers)
+        if isinstance(source.key, int) and not 0 <= source.key <= allows.layers:
+            raise _refusal(
+                recipe,
+                name,
+                f"there is no layer {name}",
+                f"layers 0 (embedding output) to {allows.layers} (= L), L-1 …, and static",
+            )
+        if source.debiased and not allows.positions:
+            raise _refusal(
+                recipe, name, "template denoising shifts position ids", "no position ids: its positions are relative"
+            )
+    for spec in recipe.weights:
+        weighting = weightings.create(spec)
+        if weighting.head is not None:
+            layer, head = weighting.head
+            if layer > allows.layers or head > allows.heads:
+                raise _refusal(
+                    recipe,
+                    spec.partition(":")[2],
+                    f"there is no head {layer}-{head}",
+                    f"heads LAYER-HEAD from 1-1 to {allows.layers}-{allows.heads}, both counted from 1",
+                )
+        if weighting.reads_mask and not allows.mask:
+            raise _refusal(recipe, spec, "it reads [MASK]", "no mask token; decoders take the recipe one-word instead")
+    if recipe.template is not None and MASK in recipe.template and not allows.mask:
+        raise _refusal(recipe, MASK, "the template has [MASK]", "templates without [MASK], such as one-word")
+
+
+def _refusal(recipe: Recipe, part: str, reason: str, allowed: str) -> UnsupportedRecipeError:
+    """An error that shows the recipe with a caret line under the part at fault."""
+    text = str(recipe)
+    if part not in text:  # a named recipe hides the part: show its fields
+        text = f"layers={format_mix(recipe.layers)} weights={'*'.join(recipe.weights)}"
+        if recipe.template is not None:
+            text = f"template={recipe.template!r} {text}"
+    at = max(text.find(part), 0)
+    return UnsupportedRecipeError(
+        f"This model cannot run the recipe: {reason}.\n    {text}\n    {' ' * at}{'^' * len(part)}\nIt allows {allowed}."
+    )
+
+
+class Plan(nn.Module):
+    """One recipe on one backbone, up to the pooled vector. External tables are buffers: they move with the module.
+
+    Raises:
+        UnsupportedRecipeError: the model cannot run the recipe.
+    """
+
+    def __init__(self, recipe: Recipe, backbone: Backbone) -> None:
+        super().__init__()
+        check(recipe, allows_of(backbone))
+        self.recipe = recipe
+        self.weightings: list[Weighting] = [weightings.create(spec) for spec in recipe.weights]
+        self.reduction: Reduction = reductions.create(recipe.reduce)
+        self.sources: list[Source] = [resolve(name, backbone.last) for name, _ in recipe.layers]
+        self.factors = [factor for _, factor in recipe.layers]
+        leading_space = backbone.vocabulary.marker == "Ġ" and any(w.leading_space for w in self.weightings)
+        self.frame: Frame = make_frame(backbone.tokenizer, recipe.template, leading_space)
+        self.tables: dict[str, str] = {}  # source -> buffer
+        for place, source in enumerate(self.sources):
+            if isinstance(source.key, str) and source.key != "static":
+                rows = token_tables.create(source.key).rows(len(backbone.vocabulary))
+                self.register_buffer(f"table_{place}", rows, persistent=False)
+                self.tables[source.key] = f"table_{place}"
+        self._check_widths(backbone)
+
+    def _check_widths(self, backbone: Backbone) -> None:
+        widths = {name: self._width(source, backbone) for (name, _), source in zip(self.recipe.layers, self.sources, strict=True)}
+        if len(set(widths.values())) > 1:
+            shown = ", ".join(f"{name} has {width}" for name, width in widths.items())
+            raise UnsupportedRecipeError(
+                f"layers={format_mix(self.recipe.layers)} mixes sources of different widths: {shown} dimensions."
+            )
+
+    def _width(self, source: Source, backbone: Backbone) -> int:
+        if source.key == "static":
+            return int(backbone.static_table.shape[1])
+        if isinstance(source.key, str):
+            return int(getattr(self, self.tables[source.key]).shape[1])
+        return backbone.dimensions
+
+    @cached_property
+    def needs(self) -> Needs:
+        """What one pass must give for this recipe."""
+        return Needs(
+            frozenset(s.key for s in self.sources if isinstance(s.key, int)),
+            any(s.key == "static" for s in self.sources),
+            frozenset(w.head for w in self.weightings if w.head is not None),
+        )
+
+    @property
+    def reads_stats(self) -> bool:
+        return any(weighting.reads_stats for weighting in self.weightings)
+
+    def width(self, backbone: Backbone) -> int:
+        """Dimensions of the pooled vector."""
+        return self.reduction.width(self._width(self.sources[0], backbone))
+
+    def mixed(self, tokens: Tokens, states: States, backbone: Backbone) -> torch.Tensor:
+        """Σ_k α_k h^(k) of every token: (B,T,D)."""
+        hidden = []
+        for source in self.sources:
+            if isinstance(source.key, str) and source.key != "static":
+                hidden.append(nn.functional.embedding(tokens.ids, getattr(self, self.tables[source.key])))
+            elif isinstance(source.key, int) and source.debiased:
+                hidden.append(debias(states.hidden[source.key], tokens, self.frame, source.key, backbone))
+            else:
+                hidden.append(states.hidden[source.key])
+        return mix_sources(hidden, self.factors)
+
+    def token_weights(
+        self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
+    ) -> torch.Tensor:
+        """ω of every token: (B,T)."""
+        return combine(self.weightings, tokens, states, vocabulary, stats)
+
+    def pool(
+        self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The vectors (B,K), and what they were made of: mixed states (B,T,D), weights (B,T).
+
+        Raises:
+            NotFittedError: the weights need token counts and `stats` is None.
+        """
+        mixed = self.mixed(tokens, states, backbone)
+        weights = self.token_weights(tokens, states, backbone.vocabulary, stats)
+        return self.reduction.reduce(mixed, weights, tokens.attend), mixed, weights
+
+
+def allows_of(backbone: Backbone) -> Allows:
+    return Allows(
+        backbone.family,
+        backbone.last,
+        backbone.heads,
+        backbone.tokenizer.mask_token is not None,
+        backbone.position_offset is not None,
+    )

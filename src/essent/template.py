@@ -1,0 +1,70 @@
+"""Template t: from its text to the frame of ids around the user's words.
+
+The ids come from tokenising the template once, with a stand-in word in its slot, and cutting the stand-in out. For
+tokenizers that split words at punctuation and spaces (BERT's) this is exactly tokenising the filled template.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from essent.recipe import MASK, SLOT
+from essent.tokens import Frame, fast_backend
+from essent.types import UnsupportedRecipeError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+STAND_INS = ("a", "word", "0", "中", "x")  # more than one, as a template may glue itself to a letter
+
+
+def make_frame(tokenizer: PreTrainedTokenizerBase, template: str | None, leading_space: bool = False) -> Frame:
+    """Tokenise a template, special tokens included, into the ids before and after the text.
+
+    Args:
+        template: text with one {text} and any number of [MASK], or None: special tokens only.
+        leading_space: tokenise the text as after a space, as in the middle of a sentence.
+
+    Raises:
+        UnsupportedRecipeError: a template with [MASK] for a tokenizer without a mask token, or a slot that cannot be
+            told from the words around it.
+    """
+    text = SLOT if template is None else template
+    if MASK in text:
+        if tokenizer.mask_token is None:
+            raise UnsupportedRecipeError(
+                f"The template {template!r} has {MASK}, and the tokenizer {type(tokenizer).__name__} has no mask token."
+            )
+        text = text.replace(MASK, tokenizer.mask_token)
+    before, after = text.split(SLOT)
+    space = before.endswith(" ")
+    if space:
+        before = before[:-1]
+    for stand_in in STAND_INS:
+        cut = _cut(tokenizer, before, " " * space + stand_in, after)
+        if cut is not None:
+            return Frame(*cut, space=space or leading_space, dot_rule=template is not None)
+    raise UnsupportedRecipeError(
+        f"In the template {template!r} this tokenizer joins {SLOT} with what stands next to it; put a space or a "
+        "quotation mark around it."
+    )
+
+
+def _cut(
+    tokenizer: PreTrainedTokenizerBase, before: str, middle: str, after: str
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Ids before and after `middle`, or None when a token crosses its border."""
+    encoding = fast_backend(tokenizer).encode(before + middle + after, add_special_tokens=True)
+    start, stop = len(before), len(before) + len(middle)
+    word = start + len(middle) - len(middle.lstrip())
+    inside = []
+    for place, (left, right) in enumerate(encoding.offsets):
+        if encoding.special_tokens_mask[place] and not (left < right and (right <= start or left >= stop)):
+            continue  # [CLS], [SEP]: not part of the template's text
+        if right > word and left < stop:
+            if left < start or right > stop:
+                return None
+            inside.append(place)
+    if len(inside) != 1:
+        return None
+    return tuple(encoding.ids[: inside[0]]), tuple(encoding.ids[inside[0] + 1 :])

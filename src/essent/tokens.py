@@ -1,0 +1,202 @@
+"""Texts to `Tokens`: the user's words in their frame, sorted by length, batched by a budget of tokens.
+
+A text is tokenised on its own and set into its frame: the ids of the special tokens and the template before and
+after it. Truncation shortens the text, never the frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+
+from essent.types import InputError, ModelError, Tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+T = TypeVar("T")
+
+
+class Vocabulary:
+    """What the weightings may know about a tokenizer: its tokens as texts, special ids, the mark of a word's start.
+
+    `marker` is "##" where a mark continues a word (WordPiece), "Ġ" or "▁" where it starts one (byte-level BPE,
+    SentencePiece).
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+        self._tokenizer = tokenizer
+        self._rows = rows
+        self._cache: dict[Any, Any] = {}
+        self.mask_id: int | None = tokenizer.mask_token_id
+        self.special_ids: frozenset[int] = frozenset(i for i in tokenizer.all_special_ids if i < rows)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getstate__(self) -> dict[str, Any]:  # worker processes rebuild what is cached
+        return {**self.__dict__, "_cache": {}}
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        """One text a row of the embedding table; rows without a token are empty (models pad their tables)."""
+        names = [""] * self._rows
+        for token, index in self._tokenizer.get_vocab().items():
+            if index < self._rows:
+                names[index] = token
+        return names
+
+    @cached_property
+    def marker(self) -> str:
+        tokens = self.tokens
+        counts = {mark: sum(t.startswith(mark) for t in tokens) for mark in ("##", "Ġ", "▁")}
+        return max(counts, key=lambda mark: counts[mark])
+
+    def is_subword(self, token: str) -> bool:
+        """Whether the token continues a word."""
+        return token.startswith("##") if self.marker == "##" else not token.startswith(self.marker)
+
+    def cached(self, key: Any, make: Callable[[], T]) -> T:
+        """Make a by-token table once; the last few are kept."""
+        if key not in self._cache:
+            if len(self._cache) >= 16:
+                self._cache.clear()
+            self._cache[key] = make()
+        return self._cache[key]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The ids around every text, and how the text itself is prepared before it is tokenised.
+
+    `space` is put before the text (the template has a space there, or the weights want the first word marked as one);
+    `dot_rule` appends "." to a text that does not end in one of . ? " ' (PromptBERT's code).
+    """
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    space: bool = False
+    dot_rule: bool = False
+
+    def __len__(self) -> int:
+        return len(self.before) + len(self.after)
+
+    def prepare(self, texts: list[str]) -> list[str]:
+        """The texts as the tokenizer gets them."""
+        if self.dot_rule:
+            texts = [t + "." if t and t[-1] not in ".?\"'" else t for t in texts]
+        return [" " + t for t in texts] if self.space else texts
+
+
+def check_texts(texts: Any) -> list[str]:
+    """The texts as a list.
+
+    Raises:
+        InputError: not a list of strings; says what came in and where.
+    """
+    if isinstance(texts, str) or not hasattr(texts, "__iter__"):
+        raise InputError(f"Expected a list of texts, got {type(texts).__name__}: {str(texts)[:60]!r}.")
+    found = list(texts)
+    for index, text in enumerate(found):
+        if not isinstance(text, str):
+            raise InputError(
+                f"Text {index} is {type(text).__name__} ({str(text)[:60]!r}); every text must be a str. "
+                "Replace missing values by '' or leave them out."
+            )
+    return found
+
+
+def mend_surrogates(text: str) -> str:
+    """Join surrogate pairs and replace lone surrogates, which no tokenizer can read, by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+    """Ids of each text alone: no special tokens, no truncation, no padding, all cores."""
+    backend = fast_backend(tokenizer)
+    try:
+        encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
+    except (UnicodeEncodeError, TypeError):  # lone surrogates cannot cross into Rust
+        encodings = backend.encode_batch_fast([mend_surrogates(t) for t in texts], add_special_tokens=False)
+    return [encoding.ids for encoding in encodings]
+
+
+def fast_backend(tokenizer: PreTrainedTokenizerBase) -> Any:
+    """The Rust tokenizer, with padding and truncation off: batches are padded here, texts cut to fit their frame.
+
+    Raises:
+        ModelError: the model has only a slow (Python) tokenizer.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(
+            f"{type(tokenizer).__name__} is not a fast tokenizer; essent needs a tokenizer.json "
+            "(AutoTokenizer.from_pretrained(..., use_fast=True) makes one for most models)."
+        )
+    if backend.padding is not None:
+        backend.no_padding()
+    if backend.truncation is not None:
+        backend.no_truncation()
+    return backend
+
+
+def framed_ids(
+    tokenizer: PreTrainedTokenizerBase, frame: Frame, texts: list[str], max_length: int | None
+) -> list[list[int]]:
+    """Ids of each text within its frame, cut to `max_length` tokens in all."""
+    before, after = list(frame.before), list(frame.after)
+    room = None if max_length is None else max(max_length - len(frame), 0)
+    left = getattr(tokenizer, "truncation_side", "right") == "left"
+    framed = []
+    for ids in text_ids(tokenizer, frame.prepare(texts)):
+        if room is not None and len(ids) > room:
+            ids = ids[len(ids) - room :] if left else ids[:room]
+        framed.append(before + ids + after)
+    return framed
+
+
+def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "right") -> Tokens:
+    """Stack sequences of ids into one batch, padded on either side.
+
+    A sequence of no tokens at all (an empty text for a tokenizer without special tokens) becomes one attended pad
+    token: a text always has a vector.
+    """
+    lengths = np.fromiter((len(s) for s in sequences), dtype=np.int64, count=len(sequences))  # (B,)
+    width = max(int(lengths.max(initial=0)), 1)
+    shown = np.maximum(lengths, 1)
+    place = np.arange(width)[None, :]  # (1,T)
+    start = (width - shown)[:, None] if side == "left" else np.zeros((len(sequences), 1), dtype=np.int64)  # (B,1)
+    attend = (place >= start) & (place < start + shown[:, None])  # (B,T)
+    ids = np.full((len(sequences), width), pad_id, dtype=np.int64)
+    ids[(place >= start) & (place < start + lengths[:, None])] = np.concatenate([np.asarray(s, np.int64) for s in sequences])
+    attended = torch.from_numpy(attend)
+    return Tokens(torch.from_numpy(ids), attended, content_of(attended, frame))
+
+
+def content_of(attend: torch.Tensor, frame: Frame) -> torch.Tensor:
+    """Which of the attended tokens are the user's words, whatever the padding: (B,T) bool."""
+    place = attend.long().cumsum(dim=1)  # (B,T) from 1 within the text
+    last = place[:, -1:] - len(frame.after)
+    return attend & (place > len(frame.before)) & (place <= last)
+
+
+def batches(lengths: Sequence[int], batch_size: int, budget: int) -> Iterator[np.ndarray]:
+    """Indices of the texts of each batch, longest first: at most `budget` padded tokens, and never fewer than one text.
+
+    Args:
+        lengths: tokens of each text (N,).
+        batch_size: most texts in a batch.
+        budget: most tokens in a batch, padding included.
+    """
+    order = np.argsort(-np.asarray(lengths), kind="stable")  # (N,)
+    start = 0
+    while start < len(order):
+        longest = max(int(lengths[order[start]]), 1)
+        count = max(1, min(batch_size, budget // longest))
+        yield order[start : start + count]
+        start += count

@@ -1,0 +1,117 @@
+"""Tiny random models of every family, built in the test run: real architectures, real tokenizers, no download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import AutoModel, PreTrainedTokenizerFast
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+CORPUS = [
+    "A man is playing a large flute.",
+    "Two dogs run through the green field, chasing a red ball.",
+    "The stock market fell sharply on Monday after the announcement.",
+    "She doesn't like cold coffee; however, she drinks it every morning!",
+    "How far is the moon from the earth?",
+    "Unbelievably, the kitten climbed all the way up the old oak tree and stayed there.",
+    "This sentence from the dictionary means something and is about a synonym for another sentence.",
+    'This sentence : "a word" means one thing .',
+] * 4
+COMMON = {"vocab_size": 0, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+WIDE = {**COMMON, "max_position_embeddings": 256, "initializer_range": 0.2}
+FAMILIES: dict[str, tuple[str, dict]] = {
+    "bert": ("wordpiece", WIDE),
+    "roberta": ("bytes", {**WIDE, "max_position_embeddings": 258, "pad_token_id": 1}),
+    "electra": ("wordpiece", {**WIDE, "embedding_size": 24}),
+    "distilbert": (
+        "wordpiece",
+        {"vocab_size": 0, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 256},
+    ),
+    "albert": ("metaspace", {**WIDE, "embedding_size": 16}),
+    "xlm-roberta": ("metaspace", {**WIDE, "max_position_embeddings": 258, "pad_token_id": 1}),
+    "mpnet": ("wordpiece", {**WIDE, "max_position_embeddings": 258, "pad_token_id": 1}),
+    "deberta-v2": (
+        "metaspace",
+        {**WIDE, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
+    ),
+    "modernbert": ("bytes", {**WIDE, "pad_token_id": 1, "local_attention": 8, "global_attn_every_n_layers": 2}),
+    "t5": ("metaspace", {"vocab_size": 0, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 3, "num_heads": 4}),
+    "gpt2": ("bytes-decoder", {"vocab_size": 0, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 256}),
+    "llama": ("metaspace-decoder", {**WIDE, "num_key_value_heads": 2}),
+    "qwen3": ("bytes-decoder", {**WIDE, "num_key_value_heads": 2, "head_dim": 8}),
+}
+DECODERS = ("gpt2", "llama", "qwen3")
+WITHOUT_MASK = (*DECODERS, "t5")
+
+
+def build_tokenizer(kind: str) -> PreTrainedTokenizerFast:
+    """Train a small real tokenizer of the kind on the corpus above."""
+    kind, _, decoder = kind.partition("-")
+    style = {"wordpiece": ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")}
+    cls, sep, pad, unk, mask = style.get(kind, ("<s>", "</s>", "<pad>", "<unk>", "<mask>"))
+    specials = [cls, pad, sep, unk, mask]
+    if kind == "wordpiece":
+        tokenizer = Tokenizer(models.WordPiece(unk_token=unk))
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = decoders.WordPiece()
+        trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=specials, show_progress=False)
+    elif kind == "bytes":
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=600,
+            special_tokens=specials,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+    else:
+        tokenizer = Tokenizer(models.Unigram())
+        tokenizer.normalizer = normalizers.NFKC()
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        tokenizer.decoder = decoders.Metaspace()
+        trainer = trainers.UnigramTrainer(vocab_size=250, special_tokens=specials, unk_token=unk, show_progress=False)
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    if not decoder:
+        ids = {token: tokenizer.token_to_id(token) for token in (cls, sep)}
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{cls} $A {sep}", special_tokens=list(ids.items())
+        )
+        return PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer, cls_token=cls, sep_token=sep, pad_token=pad, unk_token=unk, mask_token=mask
+        )
+    if kind == "metaspace":  # Llama: a text begins with <s>
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{cls} $A", special_tokens=[(cls, tokenizer.token_to_id(cls))]
+        )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=cls, eos_token=sep, unk_token=unk)
+
+
+def build_family(family: str, folder: Path, seed: int = 0) -> Path:
+    """Save a tiny random model of the family with its tokenizer; returns the folder."""
+    kind, settings = FAMILIES[family]
+    tokenizer = build_tokenizer(kind)
+    settings = {**settings, "vocab_size": len(tokenizer) + 3}  # real models pad their tables
+    for name in ("cls", "sep", "bos", "eos", "pad", "mask"):
+        index = getattr(tokenizer, f"{name}_token_id")
+        if index is not None:
+            settings[f"{name}_token_id"] = index
+    config = CONFIG_MAPPING[family](**settings)
+    if config.pad_token_id is not None and config.pad_token_id >= settings["vocab_size"]:
+        config.pad_token_id = None
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        if family == "t5":
+            from transformers import T5EncoderModel
+
+            model = T5EncoderModel(config)
+        else:
+            model = AutoModel.from_config(config)
+        for parameter in model.parameters():  # biases and norms too, so that nothing is trivially zero or one
+            parameter.data.add_(0.05 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
