@@ -1,0 +1,28 @@
+"""Evaluation tasks: data sets as rows of a catalogue, kinds of score as classes, results as plain values.
+
+A task never sees an encoder, only something with `encode(list of N texts) -> (N,D)`, or such a function:
+
+    from essent.tasks import load_task
+
+    load_task("stsb", data="my-data").run(model).main_score
+"""
+
+from essent.tasks.catalogue import STS7, Pairs, add, task_names
+from essent.tasks.locate import load_task
+from essent.tasks.pairs import PairTask
+from essent.tasks.result import Result, load_results, save_results
+from essent.tasks.table import ResultsTable, results_table
+
+__all__ = [
+    "STS7",
+    "PairTask",
+    "Pairs",
+    "Result",
+    "ResultsTable",
+    "add",
+    "load_results",
+    "load_task",
+    "results_table",
+    "save_results",
+    "task_names",
+]

@@ -1,0 +1,175 @@
+"""The data sets, one row each: `add(Pairs("stsb", hub=…, revision=…, scale=(0, 5)))`.
+
+Revisions are those that the `mteb` package pins (`mteb/tasks/STS/eng/*.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from essent.registry import did_you_mean
+from essent.tasks.senteval import SplitTables, SubsetFiles
+from essent.types import InputError, UnknownNameError
+
+SPLITS = ("test", "dev", "train")
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A data set of sentence pairs with gold scores.
+
+    Attributes:
+        name: of the task on its test split; the others are called "name.dev" and "name.train".
+        hub: the data set's repository on the hub, None when it is only read from files.
+        revision: the pinned commit of that repository; None when none could be confirmed.
+        scale: lowest and highest gold score.
+        splits: the splits that the data set has.
+        hub_splits: what those splits are called on the hub; one that is absent is not there.
+        hub_note: what differs on the hub, added to every result from there.
+        senteval: where SentEval's folder layout keeps it.
+    """
+
+    name: str
+    hub: str | None = None
+    revision: str | None = None
+    scale: tuple[float, float] = (0, 5)
+    splits: tuple[str, ...] = ("test",)
+    hub_splits: Mapping[str, str] = field(
+        default_factory=lambda: {"test": "test", "dev": "validation", "train": "train"}
+    )
+    hub_note: str = ""
+    senteval: SubsetFiles | SplitTables | None = None
+
+
+_rows: dict[str, Pairs] = {}
+
+
+def add(row: Pairs) -> None:
+    """Put a data set into the catalogue, under its name.
+
+    Raises:
+        ValueError: the name is taken, or holds a dot or a slash (those mark a split and a file).
+    """
+    if row.name != row.name.lower() or not row.name or set(row.name) & set("./\\"):
+        raise ValueError(f"A task name is lower case, without dots and slashes: {row.name!r}.")
+    if _rows.get(row.name, row) != row:
+        raise ValueError(f"The task name {row.name!r} is taken.")
+    _rows[row.name] = row
+
+
+def task_names() -> list[str]:
+    """All names that `load_task` takes, in the order of the catalogue: "stsb" is its test split, then "stsb.dev"."""
+    return [row.name if split == "test" else f"{row.name}.{split}" for row in _rows.values() for split in row.splits]
+
+
+def find_row(name: str, split: str | None = None) -> tuple[Pairs, str]:
+    """The row and the split that a name means; "STS-B" and "SICK-R" are understood as well.
+
+    Raises:
+        UnknownNameError: no such task or split; the message lists them.
+        InputError: the name says one split and `split` another.
+    """
+    base, dot, named = name.lower().partition(".")
+    row = _rows.get(base) or _rows.get(base.replace("-", ""))
+    if dot and split is not None and split != named:
+        raise InputError(f"The name {name!r} and split={split!r} name different splits.")
+    chosen = named if dot else split or "test"
+    if row is None or chosen not in row.splits:
+        asked = name if dot or split is None else f"{name}.{split}"
+        hint = did_you_mean(asked.lower(), task_names())
+        listed = "" if hint.startswith("Known") else f" Tasks: {', '.join(task_names())}."
+        raise UnknownNameError(f"Unknown task {asked!r}. {hint}{listed}")
+    return row, chosen
+
+
+STS7 = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")  # the seven that the papers average
+
+add(
+    Pairs(
+        "sts12",
+        hub="mteb/sts12-sts",
+        revision="a0d554a64d88156834ff5ae9920b964011b16384",
+        senteval=SubsetFiles(
+            "STS/STS12-en-test", ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews")
+        ),
+    )
+)
+add(
+    Pairs(  # without SMT, which may not be redistributed
+        "sts13",
+        hub="mteb/sts13-sts",
+        revision="7e90230a92c190f1bf69ae9002b8cea547a64cca",
+        senteval=SubsetFiles("STS/STS13-en-test", ("FNWN", "headlines", "OnWN")),
+    )
+)
+add(
+    Pairs(
+        "sts14",
+        hub="mteb/sts14-sts",
+        revision="6031580fec1f6af667f0bd2da0a551cf4f0b2375",
+        senteval=SubsetFiles(
+            "STS/STS14-en-test", ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news")
+        ),
+    )
+)
+add(
+    Pairs(
+        "sts15",
+        hub="mteb/sts15-sts",
+        revision="ae752c7c21bf194d8b67fd573edf7ae58183cbe3",
+        senteval=SubsetFiles(
+            "STS/STS15-en-test", ("answers-forums", "answers-students", "belief", "headlines", "images")
+        ),
+    )
+)
+add(
+    Pairs(
+        "sts16",
+        hub="mteb/sts16-sts",
+        revision="4d8694f8f0e0100860b497b999b3dbed754a0513",
+        senteval=SubsetFiles(
+            "STS/STS16-en-test", ("answer-answer", "headlines", "plagiarism", "postediting", "question-question")
+        ),
+    )
+)
+add(
+    Pairs(
+        "stsb",
+        hub="mteb/stsbenchmark-sts",
+        revision="b0fddb56ed78048fa8b90373c8a3cfc37b684831",
+        splits=SPLITS,
+        senteval=SplitTables(
+            {split: f"STS/STSBenchmark/sts-{split}.csv" for split in SPLITS}, score=4, sentence1=5, sentence2=6
+        ),
+    )
+)
+add(
+    Pairs(
+        "sickr",
+        hub="mteb/sickr-sts",
+        revision="20a6d6f312dd54037fe07a32d58e5e168867909d",
+        scale=(1, 5),
+        splits=SPLITS,
+        hub_splits={"test": "test"},
+        hub_note="mteb/sickr-sts holds all 9,927 pairs of SICK as its test split; the papers report the 4,927 of the "
+        "SemEval test split, so give local files to compare with them.",
+        senteval=SplitTables(
+            {"test": "SICK/SICK_test_annotated.txt", "dev": "SICK/SICK_trial.txt", "train": "SICK/SICK_train.txt"},
+            score=3,
+            sentence1=1,
+            sentence2=2,
+            header=1,
+        ),
+    )
+)
+add(
+    Pairs(  # Abdalla et al. 2023: 5,500 pairs in one split, both sentences in one column
+        "str",
+        hub="vkpriya/str-2022",
+        revision=None,
+        scale=(0, 1),
+        hub_splits={"test": "train"},
+        hub_note="The revision of vkpriya/str-2022 is not pinned: none could be confirmed.",
+    )
+)

@@ -1,0 +1,92 @@
+"""From a task's name to its pairs: on the hub, in a folder, or in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from essent.data import SUFFIXES, Pair, Row, hub_rows, pairs_from_rows, read_pairs
+from essent.tasks.catalogue import Pairs, find_row
+from essent.tasks.pairs import PairTask
+from essent.types import DataError
+
+
+def load_task(name: str | Path, data: str | Path | None = None, *, split: str | None = None) -> PairTask:
+    """Read the pairs of a task.
+
+    Args:
+        name: a task of the catalogue ("sts12", "stsb", "stsb.dev"), or the path of a file with pairs (then `data` and
+            `split` say nothing).
+        data: None reads the hub. A folder is searched for `sts/NAME.jsonl` and `NAME.jsonl` (also .json, .csv, .tsv,
+            .parquet; `NAME.SPLIT.jsonl` first, the name alone means the test split), then for SentEval's layout
+            (`STS/STS12-en-test/…`, also below `downstream/`). The first that is there counts.
+        split: "test" (default), "dev" or "train", where the data set has them.
+
+    Raises:
+        UnknownNameError: no such task or split.
+        DataError: the data cannot be found (the message lists where it was looked for) or has a malformed row.
+    """
+    if _is_file_name(name):
+        path = Path(name)
+        return PairTask(path.stem, tuple(read_pairs(path)), {"source": str(path)})
+    row, chosen = find_row(str(name), split)
+    if data is None:
+        pairs, source, notes = _from_hub(row, chosen)
+    else:
+        pairs, found = _from_folder(row, chosen, Path(data))
+        source, notes = {"source": str(found), "split": chosen}, ()
+    low, high = row.scale
+    outside = sum(not low <= pair.score <= high for pair in pairs)
+    if outside:  # a correlation does not mind, but a wrong column may be the reason
+        notes = (*notes, f"{outside} of {len(pairs)} gold scores lie outside the scale {low}–{high} of {row.name}.")
+    return PairTask(row.name if chosen == "test" else f"{row.name}.{chosen}", tuple(pairs), source, notes)
+
+
+def _is_file_name(name: str | Path) -> bool:
+    path = Path(name)
+    return isinstance(name, Path) or path.suffix.lower() in SUFFIXES or len(path.parts) > 1
+
+
+def _from_hub(row: Pairs, split: str) -> tuple[list[Pair], dict[str, str | None], tuple[str, ...]]:
+    if row.hub is None or split not in row.hub_splits:
+        raise DataError(
+            f"The {split} split of {row.name!r} is not on the hub{f' ({row.hub})' if row.hub else ''}. "
+            f"Give local files: --data DIR, with {' or '.join(_patterns(row, split, Path('DIR')))}."
+        )
+    place = row.hub_splits[split]
+    where = f"hub data set {row.hub}, split {place}"
+    rows = hub_rows(row.hub, row.revision, place)
+    pairs = pairs_from_rows(Row(f"{where}, row {number}", values) for number, values in enumerate(rows, start=1))
+    source = {"source": f"hub:{row.hub}", "revision": row.revision, "split": place}
+    return pairs, source, (row.hub_note,) if row.hub_note else ()
+
+
+def _stems(row: Pairs, split: str, data: Path) -> list[Path]:
+    names = [f"{row.name}.{split}", *([row.name] if split == "test" else [])]
+    return [folder / name for folder in (data / "sts", data) for name in names]
+
+
+def _patterns(row: Pairs, split: str, data: Path) -> list[str]:
+    """Where a task's pairs are looked for, for messages."""
+    kinds = ",".join(suffix[1:] for suffix in SUFFIXES)
+    patterns = [f"{stem}.{{{kinds}}}" for stem in _stems(row, split, data)]
+    senteval = row.senteval.files(data, split) if row.senteval else []
+    return [*patterns, *([str(senteval[0])] if senteval else [])]
+
+
+def _from_folder(row: Pairs, split: str, data: Path) -> tuple[list[Pair], Path]:
+    if not data.is_dir():
+        reason = (
+            "is a file; to score its pairs, give its path as the task's name" if data.is_file() else "does not exist"
+        )
+        raise DataError(f"The data folder {data} {reason}.")
+    for stem in _stems(row, split, data):
+        for suffix in SUFFIXES:
+            path = stem.parent / f"{stem.name}{suffix}"
+            if path.is_file():
+                return read_pairs(path), path
+    for root in (data, data / "downstream"):
+        files = row.senteval.files(root, split) if row.senteval else []
+        if row.senteval and any(path.is_file() for path in files):  # part of a year must fail, not score a part
+            return row.senteval.read(root, split), files[0] if len(files) == 1 else files[0].parent
+    looked = "\n  ".join(_patterns(row, split, data))
+    raise DataError(f"No data for {row.name!r}, split {split!r}, in {data}. Looked for:\n  {looked}")

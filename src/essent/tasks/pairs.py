@@ -1,0 +1,195 @@
+"""Pairs of sentences with gold scores: correlation of the cosine with the gold (STS, SICK-R, STR).
+
+Source: SemEval's STS tasks as SentEval (Conneau & Kiela 2018) scores them; "all" as in SimCSE's protocol
+(Gao et al. 2021, Appendix B): the pairs of all subsets together. No regressor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from essent.data import Pair
+from essent.tasks.result import Result, library_versions
+from essent.types import DataError, InputError
+
+METRICS = ("spearman", "pearson")
+SAME_COSINE = 1e-13  # a narrower spread of cosines is float64 rounding: to rank it would be to rank noise
+
+
+class HasEncode(Protocol):
+    """Anything with `encode`: an essent Encoder, a SentenceTransformer."""
+
+    def encode(self, texts: list[str], /) -> Any:
+        """Turn N texts into an (N,D) array or tensor."""
+
+
+Encode = HasEncode | Callable[[list[str]], Any]
+
+
+@dataclass(frozen=True)
+class PairTask:
+    """P sentence pairs with gold scores.
+
+    Attributes:
+        name: of the task, e.g. "sts12".
+        pairs: order and duplicates as in the data.
+        source: plain values for the result's provenance: where the data came from.
+        notes: sentences that every result of this task carries.
+    """
+
+    name: str
+    pairs: tuple[Pair, ...]
+    source: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.pairs:
+            raise DataError(f"The task {self.name!r} has no pairs.")
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def texts(self) -> list[str]:
+        """All first sentences, then all second ones: 2P texts, duplicates kept.
+
+        What is fitted on a task (idf, shaping) is fitted on these: on distinct texts a task moves by up to 1.2 points.
+        """
+        return [pair.sentence1 for pair in self.pairs] + [pair.sentence2 for pair in self.pairs]
+
+    def digest(self) -> str:
+        """SHA-256 of the pairs: the same for the same rows from whatever file or hub."""
+        total = hashlib.sha256()
+        for pair in self.pairs:
+            total.update(json.dumps(list(pair), ensure_ascii=False).encode() + b"\n")
+        return total.hexdigest()
+
+    def run(self, encode: Encode) -> Result:
+        """Encode each distinct text once and score the pairs.
+
+        Args:
+            encode: something with `encode`, or a plain function; gets the list of distinct texts (N), gives (N,D).
+
+        Raises:
+            InputError: vectors of another shape, or one that is not finite (the message names its text).
+        """
+        texts = self.texts()
+        distinct = list(dict.fromkeys(texts))
+        number = {text: position for position, text in enumerate(distinct)}
+        # `.encode` first: a SentenceTransformer is callable too, as a torch module
+        function: Any = getattr(encode, "encode", encode)
+        units = unit_rows(_matrix(function(list(distinct)), distinct))  # (N,D)
+        return self.score(_cosines(units, [number[text] for text in texts]))
+
+    def score_vectors(self, vectors: Any) -> Result:
+        """Score ready vectors (2P,D), one for each of `texts()` in that order.
+
+        Raises:
+            InputError: vectors of another shape, or one that is not finite (the message names its text).
+        """
+        texts = self.texts()
+        return self.score(_cosines(unit_rows(_matrix(vectors, texts)), range(len(texts))))
+
+    def score(self, cosines: Any) -> Result:
+        """Score ready similarities (P,), one a pair.
+
+        Raises:
+            InputError: another shape, or a value that is not finite.
+        """
+        similarity = np.asarray(cosines, dtype=np.float64)
+        if similarity.shape != (len(self),):
+            raise InputError(
+                f"{self.name}: expected {len(self)} similarities, one a pair, got shape {similarity.shape}."
+            )
+        if not np.isfinite(similarity).all():
+            first = int(np.flatnonzero(~np.isfinite(similarity))[0])
+            raise InputError(f"{self.name}: the similarity of pair {first + 1} is {similarity[first]}.")
+        gold = np.array([pair.score for pair in self.pairs], dtype=np.float64)
+        overall, notes = correlations(similarity, gold, "all pairs")
+        metrics = {metric: {"all": overall[metric]} for metric in METRICS}
+        subsets: dict[str, dict[str, float]] = {}
+        for name, members in self._members().items():
+            scores, more = correlations(similarity[members], gold[members], f"the subset {name!r}")
+            subsets[name] = {"n": len(members), **scores}
+            notes += more
+        if subsets:
+            sizes = [scores["n"] for scores in subsets.values()]
+            for metric in METRICS:
+                values = [scores[metric] for scores in subsets.values()]
+                metrics[metric]["mean"] = float(np.average(values))
+                metrics[metric]["wmean"] = float(np.average(values, weights=sizes))
+        provenance = {**self.source, "sha256": self.digest(), "versions": library_versions()}
+        return Result(self.name, metrics, subsets, len(self), provenance, (*self.notes, *notes))
+
+    def _members(self) -> dict[str, list[int]]:
+        """Positions of each subset's pairs, subsets in order of appearance."""
+        members: dict[str, list[int]] = {}
+        for position, pair in enumerate(self.pairs):
+            if pair.subset is not None:
+                members.setdefault(pair.subset, []).append(position)
+        return members
+
+
+def correlations(similarity: np.ndarray, gold: np.ndarray, where: str) -> tuple[dict[str, float], list[str]]:
+    """Spearman's (ties get their mean rank) and Pearson's correlation ×100 of two vectors (P,).
+
+    Undefined when a side is constant or has one value: NaN, and a note that says so.
+    """
+    from scipy import stats
+
+    if len(gold) < 2:
+        reason = "a single pair"
+    elif np.ptp(gold) == 0:
+        reason = "constant gold scores"
+    elif np.ptp(similarity) <= SAME_COSINE:
+        reason = "constant similarities"
+    else:
+        with warnings.catch_warnings():  # scipy warns of nearly constant input, which is no news to the reader
+            warnings.simplefilter("ignore")
+            spearman = 100 * float(stats.spearmanr(similarity, gold).statistic)
+            pearson = 100 * float(stats.pearsonr(similarity, gold).statistic)
+        return {"spearman": spearman, "pearson": pearson}, []
+    undefined = dict.fromkeys(METRICS, float("nan"))
+    return undefined, [f"Correlations over {where} are undefined: {reason}."]
+
+
+def _matrix(vectors: Any, texts: Sequence[str]) -> np.ndarray:
+    """Bring whatever `encode` gave to float64 (N,D), one row a text, all finite."""
+    if hasattr(vectors, "detach"):  # a torch tensor, perhaps bfloat16 and on a GPU: NumPy takes neither
+        vectors = vectors.detach().cpu().double().numpy()
+    elif isinstance(vectors, (list, tuple)) and vectors and hasattr(vectors[0], "detach"):
+        vectors = [vector.detach().cpu().double().numpy() for vector in vectors]
+    try:
+        matrix = np.asarray(vectors, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"`encode` must give an (N,D) array of numbers, not {type(vectors).__name__}: {error}."
+        ) from None
+    if matrix.ndim != 2 or len(matrix) != len(texts) or matrix.shape[1] == 0:
+        raise InputError(f"`encode` must give one vector a text: expected ({len(texts)}, D), got {matrix.shape}.")
+    finite = np.isfinite(matrix).all(axis=1)
+    if not finite.all():
+        raise InputError(f"The vector of {texts[int(np.argmin(finite))]!r} is not finite.")
+    return matrix
+
+
+def unit_rows(matrix: np.ndarray) -> np.ndarray:
+    """Scale the rows of (N,D) to length one; a zero row stays zero, so that its cosine with anything is 0."""
+    largest = np.abs(matrix).max(axis=1, keepdims=True)  # first: squares of 1e200 would overflow
+    scaled = matrix / np.where(largest > 0, largest, 1.0)
+    length = np.linalg.norm(scaled, axis=1, keepdims=True)
+    units: np.ndarray = scaled / np.where(length > 0, length, 1.0)
+    return units
+
+
+def _cosines(units: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+    """Cosines (P,) of the pairs, whose first sentences are rows[:P] of `units` and second ones rows[P:]."""
+    half = len(rows) // 2
+    cosines: np.ndarray = np.einsum("pd,pd->p", units[list(rows[:half])], units[list(rows[half:])])
+    return cosines

@@ -1,0 +1,133 @@
+"""What a task gives back: scores with the provenance that tells how to get them again."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from essent.types import DataError
+
+FORMAT = "essent-results/1"
+LIBRARIES = ("essent", "numpy", "scipy", "datasets", "sentence-transformers", "transformers", "torch")
+
+
+@dataclass(frozen=True)
+class Result:
+    """Scores of one task, correlations ×100; NaN where a correlation is undefined (`notes` says why).
+
+    Attributes:
+        task: name of the task, e.g. "sts12" or "stsb.dev".
+        metrics: {"spearman": {"all": …, "mean": …, "wmean": …}, "pearson": {…}}. "all" takes all pairs together;
+            "mean" and "wmean" (weighted by size) average over the subsets and are absent when the task has none.
+        subsets: {subset: {"n": pairs, "spearman": …, "pearson": …}}, in the order of the data.
+        n: number of pairs.
+        provenance: plain values: where the data came from, its digest, library versions, and what the caller adds.
+        notes: sentences a reader of the numbers needs.
+    """
+
+    task: str
+    metrics: dict[str, dict[str, float]]
+    subsets: dict[str, dict[str, float]]
+    n: int
+    provenance: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def main_score(self) -> float:
+        """Spearman's correlation over all pairs, ×100: what the papers report."""
+        return self.metrics["spearman"]["all"]
+
+    def with_provenance(self, **extra: Any) -> Result:
+        """A copy that also says, e.g., recipe="ditto:1-10", digest=…, model=…."""
+        return replace(self, provenance={**self.provenance, **extra})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that JSON can hold; NaN becomes None."""
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        return dict(_plain(values))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Result:
+        """The inverse of `to_dict`.
+
+        Raises:
+            DataError: a part is missing or has another type.
+        """
+        try:
+            metrics = {metric: _numbers(scores) for metric, scores in values["metrics"].items()}
+            subsets = {name: _numbers(scores) for name, scores in values["subsets"].items()}
+            result = cls(
+                task=str(values["task"]),
+                metrics=metrics,
+                subsets={name: {**scores, "n": int(scores["n"])} for name, scores in subsets.items()},
+                n=int(values["n"]),
+                provenance=dict(values.get("provenance", {})),
+                notes=tuple(values.get("notes", ())),
+            )
+            float(result.main_score)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"Not a result of essent: {type(error).__name__}: {error}.") from None
+        return result
+
+
+def _plain(value: Any) -> Any:
+    """Mappings, sequences and numbers down to what JSON holds; anything else as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):  # a NumPy or torch scalar
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def _numbers(scores: Mapping[str, Any]) -> dict[str, float]:
+    return {name: math.nan if value is None else value for name, value in scores.items()}
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of Python and of the installed libraries that can move a score."""
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def save_results(results: Iterable[Result], path: str | Path) -> None:
+    """Write results as one JSON file; the folder is made when it is not there."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"format": FORMAT, "results": [result.to_dict() for result in results]}
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def load_results(path: str | Path) -> list[Result]:
+    """Read what `save_results` wrote.
+
+    Raises:
+        DataError: no such file, or not such a file.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"Cannot read the results {path}: {error.strerror}.") from None
+    except ValueError as error:
+        raise DataError(f"{path} is not a JSON file: {error}.") from None
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != FORMAT or not isinstance(content.get("results"), list):
+        raise DataError(f"{path} is not a file of results: its format is {found!r}, expected {FORMAT!r}.")
+    try:
+        return [Result.from_dict(values) for values in content["results"]]
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None

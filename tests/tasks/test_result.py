@@ -1,0 +1,73 @@
+"""Results: JSON round trip."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from essent.tasks import Result, load_results, save_results
+from essent.types import DataError
+
+
+def result(score: float = 71.25, **changes: object) -> Result:
+    values: dict = {
+        "task": "sts12",
+        "metrics": {"spearman": {"all": score, "mean": 70.0, "wmean": 69.5}, "pearson": {"all": 60.0}},
+        "subsets": {"MSRpar": {"n": 750, "spearman": score, "pearson": 1.5}},
+        "n": 3108,
+        "provenance": {"source": "sts12.jsonl", "versions": {"numpy": "2"}},
+        "notes": ("Noted.",),
+    }
+    return Result(**{**values, **changes})
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    results = [result(), result(task="stsb.dev", subsets={})]
+    path = tmp_path / "new" / "results.json"
+    save_results(results, path)
+    assert load_results(path) == results
+    assert Result.from_dict(results[0].to_dict()) == results[0]
+    assert type(load_results(path)[0].subsets["MSRpar"]["n"]) is int
+
+
+def test_nan_is_null(tmp_path: Path) -> None:
+    broken = result(math.nan)
+    save_results([broken], tmp_path / "results.json")
+    saved = json.loads((tmp_path / "results.json").read_text(), parse_constant=pytest.fail)
+    assert saved["results"][0]["metrics"]["spearman"]["all"] is None
+    (back,) = load_results(tmp_path / "results.json")
+    assert math.isnan(back.main_score)
+    assert math.isnan(back.subsets["MSRpar"]["spearman"])
+    assert back.to_dict() == broken.to_dict()
+
+
+def test_provenance_from_the_caller(tmp_path: Path) -> None:
+    more = result().with_provenance(recipe="ditto:1-10", path=Path("a/b"), weight=np.float32(0.5), heads=(1, 10))
+    assert more.provenance["source"] == "sts12.jsonl"
+    assert "recipe" not in result().provenance
+    plain = more.to_dict()["provenance"]
+    assert (plain["recipe"], plain["path"], plain["weight"], plain["heads"]) == ("ditto:1-10", "a/b", 0.5, [1, 10])
+    save_results([more], tmp_path / "results.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not a JSON file"),
+        ("[]", "is not a file of results"),
+        ('{"format": "other/1", "results": []}', "its format is 'other/1'"),
+        ('{"format": "essent-results/1", "results": [{"task": "sts12"}]}', "results.json: Not a result.*'metrics'"),
+        ('{"format": "essent-results/1", "results": [7]}', "results.json: Not a result"),
+    ],
+)
+def test_other_files(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=message):
+        load_results(path)
+    with pytest.raises(DataError, match="Cannot read the results"):
+        load_results(tmp_path / "no.json")

@@ -1,0 +1,192 @@
+"""Reading rows and pairs: every format, and errors that name the file and line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from essent.data import Pair, Row, hub_rows, pairs_from_rows, read_pairs, read_rows, split_lines
+from essent.types import DataError
+
+ROWS = [
+    {"sentence1": 'She said "no", twice.', "sentence2": "Sie sagte nein. ü", "score": 4.5, "subset": "a"},
+    {"sentence1": "", "sentence2": "one\u2028line", "score": 0.0, "subset": "b"},
+    {"sentence1": "", "sentence2": "one\u2028line", "score": 0.0, "subset": "b"},
+]
+PAIRS = [Pair(**row) for row in ROWS]  # type: ignore[arg-type]
+
+
+def write(path: Path, rows: list[dict]) -> Path:
+    """Write rows in the format of the suffix."""
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows), encoding="utf-8")
+    elif path.suffix == ".csv":
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    elif path.suffix == ".tsv":
+        lines = ["\t".join(rows[0]), *("\t".join(str(value) for value in row.values()) for row in rows)]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    else:
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", ".parquet"])
+def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str) -> None:
+    assert read_pairs(write(tmp_path / f"data{suffix}", ROWS)) == PAIRS
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv"])
+def test_byte_order_mark_carriage_returns_and_blank_lines(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"data{suffix}", ROWS)
+    text = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") + b"\r\n"
+    path.write_bytes(b"\xef\xbb\xbf" + text)
+    assert read_pairs(path) == PAIRS
+
+
+def test_rows_keep_their_columns(tmp_path: Path) -> None:
+    path = tmp_path / "trec.jsonl"
+    path.write_text('{"text": "Who?", "label": 3}\n')
+    assert read_rows(path) == [{"text": "Who?", "label": 3}]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("sent1", "sent2", "label"),
+        ("text1", "text2", "similarity_score"),
+        ("sentence_A", "sentence_B", "relatedness_score"),
+        ("Sentence1", "Sentence2", "Score"),
+    ],
+)
+def test_column_synonyms(tmp_path: Path, names: tuple[str, str, str]) -> None:
+    path = write(tmp_path / "data.csv", [dict(zip(names, ("a", "b", "1"), strict=True))])
+    assert read_pairs(path) == [Pair("a", "b", 1.0)]
+
+
+def test_first_synonym_counts() -> None:
+    values = {"label": 0, "score": 3.0, "sentence1": "a", "sentence2": "b", "text1": "c", "text": "x\ny"}
+    assert pairs_from_rows([Row("here", values)]) == [Pair("a", "b", 3.0)]
+
+
+def test_both_sentences_in_one_column(tmp_path: Path) -> None:
+    path = write(tmp_path / "str.csv", [{"PairID": "1", "Text": "It rains.\nIt pours.", "Score": "0.9"}])
+    assert read_pairs(path) == [Pair("It rains.", "It pours.", 0.9)]
+    with pytest.raises(DataError, match="two sentences on two lines, not 3"):
+        pairs_from_rows([Row("here", {"Text": "a\nb\nc", "Score": 1})])
+
+
+GOOD = '{"sentence1": "a", "sentence2": "b", "score": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"sentence1": "a"', "line 3: not JSON"),
+        ("[1, 2]", "line 3: a row must be a JSON object, not list"),
+        ('{"sentence1": "a", "score": 1}', "line 3: no column 'sentence2'"),
+        ('{"sentence1": "a", "sentence2": "b"}', "line 3: no column 'score'.*label"),
+        (
+            '{"sentence1": "a", "sentence2": "b", "score": "high"}',
+            "line 3: 'score' must be a finite number, not 'high'",
+        ),
+        ('{"sentence1": "a", "sentence2": "b", "score": NaN}', "line 3: 'score' must be a finite number, not nan"),
+        ('{"sentence1": "a", "sentence2": "b", "score": null}', "line 3: 'score' must be a finite number, not None"),
+        ('{"sentence1": "a", "sentence2": "b", "score": true}', "line 3: 'score' must be a finite number, not True"),
+        ('{"sentence1": "a", "sentence2": "b", "score": 1' + "0" * 400 + "}", "line 3: 'score' must be a finite"),
+        ('{"sentence1": 7, "sentence2": "b", "score": 1}', "line 3: 'sentence1' must be a string, not int"),
+        ('{"sentence1": "\\ud800", "sentence2": "b", "score": 1}', "line 3: 'sentence1' holds half a surrogate"),
+        ('{"sentence1": "a", "sentence2": "b", "score": 1, "subset": "x"}', "line 3: 'subset' must be given in every"),
+        ('{"sentence1": "a", "sentence2": "b", "score": 1, "subset": ""}', "line 3: 'subset' must be a name"),
+    ],
+)
+def test_malformed_json_lines_name_file_and_line(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(GOOD + "\n" + line + "\n" + GOOD)
+    with pytest.raises(DataError, match=f"bad.jsonl, {message}"):
+        read_pairs(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("bad.csv", 'sentence1,sentence2,score\n"a\nb",c,1\na,b\n', "bad.csv, line 4: 2 fields, but the header has 3"),
+        ("bad.csv", 'sentence1,sentence2,score\n"a\nb",c,x\n', "bad.csv, line 2: 'score'"),
+        ("bad.csv", 'sentence1,sentence2,score\n"a"b,c,1\n', "bad.csv, line 2"),
+        ("bad.csv", 'sentence1,sentence2,score\na,b,1\n"open,c,1\n', "bad.csv, line 3: unexpected end of data"),
+        ("bad.csv", "score,score\n1,2\n", "bad.csv, line 1: a column name stands twice"),
+        ("bad.tsv", "sentence1\tsentence2\tscore\na\tb\t1\na\tb\tc\t1\n", "bad.tsv, line 3: 4 fields"),
+        ("bad.json", "[1,\n2", "bad.json, line 2: not JSON"),
+        ("bad.json", '[{"score": 1}]', "bad.json, row 1: no column 'sentence1'"),
+        ("bad.parquet", "no", "bad.parquet: not a Parquet file"),
+        ("empty.jsonl", "", "empty.jsonl has no rows"),
+        ("empty.csv", "sentence1,sentence2,score\n", "empty.csv has no rows"),
+        ("data.xlsx", "", "suffix '.xlsx'.*Known: .jsonl"),
+    ],
+)
+def test_malformed_files(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_pairs(tmp_path / name)
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "latin.jsonl").write_bytes(GOOD.encode() + b'{"sentence1": "\xfc"}\n')
+    with pytest.raises(DataError, match=r"latin.jsonl, line 2: not UTF-8"):
+        read_pairs(tmp_path / "latin.jsonl")
+
+
+def test_missing_file_names_its_neighbours(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no files"):
+        read_rows(tmp_path / "sts12.jsonl")
+    (tmp_path / "sts12.jsonl").write_text(GOOD)
+    with pytest.raises(DataError, match=r"sts12.json does not exist. Did you mean 'sts12.jsonl'"):
+        read_rows(tmp_path / "sts12.json")
+    with pytest.raises(DataError, match="there is no folder"):
+        read_rows(tmp_path / "no" / "sts12.jsonl")
+    with pytest.raises(DataError, match="is a folder"):
+        read_rows(tmp_path)
+
+
+def test_lines_end_at_line_feeds_only() -> None:
+    assert split_lines("a\x85b\u2028c\r\n\n") == ["a\x85b\u2028c", ""]
+    assert split_lines("a\nb") == ["a", "b"]
+    assert split_lines("") == []
+
+
+def test_hub_rows_through_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    write(folder / "test.jsonl", ROWS)
+    assert hub_rows(str(folder), None, "test") == ROWS
+    with pytest.raises(DataError, match=r"split 'train' of the data set .*repository.*--data DIR"):
+        hub_rows(str(folder), None, "train")
+
+
+def test_offline_hub_says_so(tmp_path: Path) -> None:
+    """In a process of its own: the libraries read HF_HUB_OFFLINE when they are imported."""
+    pytest.importorskip("datasets")
+    script = "from essent.data import hub_rows; hub_rows('mteb/sts12-sts', 'a0d554a6', 'test')"
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1
+    assert last.startswith("essent.types.DataError: Cannot load split 'test' of the data set 'mteb/sts12-sts'")
+    assert "revision a0d554a6" in last
+    assert "HF_HUB_OFFLINE is set" in last
+    assert "--data DIR" in last
