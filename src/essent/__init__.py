@@ -1,0 +1,48 @@
+"""essent: the best sentence embeddings out of any pretrained transformer, without training.
+
+One equation, every published recipe a row of it:
+
+    e(s) = g( Σ_n ω_n · Σ_k α_k · h_n^(k) )
+
+    import essent
+    encoder = essent.Encoder("bert-base-uncased", "first-last | zscore").fit(texts)
+    vectors = encoder.encode(texts)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from essent.encoder import Encoder
+    from essent.evaluation import evaluate
+    from essent.named import NAMED, TEMPLATES
+    from essent.portable import verify
+    from essent.recipe import Recipe
+    from essent.types import EssentError
+
+_WHERE = {
+    "Encoder": "essent.encoder",
+    "EssentError": "essent.types",
+    "NAMED": "essent.named",
+    "Recipe": "essent.recipe",
+    "TEMPLATES": "essent.named",
+    "evaluate": "essent.evaluation",
+    "verify": "essent.portable",
+}
+
+__all__ = ["NAMED", "TEMPLATES", "Encoder", "EssentError", "Recipe", "__version__", "evaluate", "verify"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names when they are first used: `import essent` loads no torch."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'essent' has no attribute {name!r}; it has {', '.join(__all__)}.")
+    return getattr(importlib.import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -185,6 +185,11 @@ class Backbone(nn.Module):
         self.top = depth or 0 if records else max(depth or 0, 1)  # DeBERTa-v2's encoder cannot be empty
         self.model = truncated(self.model, self.top, self.last)
 
+    @property
+    def is_stock(self) -> bool:
+        """Whether transformers itself, given the cut model's weights and configuration, computes the same."""
+        return self.top == self.last or not self.model.drops_norm
+
     def _watch_attention(self) -> bool:
         """Route attention through `diagonal_attention`; False where the family does not use the attention interface.
 
@@ -314,10 +319,11 @@ def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
             inner = _shallow(getattr(view, shared))
             inner.config = view.config
             view._modules[shared] = inner
-    if depth < last:
-        for name in FINAL_NORMS:
-            if isinstance(holder._modules.get(name), nn.Module):
-                holder._modules[name] = nn.Identity()
+    norms = [name for name in FINAL_NORMS if isinstance(holder._modules.get(name), nn.Module)]
+    view.drops_norm = depth < last and bool(norms)
+    if view.drops_norm:
+        for name in norms:
+            holder._modules[name] = nn.Identity()
     return view
 
 

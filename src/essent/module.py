@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import torch
 from sentence_transformers.base.modules.input_module import InputModule
 from torch import nn
 
@@ -14,7 +12,7 @@ from essent.backbone import Backbone
 from essent.plan import Plan
 from essent.recipe import Recipe
 from essent.shaping import Chain
-from essent.tokens import check_texts, content_of, framed_ids, pad
+from essent.tokens import check_texts, content_of, count_tokens, framed_ids, pad
 from essent.types import CorpusStats, NotFittedError, Tokens
 
 
@@ -33,6 +31,7 @@ class RecipeModule(InputModule):
 
     save_in_root: bool = True
     modalities: list[str] = ["text"]  # noqa: RUF012  (the base class declares it so)
+    forward_kwargs: set[str] = {"shape"}  # noqa: RUF012
 
     def __init__(
         self, backbone: Backbone, recipe: Recipe, stats: CorpusStats | None = None, chain: Chain | None = None
@@ -42,6 +41,8 @@ class RecipeModule(InputModule):
         self.backbone = backbone
         self.plan = Plan(recipe, backbone)
         backbone.cut(self.plan.needs.depth)
+        if self.plan.needs.depth is None:
+            backbone.max_length = None  # rows have no positions: texts of any length
         self.stats = stats
         self.set_chain(Chain.parse(recipe.shaping) if chain is None else chain)
 
@@ -74,15 +75,7 @@ class RecipeModule(InputModule):
 
     def count(self, texts: Sequence[str]) -> CorpusStats:
         """Token counts of a corpus, duplicated texts included, as this recipe tokenises them."""
-        rows = len(self.backbone.vocabulary)
-        frequency, count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-        for start in range(0, len(texts), 8192):
-            sequences = self.ids(texts[start : start + 8192])
-            flat = np.concatenate([np.asarray(s, np.int64) for s in sequences])
-            owner = np.repeat(np.arange(len(sequences)), [len(s) for s in sequences])
-            count += np.bincount(flat, minlength=rows)
-            frequency += np.bincount(np.unique(owner * rows + flat) % rows, minlength=rows)
-        return CorpusStats(len(texts), frequency, count)
+        return count_tokens(self.ids, texts, len(self.backbone.vocabulary))
 
     # -- tokens to vectors ------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
-from essent.types import InputError, ModelError, Tokens
+from essent.types import CorpusStats, InputError, ModelError, Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -158,6 +158,25 @@ def framed_ids(
             ids = ids[len(ids) - room :] if left else ids[:room]
         framed.append(before + ids + after)
     return framed
+
+
+def count_tokens(
+    tokenise: Callable[[Sequence[str]], list[list[int]]], texts: Sequence[str], rows: int
+) -> CorpusStats:
+    """Token counts of a corpus, duplicated texts included: how often, and in how many texts, each id occurs.
+
+    Args:
+        tokenise: texts to ids, frame and truncation included.
+        rows: size of the vocabulary V.
+    """
+    frequency, count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+    for start in range(0, len(texts), 8192):
+        sequences = tokenise(texts[start : start + 8192])
+        flat = np.concatenate([np.asarray(s, np.int64) for s in sequences])
+        owner = np.repeat(np.arange(len(sequences)), [len(s) for s in sequences])
+        count += np.bincount(flat, minlength=rows)
+        frequency += np.bincount(np.unique(owner * rows + flat) % rows, minlength=rows)
+    return CorpusStats(len(texts), frequency, count)
 
 
 def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "right") -> Tokens:

@@ -101,6 +101,10 @@ class Tokens:
     def __len__(self) -> int:
         return int(self.ids.shape[0])
 
+    def to(self, device: torch.device) -> Tokens:
+        """The same batch on another device."""
+        return Tokens(self.ids.to(device), self.attend.to(device), self.content.to(device))
+
 
 @dataclass(frozen=True)
 class States:

@@ -1,0 +1,195 @@
+"""Encoder: a SentenceTransformer that runs a recipe.
+
+    texts ─ template ─ tokens ─ backbone ─ states ─ mix α, weights ω, reduce Σ ─ shaping g ─ vectors
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import batch_to_device, truncate_embeddings
+from tqdm.auto import tqdm
+
+from essent.loading import load
+from essent.module import RecipeModule
+from essent.portable import is_essent_folder, load_folder, save_folder
+from essent.recipe import Recipe
+from essent.tokens import batches, check_texts
+from essent.types import InputError, RecipeError
+
+logger = logging.getLogger(__name__)
+
+TOKENS_PER_TEXT = 64  # a batch of batch_size texts is budgeted at this many tokens each
+
+
+class Encoder(SentenceTransformer):
+    """Sentence embeddings by a recipe, from any pretrained transformer; everything else is SentenceTransformer's.
+
+    Args:
+        model: a hub name, a folder (transformers, sentence-transformers, or one that an Encoder saved), or a loaded
+            SentenceTransformer.
+        recipe: a Recipe or its text form, `"first-last | zscore"`. None: what the folder's own modules amount to.
+        options: SentenceTransformer's keyword arguments (device, prompts, revision, token, cache_folder,
+            trust_remote_code, local_files_only, model_kwargs, truncate_dim …).
+
+    Raises:
+        RecipeError: a malformed recipe, or one given for a folder that has its own.
+        UnsupportedRecipeError: the model cannot run the recipe; found before its weights are read.
+        ModelError: the model cannot be loaded.
+    """
+
+    def __init__(self, model: Any, recipe: Recipe | str | None = None, **options: Any) -> None:
+        parsed = None if recipe is None else Recipe.parse(recipe)
+        if isinstance(model, (str, Path)) and is_essent_folder(str(model), options):
+            if parsed is not None:
+                raise RecipeError(
+                    f"{str(model)!r} was saved by essent with its own recipe; load it without one, or give the original "
+                    f"model to run {str(parsed)!r} on it."
+                )
+            module, settings = load_folder(str(model), options)
+        else:
+            loaded = load(model, [] if parsed is None else [parsed], options)
+            module, settings = RecipeModule(loaded.backbone, loaded.recipes[0]), loaded.settings
+        given = {key: options[key] for key in settings if options.get(key) is not None}
+        super().__init__(modules=[module], **{**settings, **given})
+
+    @property
+    def module(self) -> RecipeModule:
+        """The recipe's module: backbone, plan, token counts, shaping chain."""
+        first = self[0]
+        if not isinstance(first, RecipeModule):
+            raise RecipeError(f"The first module is {type(first).__name__}, no longer a recipe.")
+        return first
+
+    @property
+    def recipe(self) -> Recipe:
+        """What this encoder computes."""
+        return self.module.recipe
+
+    # -- fit --------------------------------------------------------------------------------------------------------
+
+    def fit(  # type: ignore[override]
+        self,
+        texts: Sequence[str],
+        *,
+        frequency_texts: Sequence[str] | None = None,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+    ) -> Encoder:
+        """Learn what the recipe learns from texts: token counts (idf), then the shaping of the pooled vectors.
+
+        Duplicated texts count as often as they stand there, as in the papers. A recipe that learns nothing is left as
+        it is.
+
+        Args:
+            texts: the target task's texts, or any others (the papers' superscript W).
+            frequency_texts: another corpus for the token counts, e.g. Wikipedia for idf^W with shaping on the task.
+
+        Returns:
+            The encoder itself.
+
+        Raises:
+            InputError: no texts, or something that is not a text.
+        """
+        found = check_texts(texts)
+        counted = found if frequency_texts is None else check_texts(frequency_texts)
+        module = self.module
+        if module.plan.reads_stats:
+            module.stats = module.count(_some(counted, "frequency_texts"))
+        if module.chain.needs_fit:
+            pooled = self._vectors(_some(found, "texts"), batch_size, bool(show_progress_bar), shape=False)
+            module.set_chain(type(module.chain).parse(self.recipe.shaping).fit(pooled.cpu().numpy()))
+        return self
+
+    # -- encode -----------------------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def _inference(self, inputs: list[Any], **arguments: Any) -> Any:
+        """SentenceTransformer.encode's inner loop, with batches by number of tokens instead of by number of texts."""
+        texts = check_texts(inputs)
+        if arguments["output_value"] != "sentence_embedding":
+            return super()._inference(texts, **arguments)
+        device = self._resolve_inference_device(arguments.get("device"))
+        prompt = arguments.get("prompt")
+        vectors = self._vectors(
+            [prompt + text for text in texts] if prompt else texts,
+            arguments["batch_size"],
+            bool(arguments.get("show_progress_bar")),
+            device=device,
+            on_cpu=bool(arguments.get("save_to_cpu")),
+        )
+        if (dimensions := arguments.get("truncate_dim")) is not None:
+            vectors = truncate_embeddings(vectors, dimensions)
+        return torch.nn.functional.normalize(vectors, p=2, dim=1) if arguments.get("normalize_embeddings") else vectors
+
+    @torch.inference_mode()
+    def _vectors(
+        self,
+        texts: list[str],
+        batch_size: int,
+        progress: bool,
+        *,
+        shape: bool = True,
+        device: torch.device | None = None,
+        on_cpu: bool = True,
+    ) -> torch.Tensor:
+        """Vectors of the texts in their order, each distinct text computed once: (N,K)."""
+        module = self.module
+        module.require_fit(shape)
+        device = device or self.device
+        self.eval()
+        distinct: dict[str, int] = {}
+        inverse = [distinct.setdefault(text, len(distinct)) for text in texts]
+        if not distinct:
+            return torch.empty(0, self.get_embedding_dimension() or 0)
+        sequences = module.ids(list(distinct))
+        vectors: torch.Tensor | None = None
+        with tqdm(total=len(sequences), desc="Texts", unit="text", disable=not progress) as bar:
+            for chosen in batches([len(s) for s in sequences], 16 * batch_size, TOKENS_PER_TEXT * batch_size):
+                features = batch_to_device(module.pad([sequences[i] for i in chosen]), device)
+                batch = self(features, shape=shape)["sentence_embedding"]  # (B,K)
+                if vectors is None:
+                    vectors = batch.new_empty(len(sequences), batch.shape[1], device="cpu" if on_cpu else device)
+                vectors[torch.from_numpy(chosen).to(vectors.device)] = batch.to(vectors.device)
+                bar.update(len(chosen))
+        if vectors is None:
+            raise InputError("No texts to encode.")
+        return vectors if len(distinct) == len(texts) else vectors[torch.tensor(inverse, device=vectors.device)]
+
+    # -- save -------------------------------------------------------------------------------------------------------
+
+    def save(  # type: ignore[override]
+        self,
+        path: str,
+        model_name: str | None = None,
+        create_model_card: bool = True,
+        train_datasets: list[str] | None = None,
+        safe_serialization: bool = True,
+        *,
+        layout: str = "stock",
+    ) -> None:
+        """Write a folder that plain SentenceTransformer loads wherever that is exact; see `essent.portable`.
+
+        Args:
+            layout: "stock" (current sentence-transformers), or "legacy": class paths and boolean pooling flags that
+                servers such as vLLM and TEI parse.
+
+        Raises:
+            NotFittedError: the recipe learns something and `fit` has not been called.
+            RecipeError: an unknown layout.
+        """
+        save_folder(self, Path(path), layout)
+        if create_model_card:
+            self._create_model_card(str(path), model_name, train_datasets)
+
+
+def _some(texts: list[str], name: str) -> list[str]:
+    if not texts:
+        raise InputError(f"fit needs at least one text in `{name}`, got none.")
+    return texts

@@ -1,0 +1,132 @@
+"""Recipes × tasks: one load, shared forward passes, shaping fitted on each task's own texts (or on others)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from essent.loading import load
+from essent.passes import as_module, count_frames, pool_texts
+from essent.plan import Plan
+from essent.recipe import Recipe
+from essent.shaping import Chain
+from essent.tasks import PairTask, Result, load_task
+from essent.tokens import check_texts
+from essent.types import InputError
+
+
+def evaluate(
+    model: Any,
+    recipes: Sequence[Recipe | str],
+    tasks: Sequence[PairTask | str],
+    *,
+    data: str | Path | None = None,
+    fit_texts: Sequence[str] | None = None,
+    frequency_texts: Sequence[str] | None = None,
+    batch_size: int = 32,
+    progress: bool = False,
+    report: Callable[[str, Result], None] | None = None,
+    **options: Any,
+) -> dict[str, list[Result]]:
+    """Score recipes on tasks; recipes with one template share one pass over a task's texts.
+
+    What a recipe learns (idf, shaping, flow) is learned anew for each task from all its texts, both sides of all pairs,
+    duplicates included: the papers' protocol (superscript T).
+
+    Args:
+        model: a hub name, a folder, or a SentenceTransformer.
+        recipes: recipes or their text forms.
+        tasks: tasks, or names for `essent.tasks.load_task` with `data`.
+        fit_texts: fit the shaping on these instead of each task's texts (superscript W).
+        frequency_texts: count tokens on these instead of each task's texts (idf^W).
+        report: called with (recipe text, result) as soon as each result is there.
+        options: SentenceTransformer's keyword arguments (device, revision …).
+
+    Returns:
+        For every recipe's text form, the results in the order of the tasks.
+
+    Raises:
+        RecipeError, UnknownNameError, DataError: before the model is loaded.
+        UnsupportedRecipeError: before its weights are read.
+    """
+    parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
+    if not parsed:
+        raise InputError("evaluate needs at least one recipe, e.g. ['mean', 'first-last | zscore'].")
+    found = [task if isinstance(task, PairTask) else load_task(task, data) for task in tasks]
+    if not found:
+        raise InputError("evaluate needs at least one task, e.g. ['stsb'].")
+    bench = Bench(model, parsed, batch_size=batch_size, progress=progress, options=options)
+    results: dict[str, list[Result]] = {str(recipe): [] for recipe in parsed}
+    for task in found:
+        for recipe, vectors in bench.vectors(task.texts(), fit_texts, frequency_texts):
+            result = task.score_vectors(vectors).with_provenance(
+                recipe=str(recipe),
+                recipe_digest=recipe.digest(),
+                model=str(model) if isinstance(model, (str, Path)) else type(model).__name__,
+                fitted_on="task" if fit_texts is None else "other texts",
+                frequencies_from="task" if frequency_texts is None else "other texts",
+            )
+            results[str(recipe)].append(result)
+            if report is not None:
+                report(str(recipe), result)
+    return results
+
+
+class Bench:
+    """A backbone with several recipes on it that share its passes.
+
+    Args:
+        recipes: those that differ only in their shaping share even the pooled vectors.
+    """
+
+    def __init__(
+        self, model: Any, recipes: Sequence[Recipe], *, batch_size: int, progress: bool, options: dict[str, Any]
+    ) -> None:
+        loaded = load(model, recipes, options)
+        self.backbone = loaded.backbone
+        self.recipes = list(recipes)
+        unshaped = dict.fromkeys(replace(recipe, shaping=()) for recipe in recipes)
+        self.plans = {recipe: Plan(recipe, self.backbone) for recipe in unshaped}
+        depths = [plan.needs.depth for plan in self.plans.values()]
+        self.backbone.cut(max((d for d in depths if d is not None), default=None))
+        if all(depth is None for depth in depths):
+            self.backbone.max_length = None
+        as_module(self.backbone, list(self.plans.values())).to(loaded.settings["device"])
+        self.batch_size, self.progress = batch_size, progress
+
+    def _pooled(
+        self, texts: Sequence[str], recipes: Sequence[Recipe], frequency_texts: Sequence[str]
+    ) -> dict[Recipe, np.ndarray]:
+        plans = [self.plans[recipe] for recipe in recipes]
+        stats = count_frames(self.backbone, plans, frequency_texts)
+        vectors = pool_texts(
+            self.backbone, plans, texts, stats, batch_size=self.batch_size, progress=self.progress
+        )
+        return dict(zip(recipes, vectors, strict=True))
+
+    def vectors(
+        self, texts: Sequence[str], fit_texts: Sequence[str] | None, frequency_texts: Sequence[str] | None
+    ) -> list[tuple[Recipe, np.ndarray]]:
+        """Shaped vectors (N,K) of the texts by every recipe."""
+        found = check_texts(texts)
+        counted = found if frequency_texts is None else check_texts(frequency_texts)
+        pooled = self._pooled(found, list(self.plans), counted)
+        fitted = pooled
+        if fit_texts is not None:
+            shaped = dict.fromkeys(replace(r, shaping=()) for r in self.recipes if Chain.parse(r.shaping).needs_fit)
+            fitted = self._pooled(check_texts(fit_texts), list(shaped), counted)
+        return [(recipe, self._shaped(recipe, pooled, fitted)) for recipe in self.recipes]
+
+    def _shaped(
+        self, recipe: Recipe, pooled: dict[Recipe, np.ndarray], fitted: dict[Recipe, np.ndarray]
+    ) -> np.ndarray:
+        chain, plain = Chain.parse(recipe.shaping), replace(recipe, shaping=())
+        if chain.needs_fit:
+            with torch.inference_mode(False):  # the flow trains
+                chain.fit(fitted[plain])
+        return chain.transform(pooled[plain])

@@ -1,0 +1,221 @@
+"""From a name, a folder or a loaded model to a Backbone. sentence-transformers does the loading, hub and all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers.util import get_device_name, load_file_path
+from torch import nn
+from transformers import AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
+
+from essent.backbone import Backbone, Needs
+from essent.layers import resolve
+from essent.plan import Allows, check
+from essent.recipe import Recipe
+from essent.types import ModelError, RecipeError
+from essent.weights import weightings
+
+HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only", "trust_remote_code")
+POOLING = {"mean": "mean", "cls": "cls", "lasttoken": "last-token", "max": "reduce=max", "weightedmean": "weights=position"}
+
+
+@dataclass
+class Loaded:
+    """A backbone, the recipes to run on it, and what else its folder says."""
+
+    backbone: Backbone
+    recipes: tuple[Recipe, ...]
+    settings: dict[str, Any] = field(default_factory=dict)  # prompts, similarity … for SentenceTransformer's __init__
+
+
+def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Loaded:
+    """Load what `model` names, only as deep as the recipes read.
+
+    Args:
+        model: a hub name, a folder (transformers or sentence-transformers), or a loaded SentenceTransformer.
+        recipes: what will run on it; none takes over the pooling of the sentence-transformers model, `mean` for a plain
+            transformer.
+        options: keyword arguments for SentenceTransformer.
+
+    Raises:
+        UnsupportedRecipeError: before any weights are read, when the model cannot run the recipe.
+        ModelError: nothing to load there, or no transformer in it.
+    """
+    if isinstance(model, SentenceTransformer):
+        return _take_apart(model, recipes, None)
+    if isinstance(model, PreTrainedModel):
+        raise ModelError(
+            f"A bare {type(model).__name__} has no tokenizer; give its folder or hub name, or a SentenceTransformer."
+        )
+    name = str(model)
+    _refuse_missing_folder(name)
+    with _clear_errors(name):
+        config = _read_config(name, options)
+        last = int(config.num_hidden_layers)
+        extra: dict[str, Any] = {}
+        if recipes:
+            _check_early(name, recipes, config, options)
+            needs = reduce(operator.or_, (needs_of(recipe, last) for recipe in recipes))
+            extra = _fewer_layers(config, needs.depth)
+        settings = dict(options)
+        settings["config_kwargs"] = {**(options.get("config_kwargs") or {}), **extra}
+        if str(options.get("device") or get_device_name()) == "cpu":  # half precision is slow there, and inexact
+            settings["model_kwargs"] = {"dtype": torch.float32, **(options.get("model_kwargs") or {})}
+        with _expected_reports_hidden():
+            shell = SentenceTransformer(name, **settings)
+    return _take_apart(shell, recipes, last)
+
+
+def needs_of(recipe: Recipe, last: int) -> Needs:
+    """What the recipe reads in a model of `last` layers."""
+    sources = [resolve(name, last).key for name, _ in recipe.layers]
+    heads = [weightings.create(spec).head for spec in recipe.weights]
+    return Needs(
+        frozenset(key for key in sources if isinstance(key, int)),
+        "static" in sources,
+        frozenset(head for head in heads if head is not None),
+    )
+
+
+def own_recipe(model: SentenceTransformer) -> Recipe:
+    """The recipe that a sentence-transformers model's own modules amount to.
+
+    Raises:
+        RecipeError: it has modules that no recipe describes (a trained Dense layer, say).
+    """
+    text = "mean"
+    for module in list(model)[1:]:
+        if isinstance(module, Pooling) and isinstance(module.pooling_mode, str) and module.pooling_mode in POOLING:
+            text = POOLING[module.pooling_mode]
+        elif isinstance(module, Normalize):
+            text += " | normalize"
+        else:
+            raise RecipeError(
+                f"This model ends in {module!r}, which no recipe describes. Give a recipe to use its transformer, e.g. "
+                "recipe='mean', or load it with sentence_transformers.SentenceTransformer to use it as it is."
+            )
+    return Recipe.parse(text)
+
+
+def _take_apart(shell: SentenceTransformer, recipes: Sequence[Recipe], last: int | None) -> Loaded:
+    first: nn.Module = shell[0]
+    if not isinstance(first, Transformer) or not isinstance(first.model, PreTrainedModel):
+        raise ModelError(
+            f"The model starts with {type(first).__name__}; essent needs a transformer (a text encoder or decoder) there."
+        )
+    backbone = Backbone(first.model, first.tokenizer, first.max_seq_length, last)
+    settings = {
+        "prompts": {key: value for key, value in shell.prompts.items() if value is not None} or None,
+        "default_prompt_name": shell.default_prompt_name,
+        "similarity_fn_name": shell._similarity_fn_name,
+        "truncate_dim": shell.truncate_dim,
+        "device": str(shell.device),
+    }
+    return Loaded(backbone, tuple(recipes) or (own_recipe(shell),), settings)
+
+
+# -- before any weights are read --------------------------------------------------------------------------------------
+
+
+def _refuse_missing_folder(name: str) -> None:
+    path = Path(name)
+    if path.is_file():
+        raise ModelError(f"{name!r} is a file; a model is a folder (with config.json) or a name on the hub.")
+    looks_local = path.is_absolute() or name.startswith(".") or name.count("/") > 1 or "\\" in name
+    if looks_local and not path.is_dir():
+        beside = sorted(p.name for p in path.parent.iterdir() if p.is_dir())[:8] if path.parent.is_dir() else []
+        raise ModelError(f"There is no model folder {name!r}." + (f" Beside it: {', '.join(beside)}." if beside else ""))
+
+
+def _first_module(name: str, options: dict[str, Any]) -> str:
+    """Subfolder of the transformer in a sentence-transformers folder, "" in any other."""
+    hub = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
+    path = load_file_path(name, "modules.json", local_files_only=bool(options.get("local_files_only")), **hub)
+    if path is None:
+        return ""
+    modules = json.loads(Path(path).read_text(encoding="utf-8"))
+    return str(modules[0].get("path", "")) if modules else ""
+
+
+def _hub_arguments(options: dict[str, Any], subfolder: str) -> dict[str, Any]:
+    given = {key: options[key] for key in HUB_OPTIONS if options.get(key) is not None}
+    if "cache_folder" in given:
+        given["cache_dir"] = given.pop("cache_folder")
+    return {**given, "subfolder": subfolder}
+
+
+def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
+    return AutoConfig.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
+
+
+def _check_early(name: str, recipes: Sequence[Recipe], config: PretrainedConfig, options: dict[str, Any]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
+    layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
+    allows = Allows(str(config.model_type), layers, heads, tokenizer.mask_token is not None)
+    for recipe in recipes:
+        check(recipe, allows)
+
+
+def _fewer_layers(config: PretrainedConfig, depth: int | None) -> dict[str, Any]:
+    """Configuration changes that keep transformers from building and reading layers above `depth`."""
+    last = int(config.num_hidden_layers)
+    keep = 0 if depth is None else max(depth, 1)  # some families cannot run without any layer
+    if keep >= last:
+        return {}
+    changes: dict[str, Any] = {"num_hidden_layers": keep}
+    for key in ("layer_types", "mlp_layer_types"):  # one entry a layer, where a family has them
+        value = getattr(config, key, None)
+        if isinstance(value, list) and len(value) == last:
+            changes[key] = value[:keep]
+    return changes
+
+
+@contextlib.contextmanager
+def _clear_errors(name: str) -> Iterator[None]:
+    """Say what could not be loaded, and what can be done, in one sentence."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        if isinstance(error, (ModelError, RecipeError)):
+            raise
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(
+            f"Cannot load the model {name!r}: {reason} Give a folder with config.json, tokenizer.json and weights, or a "
+            "hub name while the hub can be reached (HF_HUB_OFFLINE=1 uses only what is cached)."
+        ) from error
+
+
+class _ExpectedReports(logging.Filter):
+    """Drops transformers' loading report when all it lists is what no recipe reads: heads, poolers, layers cut off."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if "LOAD REPORT" not in message:
+            return True
+        return any(
+            status in line and "pooler" not in line
+            for line in message.splitlines()
+            for status in ("| MISSING", "| MISMATCH")
+        )
+
+
+@contextlib.contextmanager
+def _expected_reports_hidden() -> Iterator[None]:
+    logger, hidden = logging.getLogger("transformers.modeling_utils"), _ExpectedReports()
+    logger.addFilter(hidden)
+    try:
+        yield
+    finally:
+        logger.removeFilter(hidden)

@@ -1,0 +1,276 @@
+"""An Encoder as a folder: stock sentence-transformers modules wherever they compute the same, and golden vectors.
+
+    config.json, model.safetensors, tokenizer…, 1_Pooling/ …   the stock model, or
+    essent_module.py, code/                                     the recipe's own module and essent's code for it
+    essent/encoder.json        the recipe, the golden texts, versions
+    essent/state.safetensors   token counts, learned shaping, golden vectors
+    essent/tokenizer/          the model's own tokenizer, where the stock one carries a template
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import WordEmbeddings
+from sentence_transformers.util import load_dir_path, load_file_path
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+import essent
+from essent.backbone import Backbone
+from essent.folder import LAYOUTS, write_own, write_stock
+from essent.lowering import CannotLowerError, framed_tokenizer, is_static, stock_modules
+from essent.module import RecipeModule
+from essent.recipe import Recipe
+from essent.shaping import Chain
+from essent.types import CorpusStats, ModelError, RecipeError, VerificationError
+
+if TYPE_CHECKING:
+    from essent.encoder import Encoder
+
+STATE_FOLDER = "essent"
+FORMAT = 1
+TOLERANCE = 1e-5
+GOLDEN_TEXTS = (
+    "A man is playing a large flute.",
+    "How far is the moon from the earth",
+    "Prices fell by 3.5% on Monday, didn't they?",
+    "Ünïcödé, 你好 and “curly quotes”!",
+    "the",
+    "",
+    "In the quiet town by the river, where nothing much had happened for years, the old baker opened his shop "
+    "earlier than usual that morning and waited for the first customers to arrive.",
+)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found: the largest difference to the golden vectors, by each way of loading the folder."""
+
+    recipe: str
+    portable: bool
+    reason: str
+    differences: dict[str, float]
+
+    @property
+    def passed(self) -> bool:
+        return all(difference <= TOLERANCE for difference in self.differences.values())
+
+
+# -- save -------------------------------------------------------------------------------------------------------------
+
+
+def save_folder(encoder: Encoder, path: Path, layout: str) -> str:
+    """Write the encoder; returns why plain sentence-transformers cannot load it, "" when it can.
+
+    Raises:
+        RecipeError: an unknown layout, or the legacy one for a recipe that has no stock modules.
+        NotFittedError: `fit` must come first.
+    """
+    if layout not in LAYOUTS:
+        raise RecipeError(f"Unknown layout {layout!r}; known: {', '.join(LAYOUTS)}.")
+    module = encoder.module
+    module.require_fit()
+    if path.is_file():
+        raise ModelError(f"{str(path)!r} is a file; a model is saved as a folder.")
+    reason = ""
+    try:
+        modules = stock_modules(module)
+    except CannotLowerError as error:
+        reason, modules = str(error), []
+        if layout == "legacy":
+            raise RecipeError(
+                f"The recipe {str(module.recipe)!r} has no legacy layout: {reason}. Save it with layout='stock', which "
+                "loads with essent."
+            ) from None
+    golden = encoder.encode(list(GOLDEN_TEXTS), show_progress_bar=False)  # before anything is overwritten
+    path.mkdir(parents=True, exist_ok=True)
+    for old in (STATE_FOLDER, "code"):
+        shutil.rmtree(path / old, ignore_errors=True)
+    if reason:
+        write_own(module, path)
+    else:
+        tokenizer = framed_tokenizer(module.backbone.tokenizer, module.plan.frame)
+        write_stock(module, modules, tokenizer, path, legacy=layout == "legacy")
+    config = json.dumps(encoder._get_model_config(), indent=2, sort_keys=True)
+    (path / "config_sentence_transformers.json").write_text(config, encoding="utf-8")
+    _write_state(module, path / STATE_FOLDER, golden, reason)
+    return reason
+
+
+def save_module(module: RecipeModule, path: str) -> None:
+    """Write one module without golden vectors, for trainers that save module by module."""
+    write_own(module, Path(path))
+    _write_state(module, Path(path) / STATE_FOLDER, np.zeros((0, 1), np.float32), "saved by a trainer")
+
+
+def _write_state(module: RecipeModule, folder: Path, golden: np.ndarray, reason: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    backbone = module.backbone
+    arrays: dict[str, np.ndarray] = {"golden": np.ascontiguousarray(golden, dtype=np.float32)}
+    if module.stats is not None:
+        arrays["stats.document_frequency"] = module.stats.document_frequency
+        arrays["stats.count"] = module.stats.count
+    state = module.chain.state() if module.chain.needs_fit else {}
+    arrays |= {f"chain.{key}": np.ascontiguousarray(value) for key, value in state.items()}
+    save_file(arrays, folder / "state.safetensors")
+    if module.plan.frame.dot_rule or module.plan.frame.space or is_static(module):
+        backbone.tokenizer.save_pretrained(folder / "tokenizer")
+    if is_static(module):
+        backbone.model.config.save_pretrained(folder)
+    about = {
+        "format": FORMAT,
+        "essent": essent.__version__,
+        "recipe": module.recipe.to_dict(),
+        "text": str(module.recipe),
+        "digest": module.recipe.digest(),
+        "layers": backbone.last,
+        "max_length": backbone.max_length,
+        "texts_counted": module.stats.texts if module.stats is not None else None,
+        "portable": not reason,
+        "reason": reason,
+        "golden_texts": list(GOLDEN_TEXTS) if len(golden) else [],
+    }
+    (folder / "encoder.json").write_text(json.dumps(about, ensure_ascii=False, indent=2), encoding="utf-8")
+
+
+# -- load -------------------------------------------------------------------------------------------------------------
+
+
+def _hub(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: options.get(key) for key in ("token", "cache_folder", "revision")} | {
+        "local_files_only": bool(options.get("local_files_only"))
+    }
+
+
+def is_essent_folder(name: str, options: dict[str, Any]) -> bool:
+    """Whether a folder, or a repository on the hub, was saved by an Encoder."""
+    if Path(name).is_dir():
+        return (Path(name) / STATE_FOLDER / "encoder.json").is_file()
+    if Path(name).exists() or Path(name).is_absolute() or name.startswith(".") or name.count("/") != 1:
+        return False
+    try:
+        return load_file_path(name, "encoder.json", subfolder=STATE_FOLDER, **_hub(options)) is not None
+    except (OSError, ValueError):
+        return False  # no such repository, no network: loading the model will say so
+
+
+def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[str, Any]]:
+    """Read what `save_folder` wrote: the module, and settings for SentenceTransformer's __init__.
+
+    Raises:
+        ModelError: files are missing or unreadable, or a newer essent wrote them.
+    """
+    root = Path(name if Path(name).is_dir() else str(load_dir_path(name, subfolder="", **_hub(options))))
+    try:
+        about = json.loads((root / STATE_FOLDER / "encoder.json").read_text(encoding="utf-8"))
+        arrays = load_file(root / STATE_FOLDER / "state.safetensors")
+    except (OSError, ValueError) as error:
+        raise ModelError(f"The essent folder {name!r} is damaged: {error}") from error
+    if about.get("format") != FORMAT:
+        raise ModelError(
+            f"The folder {name!r} has format {about.get('format')!r} (essent {about.get('essent')}); this essent "
+            f"{essent.__version__} reads format {FORMAT}. Upgrade essent."
+        )
+    recipe = Recipe.from_dict(about["recipe"])
+    backbone = _read_backbone(root, about, options)
+    stats = None
+    if about["texts_counted"] is not None:
+        stats = CorpusStats(about["texts_counted"], arrays["stats.document_frequency"], arrays["stats.count"])
+    state = {key.removeprefix("chain."): value for key, value in arrays.items() if key.startswith("chain.")}
+    chain = Chain.from_state(recipe.shaping, state) if state else None
+    module = RecipeModule(backbone, recipe, stats, chain)
+    module.max_seq_length = about["max_length"]
+    return module, _read_settings(root)
+
+
+def _read_settings(root: Path) -> dict[str, Any]:
+    path = root / "config_sentence_transformers.json"
+    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    prompts = {key: value for key, value in (config.get("prompts") or {}).items() if value is not None}
+    return {
+        "prompts": prompts or None,
+        "default_prompt_name": config.get("default_prompt_name"),
+        "similarity_fn_name": config.get("similarity_fn_name"),
+        "truncate_dim": config.get("truncate_dim"),
+        "device": None,
+    }
+
+
+def _read_backbone(root: Path, about: dict[str, Any], options: dict[str, Any]) -> Backbone:
+    own = root / STATE_FOLDER / "tokenizer"
+    tokenizer = AutoTokenizer.from_pretrained(own if own.is_dir() else root)
+    words = root / "0_WordEmbeddings"
+    if words.is_dir():  # static: only the rows are there; the rest of the model is never run
+        config = AutoConfig.from_pretrained(root / STATE_FOLDER)
+        config.num_hidden_layers = 0
+        rows = WordEmbeddings.load(str(words)).emb_layer.weight.detach()
+        with torch.device("meta"):
+            model = AutoModel.from_config(config)
+        table = torch.nn.Embedding.from_pretrained(rows)
+        model = torch.nn.Module.to_empty(model, device="cpu")
+        model.set_input_embeddings(table)
+        return Backbone(model.eval(), tokenizer, about["max_length"], about["layers"])
+    transformer = Transformer(
+        str(root),
+        model_kwargs=dict(options.get("model_kwargs") or {}) | _without_pooler(root),
+        config_kwargs=dict(options.get("config_kwargs") or {}),
+    )
+    return Backbone(transformer.model, tokenizer, about["max_length"], about["layers"])
+
+
+def _without_pooler(root: Path) -> dict[str, Any]:
+    path = root / "sentence_bert_config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return dict(config.get("model_kwargs") or {})
+
+
+# -- verify -----------------------------------------------------------------------------------------------------------
+
+
+def verify(name: str) -> Verification:
+    """Load a saved folder in every way it promises, and compare with its golden vectors.
+
+    Raises:
+        ModelError: not an essent folder.
+        VerificationError: a way of loading differs by more than 1e-5, or the folder has no golden vectors.
+    """
+    from essent.encoder import Encoder
+
+    if not is_essent_folder(name, {}):
+        raise ModelError(f"{name!r} is not a folder that essent saved: it has no {STATE_FOLDER}/encoder.json.")
+    root = Path(name if Path(name).is_dir() else str(load_dir_path(name, subfolder="")))
+    encoder = Encoder(name)
+    about = json.loads((root / STATE_FOLDER / "encoder.json").read_text(encoding="utf-8"))
+    texts = about["golden_texts"]
+    if not texts:
+        raise VerificationError(f"{name!r} has no golden vectors ({about['reason']}); save it with Encoder.save.")
+    golden = load_file(root / STATE_FOLDER / "state.safetensors")["golden"]
+    ways: dict[str, SentenceTransformer] = {"essent": encoder}
+    if about["portable"]:
+        ways["sentence-transformers"] = SentenceTransformer(str(root))
+    differences = {way: _difference(model.encode(texts, show_progress_bar=False), golden) for way, model in ways.items()}
+    report = Verification(str(encoder.recipe), about["portable"], about["reason"], differences)
+    if not report.passed:
+        shown = ", ".join(f"{way}: {difference:.1e}" for way, difference in differences.items())
+        raise VerificationError(
+            f"{name!r} does not give its golden vectors back (largest difference {shown}; allowed {TOLERANCE:.0e}). "
+            "The weights, the tokenizer or a library have changed since it was saved."
+        )
+    return report
+
+
+def _difference(vectors: np.ndarray, golden: np.ndarray) -> float:
+    """Largest difference of an entry, relative to the length of the longest golden vector where that is above 1."""
+    if vectors.shape != golden.shape:
+        return float("inf")
+    scale = max(float(np.linalg.norm(golden, axis=1).max(initial=0.0)), 1.0)
+    return float(np.abs(vectors - golden).max(initial=0.0)) / scale

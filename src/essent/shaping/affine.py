@@ -1,0 +1,57 @@
+"""Affine maps: what centring, z-scores, whitening and all-but-the-top all are, and why a chain of them is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from essent.types import InputError
+
+
+@dataclass(frozen=True)
+class Affine:
+    """y = (x − mean) · matrix + offset, float64: `mean` (D,), `matrix` (D,K), `offset` (K,)."""
+
+    mean: np.ndarray
+    matrix: np.ndarray
+    offset: np.ndarray
+
+    @classmethod
+    def of(cls, mean: np.ndarray, matrix: np.ndarray) -> Affine:
+        """The map without an offset."""
+        return cls(mean, matrix, np.zeros(matrix.shape[1]))
+
+    def then(self, following: Affine) -> Affine:
+        """One map that does this one, then the following."""
+        offset = (self.offset - following.mean) @ following.matrix + following.offset  # (K,)
+        return Affine(self.mean, self.matrix @ following.matrix, offset)
+
+    def module(self) -> nn.Module:
+        """The map for tensors."""
+        return AffineModule(self)
+
+
+class AffineModule(nn.Module):
+    """Applies an Affine to (B,D) tensors of any floating type; its arrays are buffers."""
+
+    def __init__(self, affine: Affine) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.from_numpy(affine.mean.copy()))
+        self.register_buffer("matrix", torch.from_numpy(affine.matrix.copy()))
+        self.register_buffer("offset", torch.from_numpy(affine.offset.copy()))
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        check_width(vectors, self.mean.shape[0])
+        kind = vectors.dtype
+        return (vectors - self.mean.to(kind)) @ self.matrix.to(kind) + self.offset.to(kind)  # (B,D) -> (B,K)
+
+
+def check_width(vectors: torch.Tensor, dimensions: int) -> None:
+    """Refuse vectors of another width than the fit saw."""
+    if vectors.ndim != 2 or vectors.shape[1] != dimensions:
+        raise InputError(
+            f"The shaping was fitted on vectors of {dimensions} dimensions, shape (N,{dimensions}); got {tuple(vectors.shape)}."
+        )

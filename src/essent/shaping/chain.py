@@ -1,0 +1,150 @@
+"""A chain of shaping steps, fitted in order; neighbouring affine steps run as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from essent.shaping.affine import Affine
+from essent.shaping.base import AffineShaper, Moments, Shaper, apply, check_vectors, shapers
+from essent.types import NotFittedError
+
+Blocks = Callable[[], Iterable[np.ndarray]]
+
+
+class Chain:
+    """The shaping g of a recipe.
+
+    Args:
+        steps: fitted or not.
+    """
+
+    def __init__(self, steps: Sequence[Shaper] = ()) -> None:
+        self.steps = list(steps)
+
+    @classmethod
+    def parse(cls, specs: Iterable[str]) -> Chain:
+        """A chain of unfitted steps from their specs, ("zscore", "normalize").
+
+        Raises:
+            UnknownNameError, RecipeError: a step that does not exist or takes other arguments.
+        """
+        return cls([shapers.create(spec) for spec in specs])
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def specs(self) -> tuple[str, ...]:
+        return tuple(step.spec() for step in self.steps)
+
+    @property
+    def needs_fit(self) -> bool:
+        """Whether some step learns something."""
+        return any(step.needs_fit for step in self.steps)
+
+    @property
+    def is_fitted(self) -> bool:
+        return all(step.__sklearn_is_fitted__() for step in self.steps)
+
+    def dim_out(self, dimensions: int) -> int:
+        """Width of the shaped vectors for vectors of width D."""
+        for step in self.steps:
+            dimensions = step.dim_out(dimensions)
+        return dimensions
+
+    # -- fit --------------------------------------------------------------------------------------------------------
+
+    def fit(self, vectors: Any) -> Chain:
+        """Fit every step on what the steps before it make of the vectors (N,D).
+
+        Raises:
+            InputError: not (N,D), or NaN or infinite values.
+        """
+        array = check_vectors(vectors)
+        return self.fit_batches(lambda: _blocks(array))
+
+    def fit_batches(self, make_blocks: Blocks) -> Chain:
+        """Fit on streamed blocks (n,D). A run of affine steps takes one pass, whose moments are carried through it.
+
+        Args:
+            make_blocks: starts the stream; called once for each run of affine steps and each other step that learns.
+                The quantile map and the flow gather what the steps before them make of all blocks.
+        """
+        done: list[Shaper] = []
+        moments: Moments | None = None
+        for step in self.steps:
+            if isinstance(step, AffineShaper):
+                if moments is None:
+                    moments = Moments.streamed(_shaped(done, make_blocks))
+                step.fit_moments(moments)
+                moments = moments.through(step.affine())
+            else:
+                moments = None
+                if step.needs_fit:
+                    step.fit(np.concatenate(list(_shaped(done, make_blocks))))
+            done.append(step)
+        return self
+
+    # -- run --------------------------------------------------------------------------------------------------------
+
+    def folded(self) -> list[Affine | Shaper]:
+        """The steps in order, every run of affine ones folded into a single Affine."""
+        folded: list[Affine | Shaper] = []
+        for step in self.steps:
+            if not isinstance(step, AffineShaper):
+                folded.append(step)
+            elif folded and isinstance(folded[-1], Affine):
+                folded[-1] = folded[-1].then(step.affine())
+            else:
+                folded.append(step.affine())
+        return folded
+
+    def as_affine(self) -> Affine | None:
+        """The whole chain as one affine map, if it is one."""
+        folded = self.folded()
+        return folded[0] if len(folded) == 1 and isinstance(folded[0], Affine) else None
+
+    def module(self) -> nn.Module:
+        """The chain for tensors (B,D) -> (B,K).
+
+        Raises:
+            NotFittedError: a step has not been fitted.
+        """
+        return nn.Sequential(*(part.module() for part in self.folded()))
+
+    def transform(self, vectors: Any) -> np.ndarray:
+        """Shape vectors (N,D) -> (N,K), float32 or float64 as they come."""
+        array = check_vectors(vectors)
+        return apply(self.module(), array) if self.steps else array
+
+    # -- save -------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What all steps have learned, as arrays under "0.mean_", "1.quantiles_" …"""
+        if not self.is_fitted:
+            raise NotFittedError(f"The shaping {' | '.join(self.specs())} is not fitted yet: call fit first.")
+        return {f"{place}.{key}": value for place, step in enumerate(self.steps) for key, value in step.state().items()}
+
+    @classmethod
+    def from_state(cls, specs: Iterable[str], state: dict[str, np.ndarray]) -> Chain:
+        """The chain that gave this state: the same outputs, bit for bit."""
+        chain = cls.parse(specs)
+        for place, step in enumerate(chain.steps):
+            start = f"{place}."
+            step.set_state({k.removeprefix(start): v for k, v in state.items() if k.startswith(start)})
+        return chain
+
+
+def _blocks(array: np.ndarray, rows: int = 8192) -> Iterator[np.ndarray]:
+    return (array[start : start + rows] for start in range(0, len(array), rows))
+
+
+def _shaped(steps: Sequence[Shaper], make_blocks: Blocks) -> Iterator[np.ndarray]:
+    """The blocks after the given, fitted steps; float64, so that folding them is exact."""
+    module = Chain(steps).module()
+    for block in make_blocks():
+        array = check_vectors(block)
+        yield apply(module, array.astype(np.float64)) if steps else array
