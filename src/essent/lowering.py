@@ -150,7 +150,7 @@ def _shaping_modules(module: RecipeModule) -> list[nn.Module]:
 
 def framed_tokenizer(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTrainedTokenizerBase:
     """A copy of the tokenizer that puts every text into the frame by itself, and truncates the text, not the frame."""
-    if not (frame.dot_rule or frame.space):
+    if not frame.plain_text:
         return copy.deepcopy(tokenizer)  # its own special tokens are the whole frame
     backend = copy.deepcopy(fast_backend(tokenizer))
     pieces: list[dict[str, Any]] = []
@@ -171,4 +171,6 @@ def framed_tokenizer(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTra
         key: getattr(tokenizer, key)
         for key in ("padding_side", "truncation_side", "model_max_length", "model_input_names")
     }
+    # special tokens within a text are its letters: the normaliser would take what stands between them for whole texts
+    copied["split_special_tokens"] = True
     return PreTrainedTokenizerFast(tokenizer_object=backend, **copied, **tokenizer.special_tokens_map)

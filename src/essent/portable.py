@@ -122,7 +122,7 @@ def _write_state(module: RecipeModule, folder: Path, golden: np.ndarray, reason:
     state = module.chain.state() if module.chain.needs_fit else {}
     arrays |= {f"chain.{key}": np.ascontiguousarray(value) for key, value in state.items()}
     save_file(arrays, folder / "state.safetensors")
-    if module.plan.frame.dot_rule or module.plan.frame.space or is_static(module):
+    if module.plan.frame.plain_text or is_static(module):
         backbone.tokenizer.save_pretrained(folder / "tokenizer")
     if is_static(module):
         backbone.model.config.save_pretrained(folder)

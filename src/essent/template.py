@@ -54,7 +54,9 @@ def _cut(
     tokenizer: PreTrainedTokenizerBase, before: str, middle: str, after: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Ids before and after `middle`, or None when a token crosses its border."""
-    encoding = fast_backend(tokenizer).encode(before + middle + after, add_special_tokens=True)
+    backend = fast_backend(tokenizer)
+    backend.encode_special_tokens = False  # the template's [MASK] is one
+    encoding = backend.encode(before + middle + after, add_special_tokens=True)
     start, stop = len(before), len(before) + len(middle)
     word = start + len(middle) - len(middle.lstrip())
     inside = []

@@ -75,7 +75,8 @@ class Frame:
     """The ids around every text, and how the text itself is prepared before it is tokenised.
 
     `space` is put before the text (the template has a space there, or the weights want the first word marked as one);
-    `dot_rule` appends "." to a text that does not end in one of . ? " ' (PromptBERT's code).
+    `dot_rule` appends "." to a text that does not end in one of . ? " ' (PromptBERT's code). With either, a special
+    token that the user wrote, "[MASK]", is plain text: only the template has masks.
     """
 
     before: tuple[int, ...]
@@ -85,6 +86,11 @@ class Frame:
 
     def __len__(self) -> int:
         return len(self.before) + len(self.after)
+
+    @property
+    def plain_text(self) -> bool:
+        """Whether special tokens within the text are read as its letters; without a template they are not, as in ST."""
+        return self.dot_rule or self.space
 
     def prepare(self, texts: list[str]) -> list[str]:
         """The texts as the tokenizer gets them."""
@@ -116,9 +122,10 @@ def mend_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
-    """Ids of each text alone: no special tokens, no truncation, no padding, all cores."""
+def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: bool = False) -> list[list[int]]:
+    """Ids of each text alone: no special tokens around it, no truncation, no padding, all cores."""
     backend = fast_backend(tokenizer)
+    backend.encode_special_tokens = plain_text
     try:
         encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
     except (UnicodeEncodeError, TypeError):  # lone surrogates cannot cross into Rust
@@ -153,7 +160,7 @@ def framed_ids(
     room = None if max_length is None else max(max_length - len(frame), 0)
     left = getattr(tokenizer, "truncation_side", "right") == "left"
     framed = []
-    for ids in text_ids(tokenizer, frame.prepare(texts)):
+    for ids in text_ids(tokenizer, frame.prepare(texts), frame.plain_text):
         if room is not None and len(ids) > room:
             ids = ids[len(ids) - room :] if left else ids[:room]
         framed.append(before + ids + after)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -41,7 +43,7 @@ class QuantileUniform(Shaper):
         points = min(self.n_quantiles, len(vectors))
         if len(vectors) > self.subsample:
             vectors = resample(vectors, replace=False, n_samples=self.subsample, random_state=self.seed)
-        columns = np.sort(np.ascontiguousarray(vectors.T), axis=1)  # (D,n)
+        columns = sorted_columns(vectors)  # (D,n)
         place = np.linspace(0.0, 1.0, points) * (columns.shape[1] - 1)  # (Q,)
         below = np.floor(place).astype(np.int64)
         above = np.minimum(below + 1, columns.shape[1] - 1)
@@ -54,34 +56,63 @@ class QuantileUniform(Shaper):
         return QuantileMap(self.learned("quantiles_"))
 
 
+def sorted_columns(vectors: np.ndarray) -> np.ndarray:
+    """Each column sorted, as rows (D,n), on all cores: numpy's sort lets other threads run."""
+    columns = np.ascontiguousarray(vectors.T)
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda part: part.sort(axis=1), np.array_split(columns, os.cpu_count() or 1)))
+    return columns
+
+
 class QuantileMap(nn.Module):
     """The piecewise linear map from a column's quantiles (D,Q) to [0, 1].
 
-    A value that equals several quantiles goes to the middle of their places, as in scikit-learn. Looked up in float64:
-    in float32, values that are not equal would become so.
+    A value that equals several quantiles goes to the middle of their places, as in scikit-learn. The arithmetic is
+    float64. float32 values are looked up among the quantiles rounded up to float32, which finds the same places.
     """
+
+    block_rows = 512  # a block of columns stays in the processor's cache
 
     def __init__(self, quantiles: np.ndarray) -> None:
         super().__init__()
         count = quantiles.shape[1]
         places = np.linspace(0.0, 1.0, count)  # (Q,)
-        number = np.broadcast_to(np.arange(count), quantiles.shape)
-        starts = np.concatenate([np.ones((len(quantiles), 1), bool), np.diff(quantiles, axis=1) > 0], axis=1)
-        first = np.maximum.accumulate(np.where(starts, number, 0), axis=1)  # first quantile of the same value
-        ends = np.concatenate([starts[:, 1:], np.ones((len(quantiles), 1), bool)], axis=1)
-        tied = np.where(ends, 0.5 * (places[first] + places[number]), 0.0)
-        tied[quantiles == quantiles[:, -1:]] = 1.0
-        tied[quantiles == quantiles[:, :1]] = 0.0  # a constant column maps to 0
         rise = np.diff(quantiles, axis=1, append=quantiles[:, -1:])
         slope = np.where(rise > 0, (places[1] if count > 1 else 0.0) / np.where(rise > 0, rise, 1.0), 0.0)
-        for name, values in (("quantiles", quantiles), ("places", places), ("tied", tied), ("slope", slope)):
+        tied = middle_places(quantiles, places)
+        self.has_ties = bool((rise[:, :-1] <= 0).any()) or count == 1
+        rounded = quantiles.astype(np.float32)
+        above = np.where(rounded < quantiles, np.nextafter(rounded, np.float32(np.inf)), rounded)
+        tables = {"quantiles": quantiles, "tied": tied, "slope": slope, "start": places - slope * quantiles}
+        for name, values in tables.items():
             self.register_buffer(name, torch.from_numpy(np.array(values, dtype=np.float64, order="C")))
+        self.register_buffer("rounded_up", torch.from_numpy(np.ascontiguousarray(above, dtype=np.float32)))
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         check_width(vectors, self.quantiles.shape[0])
-        values = vectors.T.to(torch.float64).contiguous()  # (D,B)
-        at = (torch.searchsorted(self.quantiles, values, right=True) - 1).clamp_(min=0)  # last quantile ≤ value
-        low = self.quantiles.gather(1, at)
-        mapped = (values - low).mul_(self.slope.gather(1, at)).add_(self.places[at])
-        mapped = torch.where(values == low, self.tied.gather(1, at), mapped)
-        return mapped.clamp_(0.0, 1.0).T.to(vectors.dtype)  # (B,D)
+        parts = [self._map(block) for block in vectors.split(self.block_rows)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _map(self, vectors: torch.Tensor) -> torch.Tensor:
+        columns = vectors.T.contiguous()  # (D,B)
+        values = columns.to(torch.float64)
+        if columns.dtype == torch.float32:
+            at = torch.searchsorted(self.rounded_up, columns, right=True)
+        else:
+            at = torch.searchsorted(self.quantiles, values, right=True)
+        at = at.sub_(1).clamp_(min=0)  # last quantile ≤ value
+        mapped = torch.addcmul(self.start.gather(1, at), self.slope.gather(1, at), values)
+        if self.has_ties:
+            mapped = torch.where(values == self.quantiles.gather(1, at), self.tied.gather(1, at), mapped)
+        return mapped.clamp(0.0, 1.0).to(vectors.dtype).T.contiguous()  # (B,D)
+
+
+def middle_places(quantiles: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Where a value goes that equals a quantile: the middle of all quantiles of that value, 0 and 1 at the ends. (D,Q)"""
+    number = np.broadcast_to(np.arange(quantiles.shape[1]), quantiles.shape)
+    starts = np.concatenate([np.ones((len(quantiles), 1), bool), np.diff(quantiles, axis=1) > 0], axis=1)
+    first = np.maximum.accumulate(np.where(starts, number, 0), axis=1)  # first quantile of the same value
+    middle = 0.5 * (places[first] + places[number])  # read at the last quantile of a value only
+    middle[quantiles == quantiles[:, -1:]] = 1.0
+    middle[quantiles == quantiles[:, :1]] = 0.0  # a constant column maps to 0
+    return middle

@@ -84,7 +84,7 @@ class Rising(Weighting):
 class Mask(ByToken):
     """Only mask tokens count, averaged when there are several (PromptBERT 4.1, eq. 2; Stankevičius 3.2.2).
 
-    As in PromptBERT's code every mask token of the prompted text counts, one that the user wrote included.
+    A "[MASK]" in the user's own text is plain text there, so these are the template's masks.
     """
 
     reads_mask = True
