@@ -30,6 +30,7 @@ from essent.shaping import Affine, Normalize as UnitLength
 from essent.tokens import Frame, fast_backend
 from essent.types import EssentError
 from essent.weights import ByToken, Weighting
+from essent.weights.position import Content, NotSpecial
 
 if TYPE_CHECKING:
     from essent.module import RecipeModule
@@ -115,6 +116,8 @@ def _word_weights(module: RecipeModule, factors: list[Weighting]) -> WordWeights
     vocabulary = module.backbone.vocabulary
     table = np.ones(len(vocabulary))  # (V,)
     for factor in factors:
+        if isinstance(factor, Content) and module.recipe.template is None:
+            factor = NotSpecial()
         if not isinstance(factor, ByToken) or not factor.normalised:
             raise CannotLowerError(f"weights={factor.spec()} is not a fixed weight for each token")
         table = table * factor.table(vocabulary, module.stats)

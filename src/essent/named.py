@@ -100,7 +100,11 @@ NAMED: dict[str, NamedRecipe] = {
         ),
         NamedRecipe("flow", "layers=0+L | flow", "BERT-flow (Li et al. 2020)", "3", "first-last through a trained flow"),
         NamedRecipe(
-            "random", "layers=random", STANKEVICIUS, "3.2.5", "RE: a random vector for every token, the baseline"
+            "random",
+            "layers=random weights=content",
+            STANKEVICIUS,
+            "3.2.5",
+            "RE: a random vector for every token, the baseline; special tokens left out, as its figures are reached",
         ),
         NamedRecipe(
             "one-word",

@@ -42,7 +42,19 @@ class Content(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
-        return tokens.content.float()  # (B,T)
+        return tokens.content * NotSpecial().weights(tokens, states, vocabulary, stats)  # (B,T)
+
+
+@dataclass(frozen=True)
+class NotSpecial(ByToken):
+    """Every token but the tokenizer's special ones: what `content` is when there is no template."""
+
+    def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        import numpy as np
+
+        weights = np.ones(len(vocabulary))  # (V,)
+        weights[list(vocabulary.special_ids)] = 0.0
+        return weights
 
 
 @weightings.register("cls")
