@@ -118,7 +118,7 @@ class States:
     diagonals: dict[tuple[int, int], torch.Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared by identity: tables made from it are kept under it
 class CorpusStats:
     """Token counts of a corpus: `texts` (N), `document_frequency` (V,) and `count` (V,), both int64."""
 

@@ -66,7 +66,8 @@ class ByToken(Weighting):
     ) -> torch.Tensor:
         import torch
 
-        table = vocabulary.cached((self, id(stats)), lambda: torch.from_numpy(self.table(vocabulary, stats)).float())
+        # the key holds the counts themselves: their id alone could come back with other counts
+        table = vocabulary.cached((self, stats), lambda: torch.from_numpy(self.table(vocabulary, stats)).float())
         return table.to(tokens.ids.device)[tokens.ids]  # (B,T)
 
 

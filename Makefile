@@ -1,0 +1,44 @@
+# Two commands do all the set-up: `make demo` and `make test`. Both need Python >= 3.10 and a package index, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help demo test check format lint types check-data bench clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+demo: $(INSTALLED)  ## evaluate a dozen recipes on the embedded pairs and draw a picture
+	$(BIN)/essent demo
+
+test: $(INSTALLED)  ## run the tests
+	$(BIN)/python -m pytest
+
+check: format lint types test  ## format, lint, types, tests: what pre-commit and CI run
+
+format: $(INSTALLED)
+	$(BIN)/ruff format --check src tests benchmarks
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check src tests benchmarks
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+check-data: $(INSTALLED)  ## check published figures on real data: make check-data DATA=DIR [RAW_MODEL=DIR]
+	@test -n "$(DATA)" || { echo "give the folder with sts/*.jsonl: make check-data DATA=DIR"; exit 2; }
+	ESSENT_DATA="$(abspath $(DATA))" ESSENT_RAW_MODEL="$(if $(RAW_MODEL),$(abspath $(RAW_MODEL)))" $(BIN)/python -m pytest -m data tests/data
+
+bench: $(INSTALLED)  ## time against scikit-learn and sentence-transformers, paired in one run
+	$(BIN)/python benchmarks/quantile.py
+	$(BIN)/python benchmarks/encode.py
+
+clean:
+	rm -rf $(VENV) demo-output
