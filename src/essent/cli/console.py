@@ -1,0 +1,52 @@
+"""Where output goes: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDE = 1000  # columns of an output that is not a terminal: a table in a file or pipe is not cut to 80
+
+
+def results() -> Console:
+    """A console on standard output."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        return Console(highlight=False, width=WIDE)
+    return console
+
+
+def show_note(message: str) -> None:
+    """One dim line on standard error; brackets are text, not markup."""
+    _show(message, "dim")
+
+
+def show_error(message: str, prefix: str = "Error: ") -> None:
+    """A red message on standard error; brackets are text, not markup."""
+    _show(f"{prefix}{message}", "red")
+
+
+def _show(message: str, style: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True, highlight=False).print(Text(message, style=style), soft_wrap=True)
+
+
+def wants_progress(quiet: bool) -> bool:
+    """Whether a progress bar makes sense: somebody looks at standard error."""
+    return not quiet and sys.stderr.isatty()
+
+
+def calm_libraries() -> None:
+    """Turn off transformers' own bars and advice; call before a model is loaded."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()

@@ -1,0 +1,126 @@
+"""`essent encode`: texts in, a file of vectors out."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from essent.cli import options as opt
+from essent.cli.console import calm_libraries, show_note, wants_progress
+from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
+from essent.cli.fitting import is_ready, learns, with_prompt
+from essent.cli.texts import read_texts
+
+if TYPE_CHECKING:
+    from essent.encoder import Encoder
+
+
+def encode(
+    model: opt.Model,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help=".npy (float32, one row a text), .parquet or .jsonl (text, embedding).",
+        ),
+    ],
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "--recipe", "-r", metavar="RECIPE", help="By default what the model's own folder says, else mean."
+        ),
+    ] = None,
+    input_file: Annotated[
+        Path,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="FILE|-",
+            help="One text a line, or .jsonl, .csv, .tsv, .parquet with --column; - is standard input.",
+            rich_help_panel=opt.INPUTS,
+        ),
+    ] = Path("-"),
+    column: opt.Column = "text",
+    fit: opt.Fit = None,
+    frequencies: opt.Frequencies = None,
+    prompt: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Put before every text.", rich_help_panel=opt.INPUTS)
+    ] = None,
+    normalize: Annotated[bool, typer.Option("--normalize", help="Scale every vector to length 1.")] = False,
+    truncate_dim: Annotated[int | None, typer.Option(min=1, help="Keep the first dimensions only.")] = None,
+    max_length: opt.MaxLength = None,
+    batch_size: opt.BatchSize = 32,
+    device: opt.Device = None,
+    revision: opt.Revision = None,
+    trust_remote_code: opt.Trust = False,
+    force: opt.Force = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Embed texts, one vector a line of input.
+
+    A recipe that learns something (idf, shaping) learns it from the input itself, unless --fit names other texts.
+    The output appears when it is complete: an interrupted run leaves no half file.
+
+    \b
+    [dim]$[/] essent encode -m bert-base-uncased -r "first-last | zscore" -i texts.txt -o vectors.npy
+    [dim]$[/] cut -f2 table.tsv | essent encode -m intfloat/e5-small-v2 --prompt "query: " -o vectors.parquet
+    """
+    check_output(output, force, tuple(WRITERS))
+    check_writer(output)
+    texts = read_texts(input_file, column)
+    fit_texts = None if fit is None else read_texts(fit, column)
+    counted = None if frequencies is None else read_texts(frequencies, column)
+    encoder = _load(model, recipe, opt.model_options(device, revision, trust_remote_code), max_length)
+    start, progress = time.monotonic(), wants_progress(quiet)
+    note = _fit_note(encoder, fit, input_file)
+    if note and not quiet:
+        show_note(note)
+    if learns(encoder) and (fit_texts is not None or not is_ready(encoder)):
+        encoder.fit(
+            with_prompt(texts if fit_texts is None else fit_texts, prompt),
+            frequency_texts=None if counted is None else with_prompt(counted, prompt),
+            batch_size=batch_size,
+            show_progress_bar=progress,
+        )
+    vectors = encoder.encode(
+        texts,
+        prompt=prompt,
+        batch_size=batch_size,
+        show_progress_bar=progress,
+        normalize_embeddings=normalize,
+        truncate_dim=truncate_dim,
+    )
+    write_vectors(output, texts, vectors)
+    if not quiet:
+        seconds = time.monotonic() - start
+        show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {encoder.recipe}, {seconds:.1f} s")
+
+
+def _load(model: str, recipe: str | None, options: dict, max_length: int | None) -> Encoder:
+    from essent.recipe import Recipe
+
+    parsed = None if recipe is None else Recipe.parse(recipe)  # before the slow imports
+    from essent.encoder import Encoder
+
+    calm_libraries()
+    encoder = Encoder(model, parsed, **options)
+    if max_length is not None:
+        encoder.max_seq_length = max_length
+    return encoder
+
+
+def _fit_note(encoder: Encoder, fit: Path | None, input_file: Path) -> str:
+    """What will be learned from where, in one line."""
+    if not learns(encoder):
+        return f"{encoder.recipe} learns nothing: --fit {fit} is not used." if fit is not None else ""
+    if fit is not None:
+        return f"{encoder.recipe} is fitted on {fit}."
+    if is_ready(encoder):
+        return ""
+    name = "standard input" if str(input_file) == "-" else str(input_file)
+    return f"{encoder.recipe} is fitted on the input itself ({name}); --fit FILE takes other texts."

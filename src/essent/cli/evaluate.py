@@ -1,0 +1,135 @@
+"""`essent evaluate`: recipes × tasks as one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from essent.cli import options as opt
+from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.files import check_output, replacing
+from essent.cli.texts import read_texts
+from essent.types import InputError
+
+if TYPE_CHECKING:
+    from essent.tasks import Result
+
+# What every model runs and papers compare with; no attention head, no [MASK].
+DEFAULT_RECIPES = (
+    "cls",
+    "mean",
+    "last2",
+    "first-last",
+    "static",
+    "static-remove-biases",
+    "first-last | zscore",
+    "first-last-idf-zscore",
+)
+
+
+def evaluate(
+    model: opt.Model,
+    recipe: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--recipe",
+            "-r",
+            metavar="RECIPE",
+            help="Repeat it for more rows: they share the forward passes. Default: eight that every model runs.",
+        ),
+    ] = None,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tasks",
+            "-t",
+            metavar="NAMES|FILES",
+            help="Comma-separated tasks or files of scored pairs. Default: the seven STS tasks that papers average.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Local data: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub."),
+    ] = None,
+    metric: Annotated[str, typer.Option(metavar="spearman|pearson", help="What the table shows.")] = "spearman",
+    average: Annotated[
+        str, typer.Option(metavar="all|mean|wmean", help="Over a task's subsets: all pairs as one, or a mean.")
+    ] = "all",
+    fit: opt.Fit = None,
+    frequencies: opt.Frequencies = None,
+    column: opt.Column = "text",
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Also write every result with its provenance.")
+    ] = None,
+    batch_size: opt.BatchSize = 32,
+    device: opt.Device = None,
+    revision: opt.Revision = None,
+    trust_remote_code: opt.Trust = False,
+    force: opt.Force = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Score recipes on tasks: Spearman's correlation of cosine and gold score, ×100.
+
+    What a recipe learns (idf, shaping) it learns anew from each task's own texts, as in the papers, unless --fit or
+    --frequencies name others.
+
+    \b
+    [dim]$[/] essent evaluate -m bert-base-uncased -r mean -r "first-last | zscore" -r ditto:1-10
+    [dim]$[/] essent evaluate -m ./my-model -r mean -t stsb,sickr,my-pairs.csv --data data --json results.json
+    """
+    from essent.tasks import STS7, load_task, results_table
+
+    results_table({}, metric=metric, average=average)  # an unknown score is refused before anything is loaded
+    if json_file is not None:
+        check_output(json_file, force)
+    found = [load_task(name, data) for name in _split_names(tasks or list(STS7))]
+    fit_texts = None if fit is None else read_texts(fit, column)
+    frequency_texts = None if frequencies is None else read_texts(frequencies, column)
+    from essent.evaluation import evaluate as run_evaluation
+
+    calm_libraries()
+    scores = run_evaluation(
+        model,
+        recipe or list(DEFAULT_RECIPES),
+        found,
+        fit_texts=fit_texts,
+        frequency_texts=frequency_texts,
+        batch_size=batch_size,
+        progress=wants_progress(quiet),
+        report=None if quiet else _show_result,
+        **opt.model_options(device, revision, trust_remote_code),
+    )
+    if json_file is not None:
+        _write_results(scores, json_file)
+    results().print(results_table(scores, metric=metric, average=average).render())
+    if not quiet:
+        _show_notes(scores)
+
+
+def _split_names(given: list[str]) -> list[str]:
+    """Task names and files, apart at commas; a file with a comma in its name stays whole."""
+    names = [part.strip() for item in given for part in ([item] if Path(item).is_file() else item.split(","))]
+    found = list(dict.fromkeys(name for name in names if name))
+    if not found:
+        raise InputError("--tasks names no task; give e.g. --tasks stsb,sickr or a file of pairs.")
+    return found
+
+
+def _show_result(recipe: str, result: Result) -> None:
+    show_note(f"{result.task:<12} {result.main_score:6.2f}  {recipe}")
+
+
+def _show_notes(scores: dict[str, list[Result]]) -> None:
+    """What a reader of the numbers needs, each sentence once."""
+    notes = dict.fromkeys(f"{r.task}: {note}" for found in scores.values() for r in found for note in r.notes)
+    for note in notes:
+        show_note(note)
+
+
+def _write_results(scores: dict[str, list[Result]], path: Path) -> None:
+    from essent.tasks import save_results
+
+    with replacing(path) as temporary:
+        save_results([result for found in scores.values() for result in found], temporary)

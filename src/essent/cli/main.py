@@ -1,0 +1,97 @@
+"""`essent`: the commands, and what they do with errors."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from essent import __version__
+from essent.cli.console import show_error
+from essent.cli.demo import demo
+from essent.cli.encode import encode
+from essent.cli.evaluate import evaluate
+from essent.cli.recipes import recipes
+from essent.cli.save import save
+from essent.cli.verify import verify
+from essent.types import EssentError, VerificationError
+
+FAILED_CHECK, FAILED, INTERRUPTED = 1, 2, 130
+
+
+class Commands(TyperGroup):
+    """Turns what essent raises on purpose into one line on stderr and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; with --debug errors keep their traceback."""
+        debug = bool(ctx.params.get("debug"))
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            show_error("Interrupted", prefix="")
+            raise typer.Exit(INTERRUPTED) from None
+        except EssentError as error:
+            if debug:
+                raise
+            show_error(str(error))
+            raise typer.Exit(FAILED_CHECK if isinstance(error, VerificationError) else FAILED) from None
+        except OSError as error:  # a file that may not be read or written, a full disk
+            if debug or error.errno in (None, errno.EPIPE):
+                raise
+            place = f"{error.filename}: " if error.filename else ""
+            show_error(f"{place}{error.strerror}.")
+            raise typer.Exit(FAILED) from None
+
+
+app = typer.Typer(
+    name="essent",
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"essent {__version__}")
+        raise typer.Exit
+
+
+ABOUT = """Sentence embeddings out of any pretrained transformer, without training.
+
+A recipe says how a text becomes a vector, e(s) = g( Σₙ ωₙ · Σₖ αₖ · hₙ⁽ᵏ⁾ ): a template, layers, token weights and a \
+shaping chain. [cyan]essent recipes[/] lists the published ones and the parts to build others from; \
+[cyan]essent demo[/] shows what they do, offline, in about half a minute.
+"""
+
+
+@app.callback(
+    help=ABOUT,
+    epilog="Exit codes: 0 done · 1 a saved folder failed its check · 2 wrong input (says what was expected) · "
+    "130 interrupted. Results go to standard output or the named file, everything else to standard error.",
+)
+def essent(
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="ESSENT_DEBUG", help="Show the traceback of errors.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Sentence embeddings out of any pretrained transformer, without training."""
+
+
+def _help_of(command: Callable[..., None]) -> str:
+    """The docstring with each paragraph on one line, so that the terminal wraps it; examples keep their lines."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
+
+
+for command in (recipes, encode, evaluate, save, verify, demo):
+    app.command(command.__name__, help=_help_of(command))(command)

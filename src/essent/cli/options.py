@@ -1,0 +1,63 @@
+"""Options that several commands take, defined once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+INPUTS, RECIPE, RUN = "Texts", "Recipe", "Model and run"
+
+Model = Annotated[
+    str,
+    typer.Option("--model", "-m", metavar="NAME|DIR", help="A model on the hub, or a folder.", rich_help_panel=RUN),
+]
+Column = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="Column with the texts, in .jsonl, .csv, .tsv and .parquet files.", rich_help_panel=INPUTS
+    ),
+]
+Fit = Annotated[
+    Path | None,
+    typer.Option(
+        "--fit",
+        metavar="FILE",
+        help="Texts that the recipe learns from (token counts, shaping), the papers' superscript W.",
+        rich_help_panel=INPUTS,
+    ),
+]
+Frequencies = Annotated[
+    Path | None,
+    typer.Option(
+        "--frequencies",
+        metavar="FILE",
+        help="Other texts for the token counts of idf, tf-idf and sif alone (idf with superscript W).",
+        rich_help_panel=INPUTS,
+    ),
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Texts of about 64 tokens in a batch.", rich_help_panel=RUN)]
+Device = Annotated[
+    str | None,
+    typer.Option(metavar="DEVICE", help="cpu, cuda, cuda:1, mps … By default the best there is.", rich_help_panel=RUN),
+]
+Revision = Annotated[
+    str | None, typer.Option(metavar="COMMIT", help="Branch, tag or commit of a hub model.", rich_help_panel=RUN)
+]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust-remote-code", help="Run Python code that the model brings along.", rich_help_panel=RUN),
+]
+MaxLength = Annotated[
+    int | None,
+    typer.Option(min=1, help="Most tokens of a text, template included. Default: the model's.", rich_help_panel=RUN),
+]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes, no progress bar.")]
+
+
+def model_options(device: str | None, revision: str | None, trust_remote_code: bool) -> dict[str, Any]:
+    """Keyword arguments for Encoder and evaluate: those that were given."""
+    given = {"device": device, "revision": revision, "trust_remote_code": trust_remote_code or None}
+    return {name: value for name, value in given.items() if value is not None}

@@ -1,0 +1,80 @@
+"""`essent save`: a model with its recipe as one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from essent.cli import options as opt
+from essent.cli.console import calm_libraries, show_note, wants_progress
+from essent.cli.fitting import is_ready, learns
+from essent.cli.texts import read_texts
+from essent.cli.verify import show_verification
+from essent.types import DataError, NotFittedError, RecipeError
+
+
+def save(
+    model: opt.Model,
+    recipe: Annotated[str, typer.Option("--recipe", "-r", metavar="RECIPE", help="What the folder will compute.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write.")],
+    fit: opt.Fit = None,
+    frequencies: opt.Frequencies = None,
+    column: opt.Column = "text",
+    layout: Annotated[
+        str,
+        typer.Option(
+            metavar="stock|legacy", help="legacy: class paths and flags that servers such as vLLM and TEI parse."
+        ),
+    ] = "stock",
+    max_length: opt.MaxLength = None,
+    batch_size: opt.BatchSize = 32,
+    device: opt.Device = None,
+    revision: opt.Revision = None,
+    trust_remote_code: opt.Trust = False,
+    force: opt.Force = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Save a model with its recipe as a folder, wherever possible one that plain sentence-transformers loads.
+
+    A recipe that learns something (idf, shaping) needs --fit. The folder is loaded again and checked at the end, in
+    every way it promises; if plain sentence-transformers cannot load it, the reason is printed.
+
+    \b
+    [dim]$[/] essent save -m bert-base-uncased -r "first-last | whiten:256" --fit corpus.txt -o my-model
+    """
+    from essent.recipe import Recipe
+
+    _check_folder(output, layout, force)
+    parsed = Recipe.parse(recipe)
+    fit_texts = None if fit is None else read_texts(fit, column)
+    counted = None if frequencies is None else read_texts(frequencies, column)
+    from essent.encoder import Encoder
+    from essent.portable import verify
+
+    calm_libraries()
+    encoder = Encoder(model, parsed, **opt.model_options(device, revision, trust_remote_code))
+    if max_length is not None:
+        encoder.max_seq_length = max_length
+    if fit_texts is not None:
+        if not learns(encoder) and not quiet:
+            show_note(f"{encoder.recipe} learns nothing: --fit {fit} is not used.")
+        progress = wants_progress(quiet)
+        encoder.fit(fit_texts, frequency_texts=counted, batch_size=batch_size, show_progress_bar=progress)
+    elif not is_ready(encoder):
+        raise NotFittedError(f"The recipe {str(parsed)!r} learns from texts: give them with --fit FILE.")
+    encoder.save(str(output), layout=layout)
+    report = verify(str(output))
+    if not quiet:
+        show_verification(report, str(output))
+
+
+def _check_folder(output: Path, layout: str, force: bool) -> None:
+    """Refuse a place or layout before anything is loaded."""
+    if layout not in ("stock", "legacy"):
+        raise RecipeError(f"Unknown layout {layout!r}; known: stock, legacy.")
+    if output.is_file():
+        raise DataError(f"{output} is a file; a model is saved as a folder.")
+    if output.is_dir() and any(output.iterdir()) and not force:
+        raise DataError(f"The folder {output} exists and is not empty. --force writes into it.")

@@ -1,0 +1,58 @@
+"""Texts from a file or from standard input."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from essent.cli.console import show_note
+from essent.data import SUFFIXES, Row, located_rows, read_text, split_lines
+from essent.registry import did_you_mean
+from essent.types import DataError
+
+STANDARD_INPUT = "-"
+
+
+def read_texts(path: Path, column: str) -> list[str]:
+    """Read texts: one a line, or one column of a .jsonl, .json, .csv, .tsv or .parquet file.
+
+    Lines end at line feeds; an empty line is an empty text. "-" is standard input, one text a line.
+
+    Raises:
+        DataError: no such file, not UTF-8, no texts, no such column, or a value that is not a text.
+    """
+    if str(path) == STANDARD_INPUT:
+        texts = split_lines(_read_standard_input())
+    elif path.suffix.lower() in SUFFIXES:
+        return [_text(row, column) for row in located_rows(path)]
+    else:
+        texts = split_lines(read_text(path))
+    if not texts:
+        name = "Standard input" if str(path) == STANDARD_INPUT else str(path)
+        raise DataError(f"{name} has no texts.")
+    return texts
+
+
+def _read_standard_input() -> str:
+    if sys.stdin.isatty():
+        show_note("Reading texts from the terminal, one a line; Ctrl-D ends them.")
+    data = sys.stdin.buffer.read()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(f"Standard input, line {line}: not UTF-8 text ({error.reason}).") from None
+
+
+def _text(row: Row, column: str) -> str:
+    if column not in row.values:
+        hint = did_you_mean(column, list(row.values))
+        raise DataError(f"{row.where}: no column {column!r}. {hint} Choose one with --column.")
+    value = row.values[column]
+    if not isinstance(value, str):
+        raise DataError(f"{row.where}: {column!r} must be a text, not {type(value).__name__} ({value!r}).")
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # JSON can spell half a surrogate pair, which no output file can hold
+        raise DataError(f"{row.where}: {column!r} holds half a surrogate pair: {value!r}.") from None
+    return value

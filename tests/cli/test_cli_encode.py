@@ -1,0 +1,182 @@
+"""`essent encode`: every input and output, and that nothing is computed for a call that cannot end well."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import TEXTS, Run
+
+from essent import Encoder
+
+
+@pytest.fixture(scope="module")
+def expected(tiny: str) -> np.ndarray:
+    return Encoder(tiny, "first-last | zscore").fit(TEXTS).encode(TEXTS)
+
+
+@pytest.fixture
+def call(run: Run, tiny: str):
+    def encode(*arguments: object, **options):
+        return run("encode", "-m", tiny, *arguments, **options)
+
+    return encode
+
+
+@pytest.fixture
+def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments, **options):
+        raise AssertionError("the model was loaded")
+
+    monkeypatch.setattr("essent.encoder.load", fail)
+
+
+def test_npy(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> None:
+    output = tmp_path / "new" / "vectors.npy"
+    result = call("-r", "first-last | zscore", "-i", lines, "-o", output)
+    found = np.load(output)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert "fitted on the input itself" in result.stderr
+    assert result.stdout == ""
+    assert [path.name for path in output.parent.iterdir()] == ["vectors.npy"]
+
+
+def test_parquet(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> None:
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    call("-r", "first-last | zscore", "-i", lines, "-o", tmp_path / "v.parquet", "-q")
+    table = parquet.read_table(tmp_path / "v.parquet")
+    assert table.schema.field("embedding").type == pyarrow.list_(pyarrow.float32())
+    assert table["text"].to_pylist() == TEXTS
+    np.testing.assert_allclose(np.array(table["embedding"].to_pylist(), np.float32), expected, atol=1e-6)
+
+
+def test_jsonl(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> None:
+    result = call("-r", "first-last | zscore", "-i", lines, "-o", tmp_path / "v.jsonl", "--quiet")
+    rows = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["text"] for row in rows] == TEXTS
+    np.testing.assert_allclose(np.array([row["embedding"] for row in rows], np.float32), expected, atol=1e-6)
+    assert result.stderr == ""
+
+
+def test_standard_input_and_options(call, tiny: str, tmp_path: Path) -> None:
+    stdin = "\ufeffA man\r\n\nThe dogs run\u2028on\n".encode()
+    call(
+        *("-r", "cls", "--prompt", "query: ", "--normalize", "--truncate-dim", 8, "--max-length", 5, "--device", "cpu"),
+        *("--batch-size", 1, "-o", tmp_path / "v.npy"),
+        stdin=stdin,
+    )
+    encoder = Encoder(tiny, "cls")
+    encoder.max_seq_length = 5
+    texts = ["A man", "", "The dogs run\u2028on"]
+    wanted = encoder.encode(texts, prompt="query: ", normalize_embeddings=True, truncate_dim=8)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv"])
+def test_columns(call, tiny: str, tmp_path: Path, suffix: str) -> None:
+    texts = ["A man, a flute", "Two dogs"]
+    separator = {".csv": ",", ".tsv": "\t"}.get(suffix)
+    if separator:
+        lines = [
+            f"id{separator}body",
+            *(f'{n}{separator}"{t}"' if separator == "," else f"{n}\t{t}" for n, t in enumerate(texts)),
+        ]
+    else:
+        lines = [json.dumps({"id": n, "body": text}) for n, text in enumerate(texts)]
+    path = tmp_path / f"rows{suffix}"
+    path.write_text("\n".join(lines) + "\n")
+    call("-r", "mean", "-i", path, "--column", "body", "-o", tmp_path / "v.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), Encoder(tiny, "mean").encode(texts), atol=1e-6)
+    result = call("-r", "mean", "-i", path, "-o", tmp_path / "w.npy", code=2)
+    assert "no column 'text'" in result.stderr
+
+
+def test_fit_on_another_file(call, tiny: str, lines: Path, tmp_path: Path) -> None:
+    corpus = ["Two dogs run.", "The moon.", "A man plays.", "A man runs far."]
+    path, counted = tmp_path / "corpus.txt", tmp_path / "counted.txt"
+    path.write_text("\n".join(corpus))
+    counted.write_text("The moon.\nThe man.\n")
+    call(
+        *("-r", "weights=idf | centre", "-i", lines, "--fit", path, "--frequencies", counted),
+        *("--prompt", "say ", "-o", tmp_path / "v.npy"),
+    )
+    encoder = Encoder(tiny, "weights=idf | centre")
+    encoder.fit([f"say {text}" for text in corpus], frequency_texts=["say The moon.", "say The man."])
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), encoder.encode(TEXTS, prompt="say "), atol=1e-6)
+    result = call("-r", "mean", "-i", lines, "--fit", path, "-o", tmp_path / "w.npy")
+    assert "learns nothing" in result.stderr
+
+
+def test_saved_encoder_needs_no_recipe_and_no_fit(call, run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+    encoder = Encoder(tiny, "mean | zscore").fit(TEXTS)
+    encoder.save(str(tmp_path / "saved"))
+    result = run("encode", "-m", tmp_path / "saved", "-i", lines, "-o", tmp_path / "v.npy")
+    assert "fitted" not in result.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), encoder.encode(TEXTS), atol=1e-5)
+    result = run("encode", "-m", tmp_path / "saved", "-r", "mean", "-i", lines, "-o", tmp_path / "w.npy", code=2)
+    assert "its own recipe" in result.stderr
+
+
+@pytest.mark.usefixtures("no_model")
+class TestRefusedBeforeTheModelIsLoaded:
+    def test_recipe(self, call, lines: Path, tmp_path: Path) -> None:
+        assert "Did you mean 'mean'" in call("-r", "maen", "-i", lines, "-o", tmp_path / "v.npy", code=2).stderr
+        result = call("-r", 'template="[MASK] [red]"', "-i", lines, "-o", tmp_path / "v.npy", code=2)
+        assert "[MASK] [red]" in result.stderr  # as text, not as markup
+
+    def test_output(self, call, lines: Path, tmp_path: Path) -> None:
+        assert "'.txt'" in call("-i", lines, "-o", tmp_path / "v.txt", code=2).stderr
+        (tmp_path / "folder.npy").mkdir()
+        assert "is a folder" in call("-i", lines, "-o", tmp_path / "folder.npy", code=2).stderr
+        there = tmp_path / "v.npy"
+        there.write_bytes(b"mine")
+        assert "--force" in call("-i", lines, "-o", there, code=2).stderr
+        assert there.read_bytes() == b"mine"
+        assert "not a folder" in call("-i", lines, "-o", there / "v.npy", code=2).stderr
+
+    def test_input(self, call, tmp_path: Path) -> None:
+        output = tmp_path / "v.npy"
+        (tmp_path / "empty.txt").touch()
+        (tmp_path / "latin.txt").write_bytes(b"one\ntwo \xe9\n")
+        (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text"\n')
+        (tmp_path / "number.jsonl").write_text('{"text": "a"}\n{"text": 3}\n')
+        (tmp_path / "half.jsonl").write_text('{"text": "\\ud800"}\n')
+        for name, message in {
+            "none.txt": "does not exist",
+            "empty.txt": "no texts",
+            "latin.txt": "latin.txt, line 2: not UTF-8",
+            "bad.jsonl": "bad.jsonl, line 2: not JSON",
+            "number.jsonl": "number.jsonl, line 2: 'text' must be a text, not int (3)",
+            "half.jsonl": "surrogate",
+        }.items():
+            assert message in call("-i", tmp_path / name, "-o", output, code=2).stderr
+        assert "line 2: not UTF-8" in call("-o", output, code=2, stdin=b"a\n\xff\n").stderr
+        assert "Standard input has no texts" in call("-o", output, code=2, stdin=b"").stderr
+        assert not output.exists()
+
+
+def test_unknown_model(run: Run, lines: Path, tmp_path: Path) -> None:
+    result = run("encode", "-m", tmp_path / "nowhere", "-i", lines, "-o", tmp_path / "v.npy", code=2)
+    assert result.stderr.startswith("Error: There is no model folder")
+    assert "Traceback" not in result.stderr
+
+
+def test_force_replaces(call, lines: Path, tmp_path: Path) -> None:
+    (tmp_path / "v.npy").write_bytes(b"mine")
+    call("-i", lines, "-o", tmp_path / "v.npy", "--force")
+    assert np.load(tmp_path / "v.npy").shape == (len(TEXTS), 32)
+
+
+def test_interrupted_run_leaves_nothing(call, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("numpy.save", interrupt)
+    result = call("-i", lines, "-o", tmp_path / "v.npy", code=130)
+    assert "Interrupted" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]

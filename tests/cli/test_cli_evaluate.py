@@ -1,0 +1,69 @@
+"""`essent evaluate`: the table, the JSON file, where it learns from, and refusals."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from cli_helpers import Run
+
+from essent import evaluate
+from essent.tasks import load_results
+
+
+def test_table_and_json(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
+    recipes = ("mean", "first-last | zscore", 'template="{text} [MASK]" weights=mask')
+    given = [part for recipe in recipes for part in ("-r", recipe)]
+    output = tmp_path / "results.json"
+    result = run("evaluate", "-m", tiny, *given, "-t", pairs, "--json", output)
+    wanted = evaluate(tiny, recipes, [str(pairs)])
+    stored = load_results(output)
+    for recipe, (expected,) in wanted.items():
+        assert recipe in result.stdout
+        assert f"{expected.main_score:.2f}" in result.stdout
+        (found,) = [r for r in stored if r.provenance["recipe"] == recipe]
+        for metric, scores in expected.metrics.items():
+            assert found.metrics[metric] == pytest.approx(scores)
+    assert "my-pairs" in result.stdout
+    assert "avg" in result.stdout
+    assert "[MASK]" in result.stdout
+    assert "--force" in run("evaluate", "-m", tiny, "-t", pairs, "--json", output, code=2).stderr
+
+
+def test_defaults_metric_and_folder(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
+    (tmp_path / "sts").mkdir()
+    os.replace(pairs, tmp_path / "sts" / "stsb.jsonl")
+    result = run("evaluate", "-m", tiny, "--tasks", "stsb", "--data", tmp_path, "--metric", "pearson", "-q")
+    assert "Pearson" in result.stdout
+    assert "static-remove-biases" in result.stdout
+    assert result.stderr == ""
+
+
+def test_other_texts(run: Run, tiny: str, pairs: Path, lines: Path, tmp_path: Path) -> None:
+    texts = lines.read_text().splitlines()
+    for name, options, keywords in (
+        ("fit", ("--fit", lines), {"fit_texts": texts}),
+        ("frequencies", ("--frequencies", lines), {"frequency_texts": texts}),
+    ):
+        output = tmp_path / f"{name}.json"
+        run("evaluate", "-m", tiny, "-r", "weights=idf | zscore", "-t", pairs, *options, "--json", output)
+        (wanted,) = evaluate(tiny, ["weights=idf | zscore"], [str(pairs)], **keywords).values()
+        (found,) = load_results(output)
+        assert found.main_score == pytest.approx(wanted[0].main_score)
+        assert "other texts" in (found.provenance["fitted_on"], found.provenance["frequencies_from"])
+
+
+def test_refusals(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
+    def refuse(*options: object) -> str:
+        return run("evaluate", "-m", tiny, *options, code=2).stderr
+
+    assert "pearson" in refuse("-t", pairs, "--metric", "kendall")
+    assert "stsb" in refuse("-t", "stsbb", "--data", tmp_path)
+    assert "does not exist" in refuse("-t", "stsb", "--data", tmp_path / "none")
+    assert "names no task" in refuse("-t", ",")
+    assert "Did you mean" in refuse("-t", pairs, "-r", "first-lats")
+    assert "no head 9-1" in refuse("-t", pairs, "-r", "ditto:9-1")
+    bad = tmp_path / "bad.csv"
+    bad.write_text("sentence1,sentence2,score\na,b,1\na,b,much\n")
+    assert "bad.csv, line 3" in refuse("-t", bad)

@@ -1,0 +1,66 @@
+"""`essent save` and `essent verify`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import TEXTS, Run
+from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
+
+from essent import Encoder
+
+
+def test_portable(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+    result = run("save", "-m", tiny, "-r", "first-last | zscore", "--fit", lines, "-o", tmp_path / "model")
+    assert "Plain sentence-transformers loads this folder" in result.stdout
+    wanted = Encoder(tiny, "first-last | zscore").fit(TEXTS).encode(TEXTS)
+    np.testing.assert_allclose(SentenceTransformer(str(tmp_path / "model")).encode(TEXTS), wanted, atol=1e-5)
+
+
+def test_not_portable_says_why(run: Run, tiny: str, tmp_path: Path) -> None:
+    result = run("save", "-m", tiny, "-r", "ditto:1-2", "-o", tmp_path / "model")
+    assert "cannot load this folder: weights=ditto:1-2 reads attention" in result.stdout
+    assert "ditto:1-2" in run("verify", tmp_path / "model").stdout
+
+
+def test_legacy(run: Run, tiny: str, tmp_path: Path) -> None:
+    run("save", "-m", tiny, "-r", "mean", "-o", tmp_path / "model", "--layout", "legacy", "-q")
+    pooling = json.loads((tmp_path / "model" / "1_Pooling" / "config.json").read_text())
+    assert pooling["pooling_mode_mean_tokens"] is True
+
+
+def test_refusals(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+    output = tmp_path / "model"
+
+    def refuse(*options: object) -> str:
+        return run("save", "-m", tiny, "-o", output, *options, code=2).stderr
+
+    assert "--fit FILE" in refuse("-r", "mean | zscore")
+    assert "stock, legacy" in refuse("-r", "mean", "--layout", "new")
+    assert not output.exists()
+    output.mkdir()
+    (output / "mine.txt").touch()
+    assert "--force" in refuse("-r", "mean")
+    assert "file" in run("save", "-m", tiny, "-r", "mean", "-o", lines, code=2).stderr
+    run("save", "-m", tiny, "-r", "mean", "-o", output, "--force", "-q")
+    assert (output / "mine.txt").exists()
+
+
+def test_verify_fails_with_1(run: Run, tiny: str, tmp_path: Path) -> None:
+    Encoder(tiny, "mean").save(str(tmp_path / "model"))
+    assert "same vectors" in run("verify", tmp_path / "model").stdout
+    state = tmp_path / "model" / "essent" / "state.safetensors"
+    arrays = load_file(state)
+    save_file(arrays | {"golden": arrays["golden"] + 1}, state)
+    result = run("verify", tmp_path / "model", code=1)
+    assert "golden vectors" in result.stderr
+    assert "not a folder that essent saved" in run("verify", tiny, code=2).stderr
+
+
+@pytest.mark.parametrize("name", ["model [MASK]"])
+def test_brackets_in_paths(run: Run, tiny: str, tmp_path: Path, name: str) -> None:
+    assert name in run("save", "-m", tiny, "-r", "mean", "-o", tmp_path / name).stdout
