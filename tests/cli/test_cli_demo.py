@@ -9,14 +9,18 @@ import numpy as np
 import pytest
 from cli_helpers import Run
 
-from essent.demo import pairs_path
+from essent.demo import minimal_pairs_path, pairs_path
 from essent.demo.run import subset_similarity
 
 
 def test_demo(run: Run, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = tmp_path / "few.jsonl"
-    few.write_text("".join(pairs_path().read_text().splitlines(keepends=True)[::8]))
-    monkeypatch.setattr("essent.demo.run.pairs_path", lambda: few)
+    for name, path, rows in (
+        ("pairs_path", pairs_path(), slice(0, None, 8)),
+        ("minimal_pairs_path", minimal_pairs_path(), slice(36)),
+    ):
+        few = tmp_path / f"{name}.jsonl"
+        few.write_text("".join(path.read_text().splitlines(keepends=True)[rows]))
+        monkeypatch.setattr(f"essent.demo.run.{name}", lambda few=few: few)
     output = tmp_path / "new" / "demo.png"
     output.parent.mkdir()
     output.write_bytes(b"an older picture")

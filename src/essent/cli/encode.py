@@ -12,7 +12,7 @@ from essent.cli import options as opt
 from essent.cli.console import calm_libraries, show_note, wants_progress
 from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
 from essent.cli.fitting import is_ready, learns, with_prompt
-from essent.cli.texts import read_texts
+from essent.cli.texts import STANDARD_INPUT, read_texts
 
 if TYPE_CHECKING:
     from essent.encoder import Encoder
@@ -77,10 +77,13 @@ def encode(
     counted = None if frequencies is None else read_texts(frequencies, column)
     encoder = _load(model, recipe, opt.model_options(device, revision, trust_remote_code), max_length)
     start, progress = time.monotonic(), wants_progress(quiet)
-    note = _fit_note(encoder, fit, input_file)
-    if note and not quiet:
-        show_note(note)
-    if learns(encoder) and (fit_texts is not None or not is_ready(encoder)):
+    given = fit or frequencies
+    fits = learns(encoder) and (given is not None or not is_ready(encoder))  # what was saved fitted stays as it is
+    if given is not None and not fits and not quiet:
+        show_note(f"{encoder.recipe} learns nothing: {given} is not used.")
+    if fits and not quiet:
+        show_note(_fit_note(str(encoder.recipe), fit, input_file))
+    if fits:
         encoder.fit(
             with_prompt(texts if fit_texts is None else fit_texts, prompt),
             frequency_texts=None if counted is None else with_prompt(counted, prompt),
@@ -114,13 +117,9 @@ def _load(model: str, recipe: str | None, options: dict, max_length: int | None)
     return encoder
 
 
-def _fit_note(encoder: Encoder, fit: Path | None, input_file: Path) -> str:
-    """What will be learned from where, in one line."""
-    if not learns(encoder):
-        return f"{encoder.recipe} learns nothing: --fit {fit} is not used." if fit is not None else ""
+def _fit_note(recipe: str, fit: Path | None, input_file: Path) -> str:
+    """What is learned from where, in one line."""
     if fit is not None:
-        return f"{encoder.recipe} is fitted on {fit}."
-    if is_ready(encoder):
-        return ""
-    name = "standard input" if str(input_file) == "-" else str(input_file)
-    return f"{encoder.recipe} is fitted on the input itself ({name}); --fit FILE takes other texts."
+        return f"{recipe} is fitted on {fit}."
+    name = "standard input" if str(input_file) == STANDARD_INPUT else str(input_file)
+    return f"{recipe} is fitted on the input itself ({name}); --fit FILE takes other texts."

@@ -127,11 +127,8 @@ def _show_all() -> None:
     for template, text in TEMPLATES.items():
         table.add_row(Text(template), Text(text))
     console.print(table)
-    console.print(
-        Text(
-            'Write one as NAME, NAME field=value, or field=value … | step, e.g. "mean layers=3 | whiten:256"; essent recipes NAME shows its fields.'
-        )
-    )
+    console.print('Write one as NAME, NAME field=value, or field=value … | step, e.g. "mean layers=3 | whiten:256".')
+    console.print("essent recipes NAME shows the fields of one.")
 
 
 def _table(title: str, *columns: str) -> Table:
