@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from essent.evaluation import Bench
 from essent.loading import load
 from essent.plan import allows_of, check
 from essent.recipe import Recipe
+from essent.shaping import Chain
 from essent.tasks import PairTask, load_task
 from essent.tasks.pairs import unit_rows
 from essent.types import UnsupportedRecipeError, optional_import
@@ -71,7 +72,8 @@ def run_demo(
     if model is not None:  # the packaged model is known to run them all
         families = _supported(families, name, options, console)
     task = load_task(pairs_path())
-    bench = Bench(name, list(families), batch_size=32, progress=progress, options=options)
+    plain = list(dict.fromkeys(map(unshaped, families)))
+    bench = Bench(name, plain, batch_size=32, progress=progress, options=options)
     rows = score(bench, task, families)
     _print_tables(rows, shown, task, console)
     draw(rows, output, model=shown, pairs=len(task), kept=KEPT, changed=CHANGED)
@@ -80,21 +82,31 @@ def run_demo(
 
 
 def score(bench: Bench, task: PairTask, families: dict[Recipe, str]) -> list[DemoRow]:
-    """Both measurements for every recipe; what it learns, it learns from the texts of the scored pairs."""
-    spearman = {recipe: task.score_vectors(vectors) for recipe, vectors in bench.vectors(task.texts(), None, None)}
+    """Both measurements for every recipe; what it learns, it learns from the texts of the scored pairs.
+
+    The shaping is fitted here and not by the bench, so that the pairs pass through the model once for both.
+
+    Args:
+        bench: runs the recipes without their shaping.
+    """
     minimal = [row.values for row in located_rows(minimal_pairs_path())]
-    texts = [row["original"] for row in minimal] + [row["converted"] for row in minimal]
-    subsets = [row["subset"] for row in minimal]
-    rows = [
-        DemoRow(
-            str(recipe),
-            families[recipe],
-            spearman[recipe].main_score,
-            subset_similarity(vectors, texts[: len(minimal)], subsets),
-        )
-        for recipe, vectors in bench.vectors(texts, task.texts(), task.texts())
-    ]
+    originals, subsets = [row["original"] for row in minimal], [row["subset"] for row in minimal]
+    texts = originals + [row["converted"] for row in minimal]
+    of_pairs = dict(bench.vectors(task.texts(), None, None))
+    of_minimal = dict(bench.vectors(texts, None, task.texts()))
+    rows = []
+    for recipe, family in families.items():
+        plain = unshaped(recipe)
+        chain = Chain.parse(recipe.shaping).fit(of_pairs[plain])
+        spearman = task.score_vectors(chain.transform(of_pairs[plain])).main_score
+        similarity = subset_similarity(chain.transform(of_minimal[plain]), originals, subsets)
+        rows.append(DemoRow(str(recipe), family, spearman, similarity))
     return sorted(rows, key=lambda row: -row.spearman if np.isfinite(row.spearman) else np.inf)
+
+
+def unshaped(recipe: Recipe) -> Recipe:
+    """The recipe up to its pooled vector."""
+    return replace(recipe, shaping=())
 
 
 def subset_similarity(vectors: np.ndarray, originals: Sequence[str], subsets: Sequence[str]) -> dict[str, float]:
