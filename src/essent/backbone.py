@@ -45,7 +45,7 @@ class Needs:
 
 @dataclass
 class _Recorder:
-    """Collects diagonals during one pass. Each layer calls attention once, in order, so counting calls tells the layer."""
+    """Collects diagonals during one pass. Layers call attention once each, in order: counting calls tells the layer."""
 
     heads: dict[int, list[int]]  # layer -> heads, 1-based
     diagonals: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class Backbone(nn.Module):
     @property
     def static_table(self) -> torch.Tensor:
         """Rows of the input word-embedding table (V,D): no position, no LayerNorm."""
-        return self.model.get_input_embeddings().weight
+        return torch.as_tensor(self.model.get_input_embeddings().weight)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -200,7 +200,7 @@ class Backbone(nn.Module):
             return False  # MPNet, DeBERTa-v2
         for module in self.model.modules():
             config = getattr(module, "config", None)
-            if getattr(config, "_attn_implementation_internal", DIAGONAL) != DIAGONAL:
+            if config is not None and getattr(config, "_attn_implementation_internal", DIAGONAL) != DIAGONAL:
                 config._attn_implementation_internal = DIAGONAL
         return True
 

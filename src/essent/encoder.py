@@ -1,6 +1,6 @@
 """Encoder: a SentenceTransformer that runs a recipe.
 
-    texts ─ template ─ tokens ─ backbone ─ states ─ mix α, weights ω, reduce Σ ─ shaping g ─ vectors
+texts ─ template ─ tokens ─ backbone ─ states ─ mix α, weights ω, reduce Σ ─ shaping g ─ vectors
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device, truncate_embeddings
@@ -49,8 +48,8 @@ class Encoder(SentenceTransformer):
         if isinstance(model, (str, Path)) and is_essent_folder(str(model), options):
             if parsed is not None:
                 raise RecipeError(
-                    f"{str(model)!r} was saved by essent with its own recipe; load it without one, or give the original "
-                    f"model to run {str(parsed)!r} on it."
+                    f"{str(model)!r} was saved by essent with its own recipe; load it without one, or give the "
+                    f"original model to run {str(parsed)!r} on it."
                 )
             module, settings = load_folder(str(model), options)
         else:
@@ -79,6 +78,8 @@ class Encoder(SentenceTransformer):
         texts: Sequence[str],
         *,
         frequency_texts: Sequence[str] | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         batch_size: int = 32,
         show_progress_bar: bool | None = None,
     ) -> Encoder:
@@ -90,6 +91,7 @@ class Encoder(SentenceTransformer):
         Args:
             texts: the target task's texts, or any others (the papers' superscript W).
             frequency_texts: another corpus for the token counts, e.g. Wikipedia for idf^W with shaping on the task.
+            prompt_name, prompt: put before every text, as in `encode`; by default the model's default prompt.
 
         Returns:
             The encoder itself.
@@ -97,8 +99,9 @@ class Encoder(SentenceTransformer):
         Raises:
             InputError: no texts, or something that is not a text.
         """
-        found = check_texts(texts)
-        counted = found if frequency_texts is None else check_texts(frequency_texts)
+        before = self._resolve_prompt(prompt, prompt_name) or ""
+        found = [before + text for text in check_texts(texts)]
+        counted = found if frequency_texts is None else [before + text for text in check_texts(frequency_texts)]
         module = self.module
         if module.plan.reads_stats:
             module.stats = module.count(_some(counted, "frequency_texts"))
@@ -164,7 +167,7 @@ class Encoder(SentenceTransformer):
 
     # -- save -------------------------------------------------------------------------------------------------------
 
-    def save(  # type: ignore[override]
+    def save(
         self,
         path: str,
         model_name: str | None = None,
@@ -184,7 +187,14 @@ class Encoder(SentenceTransformer):
             NotFittedError: the recipe learns something and `fit` has not been called.
             RecipeError: an unknown layout.
         """
-        save_folder(self, Path(path), layout)
+        reason = save_folder(self, Path(path), layout)
+        if reason:
+            logger.warning(
+                "Saved to %s for essent: plain sentence-transformers cannot load this recipe without "
+                "trust_remote_code=True, because %s.",
+                path,
+                reason,
+            )
         if create_model_card:
             self._create_model_card(str(path), model_name, train_datasets)
 

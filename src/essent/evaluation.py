@@ -104,9 +104,7 @@ class Bench:
     ) -> dict[Recipe, np.ndarray]:
         plans = [self.plans[recipe] for recipe in recipes]
         stats = count_frames(self.backbone, plans, frequency_texts)
-        vectors = pool_texts(
-            self.backbone, plans, texts, stats, batch_size=self.batch_size, progress=self.progress
-        )
+        vectors = pool_texts(self.backbone, plans, texts, stats, batch_size=self.batch_size, progress=self.progress)
         return dict(zip(recipes, vectors, strict=True))
 
     def vectors(
@@ -122,9 +120,7 @@ class Bench:
             fitted = self._pooled(check_texts(fit_texts), list(shaped), counted)
         return [(recipe, self._shaped(recipe, pooled, fitted)) for recipe in self.recipes]
 
-    def _shaped(
-        self, recipe: Recipe, pooled: dict[Recipe, np.ndarray], fitted: dict[Recipe, np.ndarray]
-    ) -> np.ndarray:
+    def _shaped(self, recipe: Recipe, pooled: dict[Recipe, np.ndarray], fitted: dict[Recipe, np.ndarray]) -> np.ndarray:
         chain, plain = Chain.parse(recipe.shaping), replace(recipe, shaping=())
         if chain.needs_fit:
             with torch.inference_mode(False):  # the flow trains

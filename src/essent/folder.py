@@ -33,7 +33,7 @@ SHIPPED = (
     "loading encoder __init__"
 ).split()
 SHIPPED_FOLDERS = ("weights", "shaping")
-MODULE_FILE = '''"""Loads the recipe beside this file: with the installed essent, or with the code in the folder `code`."""
+MODULE_FILE = '''"""Loads the recipe beside this file: with the installed essent, or with the code in `code`."""
 
 import sys
 
@@ -123,6 +123,6 @@ def write_own(module: RecipeModule, path: Path) -> None:
     for name in SHIPPED:
         shutil.copy(package / f"{name}.py", code / f"{name}.py")
     for folder in SHIPPED_FOLDERS:
-        shutil.copytree(package / folder, code / folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
-
-
+        shutil.copytree(
+            package / folder, code / folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
+        )

@@ -21,7 +21,6 @@ LAYER = re.compile(r"(?:(?P<number>\d+)|L(?:-(?P<below>\d+))?)(?P<bias>-bias)?$"
 NUMBER = r"-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 
 
-
 class TokenTable:
     """A matrix with one row a token id, used instead of a model's own states."""
 
@@ -47,7 +46,9 @@ class RandomTable(TokenTable):
         for field in ("dimensions", "seed"):
             value = getattr(self, field)
             if not isinstance(value, int) or value < (1 if field == "dimensions" else 0):
-                raise RecipeError(f"random:{self.dimensions},{self.seed} — {field} must be a whole number, not {value!r}.")
+                raise RecipeError(
+                    f"random:{self.dimensions},{self.seed} — {field} must be a whole number, not {value!r}."
+                )
 
     def rows(self, vocabulary_size: int) -> torch.Tensor:
         import numpy as np
@@ -58,7 +59,9 @@ class RandomTable(TokenTable):
         return torch.from_numpy(draws * np.float32(0.1))  # (V,D)
 
     def spec(self) -> str:
-        return format_spec(self.name, {"dimensions": self.dimensions, "seed": self.seed}, {"dimensions": 768, "seed": 0})
+        return format_spec(
+            self.name, {"dimensions": self.dimensions, "seed": self.seed}, {"dimensions": 768, "seed": 0}
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,9 @@ def checked_mix(read: list[tuple[str, float | None]], text: str) -> Mix:
     """Refuse doubles and half-explicit mixes; fill in the plain mean."""
     names = [name for name, _ in read]
     if doubled := {name for name in names if names.count(name) > 1}:
-        raise RecipeError(f"layers={text} — {sorted(doubled)[0]!r} is named twice; give it one weight, e.g. 2*{names[0]}.")
+        raise RecipeError(
+            f"layers={text} — {sorted(doubled)[0]!r} is named twice; give it one weight, e.g. 2*{names[0]}."
+        )
     given = [factor for _, factor in read if factor is not None]
     if given and len(given) < len(read):
         raise RecipeError(f"layers={text} — give a weight to every source or to none.")

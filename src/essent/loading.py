@@ -28,7 +28,13 @@ from essent.types import ModelError, RecipeError
 from essent.weights import weightings
 
 HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only", "trust_remote_code")
-POOLING = {"mean": "mean", "cls": "cls", "lasttoken": "last-token", "max": "reduce=max", "weightedmean": "weights=position"}
+POOLING = {
+    "mean": "mean",
+    "cls": "cls",
+    "lasttoken": "last-token",
+    "max": "reduce=max",
+    "weightedmean": "weights=position",
+}
 
 
 @dataclass
@@ -112,9 +118,7 @@ def own_recipe(model: SentenceTransformer) -> Recipe:
 def _take_apart(shell: SentenceTransformer, recipes: Sequence[Recipe], last: int | None) -> Loaded:
     first: nn.Module = shell[0]
     if not isinstance(first, Transformer) or not isinstance(first.model, PreTrainedModel):
-        raise ModelError(
-            f"The model starts with {type(first).__name__}; essent needs a transformer (a text encoder or decoder) there."
-        )
+        raise ModelError(f"The model starts with {type(first).__name__}; essent needs a transformer for text there.")
     backbone = Backbone(first.model, first.tokenizer, first.max_seq_length, last)
     settings = {
         "prompts": {key: value for key, value in shell.prompts.items() if value is not None} or None,
@@ -136,12 +140,14 @@ def _refuse_missing_folder(name: str) -> None:
     looks_local = path.is_absolute() or name.startswith(".") or name.count("/") > 1 or "\\" in name
     if looks_local and not path.is_dir():
         beside = sorted(p.name for p in path.parent.iterdir() if p.is_dir())[:8] if path.parent.is_dir() else []
-        raise ModelError(f"There is no model folder {name!r}." + (f" Beside it: {', '.join(beside)}." if beside else ""))
+        raise ModelError(
+            f"There is no model folder {name!r}." + (f" Beside it: {', '.join(beside)}." if beside else "")
+        )
 
 
 def _first_module(name: str, options: dict[str, Any]) -> str:
     """Subfolder of the transformer in a sentence-transformers folder, "" in any other."""
-    hub = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
+    hub: dict[str, Any] = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
     path = load_file_path(name, "modules.json", local_files_only=bool(options.get("local_files_only")), **hub)
     if path is None:
         return ""
@@ -192,8 +198,8 @@ def _clear_errors(name: str) -> Iterator[None]:
             raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(
-            f"Cannot load the model {name!r}: {reason} Give a folder with config.json, tokenizer.json and weights, or a "
-            "hub name while the hub can be reached (HF_HUB_OFFLINE=1 uses only what is cached)."
+            f"Cannot load the model {name!r}: {reason} Give a folder with config.json, tokenizer.json and weights, or "
+            "a hub name while the hub can be reached (HF_HUB_OFFLINE=1 uses only what is cached)."
         ) from error
 
 

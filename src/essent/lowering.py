@@ -1,11 +1,11 @@
 """A recipe as stock sentence-transformers modules, where that is exact.
 
-    template            the tokenizer's post-processor (ids around the text), its normaliser (dot rule, leading space)
-    layer mix           WeightedLayerPooling, with every hidden state returned
-    token weights       WordWeights, when they depend on the token alone
-    reduction           Pooling: mean, max, first token, last token, rising weights
-    affine shaping      one Dense without activation;  unit length: Normalize
-    static, random      WordEmbeddings instead of the transformer
+template            the tokenizer's post-processor (ids around the text), its normaliser (dot rule, leading space)
+layer mix           WeightedLayerPooling, with every hidden state returned
+token weights       WordWeights, when they depend on the token alone
+reduction           Pooling: mean, max, first token, last token, rising weights
+affine shaping      one Dense without activation;  unit length: Normalize
+static, random      WordEmbeddings instead of the transformer
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from tokenizers import Regex, normalizers, processors
 from torch import nn
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from essent.shaping import Affine, Normalize as UnitLength
+from essent.shaping import Affine
+from essent.shaping import Normalize as UnitLength
 from essent.tokens import Frame, fast_backend
 from essent.types import EssentError
 from essent.weights import ByToken, Weighting
@@ -108,7 +109,7 @@ def _pooling_modules(module: RecipeModule) -> list[nn.Module]:
     if not factors:
         return [Pooling(width, "mean")]
     if len(factors) == 1 and factors[0].name in POOLING_OF:
-        return [Pooling(width, POOLING_OF[factors[0].name])]  # type: ignore[arg-type]
+        return [Pooling(width, POOLING_OF[factors[0].name])]
     return [_word_weights(module, factors), Pooling(width, "mean")]
 
 
@@ -135,9 +136,9 @@ def _shaping_modules(module: RecipeModule) -> list[nn.Module]:
     modules: list[nn.Module] = []
     for step in module.chain.folded():
         if isinstance(step, Affine):
-            matrix = np.asarray(step.matrix, dtype=np.float64)  # (D,K)
-            bias = -np.asarray(step.mean, dtype=np.float64) @ matrix
-            dense = Dense(*matrix.shape, bias=True, activation_function=None)
+            matrix = step.matrix  # (D,K)
+            bias = step.offset - step.mean @ matrix  # (K,)
+            dense = Dense(matrix.shape[0], matrix.shape[1], bias=True, activation_function=None)
             dense.linear.weight = nn.Parameter(torch.from_numpy(matrix.T.copy()).float())
             dense.linear.bias = nn.Parameter(torch.from_numpy(bias).float())
             modules.append(dense)
@@ -166,7 +167,7 @@ def framed_tokenizer(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTra
     template = processors.TemplateProcessing(single=single, special_tokens=pieces)
     # a byte-level post-processor only mends offsets; the template replaces it like any other
     backend.post_processor = template
-    steps = [normalizers.Replace(DOT_RULE, ".")] if frame.dot_rule else []
+    steps: list[Any] = [normalizers.Replace(DOT_RULE, ".")] if frame.dot_rule else []
     steps += [normalizers.Prepend(" ")] if frame.space else []
     steps += [backend.normalizer] if backend.normalizer is not None else []
     backend.normalizer = normalizers.Sequence(steps)

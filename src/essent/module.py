@@ -1,4 +1,4 @@
-"""The recipe as one sentence-transformers module: texts in, `sentence_embedding` out, any trainer or server around it."""
+"""The recipe as one sentence-transformers module: texts in, `sentence_embedding` out, a trainer or server around it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RecipeModule(InputModule):
     """
 
     save_in_root: bool = True
-    modalities: list[str] = ["text"]  # noqa: RUF012  (the base class declares it so)
+    modalities: list[Any] = ["text"]  # noqa: RUF012  (the base class declares it so)
     forward_kwargs: set[str] = {"shape"}  # noqa: RUF012
 
     def __init__(
@@ -115,7 +115,7 @@ class RecipeModule(InputModule):
         return int(self.chain.dim_out(self.plan.width(self.backbone)))
 
     @property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> Any:  # type: ignore[override]
         return self.backbone.tokenizer
 
     @property

@@ -65,7 +65,13 @@ NAMED: dict[str, NamedRecipe] = {
             "1-10",
         ),
         NamedRecipe(
-            "static-ditto", "layers=static weights=ditto:{}", DITTO, "Table 1", "Ditto on word embeddings", "head", "1-10"
+            "static-ditto",
+            "layers=static weights=ditto:{}",
+            DITTO,
+            "Table 1",
+            "Ditto on word embeddings",
+            "head",
+            "1-10",
         ),
         NamedRecipe(
             "last-ditto", "layers=L weights=ditto:{}", DITTO, "Table 1", "Ditto on the last layer", "head", "1-10"
@@ -98,7 +104,9 @@ NAMED: dict[str, NamedRecipe] = {
         NamedRecipe(
             "whitening", "layers=0+L | whiten", "BERT-whitening (Su et al. 2021)", "3", "first-last, PCA-whitened"
         ),
-        NamedRecipe("flow", "layers=0+L | flow", "BERT-flow (Li et al. 2020)", "3", "first-last through a trained flow"),
+        NamedRecipe(
+            "flow", "layers=0+L | flow", "BERT-flow (Li et al. 2020)", "3", "first-last through a trained flow"
+        ),
         NamedRecipe(
             "random",
             "layers=random weights=content",

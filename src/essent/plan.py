@@ -1,6 +1,6 @@
 """A recipe bound to a model: what it reads, whether the model allows it, and how its vectors come out of the states.
 
-    tokens ─ states ─ mix α ─ weights ω ─ reduce Σ          (shaping g follows in essent.encoder)
+tokens ─ states ─ mix α ─ weights ω ─ reduce Σ          (shaping g follows in essent.encoder)
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def _refusal(recipe: Recipe, part: str, reason: str, allowed: str) -> Unsupporte
             text = f"template={recipe.template!r} {text}"
     at = max(text.find(part), 0)
     return UnsupportedRecipeError(
-        f"This model cannot run the recipe: {reason}.\n    {text}\n    {' ' * at}{'^' * len(part)}\nIt allows {allowed}."
+        f"This model cannot run the recipe: {reason}.\n    {text}\n    {' ' * at}{'^' * len(part)}\n"
+        f"It allows {allowed}."
     )
 
 
@@ -112,7 +113,10 @@ class Plan(nn.Module):
         self._check_widths(backbone)
 
     def _check_widths(self, backbone: Backbone) -> None:
-        widths = {name: self._width(source, backbone) for (name, _), source in zip(self.recipe.layers, self.sources, strict=True)}
+        widths = {
+            name: self._width(source, backbone)
+            for (name, _), source in zip(self.recipe.layers, self.sources, strict=True)
+        }
         if len(set(widths.values())) > 1:
             shown = ", ".join(f"{name} has {width}" for name, width in widths.items())
             raise UnsupportedRecipeError(

@@ -1,10 +1,10 @@
 """An Encoder as a folder: stock sentence-transformers modules wherever they compute the same, and golden vectors.
 
-    config.json, model.safetensors, tokenizer…, 1_Pooling/ …   the stock model, or
-    essent_module.py, code/                                     the recipe's own module and essent's code for it
-    essent/encoder.json        the recipe, the golden texts, versions
-    essent/state.safetensors   token counts, learned shaping, golden vectors
-    essent/tokenizer/          the model's own tokenizer, where the stock one carries a template
+config.json, model.safetensors, tokenizer…, 1_Pooling/ …   the stock model, or
+essent_module.py, code/                                     the recipe's own module and essent's code for it
+essent/encoder.json        the recipe, the golden texts, versions
+essent/state.safetensors   token counts, learned shaping, golden vectors
+essent/tokenizer/          the model's own tokenizer, where the stock one carries a template
 """
 
 from __future__ import annotations
@@ -257,7 +257,9 @@ def verify(name: str) -> Verification:
     ways: dict[str, SentenceTransformer] = {"essent": encoder}
     if about["portable"]:
         ways["sentence-transformers"] = SentenceTransformer(str(root))
-    differences = {way: _difference(model.encode(texts, show_progress_bar=False), golden) for way, model in ways.items()}
+    differences = {
+        way: _difference(model.encode(texts, show_progress_bar=False), golden) for way, model in ways.items()
+    }
     report = Verification(str(encoder.recipe), about["portable"], about["reason"], differences)
     if not report.passed:
         shown = ", ".join(f"{way}: {difference:.1e}" for way, difference in differences.items())

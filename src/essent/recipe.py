@@ -132,7 +132,9 @@ class Recipe:
             RecipeError: an unknown key or a value of the wrong type.
         """
         if not isinstance(values, Mapping):
-            raise RecipeError(f"A recipe is a mapping of {', '.join((*FIELDS, 'shaping'))}, not {type(values).__name__}.")
+            raise RecipeError(
+                f"A recipe is a mapping of {', '.join((*FIELDS, 'shaping'))}, not {type(values).__name__}."
+            )
         allowed = (*FIELDS, "shaping")
         if unknown := [key for key in values if key not in allowed]:
             raise RecipeError(f"Unknown recipe field {unknown[0]!r}. {did_you_mean(str(unknown[0]), list(allowed))}")

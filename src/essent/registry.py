@@ -27,7 +27,7 @@ def did_you_mean(name: str, known: list[str]) -> str:
 
 
 def parse_argument(text: str) -> Argument:
-    """"2" -> 2, "1e-3" -> 0.001, "1-10" -> "1-10"."""
+    """ "2" -> 2, "1e-3" -> 0.001, "1-10" -> "1-10"."""
     for kind in (int, float):
         try:
             return kind(text)

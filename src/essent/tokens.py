@@ -111,7 +111,7 @@ def check_texts(texts: Any) -> list[str]:
     for index, text in enumerate(found):
         if not isinstance(text, str):
             raise InputError(
-                f"Text {index} is {type(text).__name__} ({str(text)[:60]!r}); every text must be a str. "
+                f"Text {index} is {type(text).__name__} ({str(text)[:60]!r}); every text must be a str. "  # noqa: S608
                 "Replace missing values by '' or leave them out."
             )
     return found
@@ -167,9 +167,7 @@ def framed_ids(
     return framed
 
 
-def count_tokens(
-    tokenise: Callable[[Sequence[str]], list[list[int]]], texts: Sequence[str], rows: int
-) -> CorpusStats:
+def count_tokens(tokenise: Callable[[Sequence[str]], list[list[int]]], texts: Sequence[str], rows: int) -> CorpusStats:
     """Token counts of a corpus, duplicated texts included: how often, and in how many texts, each id occurs.
 
     Args:
@@ -199,7 +197,9 @@ def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "
     start = (width - shown)[:, None] if side == "left" else np.zeros((len(sequences), 1), dtype=np.int64)  # (B,1)
     attend = (place >= start) & (place < start + shown[:, None])  # (B,T)
     ids = np.full((len(sequences), width), pad_id, dtype=np.int64)
-    ids[(place >= start) & (place < start + lengths[:, None])] = np.concatenate([np.asarray(s, np.int64) for s in sequences])
+    ids[(place >= start) & (place < start + lengths[:, None])] = np.concatenate(
+        [np.asarray(s, np.int64) for s in sequences]
+    )
     attended = torch.from_numpy(attend)
     return Tokens(torch.from_numpy(ids), attended, content_of(attended, frame))
 

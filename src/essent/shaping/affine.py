@@ -37,6 +37,10 @@ class Affine:
 class AffineModule(nn.Module):
     """Applies an Affine to (B,D) tensors of any floating type; its arrays are buffers."""
 
+    mean: torch.Tensor
+    matrix: torch.Tensor
+    offset: torch.Tensor
+
     def __init__(self, affine: Affine) -> None:
         super().__init__()
         self.register_buffer("mean", torch.from_numpy(affine.mean.copy()))
@@ -53,5 +57,6 @@ def check_width(vectors: torch.Tensor, dimensions: int) -> None:
     """Refuse vectors of another width than the fit saw."""
     if vectors.ndim != 2 or vectors.shape[1] != dimensions:
         raise InputError(
-            f"The shaping was fitted on vectors of {dimensions} dimensions, shape (N,{dimensions}); got {tuple(vectors.shape)}."
+            f"The shaping was fitted on vectors of {dimensions} dimensions, shape (N,{dimensions}); "
+            f"got {tuple(vectors.shape)}."
         )

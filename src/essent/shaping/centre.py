@@ -35,7 +35,10 @@ class ZScore(AffineShaper):
 
 @shapers.register("abtt")
 class AllButTheTop(AffineShaper):
-    """Subtract the mean and the projections on the first `d` principal components (Mu & Viswanath 2018; Stankevičius 3.4.4)."""
+    """Subtract the mean and the projections on the first `d` principal components (Mu & Viswanath 2018).
+
+    On sentence vectors, as Stankevičius 3.4.4.
+    """
 
     def __init__(self, d: int = 2) -> None:
         if not isinstance(d, int) or d < 0:

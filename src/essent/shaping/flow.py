@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from essent.shaping.affine import Affine, check_width
+from essent.shaping.affine import Affine, AffineModule, check_width
 from essent.shaping.base import Shaper, check_vectors, shapers
 from essent.shaping.centre import ZScore
 from essent.types import RecipeError, optional_import
@@ -40,7 +40,12 @@ class Flow(Shaper):
         learning_rate: float = 1e-3,
         seed: int = 0,
     ) -> None:
-        for name, value in (("epochs", epochs), ("transforms", transforms), ("hidden", hidden), ("batch_size", batch_size)):
+        for name, value in (
+            ("epochs", epochs),
+            ("transforms", transforms),
+            ("hidden", hidden),
+            ("batch_size", batch_size),
+        ):
             if not isinstance(value, int) or value < 1:
                 raise RecipeError(f"flow:{name}={value} — {name} must be an integer ≥ 1.")
         self.epochs = epochs
@@ -89,7 +94,7 @@ class Flow(Shaper):
         with torch.random.fork_rng(devices=[]):
             network = self._network(len(self.mean_))
         network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})
-        return FlowMap(Affine.of(self.mean_, self.matrix_).module(), network)
+        return FlowMap(AffineModule(Affine.of(self.mean_, self.matrix_)), network)
 
     def state(self) -> dict[str, np.ndarray]:
         if not hasattr(self, "weights_"):
@@ -104,12 +109,14 @@ class Flow(Shaper):
 class FlowMap(nn.Module):
     """z-score, then the trained couplings, from data to Gaussian; runs in float32, which it was trained in."""
 
-    def __init__(self, first: nn.Module, network: nn.Module) -> None:
+    first: AffineModule
+
+    def __init__(self, first: AffineModule, network: nn.Module) -> None:
         super().__init__()
         self.first = first
         self.network = network.requires_grad_(False)
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        check_width(vectors, self.first.mean.shape[0])  # type: ignore[union-attr, index, arg-type]
+        check_width(vectors, len(self.first.mean))
         standard = self.first(vectors.double()).float()
         return self.network().transform(standard).to(vectors.dtype)  # (B,D)

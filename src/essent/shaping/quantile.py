@@ -72,6 +72,11 @@ class QuantileMap(nn.Module):
     """
 
     block_rows = 512  # a block of columns stays in the processor's cache
+    quantiles: torch.Tensor
+    tied: torch.Tensor
+    slope: torch.Tensor
+    start: torch.Tensor
+    rounded_up: torch.Tensor
 
     def __init__(self, quantiles: np.ndarray) -> None:
         super().__init__()
@@ -108,7 +113,7 @@ class QuantileMap(nn.Module):
 
 
 def middle_places(quantiles: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Where a value goes that equals a quantile: the middle of all quantiles of that value, 0 and 1 at the ends. (D,Q)"""
+    """Where a value goes that equals a quantile: the middle of all of that value, 0 and 1 at the ends. (D,Q)"""
     number = np.broadcast_to(np.arange(quantiles.shape[1]), quantiles.shape)
     starts = np.concatenate([np.ones((len(quantiles), 1), bool), np.diff(quantiles, axis=1) > 0], axis=1)
     first = np.maximum.accumulate(np.where(starts, number, 0), axis=1)  # first quantile of the same value

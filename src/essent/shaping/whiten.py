@@ -26,7 +26,9 @@ class Whiten(AffineShaper):
 
     def __init__(self, n_components: int | None = None) -> None:
         if n_components is not None and (not isinstance(n_components, int) or n_components < 1):
-            raise RecipeError(f"whiten:{n_components} — the number of components must be an integer ≥ 1, e.g. whiten:256.")
+            raise RecipeError(
+                f"whiten:{n_components} — the number of components must be an integer ≥ 1, e.g. whiten:256."
+            )
         self.n_components = n_components
 
     def matrix_of(self, moments: Moments) -> np.ndarray:

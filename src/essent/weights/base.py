@@ -51,7 +51,9 @@ class Weighting:
     def spec(self) -> str:
         """The shortest text that builds the same weighting again."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return format_spec(self.name, {f.name: getattr(self, f.name) for f in fields}, {f.name: f.default for f in fields})
+        return format_spec(
+            self.name, {f.name: getattr(self, f.name) for f in fields}, {f.name: f.default for f in fields}
+        )
 
 
 class ByToken(Weighting):

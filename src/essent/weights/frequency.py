@@ -68,7 +68,7 @@ class TfIdf(NeedsCounts):
 @weightings.register("sif")
 @dataclass(frozen=True)
 class Sif(NeedsCounts):
-    """ω = (1/N) · a / (a + p_t), p_t the token's share of the corpus; not scaled to sum 1 (Arora et al. 2017, eq. 3)."""
+    """ω = (1/N) · a / (a + p_t), p_t the token's share of the corpus, not scaled to sum 1 (Arora et al. 2017)."""
 
     a: float = 1e-3
     normalised: ClassVar[bool] = False
