@@ -177,7 +177,7 @@ def _check_early(name: str, recipes: Sequence[Recipe], config: PretrainedConfig,
 def _fewer_layers(config: PretrainedConfig, depth: int | None) -> dict[str, Any]:
     """Configuration changes that keep transformers from building and reading layers above `depth`."""
     last = int(config.num_hidden_layers)
-    keep = 0 if depth is None else max(depth, 1)  # some families cannot run without any layer
+    keep = max(depth or 0, 1)  # some families cannot be built without any layer; the backbone drops it again
     if keep >= last:
         return {}
     changes: dict[str, Any] = {"num_hidden_layers": keep}
