@@ -131,7 +131,8 @@ class Backbone(nn.Module):
         self.last = number_of_layers(model) if last is None else last
         self.model = model
         self.tokenizer = tokenizer
-        self.max_length = max_length or longest_text(model, tokenizer)
+        limits = [limit for limit in (max_length, longest_text(model, tokenizer)) if limit is not None]
+        self.max_length: int | None = min(limits, default=None)
         self.template_states: dict[Any, torch.Tensor] = {}  # kept by essent.denoise
         self.cut(number_of_layers(model))
 
@@ -182,7 +183,8 @@ class Backbone(nn.Module):
         """Drop the layers above `depth` from this backbone; None drops them all."""
         self.depth = depth
         records = getattr(self.model, "_can_record_outputs", None)
-        self.top = depth or 0 if records else max(depth or 0, 1)  # DeBERTa-v2's encoder cannot be empty
+        least = 0 if records or depth is None else 1  # DeBERTa-v2's encoder cannot run without any layer
+        self.top = max(depth or 0, least)
         self.model = truncated(self.model, self.top, self.last)
 
     @property
