@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections import OrderedDict
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +24,7 @@ from essent.tokens import Vocabulary
 from essent.types import ModelError, States, Tokens
 
 DIAGONAL = "essent_diagonal"
+RECORDING = "transformers.utils.output_capturing"  # where its hooks for hidden states and attentions come from
 FINAL_NORMS = ("final_norm", "final_layer_norm", "ln_f", "norm")  # applied after the last layer by some families
 
 
@@ -114,7 +116,7 @@ class Backbone(nn.Module):
     """A pretrained transformer and its tokenizer, cut off above the highest layer that is read.
 
     Args:
-        model: a base model (no head) of transformers. It is shared, not changed: cutting makes a shallow copy.
+        model: a base model (no head) of transformers. Its parameters are shared, it is not changed.
         tokenizer: its fast tokenizer.
         max_length: most tokens of a text, special tokens and template included.
         last: number of layers L that "L" stands for, when `model` has been cut already.
@@ -140,6 +142,9 @@ class Backbone(nn.Module):
         if mode:
             self.template_states.clear()  # the model is about to change
         return super().train(mode)
+
+    def __getstate__(self) -> dict[str, Any]:  # for worker processes
+        return {**self.__dict__, "_modules": {**self._modules, "model": _mirrored(self.model)}}
 
     # -- what the model is ------------------------------------------------------------------------------------------
 
@@ -290,7 +295,7 @@ def find_layers(model: PreTrainedModel) -> tuple[str, ...] | None:
 
 
 def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
-    """A shallow copy of the model that stops after `depth` layers; parameters are shared, the original is untouched.
+    """A copy of the model that stops after `depth` layers; parameters are shared, the original is untouched.
 
     Below the model's last layer the family's final norm is left out, so the output is `hidden_states[depth]` of the
     whole model. Poolers are left out in any case: no recipe reads them.
@@ -299,17 +304,14 @@ def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
         ModelError: the model's layers cannot be found.
     """
     path = find_layers(model)
-    view = _shallow(model)
-    view.config = copy.deepcopy(model.config)
+    view = _mirrored(model)
     view.config.num_hidden_layers = depth
     if getattr(view, "pooler", None) is not None:
         view.pooler = None
     holder: nn.Module = view
     if path is not None:
         for name in path[:-1]:
-            inner = _shallow(getattr(holder, name))
-            holder._modules[name] = inner
-            holder = inner
+            holder = getattr(holder, name)
         if hasattr(holder, "config"):
             holder.config = view.config
         holder._modules[path[-1]] = nn.ModuleList(list(getattr(holder, path[-1]))[:depth])
@@ -318,9 +320,7 @@ def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
         if shared is None and number_of_layers(model):
             raise ModelError(f"Cannot find the layers of {type(model).__name__}; essent cannot stop at layer {depth}.")
         if shared is not None:
-            inner = _shallow(getattr(view, shared))
-            inner.config = view.config
-            view._modules[shared] = inner
+            getattr(view, shared).config = view.config
     norms = [name for name in FINAL_NORMS if isinstance(holder._modules.get(name), nn.Module)]
     view.drops_norm = depth < last and bool(norms)
     if view.drops_norm:
@@ -329,7 +329,22 @@ def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
     return view
 
 
-def _shallow(module: nn.Module) -> Any:
-    view = copy.copy(module)
-    view._modules = dict(module._modules)
-    return view
+def _mirrored(module: nn.Module, made: dict[int, Any] | None = None) -> Any:
+    """A copy of a tree of modules with the same parameters, and its own configurations and hooks.
+
+    transformers chooses attention by a configuration that all layers share, and records states by hooks that it puts
+    on the layers: on layers that two backbones share they would fire twice. The hooks cannot be pickled either.
+    """
+    made = {} if made is None else made
+    if id(module) not in made:
+        view = made[id(module)] = copy.copy(module)
+        view._forward_hooks = OrderedDict(
+            (key, hook) for key, hook in module._forward_hooks.items() if getattr(hook, "__module__", "") != RECORDING
+        )
+        vars(view).pop("_output_capturing_hooks_installed", None)
+        if hasattr(module, "config"):
+            view.config = made.setdefault(id(module.config), copy.deepcopy(module.config))
+        view._modules = {
+            name: None if child is None else _mirrored(child, made) for name, child in module._modules.items()
+        }
+    return made[id(module)]

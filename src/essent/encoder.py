@@ -45,12 +45,7 @@ class Encoder(SentenceTransformer):
 
     def __init__(self, model: Any, recipe: Recipe | str | None = None, **options: Any) -> None:
         parsed = None if recipe is None else Recipe.parse(recipe)
-        if isinstance(model, (str, Path)) and is_essent_folder(str(model), options):
-            if parsed is not None:
-                raise RecipeError(
-                    f"{str(model)!r} was saved by essent with its own recipe; load it without one, or give the "
-                    f"original model to run {str(parsed)!r} on it."
-                )
+        if parsed is None and isinstance(model, (str, Path)) and is_essent_folder(str(model), options):
             module, settings = load_folder(str(model), options)
         else:
             loaded = load(model, [] if parsed is None else [parsed], options)

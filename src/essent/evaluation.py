@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from essent.encoder import Encoder
 from essent.loading import load
 from essent.passes import as_module, count_frames, pool_texts
 from essent.plan import Plan
@@ -40,7 +41,8 @@ def evaluate(
 
     Args:
         model: a hub name, a folder, or a SentenceTransformer.
-        recipes: recipes or their text forms.
+        recipes: recipes or their text forms; none scores the model as it is: a saved Encoder with what it has learned,
+            a sentence-transformers model with its own pooling, anything with `encode`.
         tasks: tasks, or names for `essent.tasks.load_task` with `data`.
         fit_texts: fit the shaping on these instead of each task's texts (superscript W).
         frequency_texts: count tokens on these instead of each task's texts (idf^W).
@@ -55,11 +57,11 @@ def evaluate(
         UnsupportedRecipeError: before its weights are read.
     """
     parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
-    if not parsed:
-        raise InputError("evaluate needs at least one recipe, e.g. ['mean', 'first-last | zscore'].")
     found = [task if isinstance(task, PairTask) else load_task(task, data) for task in tasks]
     if not found:
         raise InputError("evaluate needs at least one task, e.g. ['stsb'].")
+    if not parsed:
+        return _as_it_is(model, found, report, options)
     bench = Bench(model, parsed, batch_size=batch_size, progress=progress, options=options)
     results: dict[str, list[Result]] = {str(recipe): [] for recipe in parsed}
     for task in found:
@@ -75,6 +77,21 @@ def evaluate(
             if report is not None:
                 report(str(recipe), result)
     return results
+
+
+def _as_it_is(
+    model: Any, tasks: Sequence[PairTask], report: Callable[[str, Result], None] | None, options: dict[str, Any]
+) -> dict[str, list[Result]]:
+    """Score an encoder without fitting anything."""
+    encoder = Encoder(model, **options) if isinstance(model, (str, Path)) else model
+    label = str(encoder.recipe) if isinstance(encoder, Encoder) else type(encoder).__name__
+    results = []
+    for task in tasks:
+        result = task.run(encoder).with_provenance(recipe=label, model=str(model), fitted_on="as saved")
+        results.append(result)
+        if report is not None:
+            report(label, result)
+    return {label: results}
 
 
 class Bench:

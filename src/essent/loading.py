@@ -23,6 +23,7 @@ from transformers import AutoConfig, AutoTokenizer, PretrainedConfig, PreTrained
 from essent.backbone import Backbone, Needs
 from essent.layers import resolve
 from essent.plan import Allows, check
+from essent.portable import is_essent_folder
 from essent.recipe import Recipe
 from essent.types import ModelError, RecipeError
 from essent.weights import weightings
@@ -57,6 +58,7 @@ def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Load
 
     Raises:
         UnsupportedRecipeError: before any weights are read, when the model cannot run the recipe.
+        RecipeError: a folder that an Encoder saved: it has its own recipe.
         ModelError: nothing to load there, or no transformer in it.
     """
     if isinstance(model, SentenceTransformer):
@@ -67,6 +69,11 @@ def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Load
         )
     name = str(model)
     _refuse_missing_folder(name)
+    if is_essent_folder(name, options):  # its tokenizer may carry a template, its layers may be cut
+        raise RecipeError(
+            f"{name!r} was saved by essent with its own recipe; load it without one, or give the original model to run "
+            f"{' and '.join(repr(str(recipe)) for recipe in recipes) or 'others'} on it."
+        )
     with _clear_errors(name):
         config = _read_config(name, options)
         last = int(config.num_hidden_layers)

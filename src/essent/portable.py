@@ -78,6 +78,11 @@ def save_folder(encoder: Encoder, path: Path, layout: str) -> str:
     if layout not in LAYOUTS:
         raise RecipeError(f"Unknown layout {layout!r}; known: {', '.join(LAYOUTS)}.")
     module = encoder.module
+    if len(encoder) > 1:
+        raise RecipeError(
+            f"This Encoder has {len(encoder) - 1} module(s) after its recipe ({encoder[1]!r} …); save writes only the "
+            "recipe. Put the step into the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
+        )
     module.require_fit()
     if path.is_file():
         raise ModelError(f"{str(path)!r} is a file; a model is saved as a folder.")

@@ -92,7 +92,7 @@ def evaluate(
     calm_libraries()
     scores = run_evaluation(
         model,
-        recipe or list(DEFAULT_RECIPES),
+        recipe or _default_recipes(model),
         found,
         fit_texts=fit_texts,
         frequency_texts=frequency_texts,
@@ -106,6 +106,13 @@ def evaluate(
     results().print(results_table(scores, metric=metric, average=average).render())
     if not quiet:
         _show_notes(scores)
+
+
+def _default_recipes(model: str) -> list[str]:
+    """A first look at a model; an Encoder's own folder is scored as it is."""
+    from essent.portable import is_essent_folder
+
+    return [] if is_essent_folder(model, {}) else list(DEFAULT_RECIPES)
 
 
 def _split_names(given: list[str]) -> list[str]:
