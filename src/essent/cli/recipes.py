@@ -110,9 +110,10 @@ def _show_all() -> None:
     from rich.text import Text
 
     console = results()
-    table = _table("Published recipes", "recipe", "what it does", "paper", "where")
+    table = _table("Published recipes", "recipe", "the same in fields", "what it does", "paper", "where")
     for row in NAMED.values():
-        table.add_row(*map(Text, (text_form(row), row.about, row.paper, row.section)))
+        fields = row.text.format(row.argument.upper()) if row.argument else row.text
+        table.add_row(*map(Text, (text_form(row), fields, row.about, row.paper, row.section)))
     console.print(table)
     table = _table("Fields of a recipe, e(s) = g( Σₙ ωₙ · Σₖ αₖ · hₙ⁽ᵏ⁾ )", "field", "part", "values")
     for field, (symbol, about) in FIELDS.items():

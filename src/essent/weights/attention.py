@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @weightings.register("ditto")
 @dataclass(frozen=True)
 class Ditto(Weighting):
-    """ω_n = A_nn, how much token n attends to itself in one head; **not** normalised (Ditto §3).
+    """ω_n = A_nn, how much token n attends to itself in one head; not normalised (Ditto §3).
 
     Args:
         head_name: the head as in the paper, "layer-head", both counted from 1: BERT's "1-10" is layer index 0, head
