@@ -95,7 +95,8 @@ def head_diagonals(
     index = torch.tensor(heads, device=query.device) - 1
     group = query.shape[1] // key.shape[1]  # grouped-query attention shares keys between heads
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    scores = (query[:, index] * scale) @ key[:, index // group].transpose(-1, -2)  # (B,H,T,T)
+    exact = torch.promote_types(query.dtype, torch.float32)  # a diagonal of 16 bits would have three digits
+    scores = (query[:, index].to(exact) * scale) @ key[:, index // group].to(exact).transpose(-1, -2)  # (B,H,T,T)
     if position_bias is not None:
         scores = scores + (position_bias[:, index] if position_bias.shape[1] > 1 else position_bias)
     if attention_mask is None:

@@ -19,12 +19,10 @@ from essent.loading import load
 from essent.module import RecipeModule
 from essent.portable import is_essent_folder, load_folder, save_folder
 from essent.recipe import Recipe
-from essent.tokens import batches, check_texts
+from essent.tokens import batches, check_texts, portions
 from essent.types import InputError, RecipeError
 
 logger = logging.getLogger(__name__)
-
-TOKENS_PER_TEXT = 64  # a batch of batch_size texts is budgeted at this many tokens each
 
 
 class Encoder(SentenceTransformer):
@@ -146,16 +144,17 @@ class Encoder(SentenceTransformer):
         inverse = [distinct.setdefault(text, len(distinct)) for text in texts]
         if not distinct:
             return torch.empty(0, self.get_embedding_dimension() or 0)
-        sequences = module.ids(list(distinct))
         vectors: torch.Tensor | None = None
-        with tqdm(total=len(sequences), desc="Texts", unit="text", disable=not progress) as bar:
-            for chosen in batches([len(s) for s in sequences], 16 * batch_size, TOKENS_PER_TEXT * batch_size):
-                features = batch_to_device(module.pad([sequences[i] for i in chosen]), device)
-                batch = self(features, shape=shape)["sentence_embedding"]  # (B,K)
-                if vectors is None:
-                    vectors = batch.new_empty(len(sequences), batch.shape[1], device="cpu" if on_cpu else device)
-                vectors[torch.from_numpy(chosen).to(vectors.device)] = batch.to(vectors.device)
-                bar.update(len(chosen))
+        with tqdm(total=len(distinct), desc="Texts", unit="text", disable=not progress) as bar:
+            for start, portion in portions(list(distinct)):
+                sequences = module.ids(portion)
+                for chosen in batches([len(s) for s in sequences], batch_size):
+                    features = batch_to_device(module.pad([sequences[i] for i in chosen]), device)
+                    batch = self(features, shape=shape)["sentence_embedding"]  # (B,K)
+                    if vectors is None:
+                        vectors = batch.new_empty(len(distinct), batch.shape[1], device="cpu" if on_cpu else device)
+                    vectors[torch.from_numpy(start + chosen).to(vectors.device)] = batch.to(vectors.device)
+                    bar.update(len(chosen))
         if vectors is None:
             raise InputError("No texts to encode.")
         return vectors if len(distinct) == len(texts) else vectors[torch.tensor(inverse, device=vectors.device)]

@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 from essent.backbone import Backbone
 from essent.plan import Plan
-from essent.tokens import Frame, batches, count_tokens, framed_ids, pad
+from essent.tokens import Frame, batches, count_tokens, framed_ids, pad, portions
 from essent.types import CorpusStats
 
 
@@ -59,14 +59,15 @@ def pool_texts(
     with tqdm(total=len(distinct) * len(groups), desc="Texts", unit="text", disable=not progress) as bar:
         for frame, members in groups.items():
             needs = reduce(operator.or_, (plans[i].needs for i in members))
-            sequences = framed_ids(backbone.tokenizer, frame, list(distinct), backbone.max_length)
-            for chosen in batches([len(s) for s in sequences], 16 * batch_size, 64 * batch_size):
-                tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(device)
-                states = backbone.states(tokens, needs)
-                for index in members:
-                    vectors, _, _ = plans[index].pool(tokens, states, backbone, stats.get(frame))
-                    pooled[index][chosen] = vectors.float().cpu().numpy()
-                bar.update(len(chosen))
+            for start, portion in portions(list(distinct)):
+                sequences = framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_length)
+                for chosen in batches([len(s) for s in sequences], batch_size):
+                    tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(device)
+                    states = backbone.states(tokens, needs)
+                    for index in members:
+                        vectors, _, _ = plans[index].pool(tokens, states, backbone, stats.get(frame))
+                        pooled[index][start + chosen] = vectors.float().cpu().numpy()
+                    bar.update(len(chosen))
     return [vectors[inverse] for vectors in pooled]
 
 

@@ -43,12 +43,20 @@ def mix_sources(states: Sequence[torch.Tensor], factors: Sequence[float]) -> tor
     return mixed
 
 
+def exact_type(tensor: torch.Tensor) -> torch.dtype:
+    """float32 for half precision, the tensor's own type otherwise: sums over tokens are never taken in 16 bits."""
+    import torch
+
+    return torch.promote_types(tensor.dtype, torch.float32)
+
+
 @reductions.register("sum")
 @dataclass(frozen=True)
 class Sum(Reduction):
     """Σ_n ω_n h_n, the equation itself."""
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attend: torch.Tensor) -> torch.Tensor:
+        hidden = hidden.to(exact_type(hidden))
         return (weights.to(hidden.dtype).unsqueeze(1) @ hidden).squeeze(1)  # (B,1,T) @ (B,T,D) -> (B,D)
 
     def spec(self) -> str:
@@ -104,6 +112,7 @@ class Dct(Reduction):
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attend: torch.Tensor) -> torch.Tensor:
         import torch
 
+        hidden = hidden.to(exact_type(hidden))
         length = attend.sum(dim=1).view(-1, 1, 1).to(hidden.dtype)  # (B,1,1)
         place = (attend.long().cumsum(dim=1) - 1).unsqueeze(1).to(hidden.dtype)  # (B,1,T)
         order = torch.arange(self.coefficients, device=hidden.device, dtype=hidden.dtype).view(1, -1, 1)  # (1,C,1)

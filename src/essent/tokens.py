@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TOKENS_PER_TEXT, SHORT_TEXTS = 64, 16  # what a batch size means, see `batches`
+
 
 class Vocabulary:
     """What the weightings may know about a tokenizer: its tokens as texts, special ids, the mark of a word's start.
@@ -130,6 +132,8 @@ def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: b
         encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
     except (UnicodeEncodeError, TypeError):  # lone surrogates cannot cross into Rust
         encodings = backend.encode_batch_fast([mend_surrogates(t) for t in texts], add_special_tokens=False)
+    finally:
+        backend.encode_special_tokens = False  # the tokenizer may be shared with a model that reads them
     return [encoding.ids for encoding in encodings]
 
 
@@ -211,18 +215,25 @@ def content_of(attend: torch.Tensor, frame: Frame) -> torch.Tensor:
     return attend & (place > len(frame.before)) & (place <= last)
 
 
-def batches(lengths: Sequence[int], batch_size: int, budget: int) -> Iterator[np.ndarray]:
-    """Indices of the texts of each batch, longest first: at most `budget` padded tokens, and never fewer than one text.
+def portions(texts: Sequence[T], size: int = 32_768) -> Iterator[tuple[int, Sequence[T]]]:
+    """Parts of a long list with their start, so that only some texts' ids are held at a time."""
+    for start in range(0, len(texts), size):
+        yield start, texts[start : start + size]
+
+
+def batches(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
+    """Indices of the texts of each batch, longest first: a batch is bounded by its tokens, not by its texts.
+
+    `batch_size` texts are budgeted at TOKENS_PER_TEXT tokens each: longer ones make smaller batches than
+    sentence-transformers', shorter ones larger, up to SHORT_TEXTS times as many.
 
     Args:
         lengths: tokens of each text (N,).
-        batch_size: most texts in a batch.
-        budget: most tokens in a batch, padding included.
     """
     order = np.argsort(-np.asarray(lengths), kind="stable")  # (N,)
     start = 0
     while start < len(order):
         longest = max(int(lengths[order[start]]), 1)
-        count = max(1, min(batch_size, budget // longest))
+        count = max(1, min(SHORT_TEXTS * batch_size, TOKENS_PER_TEXT * batch_size // longest))
         yield order[start : start + count]
         start += count
