@@ -7,6 +7,7 @@ output) … `L` (last), `L-1`, a layer less its template bias `L-bias` (PromptBE
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -81,7 +82,7 @@ def parse_mix(text: str) -> Mix:
     Raises:
         RecipeError: malformed, a source named twice, or explicit and plain terms mixed.
     """
-    terms = re.split(r"\+(?=\s*(?:-?\d*\.?\d*(?:[eE][+-]?\d+)?\s*\*)?\s*[A-Za-z0-9])", text.strip())
+    terms = re.split(r"(?<!\d[eE])\+(?=\s*(?:-?\d*\.?\d*(?:[eE][+-]?\d+)?\s*\*)?\s*[A-Za-z0-9])", text.strip())
     read: list[tuple[str, float | None]] = []
     for term in (t.strip() for t in terms):
         match = re.fullmatch(rf"(?:(?P<factor>{NUMBER})\s*\*\s*)?(?P<source>[^\s*+]+)", term)
@@ -104,7 +105,9 @@ def checked_mix(read: list[tuple[str, float | None]], text: str) -> Mix:
         raise RecipeError(f"layers={text} — give a weight to every source or to none.")
     if not given:
         return tuple((name, 1.0 / len(read)) for name in names)
-    return tuple((name, float(factor)) for name, factor in read if factor is not None)
+    if not all(map(math.isfinite, given)):
+        raise RecipeError(f"layers={text} — the weights must be finite numbers.")
+    return tuple((name, float(factor) + 0.0) for name, factor in read if factor is not None)  # -0.0 is 0.0
 
 
 def check_source(source: str, text: str) -> None:

@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from essent.layers import Mix, check_source, checked_mix, format_mix, parse_mix
@@ -272,16 +273,21 @@ def _read_value(key: str, value: str) -> Any:
 
 def _name_of(recipe: Recipe) -> str | None:
     """The name that stands for everything but the shaping, if there is one."""
+    unshaped = replace(recipe, shaping=())
     for row in NAMED.values():
         if "|" in row.text:
             continue
         argument = _argument_of(row, recipe)
         if row.argument and argument is None:
             continue
-        named = Recipe.parse(row.text.format(argument)) if row.argument else Recipe.parse(row.text)
-        if replace(named, shaping=recipe.shaping) == recipe:
+        if _parse_row(row.text.format(argument) if row.argument else row.text) == unshaped:
             return f"{row.name}:{argument}" if row.argument else row.name
     return None
+
+
+@lru_cache(maxsize=256)
+def _parse_row(text: str) -> Recipe:
+    return Recipe.parse(text)
 
 
 def _argument_of(row: NamedRecipe, recipe: Recipe) -> str | None:
