@@ -1,0 +1,256 @@
+"""The method, slow and obvious: float64, one text at a time, no padding, loops over tokens.
+
+Written from the equation e(s) = g( Σ_n ω_n · Σ_k α_k · h_n^(k) ) and its conventions, not from essent's code. What it
+shares with essent is plain data: the recipe's values, and the published lists of frequent tokens.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import scipy.fft
+import torch
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import QuantileTransformer, StandardScaler
+from transformers import AutoModel, AutoTokenizer, T5EncoderModel
+
+from essent.recipe import Recipe
+from essent.weights.frequency import FREQUENT_BYTE_LEVEL, FREQUENT_WORDPIECES
+
+FIRST_POSITION = {"roberta": 2, "xlm-roberta": 2, "mpnet": 2}  # position id of the first token, 0 elsewhere
+NOT_NORMALISED = ("ditto", "sif")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Ids of one text in its template, and which of them are the user's words."""
+
+    ids: tuple[int, ...]
+    content: tuple[bool, ...]
+
+    @property
+    def words(self) -> int:
+        return sum(self.content)
+
+
+@dataclass
+class Counts:
+    """Token counts of a corpus, by counting."""
+
+    texts: int = 0
+    document_frequency: Counter = field(default_factory=Counter)
+    count: Counter = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, corpus: Sequence[Sequence[int]]) -> Counts:
+        counts = cls(len(corpus))
+        for ids in corpus:
+            counts.count.update(ids)
+            counts.document_frequency.update(set(ids))
+        return counts
+
+    def idf(self, token: int) -> float:
+        """ln(N / df); a token never seen gets the largest, ln N."""
+        return math.log(self.texts / max(self.document_frequency[token], 1))
+
+    def tf(self, token: int) -> float:
+        """Mean count in the texts that have the token."""
+        df = self.document_frequency[token]
+        return self.count[token] / df if df else 1.0
+
+
+class Reference:
+    """One model, run in float64 with eager attention, everything returned."""
+
+    def __init__(self, folder: Path, family: str) -> None:
+        kind = T5EncoderModel if family == "t5" else AutoModel
+        self.model = kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.family = family
+        self.rows = self.model.get_input_embeddings().weight.detach().numpy()  # (V,D)
+        self.last = self.model.config.num_hidden_layers
+        self.mark = {"Ġ": "Ġ", "▁": "▁"}.get(self._mark_of("hello there"), "##")
+        self._kept: dict = {}
+
+    def _mark_of(self, text: str) -> str:
+        return self.tokenizer.tokenize(" " + text)[0][0]
+
+    # -- text -> tokens ---------------------------------------------------------------------------------------------
+
+    def sentence(self, text: str, template: str | None, leading_space: bool = False, limit: int = 256) -> Sentence:
+        """Tokenise the filled template in one piece; the offsets tell which tokens are the user's words."""
+        if template is None:
+            before, after = " " * leading_space, ""
+        else:
+            if text and text[-1] not in ".?\"'":
+                text += "."
+            before, after = template.replace("[MASK]", self.tokenizer.mask_token or "").split("{text}")
+        full = self.tokenizer(before + text + after, return_offsets_mapping=True, return_special_tokens_mask=True)
+        start, stop = len(before), len(before) + len(text)
+        content = [
+            start < right and left < stop and right > left and not (special and template is None)
+            for (left, right), special in zip(full["offset_mapping"], full["special_tokens_mask"], strict=True)
+        ]
+        ids = list(full["input_ids"])
+        while len(ids) > limit:  # the text's last words go, never the template
+            last_word = max(n for n in range(len(ids)) if content[n])
+            del ids[last_word], content[last_word]
+        return Sentence(tuple(ids), tuple(content))
+
+    # -- tokens -> states -------------------------------------------------------------------------------------------
+
+    def run(self, ids: Sequence[int], positions: Sequence[int] | None = None) -> tuple[list, list]:
+        """Hidden states [0 … L], each (T,D), and attentions [0 … L-1], each (heads,T,T)."""
+        key = (tuple(ids), tuple(positions) if positions is not None else None)
+        if key not in self._kept:
+            inputs = {"input_ids": torch.tensor([list(ids)]), "attention_mask": torch.ones(1, len(ids), dtype=torch.long)}
+            if positions is not None:
+                inputs["position_ids"] = torch.tensor([positions]) + FIRST_POSITION.get(self.family, 0)
+            with torch.no_grad():
+                output = self.model(**inputs, output_hidden_states=True, output_attentions=True)
+            self._kept[key] = (
+                [layer[0].numpy() for layer in output.hidden_states],
+                [layer[0].numpy() for layer in output.attentions],
+            )
+        return self._kept[key]
+
+    def diagonal(self, ids: Sequence[int], head: str) -> list[float]:
+        """A_nn of head "layer-head", both from 1."""
+        layer, number = (int(part) for part in head.split("-"))
+        _, attentions = self.run(ids)
+        return [float(attentions[layer - 1][number - 1, n, n]) for n in range(len(ids))]
+
+    def source(self, sentence: Sentence, name: str) -> list[np.ndarray]:
+        """h_n of one source for every token n."""
+        ids = sentence.ids
+        if name == "static":
+            return [self.rows[token] for token in ids]
+        if name.startswith("random"):
+            numbers = [int(n) for n in name.partition(":")[2].split(",") if n]
+            dimensions, seed = numbers[0] if numbers else 768, numbers[1] if len(numbers) > 1 else 0
+            table = 0.1 * np.random.default_rng(seed).standard_normal((len(self.rows), dimensions), dtype=np.float32)
+            return [table[token].astype(np.float64) for token in ids]
+        plain = name.removesuffix("-bias")
+        layer = self.last - int(plain[2:] or 0) if plain.startswith("L-") else self.last if plain == "L" else int(plain)
+        hidden = list(self.run(ids)[0][layer])
+        if not name.endswith("-bias"):
+            return hidden
+        template = [token for token, mine in zip(ids, sentence.content, strict=True) if not mine]
+        before = sentence.content.index(True) if sentence.words else 0  # nothing is shifted for no words
+        positions = [n if n < before else n + sentence.words for n in range(len(template))]
+        bias = list(self.run(template, positions)[0][layer])
+        return [h if mine else h - bias.pop(0) for h, mine in zip(hidden, sentence.content, strict=True)]
+
+    # -- states -> vector -------------------------------------------------------------------------------------------
+
+    def factor(self, sentence: Sentence, spec: str, counts: Counts | None) -> list[float]:
+        """One token weighting ω, not yet scaled."""
+        name, _, argument = spec.partition(":")
+        ids, size = sentence.ids, len(sentence.ids)
+        special = set(self.tokenizer.all_special_ids)
+        if name == "uniform":
+            return [1.0] * size
+        if name == "cls":
+            return [1.0] + [0.0] * (size - 1)
+        if name == "last":
+            return [0.0] * (size - 1) + [1.0]
+        if name == "position":
+            return [n + 1.0 for n in range(size)]
+        if name == "mask":
+            return [float(token == self.tokenizer.mask_token_id) for token in ids]
+        if name == "content":
+            return [float(mine and token not in special) for token, mine in zip(ids, sentence.content, strict=True)]
+        if name == "ditto":
+            return self.diagonal(ids, argument)
+        if name == "remove":
+            return [0.0 if token in special or self.is_biased(token, argument, counts) else 1.0 for token in ids]
+        if name == "idf":
+            return [counts.idf(token) for token in ids]
+        if name == "tfidf":
+            return [counts.tf(token) * counts.idf(token) for token in ids]
+        if name == "sif":
+            a, total = float(argument or 1e-3), sum(counts.count.values())
+            return [a / (a + counts.count[token] / total) / size for token in ids]
+        raise AssertionError(f"no reference for weights={spec}")
+
+    def is_biased(self, token: int, argument: str, counts: Counts | None) -> bool:
+        """Frequent, a sub-word, or made only of punctuation (PromptBERT A.1)."""
+        text = self.tokenizer.convert_ids_to_tokens(token)
+        if argument:
+            special = set(self.tokenizer.all_special_ids)
+            countable = [t for t in range(len(self.rows)) if t not in special]
+            frequent = sorted(countable, key=lambda t: (-counts.count[t], t))[: int(argument)]
+            is_frequent = token in frequent
+        elif self.mark == "##":
+            is_frequent = text in FREQUENT_WORDPIECES
+        else:
+            is_frequent = text.replace(self.mark, "Ġ") in FREQUENT_BYTE_LEVEL
+        if self.mark == "##":
+            is_subword, word = text.startswith("##"), text
+        else:
+            is_subword, word = not text.startswith(self.mark), text[1:]
+        return is_frequent or is_subword or all(unicodedata.category(letter)[0] in "PS" for letter in word)
+
+    def token_weights(self, sentence: Sentence, specs: Sequence[str], counts: Counts | None) -> list[float]:
+        """ω: the product of the factors; scaled to sum 1 unless Ditto or SIF is among them; never all zero."""
+        weights = [1.0] * len(sentence.ids)
+        for spec in specs:
+            weights = [w * f for w, f in zip(weights, self.factor(sentence, spec, counts), strict=True)]
+        total = sum(weights)
+        if total == 0:
+            return [1.0 / len(weights)] * len(weights)
+        if any(spec.startswith(NOT_NORMALISED) for spec in specs):
+            return weights
+        return [w / total for w in weights]
+
+    def vector(self, sentence: Sentence, recipe: Recipe, counts: Counts | None = None) -> np.ndarray:
+        """Σ_n ω_n · Σ_k α_k · h_n^(k), before shaping."""
+        if not sentence.ids:  # an empty text for a tokenizer without special tokens: one end-of-text token
+            sentence = Sentence((self.tokenizer.eos_token_id,), (True,))
+        mixed = [0.0] * len(sentence.ids)
+        for name, alpha in recipe.layers:
+            for n, h in enumerate(self.source(sentence, name)):
+                mixed[n] = mixed[n] + alpha * h
+        return reduced(mixed, self.token_weights(sentence, recipe.weights, counts), recipe.reduce)
+
+
+def reduced(mixed: Sequence[np.ndarray], weights: Sequence[float], spec: str = "sum") -> np.ndarray:
+    """Tokens to one vector."""
+    name, _, argument = spec.partition(":")
+    if name == "sum":
+        return sum(w * h for w, h in zip(weights, mixed, strict=True))
+    if name == "max":
+        return np.max([h for w, h in zip(weights, mixed, strict=True) if w > 0], axis=0)
+    if name == "power":
+        p = int(argument or 3)
+        total = sum(w * h**p for w, h in zip(weights, mixed, strict=True))
+        return np.array([math.copysign(abs(t) ** (1 / p), t) for t in total])
+    if name == "dct":
+        wanted, size = int(argument or 2), len(mixed)
+        scaled = np.array([size * w * h for w, h in zip(weights, mixed, strict=True)])  # (N,D)
+        waves = scipy.fft.dct(scaled, type=2, norm="ortho", axis=0)
+        return np.concatenate([waves[k] if k < size else np.zeros(scaled.shape[1]) for k in range(wanted)])
+    raise AssertionError(f"no reference for reduce={spec}")
+
+
+def shaped(vectors: np.ndarray, steps: Sequence[str]) -> np.ndarray:
+    """The shaping chain by scikit-learn, fitted on the vectors themselves."""
+    for step in steps:
+        if step == "zscore":
+            vectors = StandardScaler().fit_transform(vectors)
+        elif step == "quantile":
+            count = min(1000, len(vectors))
+            vectors = QuantileTransformer(n_quantiles=count, output_distribution="uniform").fit_transform(vectors)
+        elif step == "whiten":
+            vectors = PCA(whiten=True, svd_solver="full").fit_transform(vectors)
+        elif step == "normalize":
+            vectors = np.array([v / np.linalg.norm(v) for v in vectors])
+        else:
+            raise AssertionError(f"no reference for | {step}")
+    return vectors

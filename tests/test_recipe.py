@@ -1,0 +1,248 @@
+"""A recipe as text, JSON and YAML: what is written is read back; what is wrong is shown."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from essent.layers import format_mix, parse_mix
+from essent.named import NAMED, TEMPLATES
+from essent.recipe import Recipe
+from essent.types import RecipeError, UnknownNameError
+
+EXAMPLES = [row.name if not row.argument else f"{row.name}:{row.example}" for row in NAMED.values()]
+
+letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=15)
+awkward = st.lists(st.sampled_from(['"', "'", "|", "\\", " ", "=", ":", "#", "\n", "“", "é", "|| ", "[MASK]", "none"]))
+pieces = st.one_of(letters, awkward.map("".join)).filter(lambda text: "{text}" not in text)
+templates = st.one_of(
+    st.none(),
+    st.sampled_from(sorted(TEMPLATES.values())),
+    st.builds(lambda before, after: before + "{text}" + after, pieces, pieces).filter(lambda t: t.count("{text}") == 1),
+)
+sources = st.sampled_from(["0", "1", "7", "12", "L", "L-1", "L-3", "static", "random", "random:16,3"])
+factors = st.floats(allow_nan=False, allow_infinity=False)
+mixes = st.one_of(
+    st.lists(sources, min_size=1, max_size=4, unique=True).map(lambda names: parse_mix("+".join(names))),
+    st.dictionaries(sources, factors, min_size=1, max_size=4).map(lambda mix: tuple(mix.items())),
+)
+weights = st.lists(
+    st.sampled_from(["uniform", "content", "cls", "last", "position", "idf", "tfidf", "sif", "sif:0.01", "remove"])
+    | st.sampled_from(["remove:40", "ditto:1-10", "ditto:3-7"]),
+    min_size=1,
+    max_size=3,
+).map(tuple)
+reduces = st.sampled_from(["sum", "max", "power", "power:5", "dct", "dct:3"])
+steps = st.lists(
+    st.sampled_from(["zscore", "centre", "whiten", "whiten:8", "abtt", "abtt:3", "quantile", "normalize", "flow"]),
+    max_size=3,
+).map(tuple)
+recipes = st.builds(Recipe, templates, mixes, weights, reduces, steps)
+
+
+@given(recipes)
+def test_the_text_form_is_read_back(recipe: Recipe) -> None:
+    assert Recipe.parse(str(recipe)) == recipe
+
+
+@given(recipes)
+def test_json_and_yaml_are_read_back(recipe: Recipe) -> None:
+    assert Recipe.from_json(recipe.to_json()) == recipe
+    assert Recipe.from_yaml(recipe.to_yaml()) == recipe
+    assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
+
+
+@given(recipes, recipes)
+def test_equal_recipes_have_equal_hashes_and_digests(one: Recipe, other: Recipe) -> None:
+    again = Recipe.parse(str(one))
+    assert (hash(again), again.digest()) == (hash(one), one.digest())
+    assert (one.digest() == other.digest()) == (one == other)
+
+
+@given(mixes)
+def test_a_mix_is_read_back(mix: tuple) -> None:
+    assert parse_mix(format_mix(mix)) == mix
+
+
+@pytest.mark.parametrize(
+    ("text", "digest"),
+    [
+        ("mean", "f4713ed9cce87743"),
+        ("ditto:1-10 | zscore", "91af6ed68b299e94"),
+        ("t4-idf-quantile", "d0436e8940359998"),
+        ("layers=0.3*0+0.7*L weights=idf*ditto:3-7 reduce=dct:3 | whiten:256 | normalize", "3b37cc45ee67b9c1"),
+    ],
+)
+def test_digests_never_change(text: str, digest: str) -> None:
+    assert Recipe.parse(text).digest() == digest
+
+
+def test_a_digest_does_not_depend_on_the_process() -> None:
+    code = "from essent.recipe import Recipe; print(Recipe.parse('t4-idf-quantile').digest())"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert printed == Recipe.parse("t4-idf-quantile").digest()
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_every_named_recipe_reads_and_writes_itself(text: str) -> None:
+    recipe = Recipe.parse(text)
+    assert Recipe.parse(str(recipe)) == recipe
+    assert Recipe.parse(NAMED[text.partition(":")[0]].text.format(text.partition(":")[2])) == recipe
+    if not recipe.shaping:
+        assert str(recipe) == text
+
+
+@pytest.mark.parametrize("row", NAMED.values(), ids=lambda row: row.name)
+def test_every_named_recipe_says_where_it_comes_from(row) -> None:  # noqa: ANN001
+    assert row.paper
+    assert row.section
+    assert row.about
+    assert bool(row.argument) == bool(row.example) == ("{}" in row.text)
+
+
+@pytest.mark.parametrize(
+    ("text", "recipe"),
+    [
+        ("mean", Recipe()),
+        ("layers=L", Recipe()),
+        ("mean layers=3", Recipe(layers=(("3", 1.0),))),
+        ("first-last | zscore", Recipe(layers=(("0", 0.5), ("L", 0.5)), shaping=("zscore",))),
+        ("  whitening|normalize ", Recipe(layers=(("0", 0.5), ("L", 0.5)), shaping=("whiten", "normalize"))),
+        ("weights=idf*ditto:1-10", Recipe(weights=("idf", "ditto:1-10"))),
+        ("layers=1.5*L+-0.5*random", Recipe(layers=(("L", 1.5), ("random", -0.5)))),
+        ("template=T0 weights=mask", Recipe(template=TEMPLATES["T0"], weights=("mask",))),
+        ("template='a | b {text}'", Recipe(template="a | b {text}")),
+        (r'template="say \"{text}\" \\o/"', Recipe(template='say "{text}" \\o/')),
+        ("prompt template=none weights=cls", Recipe(weights=("cls",))),
+        ("mean | abtt:2", Recipe(shaping=("abtt",))),
+    ],
+)
+def test_text_forms(text: str, recipe: Recipe) -> None:
+    assert Recipe.parse(text) == recipe
+    assert Recipe.parse(recipe) is recipe
+
+
+def test_the_published_templates_are_byte_exact() -> None:
+    assert TEMPLATES["T0"] == "This sentence: \u201c{text}\u201d means [MASK]."
+    assert TEMPLATES["T4"] == (
+        "This sentence from the dictionary: \u201c{text}\u201d means \u201c[MASK]\u201d and is about [MASK], "
+        "which is a synonym for [MASK]."
+    )
+    assert TEMPLATES["bert"] == 'This sentence : "{text}" means [MASK] .'
+    assert TEMPLATES["roberta"] == "This sentence : ' {text} ' means [MASK] ."
+    assert TEMPLATES["one-word"] == 'This sentence : "{text}" means in one word : "'
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("maen", "Did you mean 'mean'"),
+        ("frist-last", "Did you mean 'first-last'"),
+        ("dito:1-10", "Did you mean 'ditto'"),
+        ("weights=idff", "Did you mean 'idf'"),
+        ("mean | zscor", "Did you mean 'zscore'"),
+        ("reduce=summ", "Did you mean 'sum'"),
+        ("layers=statik", "unknown source 'statik'. Known: static, 0 … L, L-1, L-bias, random"),
+        ("wieghts=idf", "Did you mean 'weights'"),
+    ],
+)
+def test_an_unknown_name_says_the_nearest(text: str, hint: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        Recipe.parse(text)
+    assert hint in str(caught.value)
+
+
+def test_unknown_names_are_their_own_error() -> None:
+    for text in ("maen", "weights=idff", "mean | zscor", "reduce=summ"):
+        with pytest.raises(UnknownNameError):
+            Recipe.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "''"),
+        (" ", "' '"),
+        ("mean |", "empty step"),
+        ("mean | | zscore", "empty step"),
+        ("mean and more", "'and more'"),
+        ("layers=0+", "cannot read"),
+        ("layers=0++L", "cannot read"),
+        ("layers=0+0", "'0' is named twice"),
+        ("layers=0.5*0+L", "give a weight to every source or to none"),
+        ("layers=0 layers=1", "'layers' stands twice"),
+        ("ditto", "needs its head, e.g. ditto:1-10"),
+        ("ditto:", "needs its head"),
+        ("ditto:10", "'ditto:10'"),
+        ("ditto:0-3", "both counted from 1"),
+        ("mean:3", "takes no argument"),
+        ("weights=mask", "needs a template with [MASK]"),
+        ("template='{text} .' weights=mask", "needs a template with [MASK]"),
+        ("layers=L-bias", "this recipe has no template"),
+        ("template='no slot'", "0 {text}"),
+        ("template='{text} and {text}'", "2 {text}"),
+        ("layers=1e999*L", "must be finite"),
+        ("reduce=power:0", "p must be a positive integer"),
+        ("reduce=dct:0", "must be ≥ 1"),
+        ("weights=sif:-1", "positive number"),
+        ("weights=remove:1.5", "integer ≥ 0"),
+        ("weights=idf:3", "takes: no arguments"),
+        ("mean | whiten:0", "integer ≥ 1"),
+        ("layers=random:0", "dimensions must be a whole number"),
+        ("weights=idf**cls", "token weighting ''"),
+        ('template="unclosed {text}', "unclosed"),
+    ],
+)
+def test_a_malformed_recipe_shows_the_part_at_fault(text: str, part: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        Recipe.parse(text)
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [None, 3, b"mean", ["mean"]])
+def test_what_is_not_a_text_is_no_recipe(value: object) -> None:
+    with pytest.raises(RecipeError, match="A recipe is a text"):
+        Recipe.parse(value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        "mean",
+        {"layer": "L"},
+        {"layers": 3},
+        {"layers": [["L"]]},
+        {"layers": [["L", "much"]]},
+        {"weights": [3]},
+        {"weights": 3},
+        {"weights": []},
+        {"template": 3},
+    ],
+)
+def test_malformed_data_is_a_recipe_error(values: object) -> None:
+    with pytest.raises(RecipeError):
+        Recipe.from_dict(values)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "3", '{"layers": "L"'])
+def test_malformed_json_and_yaml_are_recipe_errors(text: str) -> None:
+    with pytest.raises(RecipeError):
+        Recipe.from_json(text)
+    with pytest.raises(RecipeError):
+        Recipe.from_yaml(text)
+
+
+def test_data_may_hold_texts() -> None:
+    values = {"layers": "0+L", "weights": "idf * ditto:1-10", "shaping": "zscore | normalize"}
+    assert Recipe.from_dict(values) == Recipe.parse("layers=0+L weights=idf*ditto:1-10 | zscore | normalize")
+
+
+def test_a_recipe_is_frozen() -> None:
+    with pytest.raises(AttributeError):
+        Recipe().reduce = "max"
