@@ -1,0 +1,173 @@
+"""What unusual input does, case by case, as docs/input.md says."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import essent
+from essent import Encoder
+from essent.types import InputError, ModelError, NotFittedError, RecipeError, UnknownNameError, UnsupportedRecipeError
+from families import CORPUS, build_family
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_family("bert", tmp_path_factory.mktemp("bad-input") / "bert")
+
+
+@pytest.fixture(scope="module")
+def encoder(folder: Path) -> Encoder:
+    return Encoder(folder, "mean")
+
+
+def test_an_empty_list_gives_an_empty_array(encoder: Encoder) -> None:
+    assert len(encoder.encode([])) == 0
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n", "\x00", "日本語", "🦀" * 50])
+@pytest.mark.parametrize(
+    "recipe", ["mean", "static-remove-biases", "prompt", "ditto:1-1", "mean reduce=dct:3", "weights=content"]
+)
+def test_odd_texts_have_a_vector(folder: Path, recipe: str, text: str) -> None:
+    vector = Encoder(folder, recipe).encode(text)
+    assert np.isfinite(vector).all()
+    assert np.abs(vector).max() > 0
+
+
+@pytest.mark.parametrize("value", [None, 5, 2.5, b"bytes", ["a", None], ["a", 3], [["a", "b"]], [("a", "b")]])
+def test_what_is_not_a_text_is_refused_by_name(encoder: Encoder, value: object) -> None:
+    with pytest.raises(InputError, match=r"Text [01]"):
+        encoder.encode(value)
+
+
+def test_a_very_long_text_is_cut_and_its_frame_stays(folder: Path) -> None:
+    prompt = Encoder(folder, "prompt")
+    ids = prompt.module.ids(["word " * 20_000])[0]
+    assert len(ids) == prompt.max_seq_length
+    assert ids.count(prompt.tokenizer.mask_token_id) == 1
+    assert np.isfinite(prompt.encode("word " * 20_000)).all()
+    prompt.max_seq_length = 4  # shorter than the template: the template alone remains
+    assert len(prompt.module.ids(["word"])[0]) == len(prompt.module.plan.frame)
+    static = Encoder(folder, "static")
+    assert len(static.module.ids(["a " * 5000])[0]) > 5000
+
+
+def test_lone_surrogates_are_replaced_and_pairs_joined(encoder: Encoder) -> None:
+    assert np.array_equal(encoder.encode("a \ud800 b"), encoder.encode("a \ufffd b"))
+    assert np.array_equal(encoder.encode("a \ud83e\udd80 b"), encoder.encode("a 🦀 b"))
+
+
+def test_texts_of_removed_tokens_fall_back_to_the_mean(folder: Path) -> None:
+    removed, plain = Encoder(folder, "static-remove-biases"), Encoder(folder, "static")
+    for text in (".", "the , a !", "?!"):
+        assert np.abs(removed.encode(text) - plain.encode(text)).max() < 1e-6
+
+
+def test_a_fit_on_one_text_or_equal_texts_is_finite(folder: Path) -> None:
+    for recipe in (
+        "first-last-idf | zscore",
+        "mean | whiten",
+        "mean | quantile",
+        "mean | abtt",
+        "mean | flow:1",
+        "weights=idf",
+    ):
+        for texts in (["one text"], ["the same"] * 5):
+            vectors = Encoder(folder, recipe).fit(texts).encode([*texts, "another one", ""])
+            assert np.isfinite(vectors).all(), recipe
+
+
+def test_fit_refuses_nothing_and_what_is_not_a_text(folder: Path) -> None:
+    for recipe in ("weights=idf", "mean | zscore"):
+        with pytest.raises(InputError, match="at least one text"):
+            Encoder(folder, recipe).fit([])
+        with pytest.raises(InputError, match="Text 1 is NoneType"):
+            Encoder(folder, recipe).fit(["a", None])  # type: ignore[list-item]
+        with pytest.raises(InputError, match="Expected a list"):
+            Encoder(folder, recipe).fit("one string")
+
+
+def test_encode_before_fit_says_what_is_missing(folder: Path) -> None:
+    with pytest.raises(NotFittedError, match=r"token counts for weights=idf and the shaping zscore: call fit"):
+        Encoder(folder, "weights=idf | zscore").encode(["a"])
+
+
+@pytest.mark.parametrize("name", ["no-such-model-anywhere", "someone/no-such-model", "./missing", "/no/such/folder"])
+def test_an_unknown_model_is_one_clear_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError, match=r"no model folder|Cannot load the model"):
+        Encoder(name, "mean")
+
+
+def test_a_file_is_not_a_model(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_text("x")
+    with pytest.raises(ModelError, match="is a file"):
+        Encoder(tmp_path / "model.bin")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "part", "allowed"),
+    [
+        ("mean layers=20", "20", "layers 0 (embedding output) to 3"),
+        ("ditto:1-13", "1-13", "1-1 to 3-4"),
+        ("ditto:4-1", "4-1", "1-1 to 3-4"),
+        ("layers=L-7 | zscore", "L-7", "layers 0"),
+    ],
+)
+def test_a_recipe_beyond_the_model_is_refused_before_its_weights_are_read(
+    folder: Path, tmp_path: Path, recipe: str, part: str, allowed: str
+) -> None:
+    for file in folder.iterdir():
+        if file.suffix != ".safetensors":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(UnsupportedRecipeError) as caught:
+        Encoder(tmp_path, recipe)
+    lines = str(caught.value).splitlines()
+    assert lines[1][lines[2].index("^") : lines[2].rindex("^") + 1] == part
+    assert allowed in lines[3]
+
+
+@pytest.mark.parametrize("recipe", ["prompt", "t4-mean", "template=T1 weights=mask"])
+def test_masks_are_refused_on_decoders(tmp_path: Path, recipe: str) -> None:
+    with pytest.raises(UnsupportedRecipeError, match="one-word"):
+        Encoder(build_family("gpt2", tmp_path / "gpt2"), recipe)
+
+
+def test_names_that_do_not_exist_say_the_nearest(folder: Path) -> None:
+    with pytest.raises(UnknownNameError, match="'first-last'"):
+        Encoder(folder, "first-lst")
+    with pytest.raises(UnknownNameError, match="'zscore'"):
+        Encoder(folder, "mean | zsore")
+    with pytest.raises(UnknownNameError, match="stsb"):
+        essent.evaluate(str(folder), ["mean"], ["stsbb"])
+
+
+def test_special_tokens_in_a_text(folder: Path) -> None:
+    plain, prompt = Encoder(folder, "mean"), Encoder(folder, "prompt")
+    mask = plain.tokenizer.mask_token_id
+    assert plain.module.ids(["a [MASK]"])[0].count(mask) == 1  # as in sentence-transformers
+    assert prompt.module.ids(["a [MASK]"])[0].count(mask) == 1  # the template's only
+    assert plain.tokenizer("a [MASK]")["input_ids"].count(mask) == 1  # the tokenizer is left as it was
+
+
+def test_new_counts_never_meet_the_tables_of_old_ones(folder: Path) -> None:
+    encoder = Encoder(folder, "weights=idf")
+    for start in range(6):  # the counts of one fit are freed before the next
+        texts = CORPUS[start : start + 3]
+        fresh = Encoder(folder, "weights=idf").fit(texts).encode(CORPUS[:8])
+        assert np.array_equal(encoder.fit(texts).encode(CORPUS[:8]), fresh)
+        gc.collect()
+
+
+def test_steps_after_the_recipe_are_not_lost_silently(folder: Path, tmp_path: Path) -> None:
+    from sentence_transformers.base.modules import Normalize
+
+    encoder = Encoder(folder, "mean")
+    encoder.append(Normalize())
+    assert np.linalg.norm(encoder.encode("a")) == pytest.approx(1.0, abs=1e-5)
+    with pytest.raises(RecipeError, match="after its recipe"):
+        encoder.save(str(tmp_path / "saved"))
