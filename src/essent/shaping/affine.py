@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,8 +36,19 @@ class Affine:
         return AffineModule(self)
 
 
-class AffineModule(nn.Module):
-    """Applies an Affine to (B,D) tensors of any floating type; its arrays are buffers."""
+class Fixed(nn.Module):
+    """A module whose arrays follow `.to(device)` but keep their type: `.half()` must not round what was fitted."""
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+        def moved(tensor: torch.Tensor) -> torch.Tensor:
+            changed = fn(tensor)
+            return changed if changed.dtype == tensor.dtype else tensor.to(changed.device)
+
+        return super()._apply(moved, recurse)
+
+
+class AffineModule(Fixed):
+    """Applies an Affine to (B,D) tensors, half types in float32; its arrays are buffers."""
 
     mean: torch.Tensor
     matrix: torch.Tensor
@@ -49,8 +62,9 @@ class AffineModule(nn.Module):
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         check_width(vectors, self.mean.shape[0])
-        kind = vectors.dtype
-        return (vectors - self.mean.to(kind)) @ self.matrix.to(kind) + self.offset.to(kind)  # (B,D) -> (B,K)
+        kind = torch.float64 if vectors.dtype == torch.float64 else torch.float32
+        centred = vectors.to(kind) - self.mean.to(kind)  # (B,D)
+        return (centred @ self.matrix.to(kind) + self.offset.to(kind)).to(vectors.dtype)  # (B,K)
 
 
 def check_width(vectors: torch.Tensor, dimensions: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,14 +16,28 @@ from essent.registry import Registry, format_spec
 from essent.shaping.affine import Affine
 from essent.types import InputError, NotFittedError
 
+Batches = Callable[[], Iterable[np.ndarray]]
 
-def check_vectors(vectors: Any) -> np.ndarray:
+# A spread this small beside the mean is rounding: float32 carries 6e-8 of a value. Moments carried through a map are
+# float64 and lose only what cancels in the map, about 1e-8 of what went in.
+ROUNDING_OF_VALUES, ROUNDING_OF_MAPS = 1e-6, 1e-7
+
+
+def check_vectors(vectors: Any, first_row: int = 0) -> np.ndarray:
     """Vectors as an array (N,D), N ≥ 1, all finite; float32 and float64 stay what they are.
+
+    Args:
+        vectors: array or tensor.
+        first_row: the number of the first row in a stream, for the message.
 
     Raises:
         InputError: another shape, or NaN or infinite values: says how many rows, and the first of them.
     """
-    array = vectors.detach().cpu().numpy() if isinstance(vectors, torch.Tensor) else np.asarray(vectors)
+    if isinstance(vectors, torch.Tensor):
+        tensor = vectors.detach().cpu()
+        array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()  # numpy has no bfloat16
+    else:
+        array = np.asarray(vectors)
     if array.ndim != 2 or 0 in array.shape:
         raise InputError(f"Expected vectors of shape (N,D) with N and D at least 1, got {array.shape}.")
     if array.dtype.kind not in "fiu":
@@ -33,8 +47,27 @@ def check_vectors(vectors: Any) -> np.ndarray:
     finite = np.isfinite(array).all(axis=1)
     if not finite.all():
         bad = np.flatnonzero(~finite)
-        raise InputError(f"{len(bad)} of {len(array)} vectors have NaN or infinite values, the first in row {bad[0]}.")
+        raise InputError(
+            f"{len(bad)} of {len(array)} vectors have NaN or infinite values, the first in row {first_row + bad[0]}."
+        )
     return array
+
+
+def check_batches(batches: Iterable[Any]) -> Iterator[np.ndarray]:
+    """Every batch of a stream checked, rows numbered through.
+
+    Raises:
+        InputError: no batch, batches of different widths, or what `check_vectors` refuses.
+    """
+    rows, width = 0, None
+    for batch in batches:
+        array = check_vectors(batch, rows)
+        if width not in (None, array.shape[1]):
+            raise InputError(f"Batches of {width} and {array.shape[1]} dimensions cannot be fitted together.")
+        rows, width = rows + len(array), array.shape[1]
+        yield array
+    if not rows:
+        raise InputError("Cannot fit a shaping step on no vectors: the stream gave no batch.")
 
 
 @dataclass(frozen=True)
@@ -58,15 +91,15 @@ class Moments:
             InputError: no block, or blocks of different widths.
         """
         total: Moments | None = None
-        for block in blocks:
-            exact = check_vectors(block).astype(np.float64)
+        for block in check_batches(blocks):
+            exact = block.astype(np.float64)
             mean = exact.mean(axis=0)
             centred = exact - mean
             part = cls(len(exact), mean, centred.T @ centred)
             total = part if total is None else total.merged(part)
-        if total is None:
+        if total is None:  # check_batches has refused an empty stream
             raise InputError("Cannot fit a shaping step on no vectors.")
-        return total
+        return total.without_rounding(ROUNDING_OF_VALUES * np.abs(total.mean))
 
     def merged(self, other: Moments) -> Moments:
         if other.mean.shape != self.mean.shape:
@@ -82,7 +115,19 @@ class Moments:
     def through(self, affine: Affine) -> Moments:
         """Moments of the mapped vectors."""
         mean = (self.mean - affine.mean) @ affine.matrix + affine.offset
-        return Moments(self.count, mean, affine.matrix.T @ self.scatter @ affine.matrix)
+        mapped = Moments(self.count, mean, affine.matrix.T @ self.scatter @ affine.matrix)
+        spread = np.sqrt(np.maximum(np.diag(self.scatter), 0.0) / self.count)  # (D,)
+        return mapped.without_rounding(ROUNDING_OF_MAPS * (spread @ np.abs(affine.matrix)))
+
+    def without_rounding(self, smallest: np.ndarray) -> Moments:
+        """The same moments, columns (D,) whose standard deviation is at most `smallest` made exactly constant.
+
+        Otherwise a later step takes rounding for signal: the rows of equal vectors differ from their mean by 1e-17,
+        and whitening would divide by that.
+        """
+        spread = np.sqrt(np.maximum(np.diag(self.scatter), 0.0) / self.count)  # (D,)
+        real = (spread > smallest).astype(np.float64)
+        return Moments(self.count, self.mean, self.scatter * np.outer(real, real))
 
 
 class Shaper(TransformerMixin, BaseEstimator):
@@ -94,6 +139,14 @@ class Shaper(TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Shaper:
         """Learn from vectors (N,D)."""
         raise NotImplementedError
+
+    def fit_batches(self, make_batches: Batches) -> Shaper:
+        """Learn from streamed vectors (n,D), all gathered first; steps that need fewer say so.
+
+        Args:
+            make_batches: starts the stream.
+        """
+        return self.fit(np.concatenate(list(check_batches(make_batches()))))
 
     def module(self) -> nn.Module:
         """The learned map for tensors (B,D) -> (B,K)."""
@@ -115,7 +168,8 @@ class Shaper(TransformerMixin, BaseEstimator):
     def state(self) -> dict[str, np.ndarray]:
         """What `fit` has learned, as arrays: every attribute that ends in an underscore."""
         learned = {key: value for key, value in vars(self).items() if key.endswith("_") and not key.startswith("_")}
-        return {key: np.asarray(value) for key, value in learned.items() if isinstance(value, (np.ndarray, int, float))}
+        arrays = {key: value for key, value in learned.items() if isinstance(value, (np.ndarray, int, float))}
+        return {key: np.array(value, order="C") for key, value in arrays.items()}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Put back what `state` gave."""
@@ -150,7 +204,7 @@ class AffineShaper(Shaper):
 
     def fit_moments(self, moments: Moments) -> AffineShaper:
         """Learn from moments, which can be streamed."""
-        self.mean_, self.matrix_ = moments.mean, self.matrix_of(moments)
+        self.mean_, self.matrix_ = moments.mean, np.ascontiguousarray(self.matrix_of(moments))
         return self
 
     def matrix_of(self, moments: Moments) -> np.ndarray:

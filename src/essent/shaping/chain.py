@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from torch import nn
 
 from essent.shaping.affine import Affine
-from essent.shaping.base import AffineShaper, Moments, Shaper, apply, check_vectors, shapers
+from essent.shaping.base import AffineShaper, Batches, Moments, Shaper, apply, check_batches, check_vectors, shapers
 from essent.types import NotFittedError
-
-Blocks = Callable[[], Iterable[np.ndarray]]
 
 
 class Chain:
@@ -66,25 +65,28 @@ class Chain:
         array = check_vectors(vectors)
         return self.fit_batches(lambda: _blocks(array))
 
-    def fit_batches(self, make_blocks: Blocks) -> Chain:
-        """Fit on streamed blocks (n,D). A run of affine steps takes one pass, whose moments are carried through it.
+    def fit_batches(self, make_batches: Batches) -> Chain:
+        """Fit on streamed batches (n,D). A run of affine steps takes one pass, whose moments are carried through it.
 
         Args:
-            make_blocks: starts the stream; called once for each run of affine steps and each other step that learns.
-                The quantile map and the flow gather what the steps before them make of all blocks.
+            make_batches: starts the stream; called for each run of affine steps and each other step that learns. The
+                quantile map takes a second pass when there are more vectors than it samples; the flow gathers all.
+
+        Raises:
+            InputError: no batch, batches of different widths, or NaN or infinite values.
         """
         done: list[Shaper] = []
         moments: Moments | None = None
         for step in self.steps:
             if isinstance(step, AffineShaper):
                 if moments is None:
-                    moments = Moments.streamed(_shaped(done, make_blocks))
+                    moments = Moments.streamed(_shaped(done, make_batches))
                 step.fit_moments(moments)
                 moments = moments.through(step.affine())
             else:
                 moments = None
                 if step.needs_fit:
-                    step.fit(np.concatenate(list(_shaped(done, make_blocks))))
+                    step.fit_batches(partial(_shaped, tuple(done), make_batches))
             done.append(step)
         return self
 
@@ -142,9 +144,8 @@ def _blocks(array: np.ndarray, rows: int = 8192) -> Iterator[np.ndarray]:
     return (array[start : start + rows] for start in range(0, len(array), rows))
 
 
-def _shaped(steps: Sequence[Shaper], make_blocks: Blocks) -> Iterator[np.ndarray]:
+def _shaped(steps: Sequence[Shaper], make_batches: Batches) -> Iterator[np.ndarray]:
     """The blocks after the given, fitted steps; float64, so that folding them is exact."""
     module = Chain(steps).module()
-    for block in make_blocks():
-        array = check_vectors(block)
+    for array in check_batches(make_batches()):
         yield apply(module, array.astype(np.float64)) if steps else array

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from essent.shaping.affine import Affine, AffineModule, check_width
+from essent.shaping.affine import Affine, AffineModule, Fixed, check_width
 from essent.shaping.base import Shaper, check_vectors, shapers
 from essent.shaping.centre import ZScore
 from essent.types import RecipeError, optional_import
@@ -48,6 +48,10 @@ class Flow(Shaper):
         ):
             if not isinstance(value, int) or value < 1:
                 raise RecipeError(f"flow:{name}={value} — {name} must be an integer ≥ 1.")
+        if isinstance(learning_rate, str) or not learning_rate > 0:
+            raise RecipeError(f"flow:learning_rate={learning_rate} — learning_rate must be a number > 0.")
+        if not isinstance(seed, int):
+            raise RecipeError(f"flow:seed={seed} — seed must be an integer.")
         self.epochs = epochs
         self.transforms = transforms
         self.hidden = hidden
@@ -106,7 +110,7 @@ class Flow(Shaper):
         self.weights_ = {k.removeprefix("weights_."): v for k, v in state.items() if k.startswith("weights_.")}
 
 
-class FlowMap(nn.Module):
+class FlowMap(Fixed):
     """z-score, then the trained couplings, from data to Gaussian; runs in float32, which it was trained in."""
 
     first: AffineModule
@@ -114,9 +118,18 @@ class FlowMap(nn.Module):
     def __init__(self, first: AffineModule, network: nn.Module) -> None:
         super().__init__()
         self.first = first
-        self.network = network.requires_grad_(False)
+        self.network = with_buffers(network)
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         check_width(vectors, len(self.first.mean))
         standard = self.first(vectors.double()).float()
         return self.network().transform(standard).to(vectors.dtype)  # (B,D)
+
+
+def with_buffers(network: nn.Module) -> nn.Module:
+    """The network with its parameters turned into buffers: a fitted flow is not for an optimizer to find."""
+    for part in network.modules():
+        for name, value in list(part.named_parameters(recurse=False)):
+            delattr(part, name)
+            part.register_buffer(name, value.detach())
+    return network

@@ -5,13 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from essent.shaping.base import AffineShaper, Moments, shapers
-from essent.shaping.centre import principal_components
+from essent.shaping.centre import has_variance, principal_components
 from essent.types import RecipeError
-
-# A component is noise when its variance is below this share of the largest. float32 noise has about 1e-14 of it, the
-# smallest real component of sentence encoders 1e-5 to 1e-8. Without the cut, all-MiniLM-L6-v2's three dead columns and
-# fits on fewer texts than dimensions divide noise by noise.
-SMALLEST_VARIANCE = 1e-10
 
 
 @shapers.register("whiten")
@@ -33,7 +28,7 @@ class Whiten(AffineShaper):
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
         values, vectors = principal_components(moments)
-        real = values > max(float(values[0]), 0.0) * SMALLEST_VARIANCE
+        real = has_variance(values)
         scale = np.where(real, 1.0 / np.sqrt(np.where(real, values, 1.0)), 0.0)  # (D,)
         return (vectors * scale)[:, : self.n_components]
 
