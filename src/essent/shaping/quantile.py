@@ -76,13 +76,19 @@ def sorted_columns(vectors: np.ndarray) -> np.ndarray:
 
 
 def column_quantiles(vectors: np.ndarray, n_quantiles: int) -> np.ndarray:
-    """Evenly spaced quantiles of each column of (n,D), linear between neighbours, at most n of them: (D,Q) float64."""
+    """Evenly spaced quantiles of each column of (n,D), linear between neighbours, at most n of them: (D,Q) float64.
+
+    Rounds step by step as numpy.percentile does, from which scikit-learn has them: a quantile one bit beside a value
+    that many rows share would move all of them by half a place.
+    """
     columns = sorted_columns(vectors)  # (D,n)
-    place = np.linspace(0.0, 1.0, min(n_quantiles, columns.shape[1])) * (columns.shape[1] - 1)  # (Q,)
-    below = np.floor(place).astype(np.int64)
-    above = np.minimum(below + 1, columns.shape[1] - 1)
-    low, high = columns[:, below].astype(np.float64), columns[:, above].astype(np.float64)
-    between = low + (high - low) * (place - below)  # (D,Q)
+    last = columns.shape[1] - 1
+    percent = np.linspace(0.0, 1.0, min(n_quantiles, last + 1)) * 100  # (Q,)
+    place = last * (percent / 100)
+    below = np.minimum(np.floor(place), last).astype(np.int64)
+    low, high = columns[:, below], columns[:, np.minimum(below + 1, last)]
+    share, rise = place - below, high - low  # (Q,) and (D,Q); the difference in the vectors' own type
+    between = np.where(share >= 0.5, high - rise * (1 - share), low + rise * share)  # (D,Q) float64
     return np.ascontiguousarray(np.maximum.accumulate(between, axis=1))  # rounding must not make them fall
 
 
