@@ -145,7 +145,7 @@ class Backbone(nn.Module):
         return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:  # for worker processes
-        return {**self.__dict__, "_modules": {**self._modules, "model": _mirrored(self.model)}}
+        return {**self.__dict__, "_modules": {**self._modules, "model": _mirrored(self.model, {})}}
 
     # -- what the model is ------------------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
         ModelError: the model's layers cannot be found.
     """
     path = find_layers(model)
-    view = _mirrored(model)
+    view = _mirrored(model, {})
     view.config.num_hidden_layers = depth
     if getattr(view, "pooler", None) is not None:
         view.pooler = None
@@ -330,13 +330,12 @@ def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
     return view
 
 
-def _mirrored(module: nn.Module, made: dict[int, Any] | None = None) -> Any:
+def _mirrored(module: nn.Module, made: dict[int, Any]) -> Any:
     """A copy of a tree of modules with the same parameters, and its own configurations and hooks.
 
     transformers chooses attention by a configuration that all layers share, and records states by hooks that it puts
     on the layers: on layers that two backbones share they would fire twice. The hooks cannot be pickled either.
     """
-    made = {} if made is None else made
     if id(module) not in made:
         view = made[id(module)] = copy.copy(module)
         view._forward_hooks = OrderedDict(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import logging
 import operator
@@ -18,7 +19,7 @@ from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from sentence_transformers.util import get_device_name, load_file_path
 from torch import nn
-from transformers import AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
+from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
 from essent.backbone import Backbone, Needs
 from essent.layers import resolve
@@ -176,7 +177,9 @@ def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
 def _check_early(name: str, recipes: Sequence[Recipe], config: PretrainedConfig, options: dict[str, Any]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
     layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
-    allows = Allows(str(config.model_type), layers, heads, tokenizer.mask_token is not None)
+    kind = MODEL_MAPPING.get(type(config), None)
+    positions = not isinstance(kind, type) or "position_ids" in inspect.signature(kind.forward).parameters
+    allows = Allows(str(config.model_type), layers, heads, tokenizer.mask_token is not None, positions)
     for recipe in recipes:
         check(recipe, allows)
 
