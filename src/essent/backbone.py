@@ -19,12 +19,13 @@ from torch import nn
 from transformers import AttentionInterface, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.utils import output_capturing
 
 from essent.tokens import Vocabulary
 from essent.types import ModelError, States, Tokens
 
 DIAGONAL = "essent_diagonal"
-RECORDING = "transformers.utils.output_capturing"  # where its hooks for hidden states and attentions come from
+RECORDING = output_capturing.__name__  # where transformers' hooks for hidden states and attentions come from
 FINAL_NORMS = ("final_norm", "final_layer_norm", "ln_f", "norm")  # applied after the last layer by some families
 
 
@@ -147,6 +148,11 @@ class Backbone(nn.Module):
     def __getstate__(self) -> dict[str, Any]:  # for worker processes
         return {**self.__dict__, "_modules": {**self._modules, "model": _mirrored(self.model, {})}}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:  # transformers fills this table when a model is built only
+        super().__setstate__(state)
+        for module in (m for m in self.model.modules() if isinstance(m, PreTrainedModel)):
+            output_capturing._CAN_RECORD_REGISTRY[module] = module._can_record_outputs
+
     # -- what the model is ------------------------------------------------------------------------------------------
 
     @property
@@ -225,35 +231,29 @@ class Backbone(nn.Module):
             return States(hidden, {})
         output, diagonals = self._run(tokens, needs, positions)
         for layer in needs.layers:
-            at_top = layer == self.top
-            hidden[layer] = output.last_hidden_state if at_top else output.hidden_states[layer]  # (B,T,D)
-        kept = {head: values.masked_fill(~tokens.attend, 0.0) for head, values in diagonals.items()}
-        return States(hidden, kept)
+            hidden[layer] = output.hidden_states[layer] if layer != self.top else output.last_hidden_state  # (B,T,D)
+        return States(hidden, {head: values.masked_fill(~tokens.attend, 0.0) for head, values in diagonals.items()})
 
     def _run(
         self, tokens: Tokens, needs: Needs, positions: torch.Tensor | None
     ) -> tuple[Any, dict[tuple[int, int], torch.Tensor]]:
         inner = sorted(layer for layer in needs.layers if layer != self.top)
         inputs: dict[str, Any] = {"input_ids": tokens.ids, "attention_mask": tokens.attend.long()}
-        if self._accepts("use_cache"):
+        if "use_cache" in inspect.signature(self.model.forward).parameters:
             inputs["use_cache"] = False
         left_padded = not bool(tokens.attend[:, 0].all())
         if self.position_offset is not None and (left_padded or positions is not None):
-            if positions is None:
-                positions = (tokens.attend.long().cumsum(dim=1) - 1).clamp(min=0)
-            inputs["position_ids"] = positions + self.position_offset
+            places = (tokens.attend.long().cumsum(dim=1) - 1).clamp(min=0) if positions is None else positions
+            inputs["position_ids"] = places + self.position_offset
         if inner:  # only those layers are kept where the family can choose, all of them otherwise
             inputs["output_hidden_states"] = inner if getattr(self.model, "_can_record_outputs", None) else True
         if needs.heads and not self._watch_attention():
             output = self.model(**inputs, output_attentions=True)
-            diagonals = {
+            return output, {
                 (layer, head): output.attentions[layer - 1][:, head - 1].diagonal(dim1=-2, dim2=-1)
                 for layer, head in needs.heads
             }
-            return output, diagonals
-        heads: dict[int, list[int]] = {}
-        for layer, head in sorted(needs.heads):
-            heads.setdefault(layer, []).append(head)
+        heads = {layer: sorted(head for at, head in needs.heads if at == layer) for layer, _ in needs.heads}
         recorder = _Recorder(heads)
         restore = _recorder.set(recorder if heads else None)
         try:
@@ -261,9 +261,6 @@ class Backbone(nn.Module):
         finally:
             _recorder.reset(restore)
         return output, recorder.diagonals
-
-    def _accepts(self, argument: str) -> bool:
-        return argument in inspect.signature(self.model.forward).parameters
 
 
 # -- shape of transformers' models ----------------------------------------------------------------------------------
