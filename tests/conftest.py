@@ -11,10 +11,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub
 
 import pytest
 import torch
-from families import build_family
 from hypothesis import HealthCheck, settings
-from reference import Reference
 from sentence_transformers import SentenceTransformer
+
+from families import build_family
+from reference import Reference
 
 torch.set_num_threads(1)  # tiny matrices: threads that wait for each other on a busy machine cost a hundred times more
 settings.register_profile(

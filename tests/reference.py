@@ -109,7 +109,10 @@ class Reference:
         """Hidden states [0 … L], each (T,D), and attentions [0 … L-1], each (heads,T,T)."""
         key = (tuple(ids), tuple(positions) if positions is not None else None)
         if key not in self._kept:
-            inputs = {"input_ids": torch.tensor([list(ids)]), "attention_mask": torch.ones(1, len(ids), dtype=torch.long)}
+            inputs = {
+                "input_ids": torch.tensor([list(ids)]),
+                "attention_mask": torch.ones(1, len(ids), dtype=torch.long),
+            }
             if positions is not None:
                 inputs["position_ids"] = torch.tensor([positions]) + FIRST_POSITION.get(self.family, 0)
             with torch.no_grad():

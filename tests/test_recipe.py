@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from essent.layers import format_mix, parse_mix
-from essent.named import NAMED, TEMPLATES
+from essent.named import NAMED, TEMPLATES, NamedRecipe
 from essent.recipe import Recipe
 from essent.types import RecipeError, UnknownNameError
 
@@ -98,7 +98,7 @@ def test_every_named_recipe_reads_and_writes_itself(text: str) -> None:
 
 
 @pytest.mark.parametrize("row", NAMED.values(), ids=lambda row: row.name)
-def test_every_named_recipe_says_where_it_comes_from(row) -> None:  # noqa: ANN001
+def test_every_named_recipe_says_where_it_comes_from(row: NamedRecipe) -> None:
     assert row.paper
     assert row.section
     assert row.about

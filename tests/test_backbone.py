@@ -1,0 +1,196 @@
+"""States of the whole model, from as little of it as the recipe reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import PreTrainedModel
+
+import essent.backbone
+from essent.backbone import Backbone, Needs, find_layers, number_of_layers
+from essent.encoder import Encoder
+from essent.tokens import Frame, pad
+from essent.types import Tokens
+from families import FAMILIES
+from reference import Reference
+from samples import LONG, TEXTS
+
+Shells = Callable[[str], SentenceTransformer]
+References = Callable[[str], Reference]
+LAYERED = [family for family in FAMILIES if family != "albert"]  # its layers are one module, run again and again
+
+
+def backbone_of(shell: SentenceTransformer) -> Backbone:
+    return Backbone(shell[0].model, shell.tokenizer, shell.max_seq_length)
+
+
+def layers_of(model: PreTrainedModel) -> list[torch.nn.Module]:
+    path = find_layers(model)
+    assert path is not None
+    return list(model.get_submodule(".".join(path)))
+
+
+@contextmanager
+def counted(modules: list[torch.nn.Module]) -> Iterator[list[int]]:
+    """How often each module is called."""
+    calls = [0] * len(modules)
+
+    def note(place: int) -> Callable:
+        def hook(*_: object) -> None:
+            calls[place] += 1
+
+        return hook
+
+    handles = [module.register_forward_hook(note(place)) for place, module in enumerate(modules)]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_layers_are_those_of_the_whole_model(
+    family: str, depth: int, shell_of: Shells, reference_of: References
+) -> None:
+    """hidden_states[k] of the whole model with output_hidden_states, also below a final norm, also when cut at k."""
+    reference, backbone = reference_of(family), backbone_of(shell_of(family))
+    ids = list(reference.sentence("Two dogs run through the green field", None).ids)
+    tokens = pad([ids, ids[:2]], Frame((), ()), backbone.pad_id)
+    oracle = reference.run(ids)[0]
+    for cut in {depth, 3}:
+        backbone.cut(cut)
+        for layers in ({depth}, set(range(depth + 1))):
+            with torch.inference_mode():
+                hidden = backbone.states(tokens, Needs(frozenset(layers))).hidden
+            assert set(hidden) == layers
+            for layer, states in hidden.items():
+                scale = max(1.0, np.abs(oracle[layer]).max())
+                np.testing.assert_allclose(states[0].numpy(), oracle[layer], atol=1e-5 * scale)
+        backbone = backbone_of(shell_of(family))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_static_rows_are_the_embedding_table(family: str, shell_of: Shells, reference_of: References) -> None:
+    backbone = backbone_of(shell_of(family))
+    ids = torch.tensor([[5, 9, 5]])
+    ones = torch.ones_like(ids, dtype=torch.bool)
+    states = backbone.states(Tokens(ids, ones, ones), Needs(static=True))
+    assert list(states.hidden) == ["static"]
+    np.testing.assert_allclose(states.hidden["static"][0].detach().numpy(), reference_of(family).rows[[5, 9, 5]])
+
+
+@pytest.mark.parametrize("family", LAYERED)
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        ("static", 0),
+        ("random", 0),
+        ("layers=1", 1),
+        ("ditto:1-2 layers=0", 1),
+        ("layers=0+2", 2),
+        ("mean", 3),
+        ("last2", 3),
+    ],
+)
+def test_layers_above_the_highest_that_is_read_never_run(
+    family: str, recipe: str, expected: int, shell_of: Shells
+) -> None:
+    layers = layers_of(shell_of(family)[0].model)
+    with counted(layers) as calls:  # hooks go along into the encoder's view of the model
+        encoder = Encoder(shell_of(family), recipe)
+        encoder.encode(["a man", "two dogs run"])
+    assert calls == [1] * expected + [0] * (3 - expected)
+
+
+def test_albert_runs_its_one_layer_as_often_as_it_is_read(shell_of: Shells) -> None:
+    shell = shell_of("albert")
+    layer = shell[0].model.encoder.albert_layer_groups[0]
+    for recipe, expected in {"static": 0, "layers=1": 1, "layers=0+2": 2, "mean": 3}.items():
+        with counted([layer]) as calls:
+            Encoder(shell, recipe).encode(["a man"])
+        assert calls == [expected]
+
+
+@pytest.mark.parametrize("family", ["bert", "t5", "llama", "modernbert"])
+def test_only_the_wanted_heads_are_computed(family: str, shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    computed = essent.backbone.head_diagonals
+
+    def noted(*arguments: object, **options: object) -> torch.Tensor:
+        asked.append(arguments[4])
+        return computed(*arguments, **options)
+
+    monkeypatch.setattr(essent.backbone, "head_diagonals", noted)
+    Encoder(shell_of(family), "mean").encode(["a man"])
+    assert asked == []
+    Encoder(shell_of(family), "ditto:2-3").encode(["a man"])
+    assert asked == [[3]]
+    Encoder(shell_of(family), "weights=ditto:1-4*ditto:1-2*ditto:3-1").encode(["a man"])
+    assert asked[1:] == [[2, 4], [1]]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_encoders_on_one_model_do_not_disturb_each_other(family: str, folder_of: Callable[[str], Path]) -> None:
+    """Layers are shared: what transformers hooks onto them for one encoder must not fire for another."""
+    shell = SentenceTransformer(str(folder_of(family)), device="cpu")
+    recipes = ["layers=1+2", "ditto:2-2", "layers=0+1+2+L", "layers=2"]
+    alone = [Encoder(str(folder_of(family)), recipe).encode(TEXTS) for recipe in recipes]
+    encoders = [Encoder(shell, recipe) for recipe in recipes]
+    for _ in range(2):
+        for encoder, vectors in zip(encoders, alone, strict=True):
+            np.testing.assert_allclose(encoder.encode(TEXTS), vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_given_model_is_left_as_it_is(family: str, folder_of: Callable[[str], Path]) -> None:
+    shell = SentenceTransformer(str(folder_of(family)), device="cpu", model_kwargs={"attn_implementation": "eager"})
+    model = shell[0].model
+    features = shell.tokenizer(["a man is playing"], return_tensors="pt", return_token_type_ids=False)
+
+    def everything() -> list[torch.Tensor]:
+        with torch.no_grad():
+            output = model(**features, output_hidden_states=True, output_attentions=True)
+        return [output.last_hidden_state, *output.hidden_states, *output.attentions]
+
+    shell.tokenizer.pad_token = shell.tokenizer.pad_token or shell.tokenizer.eos_token  # stock decoders cannot pad
+    texts = [text for text in TEXTS if text]
+    settings, vectors, states = model.config.to_dict(), shell.encode(texts), everything()
+    for recipe in ("ditto:2-3", "layers=0+1", "static", "mean"):
+        Encoder(shell, recipe).encode(TEXTS)
+    assert model.config.to_dict() == settings
+    assert model.config._attn_implementation == "eager"
+    assert number_of_layers(model) == 3
+    np.testing.assert_array_equal(shell.encode(texts), vectors)
+    for before, after in zip(states, everything(), strict=True):
+        torch.testing.assert_close(before, after)
+
+
+def test_needs_add_up() -> None:
+    one, other = Needs(frozenset({1}), heads=frozenset({(2, 3)})), Needs(frozenset({0}), static=True)
+    assert one | other == Needs(frozenset({0, 1}), True, frozenset({(2, 3)}))
+    assert (one.depth, other.depth, Needs().depth, Needs(static=True).depth) == (2, 0, None, None)
+
+
+@pytest.mark.parametrize(("family", "most"), [("bert", 256), ("roberta", 256), ("mpnet", 256), ("gpt2", 256)])
+def test_texts_are_cut_to_the_position_table(family: str, most: int, folder_of: Callable[[str], Path]) -> None:
+    encoder = Encoder(str(folder_of(family)), "mean")
+    assert encoder.max_seq_length == most
+    assert len(encoder.module.ids([LONG * 5])[0]) == most
+    assert np.isfinite(encoder.encode(LONG * 5)).all()
+
+
+def test_gradients_reach_the_given_model(folder_of: Callable[[str], Path]) -> None:
+    shell = SentenceTransformer(str(folder_of("bert")), device="cpu")
+    encoder = Encoder(shell, "ditto:1-2")
+    encoder(encoder.preprocess(["a man"]))["sentence_embedding"].sum().backward()
+    weight = shell[0].model.encoder.layer[0].attention.self.query.weight
+    assert weight.grad is not None
+    assert weight.grad.abs().sum() > 0

@@ -1,0 +1,197 @@
+"""An Encoder is a SentenceTransformer: encode's arguments, prompts, precisions, processes, copies."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from essent.encoder import Encoder
+from essent.recipe import Recipe
+from essent.types import InputError, NotFittedError
+from samples import LONG, TEXTS
+
+Shells = Callable[[str], SentenceTransformer]
+
+
+@pytest.fixture(scope="module")
+def encoder(bert: Path) -> Encoder:
+    return Encoder(str(bert), "first-last", prompts={"query": "how : ", "document": ""}, device="cpu")
+
+
+@pytest.mark.parametrize("name", ["encode", "encode_query", "encode_document", "similarity", "similarity_pairwise"])
+def test_arguments_and_defaults_are_sentence_transformers(name: str) -> None:
+    assert inspect.signature(getattr(Encoder, name)) == inspect.signature(getattr(SentenceTransformer, name))
+
+
+def test_encode_gives_what_sentence_transformers_gives(encoder: Encoder) -> None:
+    one, several = encoder.encode(TEXTS[0]), encoder.encode(TEXTS)
+    assert isinstance(several, np.ndarray)
+    assert (one.shape, several.shape, several.dtype) == ((32,), (len(TEXTS), 32), np.float32)
+    np.testing.assert_allclose(one, several[0], atol=1e-5)
+    assert encoder.encode([]).shape[0] == 0
+    tensor = encoder.encode(TEXTS, convert_to_tensor=True)
+    assert isinstance(tensor, torch.Tensor)
+    np.testing.assert_array_equal(tensor.numpy(), several)
+    listed = encoder.encode(TEXTS, convert_to_numpy=False)
+    assert [vector.shape for vector in listed] == [(32,)] * len(TEXTS)
+    np.testing.assert_array_equal(encoder.encode(np.array(TEXTS)), several)
+    np.testing.assert_array_equal(encoder.encode(tuple(TEXTS)), several)
+    np.testing.assert_allclose(encoder.encode(TEXTS, batch_size=2, show_progress_bar=True), several, atol=1e-5)
+    with pytest.raises(ValueError, match="batch_size"):
+        encoder.encode(TEXTS, batch_size=0)
+
+
+def test_normalising_and_cutting(encoder: Encoder, bert: Path) -> None:
+    vectors = encoder.encode(TEXTS)
+    unit = encoder.encode(TEXTS, normalize_embeddings=True)
+    np.testing.assert_allclose(unit, [v / np.linalg.norm(v) for v in vectors], atol=1e-6)
+    np.testing.assert_array_equal(encoder.encode(TEXTS, truncate_dim=8), vectors[:, :8])
+    short = encoder.encode(TEXTS, truncate_dim=8, normalize_embeddings=True)
+    np.testing.assert_allclose(np.linalg.norm(short, axis=1), 1, atol=1e-6)
+    assert Encoder(str(bert), "mean", truncate_dim=8).encode(TEXTS).shape == (len(TEXTS), 8)
+
+
+@pytest.mark.parametrize(
+    ("precision", "kind", "width"), [("int8", np.int8, 32), ("uint8", np.uint8, 32), ("binary", np.int8, 4)]
+)
+def test_precisions(encoder: Encoder, precision: str, kind: type, width: int) -> None:
+    vectors = encoder.encode([f"{text} {n}" for n in range(15) for text in TEXTS], precision=precision)
+    assert (vectors.dtype, vectors.shape[1]) == (kind, width)
+
+
+def test_prompts_stand_before_the_text(encoder: Encoder) -> None:
+    before = encoder.encode(["how : dogs", "how : a man"])
+    np.testing.assert_array_equal(encoder.encode(["dogs", "a man"], prompt_name="query"), before)
+    np.testing.assert_array_equal(encoder.encode(["dogs", "a man"], prompt="how : "), before)
+    np.testing.assert_array_equal(encoder.encode_query(["dogs", "a man"]), before)
+    np.testing.assert_array_equal(encoder.encode_document(["dogs", "a man"]), encoder.encode(["dogs", "a man"]))
+    with pytest.raises(ValueError, match="not found in the configured prompts"):
+        encoder.encode("dogs", prompt_name="question")
+
+
+@pytest.mark.parametrize("recipe", ["first-last", "prompt", "ditto:1-2"])
+def test_token_embeddings_and_everything_else(recipe: str, bert: Path) -> None:
+    encoder = Encoder(str(bert), recipe)
+    vectors = encoder.encode(TEXTS)
+    tokens = encoder.encode(TEXTS, output_value="token_embeddings")
+    assert [states.shape for states in tokens] == [(len(encoder.module.ids([text])[0]), 32) for text in TEXTS]
+    for vector, found in zip(vectors, encoder.encode(TEXTS, output_value=None), strict=True):
+        assert {"input_ids", "attention_mask", "sentence_embedding", "token_embeddings", "token_weights"} <= set(found)
+        np.testing.assert_allclose(found["sentence_embedding"].numpy(), vector, atol=1e-5)
+        by_hand = found["token_weights"] @ found["token_embeddings"]  # (T) @ (T,D)
+        np.testing.assert_allclose(by_hand.numpy(), vector, atol=1e-5)
+
+
+def test_similarity(encoder: Encoder, bert: Path) -> None:
+    vectors = encoder.encode(TEXTS)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(encoder.similarity(vectors, vectors).numpy(), unit @ unit.T, atol=1e-5)
+    dot = Encoder(str(bert), "first-last", similarity_fn_name="dot")
+    np.testing.assert_allclose(dot.similarity(vectors, vectors).numpy(), vectors @ vectors.T, rtol=1e-4)
+
+
+def test_a_text_is_run_once_however_often_it_stands_there(bert: Path) -> None:
+    encoder, rows = Encoder(str(bert), "mean"), []
+    encoder.module.backbone.model.embeddings.register_forward_hook(lambda *call: rows.append(call[2].shape[0]))
+    texts = [TEXTS[n % 3] for n in range(50)]
+    vectors = encoder.encode(texts)
+    assert sum(rows) == 3
+    np.testing.assert_array_equal(vectors, vectors[[n % 3 for n in range(50)]])
+    encoder.fit(texts)  # learns nothing, runs nothing
+    assert sum(rows) == 3
+
+
+def test_duplicates_count_in_a_fit(bert: Path) -> None:
+    encoder = Encoder(str(bert), "mean | zscore")
+    pooled = Encoder(str(bert), "mean")
+    corpus = [TEXTS[0]] * 5 + TEXTS[1:4]
+    vectors = pooled.encode(corpus).astype(np.float64)
+    oracle = (pooled.encode(TEXTS) - vectors.mean(axis=0)) / vectors.std(axis=0)
+    np.testing.assert_allclose(encoder.fit(corpus).encode(TEXTS), oracle, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "missing"),
+    [
+        ("first-last-idf", "token counts for weights=idf"),
+        ("mean | zscore", "the shaping zscore"),
+        ("t4-idf-quantile", "token counts for weights=idf and the shaping quantile"),
+    ],
+)
+def test_encode_before_fit_names_what_is_missing(recipe: str, missing: str, bert: Path) -> None:
+    encoder = Encoder(str(bert), recipe)
+    for act in (lambda: encoder.encode(TEXTS), lambda: encoder(encoder.preprocess(TEXTS))):
+        with pytest.raises(NotFittedError) as caught:
+            act()
+        assert missing in str(caught.value)
+        assert "call fit(texts)" in str(caught.value)
+    assert encoder.fit(TEXTS) is encoder
+    assert np.isfinite(encoder.encode(TEXTS)).all()
+
+
+@pytest.mark.parametrize("corpus", [["one text"], ["the same"] * 9, [""], TEXTS])
+@pytest.mark.parametrize(
+    "recipe", ["first-last-idf-zscore", "mean | whiten", "mean | abtt:3 | normalize", "mean | quantile"]
+)
+def test_fits_on_few_texts_stay_finite(recipe: str, corpus: list[str], bert: Path, shell_of: Shells) -> None:
+    assert np.isfinite(Encoder(shell_of("bert"), recipe).fit(corpus).encode([*TEXTS, *corpus])).all()
+
+
+@pytest.mark.parametrize("value", [None, 3, b"bytes", ["a", None], ["a", b"b"], [["a"]]])
+def test_what_is_not_a_text_is_an_input_error(encoder: Encoder, value: object) -> None:
+    with pytest.raises(InputError):
+        encoder.fit(value)
+    with pytest.raises((InputError, TypeError)):
+        encoder.encode(value)
+
+
+def test_a_maximum_below_the_template_keeps_the_template(bert: Path) -> None:
+    encoder = Encoder(str(bert), "prompt")
+    encoder.max_seq_length = 5
+    assert len(encoder.module.ids([LONG])[0]) == len(encoder.module.plan.frame)
+    assert np.isfinite(encoder.encode([LONG, ""])).all()
+    np.testing.assert_allclose(encoder.encode(LONG), encoder.encode(""), atol=1e-6)
+
+
+def test_the_same_seed_gives_the_same_bytes(bert: Path, folder_of: Callable[[str], Path]) -> None:
+    one, other = (Encoder(str(bert), "random").encode(TEXTS) for _ in range(2))
+    assert one.tobytes() == other.tobytes()
+    assert Encoder(str(bert), "layers=random:768,1").encode(TEXTS).tobytes() != one.tobytes()
+    assert one.shape == (len(TEXTS), 768)
+    rows = Encoder(str(bert), "layers=random:64").module.plan.table_0
+    assert rows.mean().abs() < 0.01
+    assert rows.std() == pytest.approx(0.1, abs=0.005)
+
+
+def test_two_encoders_give_the_same_bytes(bert: Path) -> None:
+    one, other = (Encoder(str(bert), "ditto:1-2 | zscore").fit(TEXTS).encode(TEXTS) for _ in range(2))
+    assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("recipe", ["last2", "ditto:1-2 | zscore", "t4-idf-quantile", "static-remove-biases", "random"])
+def test_copies_and_pickles_give_the_same(recipe: str, bert: Path) -> None:
+    encoder = Encoder(str(bert), recipe).fit(TEXTS)
+    vectors = encoder.encode(TEXTS)
+    for other in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):  # noqa: S301
+        assert other.recipe == encoder.recipe
+        np.testing.assert_array_equal(other.encode(TEXTS), vectors)
+
+
+def test_another_process_gives_the_same(bert: Path) -> None:
+    """What encode(device=["cpu", "cpu"]) does, with one worker: each takes ten seconds to import its libraries."""
+    encoder = Encoder(str(bert), "layers=1+2 weights=idf*ditto:2-2 | zscore").fit(TEXTS)
+    np.testing.assert_allclose(encoder.encode(TEXTS, device=["cpu"]), encoder.encode(TEXTS), atol=1e-5)
+
+
+def test_an_encoder_tells_its_recipe(encoder: Encoder) -> None:
+    assert encoder.recipe == Recipe.parse("first-last")
+    assert encoder.get_embedding_dimension() == 32
+    assert encoder.module.recipe is encoder.recipe

@@ -1,0 +1,140 @@
+"""Recipes × tasks: the same scores as one encoder at a time, with one pass a template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from essent.data import Pair
+from essent.encoder import Encoder
+from essent.evaluation import evaluate
+from essent.recipe import Recipe
+from essent.tasks import PairTask
+from essent.types import DataError, InputError, ModelError, RecipeError, UnknownNameError, UnsupportedRecipeError
+from families import CORPUS
+
+Shells = Callable[[str], SentenceTransformer]
+WORDS = " ".join(CORPUS[:8]).split()
+PAIRS = tuple(
+    Pair(" ".join(WORDS[n : n + 6]), " ".join(WORDS[n + n % 4 : n + 7]), float(n % 4), "even" if n % 2 else "odd")
+    for n in range(40)
+)
+TASK = PairTask("tiny", PAIRS)
+RECIPES = [
+    "mean",
+    "first-last | zscore",
+    "first-last | whiten:8",
+    "first-last-idf-zscore",
+    "ditto:2-3",
+    "static-remove-biases",
+    "prompt",
+    "prompt-denoised",
+    "t4-idf-quantile",
+    "random",
+]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_scores_equal_one_encoder_at_a_time(family: str, shell_of: Shells) -> None:
+    together = evaluate(shell_of(family), RECIPES, [TASK])
+    assert list(together) == [str(Recipe.parse(recipe)) for recipe in RECIPES]
+    for recipe, (result,) in zip(RECIPES, together.values(), strict=True):
+        alone = TASK.run(Encoder(shell_of(family), recipe).fit(TASK.texts()))
+        for metric in ("spearman", "pearson"):
+            assert result.metrics[metric]["all"] == pytest.approx(alone.metrics[metric]["all"], abs=0.05), recipe
+        assert result.provenance["recipe_digest"] == Recipe.parse(recipe).digest()
+
+
+def test_one_pass_a_template(shell_of: Shells) -> None:
+    shell, rows = shell_of("bert"), []
+    distinct = len(set(TASK.texts()))
+    handle = shell[0].model.embeddings.register_forward_hook(lambda *call: rows.append(call[2].shape[0]))
+    evaluate(shell, ["mean", "first-last", "layers=1 | zscore", "ditto:1-1", "ditto:3-2", "cls | whiten:8"], [TASK])
+    without = sum(rows)
+    rows.clear()
+    evaluate(shell, ["mean", "cls", "t0-mean", "template=T0 weights=mask", "t4-mean"], [TASK])
+    handle.remove()
+    assert without == distinct
+    assert sum(rows) == 3 * distinct
+
+
+def test_a_pass_goes_no_deeper_than_the_recipes_read(shell_of: Shells) -> None:
+    shell, calls = shell_of("bert"), [0, 0, 0]
+
+    def counter(place: int) -> Callable:
+        def hook(*_: object) -> None:
+            calls[place] += 1
+
+        return hook
+
+    handles = [layer.register_forward_hook(counter(n)) for n, layer in enumerate(shell[0].model.encoder.layer)]
+    evaluate(shell, ["static", "random"], [TASK])
+    assert calls == [0, 0, 0]
+    evaluate(shell, ["layers=1", "ditto:2-1 layers=0", "static"], [TASK], batch_size=64)
+    for handle in handles:
+        handle.remove()
+    assert calls == [1, 1, 0]
+
+
+def test_each_task_fits_anew_on_its_own_texts(shell_of: Shells) -> None:
+    first, second = PairTask("first", PAIRS[:15]), PairTask("second", PAIRS[15:])
+    together = evaluate(shell_of("bert"), ["first-last-idf-zscore"], [first, second])["first-last-idf | zscore"]
+    for task, result in zip((first, second), together, strict=True):
+        alone = evaluate(shell_of("bert"), ["first-last-idf-zscore"], [task])["first-last-idf | zscore"][0]
+        assert result.metrics == alone.metrics
+        assert result.task == task.name
+
+
+def test_shaping_and_counts_may_come_from_other_texts(shell_of: Shells) -> None:
+    other = [pair.sentence1 + " kitten" for pair in PAIRS]
+    recipe = "first-last-idf | zscore"
+    result = evaluate(shell_of("bert"), [recipe], [TASK], fit_texts=other, frequency_texts=CORPUS)[recipe][0]
+    encoder = Encoder(shell_of("bert"), recipe).fit(other, frequency_texts=CORPUS)
+    assert result.metrics["spearman"]["all"] == pytest.approx(TASK.run(encoder).metrics["spearman"]["all"], abs=0.05)
+    assert result.provenance["fitted_on"] == result.provenance["frequencies_from"] == "other texts"
+    assert evaluate(shell_of("bert"), [recipe], [TASK])[recipe][0].metrics != result.metrics
+
+
+def test_results_are_reported_as_they_come(shell_of: Shells) -> None:
+    seen = []
+    evaluate(shell_of("bert"), ["mean", "cls"], [TASK, TASK], report=lambda recipe, result: seen.append(recipe))
+    assert seen == ["mean", "cls", "mean", "cls"]
+
+
+def test_a_folder_is_read_as_deep_as_the_deepest_recipe(bert: Path) -> None:
+    results = evaluate(str(bert), ["layers=1", "mean", "static"], [TASK])
+    for recipe, (result,) in results.items():
+        alone = TASK.run(Encoder(str(bert), recipe))
+        assert result.metrics["spearman"]["all"] == pytest.approx(alone.metrics["spearman"]["all"], abs=0.05)
+
+
+def test_equal_recipes_are_run_once(shell_of: Shells) -> None:
+    assert list(evaluate(shell_of("bert"), ["mean", "layers=L", Recipe()], [TASK])) == ["mean"]
+
+
+def test_the_given_model_is_left_as_it_is(shell_of: Shells) -> None:
+    before = shell_of("bert").encode(CORPUS[:4])
+    evaluate(shell_of("bert"), RECIPES, [TASK])
+    np.testing.assert_array_equal(shell_of("bert").encode(CORPUS[:4]), before)
+
+
+def test_mistakes_are_found_before_the_model_is_loaded() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'mean'"):
+        evaluate("no-such-model", ["maen"], [TASK])
+    with pytest.raises(RecipeError, match="needs its head"):
+        evaluate("no-such-model", ["ditto"], [TASK])
+    with pytest.raises((UnknownNameError, DataError)):
+        evaluate("no-such-model", ["mean"], ["stsbb"])
+    with pytest.raises(InputError, match="at least one task"):
+        evaluate("no-such-model", ["mean"], [])
+    with pytest.raises(ModelError):
+        evaluate("no-such-model", ["mean"], [TASK])
+
+
+def test_one_recipe_that_cannot_run_refuses_all(shell_of: Shells) -> None:
+    with pytest.raises(UnsupportedRecipeError, match="no layer 7"):
+        evaluate(shell_of("bert"), ["mean", "layers=7"], [TASK])

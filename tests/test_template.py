@@ -1,0 +1,113 @@
+"""The frame of a template: the ids of the filled template, the user's words apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from essent.named import TEMPLATES
+from essent.template import make_frame
+from essent.tokens import framed_ids
+from essent.types import UnsupportedRecipeError
+from families import CORPUS, DECODERS, FAMILIES, build_tokenizer
+from samples import LONG, TEXTS
+
+MORE = {"none but a slot": "{text}", "at the end": "It means [MASK] : {text}", "glued": "({text})[MASK]"}
+PIECES = build_tokenizer("wordpiece")
+WORDPIECE = ("bert", "electra", "distilbert", "mpnet")
+
+
+def filled(tokenizer: PreTrainedTokenizerBase, template: str, text: str) -> list[int]:
+    """Ids of the template with the text in its slot, tokenised in one piece."""
+    if text and text[-1] not in ".?\"'":
+        text += "."
+    return tokenizer(template.replace("[MASK]", tokenizer.mask_token or "").replace("{text}", text))["input_ids"]
+
+
+@pytest.mark.parametrize("family", WORDPIECE)
+@pytest.mark.parametrize("name", [*TEMPLATES, *MORE])
+def test_the_ids_are_those_of_the_filled_template(name: str, family: str, folder_of: Callable[[str], Path]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
+    template = {**TEMPLATES, **MORE}[name]
+    texts = [*TEXTS, *CORPUS[:8], "ends in a quote'", "wow!", "(brackets)", "“quoted”", "12.5 %", " "]
+    frame = make_frame(tokenizer, template)
+    assert framed_ids(tokenizer, frame, texts, None) == [filled(tokenizer, template, text) for text in texts]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30).filter(lambda t: "[" not in t))
+def test_any_text_stands_in_its_frame(text: str) -> None:
+    frame = make_frame(PIECES, TEMPLATES["bert"])
+    assert framed_ids(PIECES, frame, [text], None)[0] == filled(PIECES, TEMPLATES["bert"], text)
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f not in DECODERS])
+def test_spaces_around_the_slot_serve_every_tokenizer(family: str, folder_of: Callable[[str], Path]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
+    frame = make_frame(tokenizer, TEMPLATES["roberta"])
+    texts = [text for text in TEXTS if text]
+    made = framed_ids(tokenizer, frame, texts, None)
+    assert made == [filled(tokenizer, TEMPLATES["roberta"], text) for text in texts]
+    assert all(ids.count(tokenizer.mask_token_id) == 1 for ids in made)
+
+
+@pytest.mark.parametrize("family", DECODERS)
+def test_a_decoders_prompt_ends_in_the_template(family: str, folder_of: Callable[[str], Path]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
+    frame = make_frame(tokenizer, TEMPLATES["one-word"])
+    ids = framed_ids(tokenizer, frame, ["A man is playing a large flute."], 256)[0]
+    decoded = tokenizer.decode(ids[: len(frame.before)]) + "…" + tokenizer.decode(ids[-len(frame.after) :])
+    assert decoded.replace(" ", "").removeprefix("<s>") == 'Thissentence:"…"meansinoneword:"'
+
+
+@pytest.mark.parametrize(
+    ("text", "prepared"),
+    [
+        ("a man", "a man."),
+        ("a man.", "a man."),
+        ("a man?", "a man?"),
+        ('"a man"', '"a man"'),
+        ("the dogs'", "the dogs'"),
+        ("a man!", "a man!."),
+        ("a man ", "a man ."),
+        ("“a man”", "“a man”."),
+        ("a man. ", "a man. ."),
+        ("…", "…."),
+        ("", ""),
+    ],
+)
+def test_a_dot_is_appended_as_in_prompt_bert(text: str, prepared: str, bert: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(bert)
+    assert make_frame(tokenizer, TEMPLATES["bert"]).prepare([text]) == [prepared]
+    assert make_frame(tokenizer, TEMPLATES["roberta"]).prepare([text]) == [" " + prepared]
+    assert make_frame(tokenizer, None).prepare([text]) == [text]
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_truncation_shortens_only_the_text(name: str, bert: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(bert)
+    frame = make_frame(tokenizer, TEMPLATES[name])
+    whole = framed_ids(tokenizer, frame, [LONG], None)[0]
+    words = whole[len(frame.before) : len(whole) - len(frame.after)]
+    for room in (0, 1, 5):
+        cut = framed_ids(tokenizer, frame, [LONG], len(frame) + room)[0]
+        assert cut == [*frame.before, *words[:room], *frame.after]
+    assert framed_ids(tokenizer, frame, [LONG], 3)[0] == [*frame.before, *frame.after]
+
+
+def test_the_users_masks_are_plain_text_in_a_template(bert: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(bert)
+    frame = make_frame(tokenizer, TEMPLATES["T1"])
+    ids = framed_ids(tokenizer, frame, ["the [MASK] says [SEP] [CLS]"], None)[0]
+    assert ids.count(tokenizer.mask_token_id) == 2  # the template's own
+    assert ids.count(tokenizer.sep_token_id) == ids.count(tokenizer.cls_token_id) == 1
+
+
+def test_masks_need_a_mask_token(folder_of: Callable[[str], Path]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder_of("gpt2"))
+    with pytest.raises(UnsupportedRecipeError, match="has no mask token"):
+        make_frame(tokenizer, TEMPLATES["T0"])
