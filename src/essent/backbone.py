@@ -26,6 +26,7 @@ from essent.types import ModelError, States, Tokens
 
 DIAGONAL = "essent_diagonal"
 RECORDING = output_capturing.__name__  # where transformers' hooks for hidden states and attentions come from
+LAYER_LISTS = ("layer_types", "mlp_layer_types")  # one entry a layer in some families' configurations
 FINAL_NORMS = ("final_norm", "final_layer_norm", "ln_f", "norm")  # applied after the last layer by some families
 
 
@@ -194,9 +195,10 @@ class Backbone(nn.Module):
     def cut(self, depth: int | None) -> None:
         """Drop the layers above `depth` from this backbone; None drops them all."""
         self.depth = depth
-        records = getattr(self.model, "_can_record_outputs", None)
-        least = 0 if records or depth is None else 1  # DeBERTa-v2's encoder cannot run without any layer
-        self.top = max(depth or 0, least)
+        config = self.model.config
+        listed = any(isinstance(getattr(config, key, None), list) for key in LAYER_LISTS)  # ModernBERT must list one
+        records = getattr(self.model, "_can_record_outputs", None)  # DeBERTa-v2 cannot run without any layer
+        self.top = max(depth or 0, 0 if depth is None or (records and not listed) else 1)
         self.model = truncated(self.model, self.top, self.last)
 
     @property
@@ -303,6 +305,9 @@ def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
     """
     path = find_layers(model)
     view = _mirrored(model, {})
+    for key in LAYER_LISTS:
+        if isinstance(getattr(view.config, key, None), list):
+            setattr(view.config, key, getattr(view.config, key)[: max(depth, 1)])
     view.config.num_hidden_layers = depth
     if getattr(view, "pooler", None) is not None:
         view.pooler = None

@@ -21,7 +21,7 @@ from sentence_transformers.util import get_device_name, load_file_path
 from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
-from essent.backbone import Backbone, Needs
+from essent.backbone import LAYER_LISTS, Backbone, Needs
 from essent.layers import resolve
 from essent.plan import Allows, check
 from essent.portable import is_essent_folder
@@ -191,7 +191,7 @@ def _fewer_layers(config: PretrainedConfig, depth: int | None) -> dict[str, Any]
     if keep >= last:
         return {}
     changes: dict[str, Any] = {"num_hidden_layers": keep}
-    for key in ("layer_types", "mlp_layer_types"):  # one entry a layer, where a family has them
+    for key in LAYER_LISTS:
         value = getattr(config, key, None)
         if isinstance(value, list) and len(value) == last:
             changes[key] = value[:keep]

@@ -153,9 +153,18 @@ def _shaping_modules(module: RecipeModule) -> list[nn.Module]:
 
 
 def framed_tokenizer(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTrainedTokenizerBase:
-    """A copy of the tokenizer that puts every text into the frame by itself, and truncates the text, not the frame."""
-    if not frame.plain_text:
-        return copy.deepcopy(tokenizer)  # its own special tokens are the whole frame
+    """A copy of the tokenizer that puts every text into the frame by itself, and truncates the text, not the frame.
+
+    A tokenizer without a pad token (GPT-2, Llama) gets its end-of-text as one: sentence-transformers pads batches.
+    """
+    # without a template its own special tokens are the whole frame
+    framed = _with_frame(tokenizer, frame) if frame.plain_text else copy.deepcopy(tokenizer)
+    if framed.pad_token is None:
+        framed.pad_token = framed.eos_token or framed.unk_token
+    return framed
+
+
+def _with_frame(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTrainedTokenizerBase:
     backend = copy.deepcopy(fast_backend(tokenizer))
     pieces: list[dict[str, Any]] = []
     single = ["$A"]

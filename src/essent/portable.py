@@ -9,6 +9,7 @@ essent/tokenizer/          the model's own tokenizer, where the stock one carrie
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from dataclasses import dataclass
@@ -96,7 +97,9 @@ def save_folder(encoder: Encoder, path: Path, layout: str) -> str:
                 f"The recipe {str(module.recipe)!r} has no legacy layout: {reason}. Save it with layout='stock', which "
                 "loads with essent."
             ) from None
-    golden = encoder.encode(list(GOLDEN_TEXTS), show_progress_bar=False)  # before anything is overwritten
+    # an empty text for a tokenizer without special tokens has nothing that plain sentence-transformers could pool
+    texts = [text for text, ids in zip(GOLDEN_TEXTS, module.ids(GOLDEN_TEXTS), strict=True) if ids]
+    golden = encoder.encode(texts, show_progress_bar=False)  # before anything is overwritten
     path.mkdir(parents=True, exist_ok=True)
     for old in (STATE_FOLDER, "code"):
         shutil.rmtree(path / old, ignore_errors=True)
@@ -107,17 +110,17 @@ def save_folder(encoder: Encoder, path: Path, layout: str) -> str:
         write_stock(module, modules, tokenizer, path, legacy=layout == "legacy")
     config = json.dumps(encoder._get_model_config(), indent=2, sort_keys=True)
     (path / "config_sentence_transformers.json").write_text(config, encoding="utf-8")
-    _write_state(module, path / STATE_FOLDER, golden, reason)
+    _write_state(module, path / STATE_FOLDER, texts, golden, reason)
     return reason
 
 
 def save_module(module: RecipeModule, path: str) -> None:
     """Write one module without golden vectors, for trainers that save module by module."""
     write_own(module, Path(path))
-    _write_state(module, Path(path) / STATE_FOLDER, np.zeros((0, 1), np.float32), "saved by a trainer")
+    _write_state(module, Path(path) / STATE_FOLDER, [], np.zeros((0, 1), np.float32), "saved by a trainer")
 
 
-def _write_state(module: RecipeModule, folder: Path, golden: np.ndarray, reason: str) -> None:
+def _write_state(module: RecipeModule, folder: Path, texts: list[str], golden: np.ndarray, reason: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     backbone = module.backbone
     arrays: dict[str, np.ndarray] = {"golden": np.ascontiguousarray(golden, dtype=np.float32)}
@@ -130,7 +133,9 @@ def _write_state(module: RecipeModule, folder: Path, golden: np.ndarray, reason:
     if module.plan.frame.plain_text or is_static(module):
         backbone.tokenizer.save_pretrained(folder / "tokenizer")
     if is_static(module):
-        backbone.model.config.save_pretrained(folder)
+        config = copy.deepcopy(backbone.model.config)
+        config.num_hidden_layers = 1  # some families' configurations must list one layer
+        config.save_pretrained(folder)
     about = {
         "format": FORMAT,
         "essent": essent.__version__,
@@ -142,7 +147,7 @@ def _write_state(module: RecipeModule, folder: Path, golden: np.ndarray, reason:
         "texts_counted": module.stats.texts if module.stats is not None else None,
         "portable": not reason,
         "reason": reason,
-        "golden_texts": list(GOLDEN_TEXTS) if len(golden) else [],
+        "golden_texts": texts,
     }
     (folder / "encoder.json").write_text(json.dumps(about, ensure_ascii=False, indent=2), encoding="utf-8")
 
@@ -216,7 +221,6 @@ def _read_backbone(root: Path, about: dict[str, Any], options: dict[str, Any]) -
     words = root / "0_WordEmbeddings"
     if words.is_dir():  # static: only the rows are there; the rest of the model is never run
         config = AutoConfig.from_pretrained(root / STATE_FOLDER)
-        config.num_hidden_layers = 0
         rows = WordEmbeddings.load(str(words)).emb_layer.weight.detach()
         with torch.device("meta"):
             model = AutoModel.from_config(config)
