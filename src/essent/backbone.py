@@ -195,9 +195,8 @@ class Backbone(nn.Module):
     def cut(self, depth: int | None) -> None:
         """Drop the layers above `depth` from this backbone; None drops them all."""
         self.depth = depth
-        config = self.model.config
-        listed = any(isinstance(getattr(config, key, None), list) for key in LAYER_LISTS)  # ModernBERT must list one
-        records = getattr(self.model, "_can_record_outputs", None)  # DeBERTa-v2 cannot run without any layer
+        listed = any(isinstance(getattr(self.model.config, key, None), list) for key in LAYER_LISTS)
+        records = getattr(self.model, "_can_record_outputs", None)  # without, as DeBERTa-v2, one layer must stay
         self.top = max(depth or 0, 0 if depth is None or (records and not listed) else 1)
         self.model = truncated(self.model, self.top, self.last)
 
@@ -305,9 +304,8 @@ def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
     """
     path = find_layers(model)
     view = _mirrored(model, {})
-    for key in LAYER_LISTS:
-        if isinstance(getattr(view.config, key, None), list):
-            setattr(view.config, key, getattr(view.config, key)[: max(depth, 1)])
+    for key in (k for k in LAYER_LISTS if isinstance(getattr(view.config, k, None), list)):
+        setattr(view.config, key, getattr(view.config, key)[: max(depth, 1)])
     view.config.num_hidden_layers = depth
     if getattr(view, "pooler", None) is not None:
         view.pooler = None

@@ -63,6 +63,12 @@ class Vocabulary:
         """Whether the token continues a word."""
         return token.startswith("##") if self.marker == "##" else not token.startswith(self.marker)
 
+    def text(self, token: str) -> str:
+        """The letters of a token without its mark; byte-level tokens are decoded ("ĠâĢľ" is “)."""
+        if self.marker == "Ġ" and not token.isascii():
+            return str(self._tokenizer.convert_tokens_to_string([token])).strip()
+        return token.removeprefix(self.marker)
+
     def cached(self, key: Any, make: Callable[[], T]) -> T:
         """Make a by-token table once; the last few are kept."""
         if key not in self._cache:
@@ -98,7 +104,7 @@ class Frame:
         """The texts as the tokenizer gets them."""
         if self.dot_rule:
             texts = [t + "." if t and t[-1] not in ".?\"'" else t for t in texts]
-        return [" " + t for t in texts] if self.space else texts
+        return [" " + t if t else t for t in texts] if self.space else texts  # as the saved tokenizer can
 
 
 def check_texts(texts: Any) -> list[str]:

@@ -118,7 +118,7 @@ class Remove(ByToken):
             most = np.argsort(-counts, kind="stable")[: self.frequent]
             frequent = frozenset(vocabulary.tokens[i] for i in most)
         keep = [
-            not (token in frequent or vocabulary.is_subword(token) or _is_punctuation(token, vocabulary.marker))
+            not (token in frequent or vocabulary.is_subword(token) or _is_punctuation(vocabulary.text(token)))
             for token in vocabulary.tokens
         ]
         weights = np.asarray(keep, dtype=np.float64)  # (V,)
@@ -132,6 +132,5 @@ def _published(marker: str) -> frozenset[str]:
     return FREQUENT_BYTE_LEVEL if marker == "Ġ" else FREQUENT_WORDPIECES
 
 
-def _is_punctuation(token: str, marker: str) -> bool:
-    bare = token.removeprefix(marker)
+def _is_punctuation(bare: str) -> bool:
     return all(unicodedata.category(letter)[0] in "PS" for letter in bare)
