@@ -86,7 +86,7 @@ class Reference:
     def sentence(self, text: str, template: str | None, leading_space: bool = False, limit: int = 256) -> Sentence:
         """Tokenise the filled template in one piece; the offsets tell which tokens are the user's words."""
         if template is None:
-            before, after = " " * leading_space, ""
+            before, after = " " * (leading_space and text != ""), ""
         else:
             if text and text[-1] not in ".?\"'":
                 text += "."

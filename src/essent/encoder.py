@@ -97,7 +97,7 @@ class Encoder(SentenceTransformer):
         counted = found if frequency_texts is None else [before + text for text in check_texts(frequency_texts)]
         module = self.module
         if module.plan.reads_stats:
-            module.stats = module.count(_some(counted, "frequency_texts"))
+            module.stats = module.count(_some(counted, "texts" if frequency_texts is None else "frequency_texts"))
         if module.chain.needs_fit:
             pooled = self._vectors(_some(found, "texts"), batch_size, bool(show_progress_bar), shape=False)
             module.set_chain(type(module.chain).parse(self.recipe.shaping).fit(pooled.cpu().numpy()))
