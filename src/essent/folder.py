@@ -35,6 +35,7 @@ SHIPPED = (
 SHIPPED_FOLDERS = ("weights", "shaping")
 MODULE_FILE = '''"""Loads the recipe beside this file: with the installed essent, or with the code in `code`."""
 
+import importlib
 import sys
 
 from sentence_transformers.util import load_dir_path
@@ -51,9 +52,9 @@ class RecipeModule:
         hub = {k: options.get(k) for k in ("token", "cache_folder", "revision", "local_files_only")}
         if essent is None:
             sys.path.append(load_dir_path(model_name_or_path, subfolder="code", **hub))
-        from essent.portable import load_folder
-
-        return load_folder(model_name_or_path, options)[0]
+        # by name: transformers would refuse this file where the import statement cannot be resolved in advance
+        portable = importlib.import_module("essent.portable")
+        return portable.load_folder(model_name_or_path, options)[0]
 '''
 
 

@@ -101,8 +101,9 @@ def save_folder(encoder: Encoder, path: Path, layout: str) -> str:
     texts = [text for text, ids in zip(GOLDEN_TEXTS, module.ids(GOLDEN_TEXTS), strict=True) if ids]
     golden = encoder.encode(texts, show_progress_bar=False)  # before anything is overwritten
     path.mkdir(parents=True, exist_ok=True)
-    for old in (STATE_FOLDER, "code"):
-        shutil.rmtree(path / old, ignore_errors=True)
+    if (path / STATE_FOLDER / "encoder.json").is_file():  # an encoder saved there before: its modules must not stay
+        for old in (path / STATE_FOLDER, path / "code", *path.glob("[0-9]_*")):
+            shutil.rmtree(old, ignore_errors=True)
     if reason:
         write_own(module, path)
     else:
@@ -219,7 +220,9 @@ def _read_backbone(root: Path, about: dict[str, Any], options: dict[str, Any]) -
     own = root / STATE_FOLDER / "tokenizer"
     tokenizer = AutoTokenizer.from_pretrained(own if own.is_dir() else root)
     words = root / "0_WordEmbeddings"
-    if words.is_dir():  # static: only the rows are there; the rest of the model is never run
+    if '"0_WordEmbeddings"' in (root / "modules.json").read_text(
+        encoding="utf-8"
+    ):  # static: only the rows are there; the rest of the model is never run
         config = AutoConfig.from_pretrained(root / STATE_FOLDER)
         rows = WordEmbeddings.load(str(words)).emb_layer.weight.detach()
         with torch.device("meta"):
@@ -257,19 +260,21 @@ def verify(name: str) -> Verification:
     if not is_essent_folder(name, {}):
         raise ModelError(f"{name!r} is not a folder that essent saved: it has no {STATE_FOLDER}/encoder.json.")
     root = Path(name if Path(name).is_dir() else str(load_dir_path(name, subfolder="")))
-    encoder = Encoder(name)
     about = json.loads((root / STATE_FOLDER / "encoder.json").read_text(encoding="utf-8"))
     texts = about["golden_texts"]
     if not texts:
         raise VerificationError(f"{name!r} has no golden vectors ({about['reason']}); save it with Encoder.save.")
     golden = load_file(root / STATE_FOLDER / "state.safetensors")["golden"]
-    ways: dict[str, SentenceTransformer] = {"essent": encoder}
-    if about["portable"]:
-        ways["sentence-transformers"] = SentenceTransformer(str(root))
+    try:
+        ways: dict[str, SentenceTransformer] = {"essent": Encoder(name)}
+        if about["portable"]:
+            ways["sentence-transformers"] = SentenceTransformer(str(root))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise VerificationError(f"{name!r} cannot be loaded any more: {error}") from error
     differences = {
         way: _difference(model.encode(texts, show_progress_bar=False), golden) for way, model in ways.items()
     }
-    report = Verification(str(encoder.recipe), about["portable"], about["reason"], differences)
+    report = Verification(about["text"], about["portable"], about["reason"], differences)
     if not report.passed:
         shown = ", ".join(f"{way}: {difference:.1e}" for way, difference in differences.items())
         raise VerificationError(

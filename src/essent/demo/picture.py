@@ -155,7 +155,7 @@ def _write_words(figure: Any, model: str, recipes: int, pairs: int) -> None:
     figure.text(
         0.025,
         0.905,
-        f"{_shortened(model)}, no training. Left: agreement with people's similarity scores on {pairs} sentence pairs. "
+        f"{_shortened(model)}, no training. Left: agreement with one author's scores on {pairs} sentence pairs. "
         "Right: similarity after one small change.",
         fontsize=14,
         color=FAINT,

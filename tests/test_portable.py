@@ -1,0 +1,159 @@
+"""Saved folders: stock modules where that is exact, essent's own otherwise, golden vectors in both."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
+
+import essent
+from essent import Encoder
+from essent.types import ModelError, NotFittedError, RecipeError, VerificationError
+from families import CORPUS, FAMILIES, build_family
+
+TEXTS = [*CORPUS[:8], "hi", "the , . a", "A [MASK] here", "ends in a quote'", "word " * 400, "?!"]
+STOCK = [
+    "mean",
+    "cls",
+    "last-token",
+    "mean reduce=max",
+    "last2",
+    "first-last",
+    "static",
+    "static-remove-biases",
+    "random",
+]
+STOCK += [
+    "first-last-idf",
+    "first-last-tfidf",
+    "prompt",
+    "t0-mean",
+    "t4-mean",
+    "layers-1-2-L",
+    "layers=1",
+    "layers=2*1+-1*2",
+]
+OWN = ["ditto:2-3", "mean | quantile", "mean | flow:1", "prompt-denoised", "weights=sif", "mean reduce=dct:2"]
+
+
+def difference(found: np.ndarray, expected: np.ndarray) -> float:
+    """Largest difference, relative to the longest vector where that is longer than 1."""
+    return float(np.abs(found - expected).max()) / max(1.0, float(np.linalg.norm(expected, axis=1).max()))
+
+
+def saved(folder: Path, recipe: str, place: Path, layout: str = "stock") -> Encoder:
+    encoder = Encoder(folder, recipe).fit(CORPUS[:8])
+    encoder.save(str(place), create_model_card=False, layout=layout)
+    return encoder
+
+
+@pytest.mark.parametrize("shaping", ["", " | zscore", " | whiten | normalize", " | abtt", " | normalize"])
+@pytest.mark.parametrize("recipe", STOCK)
+def test_stock_folders_give_the_same_vectors(recipe: str, shaping: str, bert: Path, tmp_path: Path) -> None:
+    encoder = saved(bert, recipe + shaping, tmp_path)
+    expected = encoder.encode(TEXTS)
+    assert difference(SentenceTransformer(str(tmp_path)).encode(TEXTS), expected) < 1e-5
+    assert difference(Encoder(tmp_path).encode(TEXTS), expected) < 1e-6
+    assert essent.verify(str(tmp_path)).portable
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_has_stock_folders(family: str, tmp_path: Path) -> None:
+    folder = build_family(family, tmp_path / "model")
+    for recipe in ("mean | whiten", "last2", "static", "first-last-idf"):
+        encoder = saved(folder, recipe, tmp_path / "saved")
+        expected = encoder.encode(TEXTS)
+        assert difference(SentenceTransformer(str(tmp_path / "saved")).encode(TEXTS), expected) < 1e-5, recipe
+        assert difference(Encoder(tmp_path / "saved").encode(TEXTS), expected) < 1e-6, recipe
+
+
+@pytest.mark.parametrize("recipe", ["mean", "prompt | zscore", "first-last | normalize"])
+def test_the_legacy_layout_has_class_paths_and_flags(recipe: str, bert: Path, tmp_path: Path) -> None:
+    encoder = saved(bert, recipe, tmp_path, layout="legacy")
+    modules = json.loads((tmp_path / "modules.json").read_text())
+    assert all(module["type"].startswith("sentence_transformers.models.") for module in modules)
+    pooling = next(module["path"] for module in modules if module["type"].endswith(".Pooling"))
+    assert json.loads((tmp_path / pooling / "config.json").read_text())["pooling_mode_mean_tokens"] is True
+    assert difference(SentenceTransformer(str(tmp_path)).encode(TEXTS), encoder.encode(TEXTS)) < 1e-5
+
+
+@pytest.mark.parametrize("recipe", OWN)
+def test_what_has_no_stock_module_says_so_and_loads_with_essent(recipe: str, bert: Path, tmp_path: Path) -> None:
+    encoder = saved(bert, recipe, tmp_path / "saved")
+    report = essent.verify(str(tmp_path / "saved"))
+    assert not report.portable
+    assert report.reason
+    assert difference(Encoder(tmp_path / "saved").encode(TEXTS), encoder.encode(TEXTS)) < 1e-6
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        SentenceTransformer(str(tmp_path / "saved"))
+    with pytest.raises(RecipeError, match="legacy"):
+        encoder.save(str(tmp_path / "other"), layout="legacy")
+
+
+def test_the_shipped_code_runs_without_essent(bert: Path, tmp_path: Path) -> None:
+    expected = saved(bert, "ditto:2-3 | quantile", tmp_path / "saved").encode(TEXTS)
+    program = f"""
+import sys
+sys.path = [p for p in sys.path if not p.rstrip("/").endswith("/src")]
+sys.meta_path = [f for f in sys.meta_path if "editable" not in repr(f).lower()]
+try:
+    import essent
+    raise SystemExit("essent is still there")
+except ImportError:
+    pass
+from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer({str(tmp_path / "saved")!r}, trust_remote_code=True, device="cpu")
+import essent, numpy
+assert "code" in essent.__file__, essent.__file__
+numpy.save({str(tmp_path / "vectors.npy")!r}, model.encode({TEXTS!r}))
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert difference(np.load(tmp_path / "vectors.npy"), expected) < 1e-5
+
+
+def test_settings_and_counts_come_back(bert: Path, tmp_path: Path) -> None:
+    encoder = Encoder(bert, "weights=idf", prompts={"query": "ask : "}, similarity_fn_name="dot").fit(CORPUS[:8])
+    encoder.max_seq_length = 9
+    encoder.save(str(tmp_path))
+    again = Encoder(tmp_path)
+    assert again.recipe == encoder.recipe
+    assert again.max_seq_length == 9
+    assert again.similarity_fn_name == "dot"
+    assert np.array_equal(again.encode(TEXTS, prompt_name="query"), encoder.encode(TEXTS, prompt_name="query"))
+    assert (tmp_path / "README.md").is_file()
+
+
+def test_verify_notices_what_was_changed(bert: Path, tmp_path: Path) -> None:
+    saved(bert, "mean | zscore", tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    save_file({name: value * 1.1 for name, value in weights.items()}, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(VerificationError, match="golden"):
+        essent.verify(str(tmp_path))
+    (tmp_path / "modules.json").write_text('{"broken')
+    with pytest.raises(VerificationError, match="cannot be loaded"):
+        essent.verify(str(tmp_path))
+    with pytest.raises(ModelError, match="not a folder that essent saved"):
+        essent.verify(str(bert))
+
+
+def test_nothing_is_written_for_an_encoder_that_is_not_fitted(bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError):
+        Encoder(bert, "mean | zscore").save(str(tmp_path / "saved"))
+    assert not (tmp_path / "saved").exists()
+    with pytest.raises(RecipeError, match="Unknown layout"):
+        Encoder(bert, "mean").save(str(tmp_path / "saved"), layout="old")
+
+
+def test_saving_twice_gives_the_same_bytes(bert: Path, tmp_path: Path) -> None:
+    for place in ("one", "two"):
+        saved(bert, "first-last-idf | whiten", tmp_path / place)
+    for file in (tmp_path / "one").rglob("*.safetensors"):
+        assert file.read_bytes() == (tmp_path / "two" / file.relative_to(tmp_path / "one")).read_bytes(), file.name
