@@ -12,7 +12,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,13 @@ PAIR_COLUMNS = {
     "subset": ("subset",),
 }
 JOINED_COLUMN = "text"
+
+
+NameColumns = Callable[[list[str]], list[str]]
+
+
+def _unchanged(header: list[str]) -> list[str]:
+    return header
 
 
 class Row(NamedTuple):
@@ -70,11 +77,20 @@ def read_pairs(path: str | Path) -> list[Pair]:
     return pairs_from_rows(located_rows(path))
 
 
-def located_rows(path: str | Path) -> list[Row]:
-    """Read a file of rows, each with its place in the file; see `read_rows`."""
+def located_rows(path: str | Path, name_columns: NameColumns = _unchanged) -> list[Row]:
+    """Read a file of rows, each with its place in the file; see `read_rows`.
+
+    Args:
+        name_columns: header of a CSV or TSV file to the columns' names, for one whose header names two alike.
+    """
     path = Path(path)
     check_file(path)
-    readers = {".jsonl": _json_rows, ".json": _json_rows, ".csv": _csv_rows, ".tsv": _tsv_rows}
+    readers: dict[str, Callable[[Path, str], Iterator[Row]]] = {
+        ".jsonl": _json_rows,
+        ".json": _json_rows,
+        ".csv": lambda path, text: _csv_rows(path, text, name_columns),
+        ".tsv": lambda path, text: _tsv_rows(path, text, name_columns),
+    }
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(f"{path}: the suffix {path.suffix!r} is not one that is read. Known: {', '.join(SUFFIXES)}.")
@@ -149,15 +165,16 @@ def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
             raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno}).") from None
 
 
-def _csv_rows(path: Path, text: str) -> Iterator[Row]:
-    return _table_rows(path, csv.reader(io.StringIO(text, newline=""), strict=True))
+def _csv_rows(path: Path, text: str, name_columns: NameColumns) -> Iterator[Row]:
+    return _table_rows(path, csv.reader(io.StringIO(text, newline=""), strict=True), name_columns)
 
 
-def _tsv_rows(path: Path, text: str) -> Iterator[Row]:
-    return _table_rows(path, csv.reader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_NONE))
+def _tsv_rows(path: Path, text: str, name_columns: NameColumns) -> Iterator[Row]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
+    return _table_rows(path, reader, name_columns)
 
 
-def _table_rows(path: Path, reader: Any) -> Iterator[Row]:
+def _table_rows(path: Path, reader: Any, name_columns: NameColumns) -> Iterator[Row]:
     header: list[str] = []
     last = 0  # a quoted field may run over several lines: a row is named by its first one
     while True:
@@ -172,7 +189,7 @@ def _table_rows(path: Path, reader: Any) -> Iterator[Row]:
         if not fields:
             continue
         if not header:
-            header = [name.strip() for name in fields]
+            header = name_columns([name.strip() for name in fields])
             if len(set(header)) < len(header):
                 raise DataError(f"{where}: a column name stands twice in the header {', '.join(header)}.")
         elif len(fields) != len(header):
@@ -266,11 +283,17 @@ def _subset(row: Row, columns: dict[str, str]) -> str | None:
     return str(value)
 
 
-def hub_rows(repo: str, revision: str | None, split: str) -> list[dict[str, Any]]:
+PAIRS_INSTEAD = "--data DIR, with DIR/sts/NAME.jsonl (or .csv, .tsv, .parquet)"
+
+
+def hub_rows(repo: str, revision: str | None, split: str, instead: str = PAIRS_INSTEAD) -> list[dict[str, Any]]:
     """Read one split of a hub data set through `datasets`, at a pinned revision (None: the newest one).
 
     `repo` may also be a local folder that `datasets` can load. HF_HUB_OFFLINE is respected: then only what is in the
     local cache can be read.
+
+    Args:
+        instead: how to give local files, for the message.
 
     Raises:
         DataError: whatever goes wrong, with the repository's name and how to give local files.
@@ -287,7 +310,7 @@ def hub_rows(repo: str, revision: str | None, split: str) -> list[dict[str, Any]
         raise DataError(
             f"Cannot load split {split!r} of the data set {repo!r} (revision {revision or 'not pinned'}) from the hub: "
             f"{type(error).__name__}: {error}. {state} "
-            "Local files are an alternative: --data DIR, with DIR/sts/NAME.jsonl (or .csv, .tsv, .parquet)."
+            f"Local files are an alternative: {instead}."
         ) from error
     if not rows:
         raise DataError(f"The split {split!r} of the data set {repo!r} has no rows.")
