@@ -79,13 +79,8 @@ class PairTask:
         Raises:
             InputError: vectors of another shape, or one that is not finite (the message names its text).
         """
-        texts = self.texts()
-        distinct = list(dict.fromkeys(texts))
-        number = {text: position for position, text in enumerate(distinct)}
-        # `.encode` first: a SentenceTransformer is callable too, as a torch module
-        function: Any = getattr(encode, "encode", encode)
-        units = unit_rows(_matrix(function(list(distinct)), distinct))  # (N,D)
-        return self.score(_cosines(units, [number[text] for text in texts]))
+        vectors, rows = encode_distinct(encode, self.texts())
+        return self.score(_cosines(unit_rows(vectors), rows))
 
     def score_vectors(self, vectors: Any) -> Result:
         """Score ready vectors (2P,D), one for each of `texts()` in that order.
@@ -94,7 +89,7 @@ class PairTask:
             InputError: vectors of another shape, or one that is not finite (the message names its text).
         """
         texts = self.texts()
-        return self.score(_cosines(unit_rows(_matrix(vectors, texts)), range(len(texts))))
+        return self.score(_cosines(unit_rows(as_matrix(vectors, texts)), range(len(texts))))
 
     def score(self, cosines: Any) -> Result:
         """Score ready similarities (P,), one a pair.
@@ -159,7 +154,20 @@ def correlations(similarity: np.ndarray, gold: np.ndarray, where: str) -> tuple[
     return undefined, [f"Correlations over {where} are undefined: {reason}."]
 
 
-def _matrix(vectors: Any, texts: Sequence[str]) -> np.ndarray:
+def encode_distinct(encode: Encode, texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
+    """Encode each distinct text once: their vectors (N,D) float64, and which of them each text has.
+
+    Raises:
+        InputError: vectors of another shape, or one that is not finite (the message names its text).
+    """
+    distinct: dict[str, int] = {}
+    rows = [distinct.setdefault(text, len(distinct)) for text in texts]
+    # `.encode` first: a SentenceTransformer is callable too, as a torch module
+    function: Any = getattr(encode, "encode", encode)
+    return as_matrix(function(list(distinct)), list(distinct)), rows
+
+
+def as_matrix(vectors: Any, texts: Sequence[str]) -> np.ndarray:
     """Bring whatever `encode` gave to float64 (N,D), one row a text, all finite."""
     if hasattr(vectors, "detach"):  # a torch tensor, perhaps bfloat16 and on a GPU: NumPy takes neither
         vectors = vectors.detach().cpu().double().numpy()
