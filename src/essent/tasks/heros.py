@@ -1,0 +1,279 @@
+"""HEROS: how similar a sentence stays to itself after one small change, by the kind of change.
+
+Source: Chiang et al. 2023, "Revealing the Blind Spot of Sentence Encoder Evaluation by HEROS"; the baseline and the
+normalisation are its Appendix D. This is the only definition of that similarity; the demonstration uses it too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from essent.tasks.pairs import SAME_COSINE, Encode, as_matrix, encode_distinct, unit_rows
+from essent.tasks.result import Result, library_versions
+from essent.types import DataError, InputError
+
+KEPT = ("Synonym", "Typo")  # subsets whose change keeps the meaning
+CHANGED = ("Antonym", "Random MLM", "Negation (Main)", "Negation (Antonym)")  # subsets whose change alters it
+SUBSETS = ("Synonym", "Antonym", "Random MLM", "Typo", "Negation (Main)", "Negation (Antonym)")  # the paper's order
+CONFIDENCE = 0.95
+WHOLE = 1e-12  # of a baseline so close to 1 nothing is left to normalise by but rounding
+
+# What is compared with what, and how it is called in a sentence; a group counts each of its subsets.
+GROUPS = {
+    "a negation": ("Negation (Main)", "Negation (Antonym)"),
+    "a negation of the main verb": ("Negation (Main)",),
+    "a negation at the antonym's place": ("Negation (Antonym)",),
+    "an antonym": ("Antonym",),
+    "a random word": ("Random MLM",),
+}
+REFERENCES = {"a synonym": "Synonym", "a typo": "Typo"}
+
+
+class MinimalPair(NamedTuple):
+    """A sentence, what one small change made of it, and the kind of change (one of `SUBSETS`)."""
+
+    original: str
+    changed: str
+    subset: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """In what share of the cases a change of the meaning looks more like the original than one that keeps it.
+
+    Attributes:
+        above, below: e.g. "a negation" and "a synonym".
+        share: of the cases, in [0, 1]; a tie is not above. Each original counts once: with two negations, each
+            counts half.
+        low, high: Wilson's 95 % interval of `share` for that number of originals.
+        originals: how many have both.
+    """
+
+    above: str
+    below: str
+    share: float
+    low: float
+    high: float
+    originals: int
+
+    def sentence(self) -> str:
+        """E.g. "Ranks a negation above a synonym in 83 % of the cases (95 % interval 64–93 %, 20 originals)."."""
+        plural = "s" if self.originals != 1 else ""
+        return (
+            f"Ranks {self.above} above {self.below} in {100 * self.share:.0f} % of the cases "
+            f"({100 * CONFIDENCE:.0f} % interval {100 * self.low:.0f}–{100 * self.high:.0f} %, "
+            f"{self.originals} original{plural})."
+        )
+
+
+@dataclass(frozen=True)
+class HerosTask:
+    """P minimal pairs; a subset may be missing, whole or in part.
+
+    Attributes:
+        pairs: in the order of the data; pairs with equal originals belong together.
+        source: plain values for the result's provenance: where the data came from, how its columns were read.
+        notes: sentences that every result of this task carries.
+        resamples: number of bootstrap samples behind each interval.
+        seed: of the bootstrap.
+    """
+
+    name: str
+    pairs: tuple[MinimalPair, ...]
+    source: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    resamples: int = 2000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.pairs:
+            raise DataError(f"The task {self.name!r} has no minimal pairs.")
+        for pair in self.pairs:
+            if pair.subset not in SUBSETS:
+                raise DataError(f"Unknown subset {pair.subset!r} of HEROS. Known: {', '.join(SUBSETS)}.")
+        if self.resamples < 1:
+            raise InputError(f"resamples must be at least 1, not {self.resamples}.")
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @cached_property
+    def originals(self) -> tuple[str, ...]:
+        """The O distinct originals, in the order of the data."""
+        return tuple(dict.fromkeys(pair.original for pair in self.pairs))
+
+    def texts(self) -> list[str]:
+        """All originals, then all changed sentences: 2P texts, duplicates kept."""
+        return [pair.original for pair in self.pairs] + [pair.changed for pair in self.pairs]
+
+    def digest(self) -> str:
+        """SHA-256 of the pairs: the same for the same rows from whatever file or hub."""
+        content = json.dumps([list(pair) for pair in self.pairs], ensure_ascii=False)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def run(self, encode: Encode) -> Result:
+        """Encode each distinct text once and compare.
+
+        Args:
+            encode: something with `encode`, or a plain function; gets the list of distinct texts (N), gives (N,D).
+
+        Raises:
+            InputError: vectors of another shape, or one that is not finite (the message names its text).
+        """
+        vectors, rows = encode_distinct(encode, self.texts())
+        return self._measure(unit_rows(vectors)[rows])
+
+    def score_vectors(self, vectors: Any) -> Result:
+        """Compare ready vectors (2P,D), one for each of `texts()` in that order.
+
+        Raises:
+            InputError: vectors of another shape, or one that is not finite (the message names its text).
+        """
+        return self._measure(unit_rows(as_matrix(vectors, self.texts())))
+
+    def _measure(self, units: np.ndarray) -> Result:
+        """Everything, from vectors (2P,D) of length one."""
+        sums, counts = self._by_original(np.einsum("pd,pd->p", units[: len(self)], units[len(self) :]))
+        place = {pair.original: position for position, pair in reversed(list(enumerate(self.pairs)))}
+        originals = units[[place[text] for text in self.originals]]  # (O,D)
+        base = baseline(originals)
+        means = sums.sum(axis=1) / np.maximum(counts.sum(axis=1), 1)  # (S,)
+        low, high = self._intervals(originals, sums, counts)
+        subsets = {
+            subset: {
+                "n": int(counts[row].sum()),
+                "similarity": float(normalised(means[row], base)),
+                "low": float(low[row]),
+                "high": float(high[row]),
+                "cosine": float(means[row]),
+            }
+            for row, subset in enumerate(SUBSETS)
+            if counts[row].any()
+        }
+        comparisons = _compare(sums, counts)
+        metrics = {
+            "similarity": {subset: scores["similarity"] for subset, scores in subsets.items()},
+            "ranked_above": {f"{c.above} above {c.below}": c.share for c in comparisons},
+            "baseline": {"all": base},
+        }
+        provenance = {
+            **self.source,
+            "originals": len(self.originals),
+            "bootstrap": {"resamples": self.resamples, "seed": self.seed, "confidence": CONFIDENCE},
+            "comparisons": [vars(comparison) for comparison in comparisons],
+            "sha256": self.digest(),
+            "versions": library_versions(),
+        }
+        notes = (*self.notes, *self._notes(base, units))
+        return Result(self.name, metrics, subsets, len(self), provenance, notes)
+
+    def _by_original(self, cosines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sum and number of the cosines (P,) of each subset and original: two (S,O)."""
+        item = {text: number for number, text in enumerate(self.originals)}
+        rows = [SUBSETS.index(pair.subset) for pair in self.pairs]
+        columns = [item[pair.original] for pair in self.pairs]
+        sums, counts = np.zeros((2, len(SUBSETS), len(item)))
+        np.add.at(sums, (rows, columns), cosines)
+        np.add.at(counts, (rows, columns), 1.0)
+        return sums, counts
+
+    def _intervals(self, originals: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Percentile bootstrap of each subset's similarity: lower and upper ends (S,).
+
+        Originals are drawn anew within each half, with everything that belongs to them, and baseline and means
+        computed again: the baseline is an estimate too.
+        """
+        ends = np.full((2, len(sums)), math.nan)
+        rng, half = np.random.default_rng(self.seed), len(originals) // 2
+        if not half:
+            return ends[0], ends[1]
+        drawn = [rng.multinomial(n, np.full(n, 1 / n), self.resamples) for n in (half, len(originals) - half)]
+        first, second = (times / times.shape[1] for times in drawn)  # (R,half), (R,O-half)
+        bases = np.einsum("rd,rd->r", first @ originals[:half], second @ originals[half:])  # (R,)
+        times = np.concatenate(drawn, axis=1).astype(np.float64)  # (R,O)
+        drawn_counts = counts @ times.T  # (S,R)
+        means = np.where(drawn_counts > 0, sums @ times.T / np.maximum(drawn_counts, 1), math.nan)  # (S,R)
+        values = normalised(means, bases)
+        for row in np.flatnonzero(np.isfinite(values).any(axis=1)):  # a rare subset may be missing from a sample
+            ends[:, row] = np.nanquantile(values[row], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+        return ends[0], ends[1]
+
+    def _notes(self, base: float, units: np.ndarray) -> list[str]:
+        notes = []
+        if missing := [subset for subset in SUBSETS if subset not in {pair.subset for pair in self.pairs}]:
+            notes.append(f"No pairs of the subset{'s' * (len(missing) > 1)} {', '.join(missing)}.")
+        if math.isnan(base):
+            notes.append("Similarities are undefined: the baseline takes two different originals.")
+        elif 1.0 - base <= WHOLE:
+            notes.append("Similarities are undefined: all originals have vectors of one direction.")
+        if same := sum(pair.original == pair.changed for pair in self.pairs):
+            notes.append(f"{same} of {len(self)} pairs hold the same sentence twice.")
+        if zeros := len({text for text, unit in zip(self.texts(), units, strict=True) if not unit.any()}):
+            notes.append(f"{zeros} texts have a zero vector; its cosine with anything counts as 0.")
+        return notes
+
+
+def baseline(units: np.ndarray) -> float:
+    """Mean cosine of the first half of the originals with the second (O,D), of length one (Appendix D: 500 × 500).
+
+    Exact in O(O·D): the mean of all products is the product of the means. NaN for a single original.
+    """
+    half = len(units) // 2
+    return float(units[:half].mean(axis=0) @ units[half:].mean(axis=0)) if half else math.nan
+
+
+def normalised(cosines: Any, base: Any) -> Any:
+    """(cos − b) / (1 − b), 1 the same and 0 any other sentence (Appendix D, equation 1); NaN where b is 1."""
+    left = np.asarray(1.0 - np.asarray(base))
+    return (cosines - np.asarray(base)) / np.where(left > WHOLE, left, math.nan)
+
+
+def _compare(sums: np.ndarray, counts: np.ndarray) -> list[Comparison]:
+    """Every group against every reference, over the originals that have both; (S,O) each."""
+    means = np.where(counts > 0, sums / np.maximum(counts, 1), math.nan)  # (S,O)
+    found = []
+    for below, reference in REFERENCES.items():
+        for above, members in GROUPS.items():
+            margin = means[[SUBSETS.index(member) for member in members]] - means[SUBSETS.index(reference)]  # (M,O)
+            there = np.isfinite(margin)
+            some = there.any(axis=0)
+            if not some.any():
+                continue
+            higher = np.where(there, margin > SAME_COSINE, False).sum(axis=0)[some] / there.sum(axis=0)[some]
+            share, originals = float(higher.mean()), int(some.sum())
+            found.append(Comparison(above, below, share, *_wilson(share, originals), originals))
+    return found
+
+
+def _wilson(share: float, n: int) -> tuple[float, float]:
+    """Wilson's score interval: unlike the bootstrap's, not a point when all n cases agree."""
+    from scipy.stats import norm
+
+    z = float(norm.ppf((1 + CONFIDENCE) / 2))
+    middle, width = share + z * z / (2 * n), z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
+    return max((middle - width) / (1 + z * z / n), 0.0), min((middle + width) / (1 + z * z / n), 1.0)
+
+
+def comparisons(result: Result) -> list[Comparison]:
+    """The comparisons of a HEROS result, also of one read from a file."""
+    return [Comparison(**values) for values in result.provenance["comparisons"]]
+
+
+def verdict(result: Result, groups: Sequence[str] = ("a negation", "an antonym", "a random word")) -> list[str]:
+    """What a HEROS result says in words: how often a changed meaning looks closer than a synonym, or than a typo.
+
+    Against typos when there are no synonyms; one sentence that says so when there is nothing to compare.
+    """
+    found = comparisons(result)
+    for reference in REFERENCES:
+        if told := [c.sentence() for c in found if c.below == reference and c.above in groups]:
+            return told
+    return ["No original has both a change that keeps its meaning and one that alters it: nothing can be ranked."]
