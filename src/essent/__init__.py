@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from essent.named import NAMED, TEMPLATES
     from essent.portable import verify
     from essent.recipe import Recipe
+    from essent.selection import search
     from essent.types import EssentError
 
 _WHERE = {
@@ -31,10 +32,11 @@ _WHERE = {
     "Recipe": "essent.recipe",
     "TEMPLATES": "essent.named",
     "evaluate": "essent.evaluation",
+    "search": "essent.selection",
     "verify": "essent.portable",
 }
 
-__all__ = ["NAMED", "TEMPLATES", "Encoder", "EssentError", "Recipe", "__version__", "evaluate", "verify"]
+__all__ = ["NAMED", "TEMPLATES", "Encoder", "EssentError", "Recipe", "__version__", "evaluate", "search", "verify"]
 
 
 def __getattr__(name: str) -> Any:

@@ -90,25 +90,24 @@ def head_diagonals(
     position_bias: torch.Tensor | None = None,
     **_: Any,
 ) -> torch.Tensor:
-    """A_nn = exp(q_n·k_n·scale − logsumexp_m(q_n·k_m·scale)) of the given heads, counted from 1: (B,H,T).
-
-    No other attention matrix is made. `query` (B,heads,T,d), `key` (B,key heads,T,d).
-    """
-    index = torch.tensor(heads, device=query.device) - 1
+    """A_nn of the given heads, counted from 1: (B,H,T); `query` (B,heads,T,d), `key` (B,key heads,T,d)."""
     group = query.shape[1] // key.shape[1]  # grouped-query attention shares keys between heads
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     exact = torch.promote_types(query.dtype, torch.float32)  # a diagonal of 16 bits would have three digits
-    scores = (query[:, index].to(exact) * scale) @ key[:, index // group].to(exact).transpose(-1, -2)  # (B,H,T,T)
+    index = torch.tensor(heads, device=query.device) - 1
+    every = heads == list(range(1, query.shape[1] + 1))  # then nothing needs to be picked
+    query, key = (query, key) if every and group == 1 else (query[:, index], key[:, index // group])
+    scores = (query.to(exact) * scale) @ key.to(exact).transpose(-1, -2)  # (B,H,T,T)
     if position_bias is not None:
         scores = scores + (position_bias[:, index] if position_bias.shape[1] > 1 else position_bias)
     if attention_mask is None:
         if getattr(module, "is_causal", True) if is_causal is None else is_causal:
             later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-            scores = scores.masked_fill(later, -torch.inf)
+            scores = scores.masked_fill_(later, -torch.inf)
     else:
         mask = attention_mask[:, index] if attention_mask.shape[1] > 1 else attention_mask
-        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-    return (scores.diagonal(dim1=-2, dim2=-1) - scores.logsumexp(dim=-1)).exp()
+        scores = scores.masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else scores.add_(mask)
+    return scores.softmax(dim=-1).diagonal(dim1=-2, dim2=-1)
 
 
 AttentionInterface.register(DIAGONAL, diagonal_attention)

@@ -23,7 +23,7 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedCon
 
 from essent.backbone import LAYER_LISTS, Backbone, Needs
 from essent.layers import resolve
-from essent.plan import Allows, check
+from essent.plan import Allows, allows_of, check
 from essent.portable import is_essent_folder
 from essent.recipe import Recipe
 from essent.types import ModelError, RecipeError
@@ -70,17 +70,15 @@ def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Load
         )
     name = str(model)
     _refuse_missing_folder(name)
-    if is_essent_folder(name, options):  # its tokenizer may carry a template, its layers may be cut
-        raise RecipeError(
-            f"{name!r} was saved by essent with its own recipe; load it without one, or give the original model to run "
-            f"{' and '.join(repr(str(recipe)) for recipe in recipes) or 'others'} on it."
-        )
+    _refuse_saved_encoder(name, recipes, options)
     with _clear_errors(name):
         config = _read_config(name, options)
         last = int(config.num_hidden_layers)
         extra: dict[str, Any] = {}
         if recipes:
-            _check_early(name, recipes, config, options)
+            allows = _allowed(name, config, options)
+            for recipe in recipes:
+                check(recipe, allows)
             needs = reduce(operator.or_, (needs_of(recipe, last) for recipe in recipes))
             extra = _fewer_layers(config, needs.depth)
         settings = dict(options)
@@ -90,6 +88,22 @@ def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Load
         with _expected_reports_hidden():
             shell = SentenceTransformer(name, **settings)
     return _take_apart(shell, recipes, last)
+
+
+def allowed(model: Any, options: dict[str, Any]) -> Allows:
+    """What a model offers to recipes, from its configuration and tokenizer alone where it is not loaded yet.
+
+    Raises:
+        ModelError: nothing to load there, or no transformer in it.
+        RecipeError: a folder that an Encoder saved.
+    """
+    if isinstance(model, (SentenceTransformer, PreTrainedModel)):
+        return allows_of(load(model, [Recipe()], options).backbone)
+    name = str(model)
+    _refuse_missing_folder(name)
+    _refuse_saved_encoder(name, [], options)
+    with _clear_errors(name):
+        return _allowed(name, _read_config(name, options), options)
 
 
 def needs_of(recipe: Recipe, last: int) -> Needs:
@@ -153,6 +167,14 @@ def _refuse_missing_folder(name: str) -> None:
         )
 
 
+def _refuse_saved_encoder(name: str, recipes: Sequence[Recipe], options: dict[str, Any]) -> None:
+    if is_essent_folder(name, options):  # its tokenizer may carry a template, its layers may be cut
+        raise RecipeError(
+            f"{name!r} was saved by essent with its own recipe; load it without one, or give the original model to run "
+            f"{' and '.join(repr(str(recipe)) for recipe in recipes) or 'others'} on it."
+        )
+
+
 def _first_module(name: str, options: dict[str, Any]) -> str:
     """Subfolder of the transformer in a sentence-transformers folder, "" in any other."""
     hub: dict[str, Any] = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
@@ -174,14 +196,12 @@ def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
     return AutoConfig.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
 
 
-def _check_early(name: str, recipes: Sequence[Recipe], config: PretrainedConfig, options: dict[str, Any]) -> None:
+def _allowed(name: str, config: PretrainedConfig, options: dict[str, Any]) -> Allows:
     tokenizer = AutoTokenizer.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
     layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
     kind = MODEL_MAPPING.get(type(config), None)
     positions = not isinstance(kind, type) or "position_ids" in inspect.signature(kind.forward).parameters
-    allows = Allows(str(config.model_type), layers, heads, tokenizer.mask_token is not None, positions)
-    for recipe in recipes:
-        check(recipe, allows)
+    return Allows(str(config.model_type), layers, heads, tokenizer.mask_token is not None, positions)
 
 
 def _fewer_layers(config: PretrainedConfig, depth: int | None) -> dict[str, Any]:

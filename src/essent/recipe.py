@@ -86,7 +86,7 @@ class Recipe:
             return text
         if not isinstance(text, str) or not text.strip():
             raise RecipeError(f"A recipe is a text such as 'mean' or 'ditto:1-10 | zscore', not {text!r}.")
-        head, *steps = _split_chain(text)
+        head, *steps = split_chain(text)
         if any(not step for step in steps):
             raise RecipeError(f"{text!r} has an empty step between or after '|'.")
         name = re.match(r"\s*(?P<name>[A-Za-z][\w+-]*)(?P<argument>:\S*)?(?=\s|$)", head)
@@ -203,8 +203,8 @@ def _check_template(template: str | None) -> None:
         )
 
 
-def _split_chain(text: str) -> list[str]:
-    """Split at '|' outside quotes."""
+def split_chain(text: str) -> list[str]:
+    """The parts of a text between the '|' outside its quotes."""
     pieces = re.findall(r'(?:"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^|"\'])+|\|', text)
     parts = [""]
     for piece in pieces:
@@ -247,7 +247,7 @@ def _read_words(head: str, text: str) -> dict[str, Any]:
             raise RecipeError(f"Unknown field {key!r} in the recipe {text!r}. {did_you_mean(key, list(FIELDS))}")
         if key in values:
             raise RecipeError(f"The field {key!r} stands twice in the recipe {text!r}.")
-        values[key] = _read_value(key, _unquote(value))
+        values[key] = read_field(key, _unquote(value))
         rest = rest[match.end() :]
     return values
 
@@ -261,7 +261,8 @@ def _unquote(value: str) -> str:
     return value[1:-1] if value.startswith("'") else value
 
 
-def _read_value(key: str, value: str) -> Any:
+def read_field(key: str, value: str) -> Any:
+    """A field's value from its text form: "0+L" as a mix, "idf*ditto:1-10" as two weightings, "T0" as its template."""
     if key == "layers":
         return parse_mix(value)
     if key == "weights":

@@ -84,7 +84,7 @@ def evaluate(
     results_table({}, metric=metric, average=average)  # an unknown score is refused before anything is loaded
     if json_file is not None:
         check_output(json_file, force)
-    found = [load_task(name, data) for name in _split_names(tasks or list(STS7))]
+    found = [load_task(name, data) for name in split_names(tasks or list(STS7))]
     fit_texts = None if fit is None else read_texts(fit, column)
     frequency_texts = None if frequencies is None else read_texts(frequencies, column)
     from essent.evaluation import evaluate as run_evaluation
@@ -115,7 +115,7 @@ def _default_recipes(model: str) -> list[str]:
     return [] if is_essent_folder(model, {}) else list(DEFAULT_RECIPES)
 
 
-def _split_names(given: list[str]) -> list[str]:
+def split_names(given: list[str]) -> list[str]:
     """Task names and files, apart at commas; a file with a comma in its name stays whole."""
     names = [part.strip() for item in given for part in ([item] if Path(item).is_file() else item.split(","))]
     found = list(dict.fromkeys(name for name in names if name))

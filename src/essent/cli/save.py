@@ -46,7 +46,7 @@ def save(
     """
     from essent.recipe import Recipe
 
-    _check_folder(output, layout, force)
+    check_folder(output, layout, force)
     parsed = Recipe.parse(recipe)
     fit_texts = None if fit is None else read_texts(fit, column)
     counted = None if frequencies is None else read_texts(frequencies, column)
@@ -70,7 +70,7 @@ def save(
         show_verification(report, str(output))
 
 
-def _check_folder(output: Path, layout: str, force: bool) -> None:
+def check_folder(output: Path, layout: str, force: bool) -> None:
     """Refuse a place or layout before anything is loaded."""
     if layout not in ("stock", "legacy"):
         raise RecipeError(f"Unknown layout {layout!r}; known: stock, legacy.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -118,6 +119,19 @@ class Moments:
         mapped = Moments(self.count, mean, affine.matrix.T @ self.scatter @ affine.matrix)
         spread = np.sqrt(np.maximum(np.diag(self.scatter), 0.0) / self.count)  # (D,)
         return mapped.without_rounding(ROUNDING_OF_MAPS * (spread @ np.abs(affine.matrix)))
+
+    @cached_property
+    def components(self) -> tuple[np.ndarray, np.ndarray]:
+        """Variances (D,) from largest to smallest, N−1 form, and components as columns (D,D), each with a fixed sign.
+
+        Kept: all-but-the-top and whitening of the same vectors read the same components.
+        """
+        covariance = self.scatter / max(self.count - 1, 1)
+        values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+        values, vectors = values[::-1], vectors[:, ::-1]
+        largest = np.abs(vectors).argmax(axis=0)  # the sign of an eigenvector is arbitrary: largest entry positive
+        signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
+        return values, vectors * np.where(signs == 0, 1.0, signs)
 
     def without_rounding(self, smallest: np.ndarray) -> Moments:
         """The same moments, columns (D,) whose standard deviation is at most `smallest` made exactly constant.

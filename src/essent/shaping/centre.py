@@ -51,7 +51,7 @@ class AllButTheTop(AffineShaper):
         self.d = d
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
-        values, vectors = principal_components(moments)
+        values, vectors = moments.components
         top = (vectors * has_variance(values))[:, : self.d]  # (D,d); a component without variance is arbitrary
         return np.eye(len(moments.mean)) - top @ top.T
 
@@ -66,13 +66,3 @@ def is_noise(spread: np.ndarray, mean: np.ndarray) -> np.ndarray:
 def has_variance(values: np.ndarray) -> np.ndarray:
     """Which components' variances (D,), largest first, are more than noise."""
     return values > max(float(values[0]), 0.0) * SMALLEST_VARIANCE
-
-
-def principal_components(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
-    """Variances (D,) from largest to smallest, N−1 form, and components as columns (D,D), each with a fixed sign."""
-    covariance = moments.scatter / max(moments.count - 1, 1)
-    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    values, vectors = values[::-1], vectors[:, ::-1]
-    largest = np.abs(vectors).argmax(axis=0)  # the sign of an eigenvector is arbitrary: largest entry positive
-    signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
-    return values, vectors * np.where(signs == 0, 1.0, signs)

@@ -56,27 +56,30 @@ class Chain:
 
     # -- fit --------------------------------------------------------------------------------------------------------
 
-    def fit(self, vectors: Any) -> Chain:
+    def fit(self, vectors: Any, moments: Moments | None = None) -> Chain:
         """Fit every step on what the steps before it make of the vectors (N,D).
+
+        Args:
+            moments: of these vectors, where they are known already, as when many chains are fitted on them.
 
         Raises:
             InputError: not (N,D), or NaN or infinite values.
         """
         array = check_vectors(vectors)
-        return self.fit_batches(lambda: _blocks(array))
+        return self.fit_batches(lambda: _blocks(array), moments)
 
-    def fit_batches(self, make_batches: Batches) -> Chain:
+    def fit_batches(self, make_batches: Batches, moments: Moments | None = None) -> Chain:
         """Fit on streamed batches (n,D). A run of affine steps takes one pass, whose moments are carried through it.
 
         Args:
             make_batches: starts the stream; called for each run of affine steps and each other step that learns. The
                 quantile map takes a second pass when there are more vectors than it samples; the flow gathers all.
+            moments: of the stream, where they are known.
 
         Raises:
             InputError: no batch, batches of different widths, or NaN or infinite values.
         """
         done: list[Shaper] = []
-        moments: Moments | None = None
         for step in self.steps:
             if isinstance(step, AffineShaper):
                 if moments is None:

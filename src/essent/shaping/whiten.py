@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from essent.shaping.base import AffineShaper, Moments, shapers
-from essent.shaping.centre import has_variance, principal_components
+from essent.shaping.centre import has_variance
 from essent.types import RecipeError
 
 
@@ -27,7 +27,7 @@ class Whiten(AffineShaper):
         self.n_components = n_components
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
-        values, vectors = principal_components(moments)
+        values, vectors = moments.components
         real = has_variance(values)
         scale = np.where(real, 1.0 / np.sqrt(np.where(real, values, 1.0)), 0.0)  # (D,)
         return (vectors * scale)[:, : self.n_components]

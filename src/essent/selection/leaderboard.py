@@ -1,0 +1,215 @@
+"""What a search found: every recipe with its scores, the winner against the baselines, and how sure that is."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from essent.encoder import Encoder
+from essent.layers import LAYER
+from essent.recipe import Recipe
+from essent.selection.significance import Comparison
+from essent.types import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FORMAT = "essent-leaderboard/1"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A recipe and its scores by criterion; `interval` (95 %, bootstrap over pairs) for the first rows and baselines.
+
+    Attributes:
+        scores: the labelled score is Spearman ×100, called "spearman".
+    """
+
+    recipe: Recipe
+    scores: Mapping[str, float]
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """The chosen recipe on data that it was not chosen on.
+
+    Attributes:
+        scores: Spearman ×100 with its interval, by recipe: the winner and the baselines.
+        comparisons: the winner against each baseline.
+    """
+
+    task: str
+    pairs: int
+    scores: Mapping[str, tuple[float, float, float]]
+    comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Trials, best first.
+
+    Attributes:
+        criterion: by which the trials are ranked.
+        trials: NaN scores last; equal scores in the order of the space.
+        baselines: text forms of the recipes that the winner is compared with.
+        comparisons: the winner against each baseline, on the data of the search: optimistic, as the winner was chosen
+            there.
+        checks: the same on other data.
+        notes: sentences that a reader of the numbers needs.
+        provenance: model, data, space, counts, seconds, versions: plain values.
+        cosines: of the first rows and the baselines (P,), by recipe, for tests of one's own; not in files.
+    """
+
+    criterion: str
+    trials: tuple[Trial, ...]
+    baselines: tuple[str, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    checks: tuple[Check, ...] = ()
+    notes: tuple[str, ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    cosines: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+    _source: tuple[Any, tuple[str, ...], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def best(self) -> Recipe:
+        """The winner.
+
+        Raises:
+            InputError: no recipe has a score.
+        """
+        if not self.trials or math.isnan(self.trials[0].scores[self.criterion]):
+            raise InputError(f"No recipe has a score by {self.criterion!r}: every one of them is undefined.")
+        return self.trials[0].recipe
+
+    def find(self, recipe: Recipe | str) -> Trial:
+        """The trial of a recipe.
+
+        Raises:
+            InputError: the search did not try it.
+        """
+        wanted = Recipe.parse(recipe)
+        for trial in self.trials:
+            if trial.recipe == wanted:
+                return trial
+        raise InputError(f"The search did not try {str(wanted)!r}.")
+
+    def encoder(self) -> Encoder:
+        """The winner as an Encoder on the search's model, fitted on the search's texts where it learns something."""
+        if self._source is None:
+            raise InputError("This leaderboard was read from a file; make Encoder(model, board.best) yourself.")
+        model, texts, options = self._source
+        return Encoder(model, self.best, **options).fit(texts)
+
+    # -- views ------------------------------------------------------------------------------------------------------
+
+    def heads(self) -> tuple[str, np.ndarray] | None:
+        """Scores of plain Ditto by head: the mix that has most heads, and (layers, heads); NaN where not tried."""
+        found: dict[str, dict[tuple[int, int], float]] = {}
+        for trial in self.trials:
+            recipe = trial.recipe
+            name, _, head = recipe.weights[0].partition(":")
+            if name == "ditto" and len(recipe.weights) == 1 and recipe.template is None and not recipe.shaping:
+                layer, number = map(int, head.split("-"))
+                mix = "+".join(source for source, _ in recipe.layers)
+                found.setdefault(mix, {})[layer, number] = trial.scores[self.criterion]
+        if not found:
+            return None
+        mix = max(found, key=lambda key: (len(found[key]), key == "0+L"))
+        grid = np.full(tuple(map(max, zip(*found[mix], strict=True))), np.nan)
+        for (layer, number), score in found[mix].items():
+            grid[layer - 1, number - 1] = score
+        return mix, grid
+
+    def layers(self) -> dict[str, dict[str, float]]:
+        """Scores of plain means by layer: {"alone": {"static": …, "0": …, "L": …}, "with 0": {"1": …}}."""
+        curves: dict[str, dict[str, float]] = {"alone": {}, "with 0": {}}
+        for trial in self.trials:
+            recipe, score = trial.recipe, trial.scores[self.criterion]
+            if recipe.weights != ("uniform",) or recipe.template is not None or recipe.shaping:
+                continue
+            names = [source for source, _ in recipe.layers]
+            if len(names) == 1 and (names[0] == "static" or LAYER.fullmatch(names[0])):
+                curves["alone"][names[0]] = score
+            elif len(names) == 2 and names[0] == "0" and recipe.layers[0][1] == recipe.layers[1][1]:
+                curves["with 0"][names[1]] = score
+        return {name: curve for name, curve in curves.items() if len(curve) > 2}
+
+    def table(self, top: int = 20) -> Table:
+        """The first trials and the baselines, for `rich`."""
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("#", justify="right")
+        for name in self.trials[0].scores if self.trials else ():
+            table.add_column(name, justify="right")
+        table.add_column("95 % interval")
+        table.add_column("recipe", overflow="fold")
+        for place, trial in enumerate(self.trials, start=1):
+            baseline = str(trial.recipe) in self.baselines
+            if place > top and not baseline:
+                continue
+            scores = [_shown(score) for score in trial.scores.values()]
+            low_high = "" if trial.interval is None else f"{trial.interval[0]:.2f} – {trial.interval[1]:.2f}"
+            style = "bold" if place == 1 else "cyan" if baseline else ""
+            table.add_row(str(place), *scores, low_high, Text(str(trial.recipe)), style=style)
+        return table
+
+    # -- data form --------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; NaN becomes None."""
+        trials = [
+            {
+                "recipe": str(trial.recipe),
+                "digest": trial.recipe.digest(),
+                "scores": dict(trial.scores),
+                "interval": trial.interval,
+            }
+            for trial in self.trials
+        ]
+        values = {
+            "format": FORMAT,
+            "criterion": self.criterion,
+            "trials": trials,
+            "baselines": self.baselines,
+            "comparisons": [asdict(c) for c in self.comparisons],
+            "checks": [asdict(c) for c in self.checks],
+            "notes": self.notes,
+            "provenance": dict(self.provenance),
+        }
+        return dict(_plain(values))
+
+    def to_json(self, path: str | Path) -> None:
+        """Write everything to a file."""
+        text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=1)
+        Path(path).write_text(text + "\n", "utf-8")
+
+
+def ranked(trials: Sequence[Trial], criterion: str) -> tuple[Trial, ...]:
+    """Best first, NaN last, ties as they come."""
+    scores = np.array([trial.scores[criterion] for trial in trials], np.float64)
+    order = np.argsort(-np.where(np.isnan(scores), -np.inf, scores), kind="stable")
+    return tuple(trials[i] for i in order)
+
+
+def _shown(score: float) -> str:
+    return "–" if math.isnan(score) else f"{score:.2f}" if abs(score) >= 1.5 else f"{score:.4f}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value

@@ -1,0 +1,206 @@
+"""Recipes sorted into what one pass can give together.
+
+All recipes of one template share its pass. Those that are a weighted sum of tokens share more: a `Block` pools every
+token weighting with every source in one batched product, [weightings × tokens] · [tokens × sources·D], and each layer
+mix is a small product after it, as mixing commutes with pooling. A recipe that is not linear (max, power, dct) or has
+a table of its own pools by itself.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import torch
+from torch import nn
+
+from essent.backbone import Backbone, Needs
+from essent.denoise import debias
+from essent.layers import Source, resolve
+from essent.plan import Plan, allows_of, check
+from essent.recipe import Recipe
+from essent.template import make_frame
+from essent.tokens import Frame
+from essent.types import CorpusStats, States, Tokens
+from essent.weights import Weighting, combine_many, weightings
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a recipe's pooled vectors come from: pass, block within it, weighting and mix within that."""
+
+    frame: int
+    block: int
+    row: int
+    mix: int
+
+
+Weights = tuple[str, ...]
+SourceMix = tuple[tuple[Source, float], ...]
+
+
+class Block:
+    """Recipes of one frame and one width that are linear: weightings W × mixes M over C columns.
+
+    A column is a source, or a whole mix where there are no more mixes than sources.
+    """
+
+    def __init__(self, frame: Frame, width: int, rows: Sequence[Weights], mixes: Sequence[SourceMix]) -> None:
+        self.frame, self.width = frame, width
+        self.rows, self.mixes = list(rows), list(mixes)
+        self.products: list[list[Weighting]] = [[weightings.create(spec) for spec in specs] for specs in rows]
+        self.sources = list(dict.fromkeys(source for mix in mixes for source, _ in mix))
+        self.factors = torch.zeros(len(mixes), len(self.sources))  # (M,S)
+        for row, mix in enumerate(mixes):
+            for source, factor in mix:
+                self.factors[row, self.sources.index(source)] = factor
+        self.premixed = len(mixes) <= len(self.sources)
+        self.columns = len(mixes) if self.premixed else len(self.sources)
+
+    @property
+    def needs(self) -> Needs:
+        heads = [weighting.head for product in self.products for weighting in product]
+        return Needs(
+            frozenset(s.key for s in self.sources if isinstance(s.key, int)),
+            any(s.key == "static" for s in self.sources),
+            frozenset(head for head in heads if head is not None),
+        )
+
+    @property
+    def reads_stats(self) -> bool:
+        return any(weighting.reads_stats for product in self.products for weighting in product)
+
+    def read(
+        self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """What is kept of one batch: columns, C of (B,T,D) float32, and the weights (B,W,T)."""
+        hidden = []
+        for source in self.sources:
+            state = states.hidden[source.key]
+            if source.debiased and isinstance(source.key, int):
+                state = debias(state, tokens, self.frame, source.key, backbone)
+            hidden.append(state.to(torch.promote_types(state.dtype, torch.float32)))
+        if self.premixed:
+            hidden = [_mixed(hidden, row) for row in self.factors.tolist()]
+        weights = combine_many(self.products, tokens, states, backbone.vocabulary, stats)
+        return hidden, weights.to(hidden[0].dtype)
+
+    def mixed(self, pooled: torch.Tensor) -> torch.Tensor:
+        """Columns (…,C,D) to mixes (…,M,D)."""
+        return pooled if self.premixed else self.factors.to(pooled) @ pooled
+
+
+def _mixed(hidden: Sequence[torch.Tensor], factors: Sequence[float]) -> torch.Tensor:
+    """One mix of the sources; those with a factor of zero are not touched."""
+    used = [(state, factor) for state, factor in zip(hidden, factors, strict=True) if factor]
+    if not used:
+        return torch.zeros_like(hidden[0])
+    first = used[0][0] if used[0][1] == 1.0 else used[0][0] * used[0][1]
+    for state, factor in used[1:]:
+        first = first.add(state, alpha=factor)
+    return first
+
+
+@dataclass
+class Pass:
+    """One forward pass over the texts: one frame, the blocks and single plans that read it."""
+
+    frame: Frame
+    blocks: list[Block]
+    singles: list[Plan]
+
+    @property
+    def needs(self) -> Needs:
+        return reduce(operator.or_, [*(b.needs for b in self.blocks), *(s.needs for s in self.singles)])
+
+    @property
+    def reads_stats(self) -> bool:
+        return any(b.reads_stats for b in self.blocks) or any(s.reads_stats for s in self.singles)
+
+
+class Program:
+    """Passes for a list of recipes, and the place of each of them.
+
+    Args:
+        recipes: distinct.
+        backbone: the model, cut here to the highest layer that is read.
+
+    Raises:
+        UnsupportedRecipeError: the model cannot run a recipe.
+    """
+
+    def __init__(self, recipes: Sequence[Recipe], backbone: Backbone) -> None:
+        self.recipes = list(recipes)
+        self.backbone = backbone
+        self.passes: list[Pass] = []
+        allows = allows_of(backbone)
+        for recipe in self.recipes:
+            check(recipe, allows)
+        frames = _Frames(backbone)
+        grouped: dict[Frame, list[Recipe]] = {}
+        for recipe in dict.fromkeys(replace(recipe, shaping=()) for recipe in self.recipes):
+            grouped.setdefault(frames[recipe], []).append(recipe)
+        places: dict[Recipe, Place] = {}
+        for frame, members in grouped.items():
+            places.update(self._add_pass(frame, members))
+        self.places = [places[replace(recipe, shaping=())] for recipe in self.recipes]
+        depths = [one.needs.depth for one in self.passes]
+        backbone.cut(max((depth for depth in depths if depth is not None), default=None))
+        if all(depth is None for depth in depths):
+            backbone.max_length = None  # rows have no positions: texts of any length
+        nn.ModuleList([plan for one in self.passes for plan in one.singles]).to(backbone.static_table.device)
+
+    def _add_pass(self, frame: Frame, recipes: Sequence[Recipe]) -> dict[Recipe, Place]:
+        """The pass of one frame, and where in it each unshaped recipe is."""
+        at, singles = len(self.passes), [recipe for recipe in recipes if self._width(recipe) is None]
+        rows: dict[tuple[int, Weights], dict[SourceMix, Recipe]] = {}
+        for recipe in recipes:
+            if (width := self._width(recipe)) is not None:
+                rows.setdefault((width, recipe.weights), {})[self._mix(recipe)] = recipe
+        alike: dict[tuple[int, frozenset[SourceMix]], list[Weights]] = {}  # weightings that go with the same mixes
+        for (width, specs), mixes in rows.items():
+            alike.setdefault((width, frozenset(mixes)), []).append(specs)
+        blocks: list[Block] = []
+        places: dict[Recipe, Place] = {}
+        for (width, _), members in alike.items():
+            block = Block(frame, width, members, list(rows[width, members[0]]))
+            for row, specs in enumerate(members):
+                for mix, recipe in rows[width, specs].items():
+                    places[recipe] = Place(at, len(blocks), row, block.mixes.index(mix))
+            blocks.append(block)
+        places.update({recipe: Place(at, -1, number, 0) for number, recipe in enumerate(singles)})
+        self.passes.append(Pass(frame, blocks, [Plan(recipe, self.backbone) for recipe in singles]))
+        return places
+
+    def _mix(self, recipe: Recipe) -> SourceMix:
+        return tuple((resolve(name, self.backbone.last), factor) for name, factor in recipe.layers)
+
+    def _width(self, recipe: Recipe) -> int | None:
+        """Dimensions of a recipe's sources; None when a block cannot hold it."""
+        if recipe.reduce != "sum":
+            return None
+        widths = {self._source_width(source) for source, _ in self._mix(recipe)}
+        return widths.pop() if len(widths) == 1 else None
+
+    def _source_width(self, source: Source) -> int | None:
+        if source.key == "static":
+            return int(self.backbone.static_table.shape[1])
+        return self.backbone.dimensions if isinstance(source.key, int) else None  # a table: its own plan holds it
+
+
+class _Frames:
+    """Frames by recipe, each made once."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        self.backbone = backbone
+        self.made: dict[tuple[str | None, bool], Frame] = {}
+
+    def __getitem__(self, recipe: Recipe) -> Frame:
+        byte_level = self.backbone.vocabulary.marker == "Ġ"
+        spaced = byte_level and any(weightings.create(spec).leading_space for spec in recipe.weights)
+        key = (recipe.template, spaced)
+        if key not in self.made:
+            self.made[key] = make_frame(self.backbone.tokenizer, *key)
+        return self.made[key]

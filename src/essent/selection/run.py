@@ -1,0 +1,253 @@
+"""`search`: many recipes on one model, one pass a template, ranked by labels or without them.
+
+recipes of a space ─ passes (sweep) ─ cosines of pairs ─ shaping (shaped) ─ scores ─ leaderboard ─ checks on other data
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from essent.evaluation import Bench
+from essent.loading import allowed, load
+from essent.recipe import Recipe
+from essent.selection.leaderboard import Check, Leaderboard, Trial, ranked
+from essent.selection.program import Program
+from essent.selection.question import LABELS, Question
+from essent.selection.shaped import cosines_of, score_shaped
+from essent.selection.significance import Comparison, bootstrap, compare, interval, spearman
+from essent.selection.space import Space, find_space
+from essent.selection.store import Store
+from essent.selection.sweep import Sweep
+from essent.tasks import PairTask, load_task
+from essent.tasks.result import library_versions
+from essent.types import InputError
+
+WEIGHED = 20_000  # tokens that a criterion on token weights sees
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a search runs.
+
+    Attributes:
+        baselines: recipes that the winner is compared with; added to the space.
+        top: rows that get an interval.
+        seed: of resampling and of what criteria draw.
+        memory: GiB for hidden states and pooled vectors, beside the model itself.
+        work: a folder to keep results in; a search that was killed goes on there. None: a temporary one.
+    """
+
+    baselines: tuple[str, ...] = ("mean", "first-last")
+    top: int = 20
+    seed: int = 0
+    memory: float = 0.5
+    batch_size: int = 32
+    work: str | Path | None = None
+    progress: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.memory > 0:
+            raise InputError(f"memory={self.memory!r} must be a positive number of GiB.")
+        if self.top < 1 or self.batch_size < 1:
+            raise InputError(f"top={self.top!r} and batch_size={self.batch_size!r} must be at least 1.")
+
+
+def search(
+    model: Any,
+    data: Any,
+    space: str | Path | Space = "full",
+    *,
+    criterion: str | Sequence[str] = (),
+    test: Sequence[PairTask | str] = (),
+    folder: str | Path | None = None,
+    settings: Settings | None = None,
+    options: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Leaderboard:
+    """Score every recipe of a space on pairs of sentences, from one forward pass a template.
+
+    Args:
+        model: a hub name, a folder, or a SentenceTransformer.
+        data: scored pairs (a PairTask, a task's name such as "stsb.dev", a file of pairs), or without labels: a list of
+            texts, or of pairs of texts. What recipes learn (idf, shaping) they learn from all of these texts.
+        space: "heads", "layers", "weights", "shaping", "full", a YAML file of grids, or a Space.
+        criterion: what ranks the recipes, see `essent.selection.criteria`; of several, the first ranks and all are
+            shown. By default "spearman" with gold scores, the best label-free criterion without.
+        test: tasks on which the winner is compared with the baselines; it is not chosen on them.
+        folder: local data for task names, as in `load_task`.
+        settings, changes: see `Settings`; `search(…, memory=2, seed=1)` sets single fields.
+        options: keyword arguments of SentenceTransformer (device, revision …).
+
+    Raises:
+        RecipeError, UnknownNameError, DataError, InputError: before the model is loaded.
+        UnsupportedRecipeError: the model can run no recipe of the space; before its weights are read.
+    """
+    started = time.perf_counter()
+    how = replace(settings or Settings(), **changes)
+    found = find_space(space)
+    question = Question.of(data, folder, criterion, how.seed)
+    others = [task if isinstance(task, PairTask) else load_task(task, folder) for task in test]
+    allows = allowed(model, options or {})
+    recipes, left_out = found.expand(allows)
+    baselines = list(dict.fromkeys(Recipe.parse(text) for text in how.baselines))
+    recipes = list(dict.fromkeys([*recipes, *baselines]))
+    loaded = load(model, recipes, options or {})
+    loaded.backbone.to(loaded.settings["device"])
+    program = Program(recipes, loaded.backbone)
+    identity = {
+        **question.identity(_name(model), recipes),
+        "memory": how.memory,
+        "batch_size": how.batch_size,
+    }
+    with _work_folder(how.work) as place:
+        store = Store(place, identity, len(recipes), len(question.pairs.pairs))
+        sweep = Sweep(
+            program,
+            question.pairs,
+            store,
+            memory=int(how.memory * GIB),
+            batch_size=how.batch_size,
+            progress=how.progress,
+            weighed=WEIGHED if question.reads_weights else 0,
+        )
+        sweep.run()
+        score_shaped(sweep, question.pairs, store, progress=how.progress)
+        board = _board(question, sweep, [str(b) for b in baselines], how)
+    notes = list(board.notes)
+    if left_out:
+        notes.append(f"{left_out} recipes of the space {found.name!r} were left out: this model cannot run them.")
+    provenance = {
+        "model": _name(model),
+        "data": question.name,
+        "space": found.name,
+        "recipes": len(recipes),
+        "passes": len(program.passes),
+        "texts": len(question.pairs.texts),
+        "pairs": len(question.pairs.pairs),
+        "encoded": sweep.encoded,
+        "seed": how.seed,
+        "seconds": round(time.perf_counter() - started, 2),
+        "versions": library_versions(),
+    }
+    source = (model, tuple(question.pairs.fit_texts()), dict(options or {}))
+    board = replace(board, notes=tuple(notes), provenance=provenance, _source=source)
+    if not others:
+        return board
+    checks = check_on(model, board.best, [str(b) for b in baselines], others, how, options or {})
+    return replace(board, checks=checks)
+
+
+def check_on(
+    model: Any,
+    winner: Recipe,
+    baselines: Sequence[str],
+    tasks: Sequence[PairTask],
+    how: Settings,
+    options: dict[str, Any],
+) -> tuple[Check, ...]:
+    """The winner against the baselines on tasks, what they learn learned anew from each task's texts."""
+    recipes = list(dict.fromkeys([winner, *map(Recipe.parse, baselines)]))
+    bench = Bench(model, recipes, batch_size=how.batch_size, progress=how.progress, options=options)
+    checks = []
+    for task in tasks:
+        gold = np.array([pair.score for pair in task.pairs])
+        half = np.arange(len(task))
+        pairs = np.stack([half, half + len(task)], axis=1)
+        cosines = {
+            str(recipe): cosines_of(np.asarray(vectors, np.float32), pairs)
+            for recipe, vectors in bench.vectors(task.texts(), None, None)
+        }
+        rows = np.stack(list(cosines.values()))
+        draws = bootstrap(rows, gold, seed=how.seed)
+        scores = spearman(rows, gold)
+        table = {
+            name: (float(score), *interval(draw)) for name, score, draw in zip(cosines, scores, draws, strict=True)
+        }
+        checks.append(Check(task.name, len(task), table, _against(str(winner), baselines, cosines, gold, how.seed)))
+    return tuple(checks)
+
+
+def _board(question: Question, sweep: Sweep, baselines: Sequence[str], how: Settings) -> Leaderboard:
+    """Rank the recipes; intervals and comparisons where there are gold scores."""
+    recipes, store = sweep.program.recipes, sweep.store
+    scores = question.scores(sweep)
+    trials = [
+        Trial(recipe, {name: float(values[number]) for name, values in scores.items()})
+        for number, recipe in enumerate(recipes)
+    ]
+    order = {recipe: number for number, recipe in enumerate(recipes)}
+    first = question.wanted[0]
+    gold = question.gold if LABELS in scores else None
+    kept = [t.recipe for t in ranked(trials, first)[: how.top]] + [Recipe.parse(text) for text in baselines]
+    cosines = {str(r): np.array(store.cosines[order[r], : len(gold)]) for r in kept} if gold is not None else {}
+    return judged(trials, first, baselines, cosines, gold, how.seed)
+
+
+def judged(
+    trials: Sequence[Trial],
+    criterion: str,
+    baselines: Sequence[str],
+    cosines: dict[str, np.ndarray],
+    gold: np.ndarray | None,
+    seed: int,
+) -> Leaderboard:
+    """Trials ranked; with gold scores (P,), intervals of those whose cosines are given, and the winner compared."""
+    rows = list(ranked(trials, criterion))
+    if gold is None:
+        return Leaderboard(criterion, tuple(rows), tuple(baselines))
+    at = [i for i, trial in enumerate(rows) if str(trial.recipe) in cosines]
+    draws = bootstrap(np.stack([cosines[str(rows[i].recipe)] for i in at]), gold, seed=seed)
+    for i, draw in zip(at, draws, strict=True):
+        rows[i] = replace(rows[i], interval=interval(draw))
+    comparisons = _against(str(rows[0].recipe), baselines, cosines, gold, seed)
+    notes = _notes(rows, draws, comparisons)
+    return Leaderboard(criterion, tuple(rows), tuple(baselines), comparisons, notes=notes, cosines=cosines)
+
+
+def _against(
+    winner: str, baselines: Sequence[str], cosines: dict[str, np.ndarray], gold: np.ndarray, seed: int
+) -> tuple[Comparison, ...]:
+    others = [baseline for baseline in baselines if baseline != winner]
+    return tuple(compare((winner, o), (cosines[winner], cosines[o]), gold, seed=seed) for o in others)
+
+
+def _notes(trials: Sequence[Trial], draws: np.ndarray, comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+    """Warnings: a lead within its interval, a winner that does not beat a baseline."""
+    notes = []
+    behind = [interval(draws[0] - draw)[0] <= 0 for draw in draws[1:]]
+    if any(behind):
+        notes.append(
+            f"The winner's lead over {sum(behind)} of the {len(behind)} next recipes and baselines is within its "
+            "interval: by these pairs alone they are as good."
+        )
+    notes.extend(comparison.in_words() for comparison in comparisons if not comparison.is_clear)
+    notes.append(
+        f"The winner was chosen among {len(trials)} recipes on the pairs it is scored on, so its score there is "
+        "optimistic: report it on other data."
+    )
+    return tuple(notes)
+
+
+def _name(model: Any) -> str:
+    if isinstance(model, (str, Path)):
+        return str(model)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    return f"{type(model).__name__} with {size} parameters"
+
+
+@contextlib.contextmanager
+def _work_folder(work: str | Path | None) -> Iterator[Path]:
+    if work is not None:
+        yield Path(work)
+        return
+    with tempfile.TemporaryDirectory(prefix="essent-search-", ignore_cleanup_errors=True) as place:
+        yield Path(place) / "work"

@@ -1,0 +1,223 @@
+"""What a search tries: products of templates, layer mixes, weights and shaping chains; by name or from a YAML file.
+
+A `*` stands for everything the model has: `ditto:*` every head, `*` every layer and the static rows, `0+*` each other
+layer mixed with layer 0.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from essent.named import TEMPLATES
+from essent.plan import Allows, check
+from essent.recipe import MASK, Recipe, read_field, split_chain
+from essent.registry import did_you_mean
+from essent.selection.grammar import Grammar, read_yaml
+from essent.types import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
+
+EVERY = "*"
+MIXES = ("static", "0", "L", "0+L", "L-1+L", "1+2+L", "0+1+2+L")
+CHAINS = ("", "centre", "zscore", "abtt:1", "abtt", "whiten", "quantile")
+AFFINE = ("", "centre", "zscore", "abtt", "whiten")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A full product of choices, each in its recipe text form; the empty chain is no shaping.
+
+    Raises:
+        RecipeError: an empty choice.
+    """
+
+    templates: tuple[str | None, ...] = (None,)
+    layers: tuple[str, ...] = ("L",)
+    weights: tuple[str, ...] = ("uniform",)
+    reduce: tuple[str, ...] = ("sum",)
+    shaping: tuple[str, ...] = ("",)
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            if not getattr(self, part.name):
+                raise RecipeError(f"A search space needs at least one choice in {part.name!r}.")
+
+    def recipes(self, allows: Allows) -> Iterator[Recipe]:
+        """Every recipe of the product that can be written down: weights=mask goes with templates that have a mask."""
+        layers = [mix for choice in self.layers for mix in _every_layer(choice, allows)]
+        weights = [product for choice in self.weights for product in _every_head(choice, allows)]
+        read = {
+            "template": [read_field("template", choice) if choice else None for choice in self.templates],
+            "layers": [read_field("layers", choice) for choice in dict.fromkeys(layers)],
+            "weights": [read_field("weights", choice) for choice in dict.fromkeys(weights)],
+            "reduce": list(self.reduce),
+            "shaping": [tuple(split_chain(choice)) if choice.strip() else () for choice in self.shaping],
+        }
+        for values in itertools.product(*read.values()):
+            chosen = dict(zip(read, values, strict=True))
+            template = chosen["template"]
+            if "mask" in chosen["weights"] and MASK not in (template or ""):
+                continue
+            if template is None and any(source.endswith("-bias") for source, _ in chosen["layers"]):
+                continue
+            yield Recipe(**chosen)
+
+
+@dataclass(frozen=True)
+class Space:
+    """Grids and single recipes, tried together."""
+
+    grids: tuple[Grid, ...] = ()
+    named: tuple[str, ...] = ()
+    name: str = "own"
+
+    def expand(self, allows: Allows) -> tuple[list[Recipe], int]:
+        """The distinct recipes that the model can run, in a fixed order, and how many it cannot run.
+
+        Raises:
+            RecipeError: a choice that cannot be read.
+            UnsupportedRecipeError: the model can run none of them.
+        """
+        candidates = dict.fromkeys(
+            itertools.chain((Recipe.parse(text) for text in self.named), *(grid.recipes(allows) for grid in self.grids))
+        )
+        runs: list[Recipe] = []
+        refusal: UnsupportedRecipeError | None = None
+        for recipe in candidates:
+            try:
+                check(recipe, allows)
+                runs.append(recipe)
+            except UnsupportedRecipeError as error:
+                refusal = error
+        if not runs:
+            raise refusal or RecipeError(f"The search space {self.name!r} holds no recipe.")
+        return runs, len(candidates) - len(runs)
+
+
+SPACES: dict[str, Space] = {
+    space.name: space
+    for space in (
+        Space((Grid(layers=("0+L",), weights=("ditto:*",)),), name="heads"),
+        Space((Grid(layers=(EVERY, "0+*", "L-1+L", "1+2+L", "0+1+2+L")),), name="layers"),
+        Space(
+            (
+                Grid(
+                    layers=("static", "L", "0+L"),
+                    weights=("uniform", "content", "cls", "last", "position", "remove", "idf", "tfidf", "sif"),
+                ),
+            ),
+            name="weights",
+        ),
+        Space((Grid(layers=("L", "0+L", "1+2+L"), weights=("uniform", "idf"), shaping=CHAINS),), name="shaping"),
+        Space(
+            (
+                Grid(
+                    templates=(None, "T0", "T4"),
+                    layers=MIXES,
+                    weights=("uniform", "content", "idf", "sif", "remove", "position", "mask"),
+                    shaping=CHAINS,
+                ),
+                Grid(layers=MIXES, weights=("ditto:*",)),
+                Grid(layers=("0+L",), weights=("ditto:*", "idf*ditto:*"), shaping=AFFINE),
+            ),
+            name="full",
+        ),
+    )
+}
+
+
+def find_space(space: str | Path | Space) -> Space:
+    """A space by name, from a YAML file, or as it is.
+
+    The file holds a list of grids and recipes:
+
+        - layers: [L, 0+L]
+          weights: ["ditto:*", idf]
+          shaping: ["", zscore]
+        - template: '{prefix} "{text}" {relation} [MASK] .'
+          prefix: ["This sentence :", ""]
+          relation: [means, is]
+          weights: [mask]
+        - recipe: first-last | whiten
+
+    Raises:
+        UnknownNameError: neither a named space nor a file.
+        DataError: the file cannot be read, or has an entry that is none of these; names it.
+        RecipeError: a choice that cannot be read.
+    """
+    if isinstance(space, Space):
+        return space
+    if str(space) in SPACES:
+        return SPACES[str(space)]
+    path = Path(space)
+    if path.suffix.lower() not in (".yaml", ".yml", ".json") and not path.is_file():
+        raise UnknownNameError(
+            f"Unknown search space {str(space)!r}. {did_you_mean(str(space), list(SPACES))} Or a .yaml file with grids."
+        )
+    return _read_space(path)
+
+
+def _read_space(path: Path) -> Space:
+    entries = read_yaml(path)
+    if isinstance(entries, Mapping):
+        entries = [entries]
+    if not isinstance(entries, list) or not entries:
+        raise DataError(f"{path}: expected a list of grids and recipes.")
+    grids: list[Grid] = []
+    named: list[str] = []
+    for number, entry in enumerate(entries, start=1):
+        where = f"{path}, entry {number}"
+        if isinstance(entry, str):
+            named.append(entry)
+        elif not isinstance(entry, Mapping):
+            raise DataError(f"{where}: expected a grid or a recipe, not {entry!r}.")
+        elif set(entry) == {"recipe"}:
+            named.append(str(entry["recipe"]))
+        else:
+            grids.append(_read_grid(dict(entry), where))
+    return Space(tuple(grids), tuple(named), path.stem)
+
+
+def _read_grid(entry: dict[str, Any], where: str) -> Grid:
+    known = [part.name for part in fields(Grid)]
+    if "template" in entry:
+        text = entry.pop("template")
+        slots = {key: _choices(entry.pop(key), f"{where}: {key}") for key in list(entry) if key not in known}
+        entry["templates"] = [str(filled) for filled in Grammar(str(text), slots).templates()]
+    for key in entry:
+        if key not in known:
+            raise DataError(f"{where}: unknown key {key!r}. {did_you_mean(str(key), [*known, 'template', 'recipe'])}")
+    values = {key: _choices(value, f"{where}: {key}") for key, value in entry.items()}
+    for name in values.get("templates", ()):
+        if name and "{text}" not in name and name not in TEMPLATES:
+            raise DataError(f"{where}: {name!r} is no template. {did_you_mean(name, list(TEMPLATES))}")
+    templates = tuple(name or None for name in values.pop("templates", ("",)))
+    return Grid(templates, **values)
+
+
+def _choices(value: Any, where: str) -> tuple[str, ...]:
+    """A text, or a list of texts and numbers; null stands for the empty choice."""
+    items = value if isinstance(value, list) else [value]
+    if not items or any(isinstance(item, (list, Mapping, bool)) for item in items):
+        raise DataError(f"{where} must be a text or a list of texts, not {value!r}.")
+    return tuple("" if item is None else str(item) for item in items)
+
+
+def _every_layer(choice: str, allows: Allows) -> list[str]:
+    """Put every layer in the place of a `*` that stands alone; in `0.5*L` it is a product."""
+    terms = [term.strip() for term in choice.split("+")]
+    if EVERY not in terms:
+        return [choice]
+    numbers = [*map(str, range(allows.layers)), "L"]
+    if terms == [EVERY]:
+        return ["static", *numbers]
+    return ["+".join(number if term == EVERY else term for term in terms) for number in numbers if number not in terms]
+
+
+def _every_head(choice: str, allows: Allows) -> list[str]:
+    if f"ditto:{EVERY}" not in choice:
+        return [choice]
+    heads = itertools.product(range(1, allows.layers + 1), range(1, allows.heads + 1))
+    return [choice.replace(f"ditto:{EVERY}", f"ditto:{layer}-{head}") for layer, head in heads]

@@ -1,0 +1,252 @@
+"""One pass over the texts for all recipes of a template: pooled, compared pair by pair on the fly, kept where needed.
+
+The texts go in portions whose hidden states fit a bound. Within a portion every weighting is pooled with every column
+by one product a batch, the pairs' cosines are taken, and only what a shaping chain will read is written to disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import reduce
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+
+from essent.selection.pairs import Portion, TextPairs, portions_of
+from essent.selection.program import Block, Pass, Place, Program
+from essent.selection.store import Store
+from essent.tokens import batches, count_tokens, framed_ids, pad, portions
+from essent.types import CorpusStats, Tokens
+
+ALL_FLOATS = 4  # bytes
+
+
+@dataclass
+class Held:
+    """What is kept of a portion while its pairs are scored: by block the columns and weights of each batch."""
+
+    slices: list[slice] = field(default_factory=list)
+    tokens: list[Tokens] = field(default_factory=list)
+    columns: dict[int, list[list[torch.Tensor]]] = field(default_factory=dict)  # block -> batch -> C of (B,T,D)
+    weights: dict[int, list[torch.Tensor]] = field(default_factory=dict)  # block -> batch -> (B,W,T)
+    singles: dict[int, list[torch.Tensor]] = field(default_factory=dict)  # single -> batch -> (B,K)
+
+
+class Sweep:
+    """The passes of a program over texts and pairs, into a store.
+
+    Args:
+        memory: bytes that hidden states and pooled vectors may take together.
+        weighed: about so many of the texts' tokens are noted with their weights, for criteria that read these.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        data: TextPairs,
+        store: Store,
+        *,
+        memory: int,
+        batch_size: int,
+        progress: bool,
+        weighed: int = 0,
+    ) -> None:
+        self.program, self.data, self.store, self.weighed = program, data, store, weighed
+        self.memory, self.batch_size, self.progress = memory, batch_size, progress
+        self.backbone = program.backbone
+        self.device = self.backbone.static_table.device
+        self.unshaped: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # pass, block -> row, mix, recipe
+        self.kept: dict[tuple[int, int], list[int]] = {}  # pass, block -> rows that shaping reads
+        for number, (recipe, place) in enumerate(zip(program.recipes, program.places, strict=True)):
+            key = (place.frame, place.block)
+            if recipe.shaping:
+                rows = self.kept.setdefault(key, [])
+                if place.row not in rows:
+                    rows.append(place.row)
+            else:
+                self.unshaped.setdefault(key, []).append((place.row, place.mix, number))
+        self.rows_of: dict[int, np.ndarray] = {}  # pass -> (N,) row of each text in the pooled files
+        self.rows_in: dict[int, int] = {}  # pass -> rows in the pooled files
+        self.stats: dict[int, CorpusStats] = {}  # pass -> token counts, where something reads them
+        self.portions: dict[int, int] = {}  # pass -> number of its portions
+        self.encoded = 0  # texts that went through the model
+
+    @torch.inference_mode()
+    def run(self) -> None:
+        """Run every pass; what the store has already is not run again."""
+        self.backbone.eval()
+        with tqdm(
+            total=len(self.data.texts) * len(self.program.passes), desc="Texts", disable=not self.progress
+        ) as bar:
+            for at, one in enumerate(self.program.passes):
+                sequences = self._tokenised(one)
+                if one.reads_stats or self.weighed:
+                    self.stats[at] = self._counted(one)
+                lengths = np.fromiter((len(s) for s in sequences), np.int64, len(sequences))
+                first = np.full(len(sequences), -1, np.int64)
+                start = 0
+                parts = list(portions_of(self.data.pairs, lengths, self._most_tokens(one)))
+                self.rows_in[at] = sum(len(part.texts) for part in parts)
+                self.portions[at] = len(parts)
+                self.stride = max(1, int(lengths.sum()) // max(self.weighed, 1))
+                for number, part in enumerate(parts):
+                    unit = f"pass {at} portion {number}"
+                    if not self.store.done(unit):
+                        self._run_portion(at, number, part, start, sequences)
+                        self.store.finish(unit)
+                        self.encoded += len(part.texts)
+                    new = first[part.texts] < 0
+                    first[part.texts[new]] = start + np.flatnonzero(new)
+                    start += len(part.texts)
+                    bar.update(int(new.sum()))
+                self.rows_of[at] = first
+
+    # -- before the pass --------------------------------------------------------------------------------------------
+
+    def _tokenised(self, one: Pass) -> list[np.ndarray]:
+        made: list[np.ndarray] = []
+        for _, some in portions(self.data.texts):
+            ids = framed_ids(self.backbone.tokenizer, one.frame, list(some), self.backbone.max_length)
+            made.extend(np.asarray(sequence, np.int32) for sequence in ids)
+        return made
+
+    def _counted(self, one: Pass) -> CorpusStats:
+        def ids(some: object) -> list[list[int]]:
+            return framed_ids(self.backbone.tokenizer, one.frame, list(some), self.backbone.max_length)  # type: ignore[call-overload]
+
+        return count_tokens(ids, self.data.fit_texts(), len(self.backbone.vocabulary))
+
+    def _most_tokens(self, one: Pass) -> int:
+        """Tokens of a portion: half of the memory for what is kept of each."""
+        bytes_a_token = (
+            sum(ALL_FLOATS * (block.columns * block.width + len(block.rows)) for block in one.blocks)
+            + ALL_FLOATS * self.backbone.dimensions
+        )
+        return max(self.memory // 2 // bytes_a_token, 1)
+
+    # -- one portion ------------------------------------------------------------------------------------------------
+
+    def _run_portion(self, at: int, portion: int, part: Portion, start: int, sequences: list[np.ndarray]) -> None:
+        one = self.program.passes[at]
+        held = self._read(one, part, sequences, self.stats.get(at))
+        if self.weighed:
+            self._weigh(held, at, portion)
+        ends = torch.from_numpy(part.ends).to(self.device)
+        for number, block in enumerate(one.blocks):
+            for rows, pooled in self._pooled(block, held, number, len(part.texts)):
+                self._keep((at, number), rows, pooled, start)
+                if members := [m for m in self.unshaped.get((at, number), []) if m[0] in rows]:
+                    cosines = pair_cosines(block.mixed(pooled), ends).cpu().numpy()  # (w,M,p)
+                    where = np.array(members)
+                    found = cosines[where[:, 0] - rows.start, where[:, 1]]  # (r,p)
+                    self.store.cosines[np.ix_(where[:, 2], part.pairs)] = found
+            held.columns.pop(number)
+        for number in range(len(one.singles)):
+            vectors = torch.cat(held.singles[number])[None, :, None]  # (1,n,1,K)
+            self._keep((at, -1), range(number, number + 1), vectors, start)
+            for row, _, recipe in self.unshaped.get((at, -1), []):
+                if row == number:
+                    self.store.cosines[recipe, part.pairs] = pair_cosines(vectors, ends)[0, 0].cpu().numpy()
+
+    def _read(self, one: Pass, part: Portion, sequences: list[np.ndarray], stats: CorpusStats | None) -> Held:
+        """Run the model over a portion, batch by batch."""
+        held = Held()
+        needs = one.needs
+        for chosen in batches([len(sequences[i]) for i in part.texts], self.batch_size):
+            ids = [sequences[i] for i in part.texts[chosen]]
+            tokens = pad(ids, one.frame, self.backbone.pad_id).to(self.device)
+            states = self.backbone.states(tokens, needs)
+            held.tokens.append(tokens)
+            held.slices.append(slice(int(chosen[0]), int(chosen[-1]) + 1))  # longest first already
+            for number, block in enumerate(one.blocks):
+                columns, weights = block.read(tokens, states, self.backbone, stats)
+                held.columns.setdefault(number, []).append(columns)
+                held.weights.setdefault(number, []).append(weights)
+            for number, plan in enumerate(one.singles):
+                vectors, _, _ = plan.pool(tokens, states, self.backbone, stats)
+                held.singles.setdefault(number, []).append(vectors.float())
+        return held
+
+    def _pooled(self, block: Block, held: Held, number: int, texts: int) -> Iterator[tuple[range, torch.Tensor]]:
+        """Pooled vectors of some weightings at a time: rows, and (w,n,C,D)."""
+        bytes_a_row = 3 * ALL_FLOATS * texts * max(block.columns, len(block.mixes)) * block.width
+        some = max(1, self.memory // 2 // max(bytes_a_row, 1))
+        for first in range(0, len(block.rows), some):
+            rows = range(first, min(first + some, len(block.rows)))
+            pooled = torch.empty(len(rows), texts, block.columns, block.width, device=self.device)
+            for place, columns, weights in zip(held.slices, held.columns[number], held.weights[number], strict=True):
+                chosen = weights[:, rows.start : rows.stop]  # (B,w,T)
+                for at, column in enumerate(columns):
+                    pooled[:, place, at] = (chosen @ column).transpose(0, 1)  # (B,w,T) @ (B,T,D) -> (w,B,D)
+            yield rows, pooled
+
+    # -- weights of tokens ------------------------------------------------------------------------------------------
+
+    def _weigh(self, held: Held, at: int, portion: int) -> None:
+        """Note every so-many-th of the texts' own tokens with its weights by every weighting."""
+        ids = torch.cat([tokens.ids[tokens.content] for tokens in held.tokens])[:: self.stride]
+        self.store.write(f"ids-{at}-{portion}.bin", 0, ids.float().cpu().numpy())  # exact below 2^24
+        for number, batches_of in held.weights.items():
+            shown = [w.transpose(0, 1)[:, t.content] for w, t in zip(batches_of, held.tokens, strict=True)]  # (W,m)
+            noted = torch.cat(shown, dim=1)[:, :: self.stride].cpu().numpy()
+            self.store.write(f"weights-{at}-{number}-{portion}.bin", 0, noted)
+
+    def token_weights(self, at: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (W,M) of the noted tokens of a pass by a block's weightings, and their ids (M,)."""
+        ids, weights = [], []
+        rows = len(self.program.passes[at].blocks[block].rows)
+        for portion in range(self.portions[at]):
+            ids.append(self.store.read(f"ids-{at}-{portion}.bin", 0, (-1,)).astype(np.int64))
+            weights.append(self.store.read(f"weights-{at}-{block}-{portion}.bin", 0, (rows, -1)))
+        return np.concatenate(weights, axis=1), np.concatenate(ids)
+
+    # -- what shaping reads -----------------------------------------------------------------------------------------
+
+    def _keep(self, key: tuple[int, int], rows: range, pooled: torch.Tensor, start: int) -> None:
+        kept = self.kept.get(key, [])
+        for row in (row for row in rows if row in kept):
+            for column, values in enumerate(pooled[row - rows.start].unbind(1)):  # (n,D)
+                self.store.write(_file(key, row, column), start * values.shape[1], values.cpu().numpy())
+
+    def pooled(self, place: Place) -> np.ndarray:
+        """A recipe's pooled vectors before shaping, (N,D) float32, one row a text."""
+        key, one = (place.frame, place.block), self.program.passes[place.frame]
+        if place.block < 0:
+            width = one.singles[place.row].width(self.backbone)
+            return self._column(key, place.row, 0, width)
+        block = one.blocks[place.block]
+        if block.premixed:
+            return self._column(key, place.row, place.mix, block.width)
+        factors = block.factors[place.mix].tolist()
+        used = [(column, factor) for column, factor in enumerate(factors) if factor] or [(0, 0.0)]
+        parts = (self._column(key, place.row, column, block.width) * np.float32(factor) for column, factor in used)
+        return reduce(np.add, parts)
+
+    def _column(self, key: tuple[int, int], row: int, column: int, width: int) -> np.ndarray:
+        stored = self.store.read(_file(key, row, column), 0, (self.rows_in[key[0]], width))
+        return stored[self.rows_of[key[0]]]
+
+    def release(self, place: Place) -> None:
+        """Remove what `pooled` reads for a weighting: it will not be read again."""
+        for path in self.store.folder.glob(_file((place.frame, place.block), place.row, "*")):
+            path.unlink()
+
+
+def _file(key: tuple[int, int], row: int, column: int | str) -> str:
+    return f"pooled-{key[0]}-{'single' if key[1] < 0 else key[1]}-{row}-{column}.bin"
+
+
+def pair_cosines(vectors: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """Cosines of pairs: vectors (w,n,M,D), ends (p,2) -> (w,M,p) float64; with a zero vector the cosine is 0.
+
+    As 1 − |u − v|²/2 of unit vectors, whose rounding shrinks with the angle: in an anisotropic model all cosines are
+    close to 1, and a float32 dot product would rank its own rounding.
+    """
+    length = vectors.norm(dim=-1, keepdim=True)  # (w,n,M,1)
+    units = vectors / length.clamp(min=1e-30)
+    apart = units[:, ends[:, 0]] - units[:, ends[:, 1]]  # (w,p,M,D)
+    cosines = 1 - torch.linalg.vecdot(apart, apart).double() / 2
+    there = (length > 0).squeeze(-1)
+    return (cosines * (there[:, ends[:, 0]] & there[:, ends[:, 1]])).transpose(1, 2)

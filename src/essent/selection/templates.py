@@ -1,0 +1,110 @@
+"""Templates slot by slot: the best choice for one slot, then for the next with it (PromptBERT 4.2, Table 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+from essent.loading import allowed
+from essent.selection.grammar import PROMPT_BERT, Grammar
+from essent.selection.leaderboard import Leaderboard
+from essent.selection.question import read_pairs_of
+from essent.selection.run import Settings, check_on, judged, search
+from essent.selection.space import Grid, Space
+from essent.tasks import PairTask, load_task
+from essent.types import InputError, UnsupportedRecipeError
+
+
+@dataclass(frozen=True)
+class Step:
+    """One slot's search: every candidate template with its score, and the choice."""
+
+    slot: str
+    scores: dict[str, float]
+    chosen: str
+
+
+@dataclass(frozen=True)
+class TemplateSearch:
+    """What a greedy search found.
+
+    Attributes:
+        template: the best one.
+        steps: in the order of the search.
+        board: every template that was tried, and the baselines.
+    """
+
+    template: str
+    steps: tuple[Step, ...]
+    board: Leaderboard
+
+
+def search_templates(
+    model: Any,
+    data: Any,
+    grammar: Grammar = PROMPT_BERT,
+    *,
+    weights: str = "mask",
+    layers: str = "L",
+    shaping: str = "",
+    criterion: str | Sequence[str] = (),
+    folder: str | Path | None = None,
+    settings: Settings | None = None,
+    options: dict[str, Any] | None = None,
+    test: Sequence[PairTask | str] = (),
+) -> TemplateSearch:
+    """Greedy search over a grammar's slots, in the order of its choices; each candidate is one pass, none runs twice.
+
+    Args:
+        data, criterion, folder, settings, options, test: as in `essent.search`.
+        weights, layers, shaping: how the template's tokens become a vector: by default its [MASK] in the last layer.
+
+    Raises:
+        UnsupportedRecipeError: the model has no mask token and the grammar needs one.
+    """
+    how = settings or Settings()
+    if not grammar.choices:
+        raise InputError(f"The template grammar {grammar.text!r} has no slots to search.")
+    if not allowed(model, options or {}).mask and (weights == "mask" or "[MASK]" in grammar.text):
+        raise UnsupportedRecipeError("This model has no mask token; give a grammar without [MASK] and weights=last.")
+    shell = model if isinstance(model, SentenceTransformer) else SentenceTransformer(str(model), **(options or {}))
+    chosen = grammar.first()
+    boards: list[Leaderboard] = []
+    steps: list[Step] = []
+    scores: dict[str, float] = {}
+    for slot, choices in grammar.choices.items():
+        candidates = list(dict.fromkeys(grammar.fill({**chosen, slot: choice}) for choice in choices))
+        new = tuple(template for template in candidates if template not in scores)
+        if new:
+            space = Space((Grid(templates=new, layers=(layers,), weights=(weights,), shaping=(shaping,)),), name=slot)
+            work = None if how.work is None else Path(how.work) / slot
+            step = replace(how, baselines=() if boards else how.baselines, top=len(new), work=work)
+            board = search(shell, data, space, criterion=criterion, folder=folder, settings=step)
+            boards.append(board)
+            scores.update({t.recipe.template: t.scores[board.criterion] for t in board.trials if t.recipe.template})
+        filled = [scores[grammar.fill({**chosen, slot: choice})] for choice in choices]
+        chosen[slot] = choices[int(np.argmax(np.nan_to_num(filled, nan=-np.inf)))]
+        steps.append(Step(slot, {template: scores[template] for template in candidates}, chosen[slot]))
+    board = _merged(boards, data, folder, how)
+    if test:
+        tasks = [task if isinstance(task, PairTask) else load_task(task, folder) for task in test]
+        board = replace(board, checks=check_on(shell, board.best, list(board.baselines), tasks, how, {}))
+    return TemplateSearch(grammar.fill(chosen), tuple(steps), board)
+
+
+def _merged(boards: Sequence[Leaderboard], data: Any, folder: str | Path | None, how: Settings) -> Leaderboard:
+    """One leaderboard of all steps; the winner is compared with the baselines, which ran in the first step."""
+    trials = [trial for board in boards for trial in board.trials]
+    cosines = {name: row for board in boards for name, row in board.cosines.items()}
+    _, _, _, gold = read_pairs_of(data, folder)
+    first = boards[0]
+    merged = judged(trials, first.criterion, first.baselines, cosines, gold if cosines else None, how.seed)
+    seconds = round(sum(board.provenance["seconds"] for board in boards), 2)
+    passes = sum(board.provenance["passes"] for board in boards)
+    provenance = {**first.provenance, "space": "template grammar", "recipes": len(trials), "passes": passes}
+    return replace(merged, provenance={**provenance, "seconds": seconds}, _source=first._source)

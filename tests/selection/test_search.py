@@ -1,0 +1,223 @@
+"""The search against one encoder at a time: the same vectors and scores, in any portions, killed and resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from selection_samples import TASK
+from sentence_transformers import SentenceTransformer
+
+from essent.encoder import Encoder
+from essent.evaluation import evaluate
+from essent.loading import load
+from essent.plan import Allows
+from essent.recipe import Recipe
+from essent.selection import Grid, Leaderboard, Space, search
+from essent.selection.pairs import TextPairs
+from essent.selection.program import Program
+from essent.selection.space import SPACES
+from essent.selection.store import Store
+from essent.selection.sweep import Sweep
+from essent.shaping import Chain
+from essent.tasks import PairTask
+from essent.types import DataError, InputError, RecipeError, UnknownNameError
+
+Shells = Callable[[str], SentenceTransformer]
+MIXED = Space(
+    (
+        Grid(layers=("0+L", "L"), weights=("ditto:*",)),
+        Grid(
+            templates=(None, "bert"),
+            layers=("static", "1", "0.3*1+0.7*L"),
+            weights=("uniform", "idf*ditto:2-1", "mask", "sif", "remove"),
+            shaping=("", "centre", "zscore | normalize", "whiten:8", "quantile"),
+        ),
+    ),
+    ("prompt-denoised", "reduce=max", "reduce=dct:2 | zscore", "random", "layers=0+L reduce=power:3 weights=idf"),
+)
+
+
+def sweep_of(shell: SentenceTransformer, recipes: list[Recipe], folder: Path, memory: int = 2**26) -> Sweep:
+    program = Program(recipes, load(shell, recipes, {}).backbone)
+    data = TextPairs.of([(p.sentence1, p.sentence2) for p in TASK.pairs], TASK.texts())
+    store = Store(folder, {}, len(recipes), len(data.pairs))
+    sweep = Sweep(program, data, store, memory=memory, batch_size=8, progress=False)
+    sweep.run()
+    return sweep
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "modernbert", "t5", "gpt2", "mpnet"])
+def test_every_score_is_that_of_the_recipe_alone(shell_of: Shells, family: str) -> None:
+    board = search(shell_of(family), TASK, MIXED)
+    chosen = np.random.default_rng(0).choice([str(t.recipe) for t in board.trials], 25, replace=False).tolist()
+    alone = evaluate(shell_of(family), chosen, [TASK])
+    for text in chosen:
+        score = board.find(text).scores["spearman"]
+        near = 0.2 if "quantile" in text else 1e-3  # a place among few texts is wide: rounding moves values by one
+        assert score == pytest.approx(alone[text][0].main_score, abs=near, nan_ok=True), text
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "gpt2"])
+def test_every_vector_is_that_of_the_encoder(shell_of: Shells, family: str, tmp_path: Path) -> None:
+    shell = shell_of(family)
+    allows = Allows(family, 3, 4, shell.tokenizer.mask_token is not None)
+    shaped = [r for r in MIXED.expand(allows)[0] if r.shaping and r.layers[0][0] != "random"]
+    sweep = sweep_of(shell, shaped, tmp_path / "work", memory=200_000)
+    for number in np.random.default_rng(1).choice(len(shaped), 12, replace=False):
+        encoder = Encoder(shell, shaped[number]).fit(TASK.texts())
+        pooled = sweep.pooled(sweep.program.places[number])
+        chain = Chain.parse(shaped[number].shaping).fit(pooled[sweep.data.fit])
+        expected = encoder.encode(list(sweep.data.texts))
+        scale = max(1.0, float(np.abs(expected).max()))
+        steep = 1000 if "quantile" in shaped[number].shaping else 1  # a place among few texts is wide
+        assert np.abs(chain.transform(pooled) - expected).max() < 1e-5 * scale * steep, str(shaped[number])
+
+
+def test_a_small_memory_gives_the_same_scores_in_more_portions(shell_of: Shells) -> None:
+    large = search(shell_of("bert"), TASK, MIXED)
+    small = search(shell_of("bert"), TASK, MIXED, memory=1e-4)
+    assert small.provenance["encoded"] >= large.provenance["encoded"]
+    for trial in large.trials:
+        assert small.find(trial.recipe).scores["spearman"] == pytest.approx(
+            trial.scores["spearman"], abs=0.2 if "quantile" in trial.recipe.shaping else 1e-3, nan_ok=True
+        )
+
+
+def test_one_pass_a_template_and_each_text_once(shell_of: Shells) -> None:
+    board = search(shell_of("bert"), TASK, MIXED)
+    assert board.provenance["passes"] == 2
+    assert board.provenance["encoded"] == 2 * board.provenance["texts"]
+
+
+def test_the_same_search_gives_the_same_bytes(shell_of: Shells) -> None:
+    first, second = (search(shell_of("bert"), TASK, "heads", seed=3).to_dict() for _ in range(2))
+    assert {**first, "provenance": 0} == {**second, "provenance": 0}
+
+
+class KilledError(Exception):
+    """Stands for a process that ends at any moment."""
+
+
+@pytest.mark.parametrize("units", [1, 4, 9])
+def test_a_killed_search_goes_on_where_it_stopped(
+    shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int
+) -> None:
+    settings: dict[str, Any] = {"work": tmp_path / "work", "memory": 2e-4}
+    whole = search(shell_of("bert"), TASK, MIXED, memory=2e-4)
+    finish, done = Store.finish, []
+
+    def dying(store: Store, what: str) -> None:
+        if len(done) == units:
+            raise KilledError
+        done.append(what)
+        finish(store, what)
+
+    monkeypatch.setattr(Store, "finish", dying)
+    with pytest.raises(KilledError):
+        search(shell_of("bert"), TASK, MIXED, **settings)
+    monkeypatch.undo()
+    resumed = search(shell_of("bert"), TASK, MIXED, **settings)
+    assert resumed.provenance["encoded"] < whole.provenance["encoded"]
+    assert [(str(t.recipe), t.scores) for t in resumed.trials if "quantile" not in t.recipe.shaping] == [
+        (str(t.recipe), t.scores) for t in whole.trials if "quantile" not in t.recipe.shaping
+    ] or all(
+        resumed.find(t.recipe).scores["spearman"] == pytest.approx(t.scores["spearman"], abs=1e-3, nan_ok=True)
+        for t in whole.trials
+    )
+    finished = search(shell_of("bert"), TASK, MIXED, **settings)
+    assert finished.provenance["encoded"] == 0
+
+
+def test_a_folder_of_another_search_is_refused(shell_of: Shells, tmp_path: Path) -> None:
+    search(shell_of("bert"), TASK, "heads", work=tmp_path / "work")
+    with pytest.raises(DataError, match="holds another search"):
+        search(shell_of("bert"), TASK, "layers", work=tmp_path / "work")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine", "utf-8")
+    with pytest.raises(DataError, match="not empty"):
+        search(shell_of("bert"), TASK, "heads", work=tmp_path / "full")
+
+
+def test_winner_baselines_intervals_and_notes(shell_of: Shells) -> None:
+    board = search(shell_of("bert"), TASK, "heads", test=[TASK], top=3, baselines=("mean", "cls"))
+    assert isinstance(board, Leaderboard)
+    scores = [trial.scores["spearman"] for trial in board.trials]
+    assert scores == sorted(scores, reverse=True)
+    assert len(board.trials) == 14
+    assert all((trial.interval is not None) == (i < 3 or str(trial.recipe) in ("mean", "cls"))
+               for i, trial in enumerate(board.trials))  # fmt: skip
+    low, high = board.trials[0].interval or (np.nan, np.nan)
+    assert low < scores[0] < high
+    assert {c.second for c in board.comparisons} == {"mean", "cls"} - {str(board.best)}
+    assert any("optimistic" in note for note in board.notes)
+    assert any("within its interval" in note for note in board.notes)
+    check = board.checks[0]
+    assert check.scores[str(board.best)][0] == pytest.approx(scores[0], abs=1e-6)
+    assert check.task == "tiny"
+
+
+def test_the_winner_as_an_encoder_gives_the_same_score(shell_of: Shells) -> None:
+    board = search(shell_of("bert"), TASK, "shaping")
+    assert TASK.run(board.encoder()).main_score == pytest.approx(board.trials[0].scores["spearman"], abs=1e-3)
+
+
+def test_heads_and_layer_curves(shell_of: Shells) -> None:
+    board = search(shell_of("bert"), TASK, "heads")
+    mix, grid = board.heads() or ("", np.empty(0))
+    assert mix == "0+L"
+    assert grid.shape == (3, 4)
+    assert grid[1, 2] == board.find("ditto:2-3").scores["spearman"]
+    curves = search(shell_of("bert"), TASK, "layers").layers()
+    assert set(curves["alone"]) == {"static", "0", "1", "2", "L"}
+    assert set(curves["with 0"]) == {"1", "2", "L"}
+    assert search(shell_of("bert"), TASK, Space(named=("mean",))).heads() is None
+
+
+def test_the_leaderboard_as_json(shell_of: Shells, tmp_path: Path) -> None:
+    import json
+
+    board = search(shell_of("bert"), TASK, "heads")
+    board.to_json(tmp_path / "board.json")
+    values = json.loads((tmp_path / "board.json").read_text("utf-8"))
+    assert [row["recipe"] for row in values["trials"]] == [str(t.recipe) for t in board.trials]
+    assert values["provenance"]["recipes"] == 14
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"data": "nowhere.jsonl"}, DataError, "nowhere.jsonl"),
+        ({"data": "stbs.dev"}, UnknownNameError, "stsb"),
+        ({"data": []}, InputError, "got none"),
+        ({"data": ["a", 3]}, InputError, "Text 1 is int"),
+        ({"space": "everything"}, UnknownNameError, "'everything'"),
+        ({"data": ["a text", "another"], "criterion": "spearman"}, InputError, "gold scores"),
+        ({"memory": 0}, InputError, "memory=0"),
+        ({"top": 0}, InputError, "top=0"),
+        ({"baselines": ("meen",)}, RecipeError, "meen"),
+    ],
+)
+def test_bad_input_is_refused_before_the_model_is_loaded(
+    arguments: dict[str, Any], error: type[Exception], message: str, bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("essent.selection.run.load", lambda *_: pytest.fail("the model was loaded"))
+    with pytest.raises(error, match=message):
+        search(str(bert), arguments.pop("data", TASK), **arguments)
+
+
+def test_one_pair_and_constant_gold_give_a_leaderboard_without_scores(shell_of: Shells) -> None:
+    board = search(shell_of("bert"), PairTask("one", TASK.pairs[:1]), Space(named=("mean", "first-last | whiten")))
+    assert all(np.isnan(trial.scores["spearman"]) for trial in board.trials)
+    with pytest.raises(InputError, match="No recipe has a score"):
+        _ = board.best
+
+
+def test_full_space_on_a_tiny_model(shell_of: Shells) -> None:
+    board = search(shell_of("bert"), TASK, "full")
+    allows = Allows("bert", 3, 4, mask=True)
+    assert len(board.trials) == len(set(SPACES["full"].expand(allows)[0]) | {Recipe.parse("first-last")})
+    assert board.provenance["passes"] == 3

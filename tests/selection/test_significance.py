@@ -1,0 +1,108 @@
+"""Intervals and tests against scipy, and the plain facts: a recipe does not differ from itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from essent.selection import significance
+from essent.selection.significance import bootstrap, compare, interval, permutation_p, spearman
+
+
+def sample(pairs: int = 120, ties: bool = False, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    gold = generator.integers(0, 6, pairs).astype(np.float64)
+    rows = gold + generator.normal(size=(3, pairs)) * np.array([[0.5], [1.0], [4.0]])
+    return (rows.round() if ties else rows).astype(np.float32), gold
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_spearman_is_scipys(ties: bool) -> None:
+    rows, gold = sample(ties=ties)
+    expected = [100 * stats.spearmanr(row, gold).statistic for row in rows]
+    np.testing.assert_allclose(spearman(rows, gold), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_every_draw_is_scipys_spearman_of_the_drawn_pairs(ties: bool) -> None:
+    rows, gold = sample(pairs=30, ties=ties)
+    draws = bootstrap(rows, gold, resamples=20, seed=5)
+    drawn = np.random.default_rng(5).integers(30, size=(20, 30))
+    for number, pairs in enumerate(drawn):
+        expected = [100 * stats.spearmanr(row[pairs], gold[pairs]).statistic for row in rows]
+        np.testing.assert_allclose(draws[:, number], expected, atol=1e-9)
+
+
+def test_draws_do_not_depend_on_the_blocks_they_are_made_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, gold = sample()
+    whole = bootstrap(rows, gold, resamples=50)
+    monkeypatch.setattr(significance, "BLOCK_VALUES", 500)
+    np.testing.assert_allclose(bootstrap(rows, gold, resamples=50), whole, atol=1e-12)
+
+
+def test_the_interval_is_that_of_scipys_bootstrap() -> None:
+    rows, gold = sample(pairs=200)
+    low, high = interval(bootstrap(rows[1:2], gold, resamples=4000)[0])
+    expected = stats.bootstrap(
+        (rows[1], gold),
+        lambda x, y: 100 * stats.spearmanr(x, y).statistic,
+        paired=True,
+        vectorized=False,
+        n_resamples=1000,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    assert low == pytest.approx(expected.low, abs=0.4)
+    assert high == pytest.approx(expected.high, abs=0.4)
+
+
+def test_a_recipe_does_not_differ_from_itself() -> None:
+    rows, gold = sample()
+    same = compare(("a", "b"), (rows[0], rows[0]), gold)
+    assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1)
+    assert "No difference is shown between a and b" in same.in_words()
+
+
+def test_a_recipe_scaled_monotonically_does_not_differ() -> None:
+    rows, gold = sample()
+    same = compare(("a", "b"), (rows[0], np.exp(rows[0].astype(np.float64))), gold)
+    assert same.p == 1
+    assert not same.is_clear
+
+
+def test_a_clear_difference_is_found_and_a_small_one_is_not() -> None:
+    rows, gold = sample()
+    clear = compare(("good", "bad"), (rows[0], rows[2]), gold)
+    assert clear.is_clear
+    assert clear.low > 0
+    assert clear.p < 0.01
+    assert clear.in_words().startswith("good is better than bad by +")
+    other = compare(("bad", "good"), (rows[2], rows[0]), gold)
+    assert other.difference == -clear.difference
+    assert "worse" in other.in_words()
+    generator = np.random.default_rng(0)
+    twins = gold + generator.normal(size=(2, len(gold)))
+    assert compare(("a", "b"), (twins[0], twins[1]), gold).p > 0.05
+
+
+def test_p_values_are_uniform_where_there_is_no_difference() -> None:
+    found = []
+    for seed in range(60):
+        generator = np.random.default_rng(seed)
+        gold = generator.normal(size=50)
+        first, second = gold + generator.normal(size=(2, 50))
+        found.append(permutation_p(first, second, gold, resamples=200, seed=seed))
+    assert stats.kstest(found, "uniform").pvalue > 0.01
+
+
+def test_undefined_correlations_are_nan() -> None:
+    rows, gold = sample()
+    constant = np.ones_like(rows[0])
+    assert np.isnan(spearman(np.stack([constant, rows[0]]), gold)).tolist() == [True, False]
+    assert np.isnan(spearman(rows, np.ones_like(gold))).all()
+    assert np.isnan(spearman(rows[:, :1], gold[:1])).all()
+    undefined = compare(("a", "b"), (constant, rows[0]), gold)
+    assert np.isnan(undefined.p)
+    assert not undefined.is_clear
+    assert interval(np.full(5, np.nan)) == pytest.approx((np.nan, np.nan), nan_ok=True)

@@ -1,0 +1,147 @@
+"""What a search tries: wildcards, products, files, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from essent.plan import Allows
+from essent.recipe import Recipe
+from essent.selection.grammar import PROMPT_BERT, Grammar
+from essent.selection.space import SPACES, Grid, Space, find_space
+from essent.types import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
+
+BERT = Allows("bert", 6, 12, mask=True)
+DECODER = Allows("gpt2", 4, 2, mask=False)
+
+
+def texts(space: Space, allows: Allows = BERT) -> list[str]:
+    return [str(recipe) for recipe in space.expand(allows)[0]]
+
+
+def test_every_head_is_tried() -> None:
+    found = texts(SPACES["heads"])
+    assert found == [f"ditto:{layer}-{head}" for layer in range(1, 7) for head in range(1, 13)]
+
+
+def test_every_layer_is_tried_once() -> None:
+    found = texts(SPACES["layers"])
+    assert found[:8] == ["static", *(f"layers={n}" for n in range(6)), "mean"]
+    assert {"layers=0+3", "first-last", "last2", "layers-1-2-L", "layers-0-1-2-L"} <= set(found)
+    assert len(found) == len(set(found))
+
+
+def test_the_full_space_of_a_six_layer_model_has_more_than_two_thousand_recipes_of_every_kind() -> None:
+    recipes, left_out = SPACES["full"].expand(BERT)
+    assert len(recipes) == len(set(recipes)) >= 2000
+    assert left_out == 0
+    assert len({recipe.layers for recipe in recipes}) == 7
+    assert len({recipe.shaping for recipe in recipes}) == 7
+    assert len({recipe.template for recipe in recipes}) == 3
+    assert len({recipe.weights for recipe in recipes if not recipe.weights[-1].startswith("ditto")}) >= 5
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_every_named_space_runs_on_a_decoder(name: str) -> None:
+    recipes, left_out = SPACES[name].expand(DECODER)
+    assert recipes
+    assert not any(recipe.template and "[MASK]" in recipe.template for recipe in recipes)
+    assert (left_out > 0) == (name == "full")
+
+
+def test_mask_goes_with_templates_that_have_one() -> None:
+    grid = Grid(templates=(None, "T0", "one-word"), weights=("mask", "uniform"))
+    assert [(r.template is None, r.weights[0]) for r in grid.recipes(BERT)] == [
+        (True, "uniform"),
+        (False, "mask"),
+        (False, "uniform"),
+        (False, "uniform"),
+    ]
+
+
+def test_heads_in_products_and_layers_in_mixes() -> None:
+    grid = Grid(layers=("0.5*1+0.5*L", "2+*"), weights=("idf*ditto:*",))
+    found = list(grid.recipes(DECODER))
+    assert len(found) == 8 * (1 + 4)
+    assert found[0] == Recipe.parse("layers=1+L weights=idf*ditto:1-1")
+    assert all(r.weights[0] == "idf" for r in found)
+
+
+def test_a_file_of_grids_recipes_and_a_grammar(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        """
+- layers: [L, 0+L]
+  weights: [uniform, idf]
+  shaping: ["", zscore | normalize]
+- template: '{prefix} "{text}" {relation} [MASK] .'
+  prefix: ["This sentence :", ""]
+  relation: [means, is]
+  weights: mask
+- first-last | whiten
+- recipe: ditto:1-2
+""",
+        "utf-8",
+    )
+    space = find_space(path)
+    found = texts(space)
+    assert len(found) == 2 + 8 + 4
+    assert found[:2] == ["whitening", "ditto:1-2"] or found[:2] == ["first-last | whiten", "ditto:1-2"]
+    assert 'template="\\"{text}\\" is [MASK] ." weights=mask' in found
+    assert space.name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "message"),
+    [
+        ("- wieghts: [idf]", DataError, "entry 1: unknown key 'wieghts'.*weights"),
+        ("- weights: [idff]", UnknownNameError, "idff.*Did you mean 'idf'"),
+        ("- layers: []", DataError, "layers must be"),
+        ("- templates: [T9]", DataError, "'T9' is no template.*'T4'"),
+        ("3", DataError, "expected a list"),
+        ("- 3", DataError, "expected a grid or a recipe, not 3"),
+        ("a: [", DataError, "own.yaml"),
+        ("- template: '{text} {x} [MASK]'\n  y: [a]", RecipeError, "slot {x} and no choices"),
+    ],
+)
+def test_malformed_files_name_the_part(tmp_path: Path, content: str, error: type[Exception], message: str) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(content, "utf-8")
+    with pytest.raises(error, match=message):
+        find_space(path).expand(BERT)
+
+
+def test_unknown_spaces_and_missing_files() -> None:
+    with pytest.raises(UnknownNameError, match=r"'head'.*'heads'"):
+        find_space("head")
+    with pytest.raises(DataError, match="does not exist"):
+        find_space("nowhere.yaml")
+    with pytest.raises(RecipeError, match="at least one choice in 'layers'"):
+        Grid(layers=())
+    with pytest.raises(RecipeError, match="holds no recipe"):
+        Space().expand(BERT)
+
+
+def test_a_space_that_the_model_cannot_run_says_why() -> None:
+    with pytest.raises(UnsupportedRecipeError, match="no mask token"):
+        Space(named=("prompt",)).expand(DECODER)
+
+
+def test_prompt_bert_grammar_gives_the_templates_of_table_4() -> None:
+    found = PROMPT_BERT.templates()
+    assert {
+        "{text} [MASK] .",
+        "{text} means [MASK] .",
+        "This {text} means [MASK] .",
+        "This sentence of {text} means [MASK] .",
+        'This sentence : "{text}" means [MASK] .',
+    } <= set(found)
+    assert len(found) == 20
+
+
+def test_a_grammar_needs_a_text_and_choices_for_every_slot() -> None:
+    with pytest.raises(RecipeError, match="exactly one"):
+        Grammar("no slot [MASK]", {})
+    with pytest.raises(RecipeError, match=r"no slot \{b\}"):
+        Grammar("{text} {a}", {"a": ("x",), "b": ("y",)})
