@@ -83,7 +83,7 @@ def search_templates(
         if new:
             space = Space((Grid(templates=new, layers=(layers,), weights=(weights,), shaping=(shaping,)),), name=slot)
             work = None if how.work is None else Path(how.work) / slot
-            step = replace(how, baselines=() if boards else how.baselines, top=len(new), work=work)
+            step = replace(how, baselines=() if boards else how.baselines, top=len(new) + len(how.baselines), work=work)
             board = search(shell, data, space, criterion=criterion, folder=folder, settings=step)
             boards.append(board)
             scores.update({t.recipe.template: t.scores[board.criterion] for t in board.trials if t.recipe.template})

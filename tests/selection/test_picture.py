@@ -1,0 +1,33 @@
+"""The picture: the panels that a search has scores for, in the format that the suffix names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from selection_samples import TASK
+from sentence_transformers import SentenceTransformer
+
+from essent.selection import Space, draw_leaderboard, search
+from essent.tasks import PairTask
+from essent.types import InputError
+
+Shells = Callable[[str], SentenceTransformer]
+
+
+@pytest.mark.parametrize(("space", "panels"), [("heads", 2), ("layers", 2), ("weights", 1), ("full", 3)])
+def test_every_space_can_be_drawn(shell_of: Shells, tmp_path: Path, space: str, panels: int) -> None:
+    import matplotlib.image
+
+    draw_leaderboard(search(shell_of("bert"), TASK, space), tmp_path / "picture.png")
+    pixels = matplotlib.image.imread(tmp_path / "picture.png")
+    assert pixels.shape[1] == pytest.approx(15 * 110 * (0.28 + 0.24 * panels), abs=2)
+    assert np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0).shape[0] > 50
+
+
+def test_nothing_to_draw(shell_of: Shells, tmp_path: Path) -> None:
+    board = search(shell_of("bert"), PairTask("one", TASK.pairs[:1]), Space(named=("mean",)))
+    with pytest.raises(InputError, match="nothing to draw"):
+        draw_leaderboard(board, tmp_path / "picture.png")

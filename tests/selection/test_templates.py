@@ -1,0 +1,80 @@
+"""Greedy template search: slot by slot, no template twice, the same scores as evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from selection_samples import TASK
+from sentence_transformers import SentenceTransformer
+
+from essent.evaluation import evaluate
+from essent.selection import PROMPT_BERT, Grammar, find_grammar, search_templates
+from essent.selection.run import Settings
+from essent.types import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
+
+Shells = Callable[[str], SentenceTransformer]
+GRAMMAR = Grammar(
+    '{prefix} "{text}" {relation} [MASK] .', {"relation": ("is", "means", ""), "prefix": ("This sentence :", "")}
+)
+
+
+def test_the_greedy_choice_is_the_best_of_each_step(shell_of: Shells) -> None:
+    found = search_templates(shell_of("bert"), TASK, GRAMMAR)
+    assert [step.slot for step in found.steps] == ["relation", "prefix"]
+    chosen = GRAMMAR.first()
+    for step in found.steps:
+        scores = {}
+        for choice in GRAMMAR.choices[step.slot]:
+            template = GRAMMAR.fill({**chosen, step.slot: choice})
+            recipe = f"template='{template}' weights=mask"
+            scores[choice] = next(iter(evaluate(shell_of("bert"), [recipe], [TASK]).values()))[0].main_score
+            assert step.scores[template] == pytest.approx(scores[choice], abs=1e-3)
+        chosen[step.slot] = max(scores, key=lambda choice: scores[choice])
+        assert step.chosen == chosen[step.slot]
+    assert found.template == GRAMMAR.fill(chosen)
+    assert found.board.best.template == found.template or str(found.board.best) in found.board.baselines
+
+
+def test_no_template_runs_twice_and_the_baselines_run_once(shell_of: Shells) -> None:
+    board = search_templates(shell_of("bert"), TASK, GRAMMAR, settings=Settings(baselines=("mean",))).board
+    assert len(board.trials) == 3 + 1 + 1  # three relations, one more prefix, the baseline
+    assert board.provenance["passes"] == 5
+    assert all(trial.interval is not None for trial in board.trials)
+    assert [c.second for c in board.comparisons] == [name for name in ("mean",) if str(board.best) != name]
+
+
+def test_other_weights_layers_and_a_test_task(shell_of: Shells) -> None:
+    grammar = Grammar('{relation} "{text}"', {"relation": ("Of", "In one word of")})
+    found = search_templates(shell_of("gpt2"), TASK, grammar, weights="last", layers="L-1+L", test=[TASK])
+    recipe = next(t.recipe for t in found.board.trials if t.recipe.template is not None)
+    assert recipe.weights == ("last",)
+    assert found.board.checks[0].task == "tiny"
+
+
+def test_a_model_without_a_mask_token_says_so(shell_of: Shells) -> None:
+    with pytest.raises(UnsupportedRecipeError, match="no mask token"):
+        search_templates(shell_of("gpt2"), TASK)
+    with pytest.raises(InputError, match="no slots"):
+        search_templates(shell_of("bert"), TASK, Grammar("{text} [MASK]", {}))
+
+
+def test_grammars_by_name_and_from_files(tmp_path: Path) -> None:
+    assert find_grammar("promptbert") is PROMPT_BERT
+    path = tmp_path / "grammar.yaml"
+    path.write_text("template: '{a} \"{text}\" [MASK]'\na: [This, null, 3]\n", "utf-8")
+    assert find_grammar(path).templates() == ['This "{text}" [MASK]', '"{text}" [MASK]', '3 "{text}" [MASK]']
+    for content, error, message in (
+        ("a: [x]", DataError, "expected `template`"),
+        ("template: '{text} {a}'\na: x", DataError, "must be a list"),
+        ("template: '{text} {a}'", RecipeError, "no choices"),
+        ("[", DataError, "grammar.yaml"),
+    ):
+        path.write_text(content, "utf-8")
+        with pytest.raises(error, match=message):
+            find_grammar(path)
+    with pytest.raises(UnknownNameError, match="promptbert"):
+        find_grammar("prompt-bert")
+    with pytest.raises(DataError, match="does not exist"):
+        find_grammar(tmp_path / "none.yaml")
