@@ -5,12 +5,10 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
 from cli_helpers import Run
 
 from essent.demo import minimal_pairs_path, pairs_path
-from essent.demo.run import subset_similarity
 
 
 def test_demo(run: Run, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,12 +43,3 @@ def test_demo_without_its_extra(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(importlib, "import_module", missing)
     assert "essent[demo]" in run("demo", "--output", tmp_path / "x.png", code=2).stderr
-
-
-def test_similarity_is_scaled_by_the_baseline() -> None:
-    originals = ["a", "a", "b", "b"]
-    e1, e2 = np.array([1.0, 0.0]), np.array([0.6, 0.8])  # cosine 0.6: the baseline
-    converted = [e1, e2, 3 * e2, np.array([0.0, 1.0])]
-    vectors = np.array([e1, e1, e2, e2, *converted])
-    found = subset_similarity(vectors, originals, ["same", "other", "same", "other"])
-    assert found == pytest.approx({"same": 1.0, "other": np.mean([(0.6 - 0.6) / 0.4, (0.8 - 0.6) / 0.4])})

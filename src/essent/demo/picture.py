@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent.report.heat import FAINT, INK, heat_map, shortened
 from essent.types import optional_import
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ COLOURS = {
     "prompts": "#CC79A7",
     "shaping": "#009E73",
 }
-GAP = 0.18  # between what keeps the meaning and what changes it, in columns
-INK, FAINT = "#222222", "#6B6B6B"
 SIZE, DPI = (16.0, 10.0), 100  # 1600 × 1000 pixels
 
 
@@ -101,22 +100,11 @@ def _add_legend(axes: Any, rows: Sequence[DemoRow]) -> None:
 
 
 def _draw_heat(axes: Any, rows: Sequence[DemoRow], kept: Sequence[str], changed: Sequence[str]) -> None:
-    from matplotlib import colormaps
-
     subsets = [*kept, *changed]
     values = np.array([[row.similarity[subset] for subset in subsets] for row in rows])  # (recipes, subsets)
-    low = float(np.clip(np.floor(10 * np.nanquantile(values, 0.1)) / 10, 0.0, 0.9))  # where the palette begins
-    shades = np.clip((np.nan_to_num(values) - low) / (1.0 - low), 0.0, 1.0)
-    edges = [column + GAP * (column >= len(kept)) for column in range(len(subsets))]
-    for line, column in np.ndindex(*values.shape):
-        colour = colormaps["Blues"](0.04 + 0.86 * shades[line, column])
-        _draw_cell(axes, edges[column], line, f"{values[line, column]:.2f}", colour)
-    axes.set_xlim(0, edges[-1] + 1)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_axis_off()
-    _draw_headings(axes, edges, subsets, len(kept))
+    low = heat_map(axes, values, subsets, {"meaning kept": len(kept), "meaning changed": len(changed)})
     axes.text(
-        (edges[-1] + 1) / 2,
+        sum(axes.get_xlim()) / 2,
         len(rows) - 0.12,
         f"1 = the same sentence, 0 = any other sentence; the colour runs from {low:.1f} to 1",
         ha="center",
@@ -124,23 +112,6 @@ def _draw_heat(axes: Any, rows: Sequence[DemoRow], kept: Sequence[str], changed:
         fontsize=12.5,
         color=FAINT,
     )
-
-
-def _draw_cell(axes: Any, left: float, line: int, text: str, colour: Any) -> None:
-    from matplotlib.patches import Rectangle
-
-    light = 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2] > 0.55
-    axes.add_patch(Rectangle((left + 0.03, line - 0.46), 0.94, 0.92, facecolor=colour, edgecolor="none"))
-    axes.text(left + 0.5, line, text, ha="center", va="center", fontsize=13, color=INK if light else "white")
-
-
-def _draw_headings(axes: Any, edges: Sequence[float], subsets: Sequence[str], kept: int) -> None:
-    for edge, subset in zip(edges, subsets, strict=True):
-        axes.text(edge + 0.5, -0.66, subset.replace(" ", "\n", 1), ha="center", va="bottom", fontsize=13, color=INK)
-    spans = ((edges[0], edges[kept - 1] + 1, "meaning kept"), (edges[kept], edges[-1] + 1, "meaning changed"))
-    for start, end, title in spans:
-        axes.plot([start + 0.04, end - 0.04], [-1.85, -1.85], color=INK, linewidth=1.5, clip_on=False)
-        axes.text((start + end) / 2, -1.98, title, ha="center", va="bottom", fontsize=14, weight="bold", color=INK)
 
 
 def _write_words(figure: Any, model: str, recipes: int, pairs: int) -> None:
@@ -155,7 +126,7 @@ def _write_words(figure: Any, model: str, recipes: int, pairs: int) -> None:
     figure.text(
         0.025,
         0.905,
-        f"{_shortened(model)}, no training. Left: agreement with one author's scores on {pairs} sentence pairs. "
+        f"{shortened(model, 40)}, no training. Left: agreement with one author's scores on {pairs} sentence pairs. "
         "Right: similarity after one small change.",
         fontsize=14,
         color=FAINT,
@@ -168,7 +139,3 @@ def _write_words(figure: Any, model: str, recipes: int, pairs: int) -> None:
         fontsize=11.5,
         color=FAINT,
     )
-
-
-def _shortened(name: str, most: int = 40) -> str:
-    return name if len(name) <= most else "…" + name[-most + 1 :]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from essent.data import located_rows
 from essent.demo import minimal_pairs_path, pairs_path
 from essent.demo.picture import draw
 from essent.evaluation import Bench
@@ -19,7 +17,8 @@ from essent.plan import allows_of, check
 from essent.recipe import Recipe
 from essent.shaping import Chain
 from essent.tasks import PairTask, load_task
-from essent.tasks.pairs import unit_rows
+from essent.tasks.heros import CHANGED, KEPT
+from essent.tasks.heros_files import load_heros
 from essent.types import UnsupportedRecipeError, optional_import
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "prompts": ("prompt", "prompt-denoised", "template=bert"),
     "shaping": ("first-last | quantile", "first-last-idf-zscore", "ditto:1-9 | zscore", "mean | whiten:64"),
 }
-KEPT, CHANGED = ("Synonym", "Typo"), ("Antonym", "Random MLM", "Negation (Main)", "Negation (Antonym)")
 SUBSETS = (*KEPT, *CHANGED)  # of the minimal pairs, by what happens to the meaning
 
 
@@ -89,17 +87,15 @@ def score(bench: Bench, task: PairTask, families: dict[Recipe, str]) -> list[Dem
     Args:
         bench: runs the recipes without their shaping.
     """
-    minimal = [row.values for row in located_rows(minimal_pairs_path())]
-    originals, subsets = [row["original"] for row in minimal], [row["subset"] for row in minimal]
-    texts = originals + [row["converted"] for row in minimal]
+    minimal = load_heros(minimal_pairs_path())
     of_pairs = dict(bench.vectors(task.texts(), None, None))
-    of_minimal = dict(bench.vectors(texts, None, task.texts()))
+    of_minimal = dict(bench.vectors(minimal.texts(), None, task.texts()))
     rows = []
     for recipe, family in families.items():
         plain = unshaped(recipe)
         chain = Chain.parse(recipe.shaping).fit(of_pairs[plain])
         spearman = task.score_vectors(chain.transform(of_pairs[plain])).main_score
-        similarity = subset_similarity(chain.transform(of_minimal[plain]), originals, subsets)
+        similarity = minimal.score_vectors(chain.transform(of_minimal[plain])).metrics["similarity"]
         rows.append(DemoRow(str(recipe), family, spearman, similarity))
     return sorted(rows, key=lambda row: -row.spearman if np.isfinite(row.spearman) else np.inf)
 
@@ -107,26 +103,6 @@ def score(bench: Bench, task: PairTask, families: dict[Recipe, str]) -> list[Dem
 def unshaped(recipe: Recipe) -> Recipe:
     """The recipe up to its pooled vector."""
     return replace(recipe, shaping=())
-
-
-def subset_similarity(vectors: np.ndarray, originals: Sequence[str], subsets: Sequence[str]) -> dict[str, float]:
-    """Mean over each subset of (cos − b) / (1 − b), b the mean cosine of two different originals (HEROS, App. D).
-
-    HEROS takes b from the pairs of the first with the second half of its 1000 originals; with 20, all pairs are taken.
-
-    Args:
-        vectors: (2P,D), the originals, then the converted sentences.
-        originals: the P original sentences; each stands there once for every subset.
-        subsets: the subset of each pair (P).
-    """
-    units = unit_rows(np.asarray(vectors, dtype=np.float64))  # (2P,D)
-    first = [originals.index(text) for text in dict.fromkeys(originals)]
-    between = units[first] @ units[first].T  # (O,O)
-    baseline = float(between[np.triu_indices(len(first), 1)].mean())
-    cosines = np.einsum("pd,pd->p", units[: len(originals)], units[len(originals) :])  # (P,)
-    scaled = (cosines - baseline) / max(1.0 - baseline, 1e-12)
-    names = np.array(subsets)
-    return {subset: float(scaled[names == subset].mean()) for subset in dict.fromkeys(subsets)}
 
 
 def _supported(families: dict[Recipe, str], name: str, options: dict[str, str], console: Console) -> dict[Recipe, str]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -168,7 +168,7 @@ class HerosTask:
             **self.source,
             "originals": len(self.originals),
             "bootstrap": {"resamples": self.resamples, "seed": self.seed, "confidence": CONFIDENCE},
-            "comparisons": [vars(comparison) for comparison in comparisons],
+            "comparisons": [asdict(comparison) for comparison in comparisons],
             "sha256": self.digest(),
             "versions": library_versions(),
         }

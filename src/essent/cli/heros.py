@@ -1,0 +1,212 @@
+"""`essent heros`: how similar a sentence stays to itself after one small change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from essent.cli import options as opt
+from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.files import check_output, replacing
+from essent.cli.texts import read_texts
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from essent.tasks import Result
+    from essent.tasks.heros import HerosTask
+
+app = typer.Typer(
+    help="Minimal pairs: which changes of a sentence does a model notice?",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+AS_IT_IS = "as it is"
+
+
+def evaluate(
+    model: Annotated[
+        list[str],
+        typer.Option("--model", "-m", metavar="NAME|DIR", help="A model on the hub, or a folder. Repeat it for more."),
+    ],
+    data: Annotated[
+        str, typer.Option("--data", "-d", metavar="FILE|hub", help="Minimal pairs; hub is dcml0714/Heros.")
+    ] = "hub",
+    recipe: Annotated[
+        list[str] | None,
+        typer.Option("--recipe", "-r", metavar="RECIPE", help="Repeat it for more rows. Default: each model as it is."),
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help='What the columns are from left to right, when their names do not tell: "Original,Synonym,-,Typo", - '
+            "skips one.",
+        ),
+    ] = None,
+    fit: opt.Fit = None,
+    frequencies: opt.Frequencies = None,
+    column: opt.Column = "text",
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Also write every result with its provenance.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="OUT.png", help="Also draw the heat map, one line a model and recipe.")
+    ] = None,
+    batch_size: opt.BatchSize = 32,
+    device: opt.Device = None,
+    revision: opt.Revision = None,
+    trust_remote_code: opt.Trust = False,
+    force: opt.Force = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Compare what models make of synonyms, typos, antonyms, random words and negations (HEROS, Chiang et al. 2023).
+
+    Similarity is 1 for the same and 0 for any other sentence: (cos − b) / (1 − b), b the mean cosine of the first half
+    of the originals with the second. Below it stands its 95 % bootstrap interval.
+
+    The file has one row an original with a column for each change, or one row a pair with the columns original,
+    converted and subset.
+
+    \b
+    [dim]$[/] essent heros evaluate -m all-MiniLM-L6-v2 -m bert-base-uncased --picture heros.png
+    [dim]$[/] essent heros evaluate -m ./my-model -r mean -r "first-last | zscore" --data heros.tsv --json heros.json
+    """
+    from essent.recipe import Recipe
+    from essent.tasks import save_results
+    from essent.tasks.heros_files import load_heros
+    from essent.types import InputError, optional_import
+
+    if json_file is not None:
+        check_output(json_file, force)
+    if picture is not None:
+        check_output(picture, force, (".png",))
+        optional_import("matplotlib", "demo")
+    recipes = list(dict.fromkeys(Recipe.parse(text) for text in recipe or []))
+    if not recipes and (fit is not None or frequencies is not None):
+        raise InputError("--fit and --frequencies are what a recipe learns from; give it with --recipe.")
+    task = load_heros(data, None if order is None else order.split(","))
+    other = {
+        "fit_texts": None if fit is None else read_texts(fit, column),
+        "frequency_texts": None if frequencies is None else read_texts(frequencies, column),
+    }
+    calm_libraries()
+    run = {"batch_size": batch_size, "progress": wants_progress(quiet)}
+    options = opt.model_options(device, revision, trust_remote_code)
+    found: dict[tuple[str, str], Result] = {}
+    for name in dict.fromkeys(model):
+        for text, result in _scored(name, recipes, task, other, run, options):
+            found[name, text] = result.with_provenance(model=name, recipe=text)
+            if not quiet:
+                show_note(f"{_short(name)}, {text}")
+    shown = dict(zip(_labels(list(found)), found.values(), strict=True))
+    if json_file is not None:
+        with replacing(json_file) as temporary:
+            save_results(found.values(), temporary)
+    if picture is not None:
+        _draw(shown, picture, task.name)
+    _print(shown, task, quiet)
+
+
+def _scored(
+    model: str,
+    recipes: Sequence[Any],
+    task: HerosTask,
+    other: dict[str, list[str] | None],
+    run: dict[str, Any],
+    options: dict[str, Any],
+) -> Iterator[tuple[str, Result]]:
+    """Every recipe's result on one model; without recipes the model's own, whatever modules it has."""
+    from essent.encoder import Encoder
+    from essent.evaluation import Bench
+    from essent.types import RecipeError
+
+    if recipes:
+        bench = Bench(model, recipes, **run, options=options)
+        for recipe, vectors in bench.vectors(task.texts(), other["fit_texts"], other["frequency_texts"]):
+            yield str(recipe), task.score_vectors(vectors)
+        return
+    try:
+        encoder: Any = Encoder(model, **options)
+        text = str(encoder.recipe)
+    except RecipeError:  # modules that no recipe describes, a trained Dense say: that is still an encoder
+        from sentence_transformers import SentenceTransformer
+
+        encoder, text = SentenceTransformer(model, **options), AS_IT_IS
+    yield text, task.run(lambda texts: encoder.encode(texts, batch_size=run["batch_size"], show_progress_bar=False))
+
+
+def _labels(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Short names of the rows: the model, the recipe where one model has several, or both."""
+    models = list(dict.fromkeys(model for model, _ in rows))
+    short = {model: _short(model) for model in models}
+    if len(set(short.values())) < len(models):
+        short = {model: model for model in models}
+    if len(rows) == len(models):
+        return [short[model] for model, _ in rows]
+    return [recipe if len(models) == 1 else f"{short[model]} · {recipe}" for model, recipe in rows]
+
+
+def _short(model: str) -> str:
+    """A folder's last names, a hub name as it is."""
+    path = Path(model)
+    return "/".join(path.resolve().parts[-2:]) if path.is_dir() else model
+
+
+def _draw(shown: dict[str, Result], picture: Path, name: str) -> None:
+    from essent.report.heat import draw_heros
+
+    models = list(dict.fromkeys(_short(str(result.provenance["model"])) for result in shown.values()))
+    of_one = f", {models[0]}" if len(models) == 1 and list(shown) != models else ""
+    with replacing(picture) as temporary:
+        draw_heros(shown, temporary, title=f"{'HEROS' if name == 'heros' else f'Minimal pairs of {name}'}{of_one}")
+
+
+def _print(shown: dict[str, Result], task: HerosTask, quiet: bool) -> None:
+    from rich.text import Text
+
+    from essent.tasks.heros import verdict
+
+    console = results()
+    console.print(_table(shown))
+    console.print("Synonym and typo keep the meaning, the others change it. In words:")
+    for label, result in shown.items():
+        base = f" (cosine of two different originals: {result.metrics['baseline']['all']:.2f})"
+        console.print(Text.assemble((label, "bold"), base), soft_wrap=True)
+        for sentence in verdict(result):
+            console.print(Text(f"  {sentence}"), soft_wrap=True)
+    if not quiet:
+        show_note(f"Columns read {task.source['columns_read']}.")
+        for note in dict.fromkeys(note for result in shown.values() for note in result.notes):
+            show_note(note)
+
+
+def _table(shown: dict[str, Result]) -> Table:
+    """One row a model and recipe: similarity and interval of each subset."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from essent.tasks.heros import CHANGED, KEPT
+
+    present = [s for s in (*KEPT, *CHANGED) if any(s in result.subsets for result in shown.values())]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)  # fits into 80 columns
+    table.add_column("", overflow="fold", min_width=min(16, max(map(len, shown))))
+    for subset in present:
+        table.add_column(Text(subset.replace(" ", "\n", 1)), justify="right", no_wrap=True)
+    for label, result in shown.items():
+        table.add_row(Text(label), *(_cell(result.subsets.get(subset)) for subset in present))
+    return table
+
+
+def _cell(scores: dict[str, float] | None) -> Any:
+    from rich.text import Text
+
+    if scores is None:
+        return Text("–")
+    interval = f"{scores['low']:.2f}–{scores['high']:.2f}"
+    return Text.assemble(f"{scores['similarity']:.2f}", "\n", (interval, "dim"))

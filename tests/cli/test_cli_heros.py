@@ -1,0 +1,109 @@
+"""`essent heros evaluate`: table, verdict, JSON and picture agree with the task; what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_helpers import Run
+
+from essent import Encoder
+from essent.demo import minimal_pairs_path
+from essent.tasks.heros import verdict
+from essent.tasks.heros_files import load_heros
+from families import build_family
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """Six of the demo's originals."""
+    path = tmp_path / "few.jsonl"
+    path.write_text("".join(minimal_pairs_path().read_text("utf-8").splitlines(keepends=True)[:36]), "utf-8")
+    return path
+
+
+def test_recipes_of_one_model(run: Run, tiny: str, few: Path, tmp_path: Path) -> None:
+    recipes = ("mean", "first-last | zscore", "weights=idf")
+    output, picture = tmp_path / "new" / "heros.json", tmp_path / "heros.png"
+    given = [part for recipe in recipes for part in ("-r", recipe)]
+    shown = run("heros", "evaluate", "-m", tiny, *given, "-d", few, "--json", output, "--picture", picture)
+    task = load_heros(few)
+    stored = json.loads(output.read_text("utf-8"))["results"]
+    assert [one["provenance"]["recipe"] for one in stored] == list(recipes)
+    for recipe, one in zip(recipes, stored, strict=True):
+        wanted = task.run(Encoder(tiny, recipe, device="cpu").fit(task.texts()).encode)
+        for subset, scores in wanted.subsets.items():
+            assert one["subsets"][subset] == pytest.approx(scores, abs=1e-4)
+            assert f"{scores['similarity']:.2f}" in shown.stdout
+        assert recipe in shown.stdout
+        assert verdict(wanted)[0] in shown.stdout
+        assert one["provenance"]["model"] == tiny
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert "Columns read by name, one row a pair" in shown.stderr
+    assert "--force" in run("heros", "evaluate", "-m", tiny, "-d", few, "--json", output, code=2).stderr
+    assert "--force" in run("heros", "evaluate", "-m", tiny, "-d", few, "--picture", picture, code=2).stderr
+
+
+def test_models_as_they_are(run: Run, tiny: str, few: Path, tmp_path: Path) -> None:
+    """A plain model, a saved Encoder, and a model with a layer that no recipe describes."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
+
+    task, saved, dense = load_heros(few), tmp_path / "saved", tmp_path / "dense"
+    encoder = Encoder(tiny, "first-last | zscore", device="cpu").fit(task.texts())
+    encoder.save(str(saved))
+    body = Transformer(tiny)
+    trained = SentenceTransformer(modules=[body, Pooling(32, "mean"), Dense(32, 8)], device="cpu")
+    trained.save(str(dense))
+    output = tmp_path / "heros.json"
+    models = [part for model in (tiny, saved, dense) for part in ("-m", model)]
+    shown = run("heros", "evaluate", *models, "-d", few, "--json", output, "-q")
+    assert shown.stderr == ""
+    plain = SentenceTransformer(tiny, device="cpu")
+    for one, model in zip(json.loads(output.read_text("utf-8"))["results"], (plain, encoder, trained), strict=True):
+        wanted = task.run(model.encode)
+        assert one["metrics"]["similarity"] == pytest.approx(wanted.metrics["similarity"], abs=1e-4)
+    for name in (saved, dense):
+        assert f"{name.parent.name}/{name.name}" in shown.stdout
+
+
+def test_several_models_with_recipes_and_other_texts(
+    run: Run, tiny: str, few: Path, tmp_path: Path, lines: Path
+) -> None:
+    other = build_family("distilbert", tmp_path / "other")
+    output = tmp_path / "heros.json"
+    shown = run(
+        *("heros", "evaluate", "-m", tiny, "-m", other, "-m", tiny, "-r", "weights=idf | zscore", "-r", "cls"),
+        *("-d", few, "--fit", lines, "--frequencies", lines, "--json", output),
+    )
+    found = json.loads(output.read_text("utf-8"))["results"]
+    assert len(found) == 4  # a model named twice runs once
+    assert f"{other.parent.name}/other · cls" in shown.stdout
+    texts = lines.read_text().splitlines()
+    wanted = load_heros(few).run(Encoder(tiny, "weights=idf | zscore", device="cpu").fit(texts).encode)
+    assert found[0]["metrics"]["similarity"] == pytest.approx(wanted.metrics["similarity"], abs=1e-4)
+
+
+def test_columns_by_position(run: Run, tiny: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("a,b,c\nThe dogs run.,The dogs sprint.,1\nA red ball.,A crimson ball.,2\n")
+    shown = run("heros", "evaluate", "-m", tiny, "-d", path, "--order", "Original,Synonym,-")
+    assert "by position, as given" in shown.stderr
+    assert "No pairs of the subsets Antonym" in shown.stderr
+    assert "nothing can be ranked" in shown.stdout
+
+
+def test_refusals(run: Run, tiny: str, few: Path, lines: Path, tmp_path: Path) -> None:
+    def refuse(*options: object, model: object = tiny) -> str:
+        return run("heros", "evaluate", "-m", model, *options, code=2).stderr
+
+    assert "does not exist" in refuse("-d", tmp_path / "none.tsv")
+    assert ".png" in refuse("-d", few, "--picture", tmp_path / "heros.jpg")
+    assert "--recipe" in refuse("-d", few, "--fit", lines)
+    assert "Did you mean" in refuse("-d", few, "-r", "first-lats")
+    assert "no head 9-1" in refuse("-d", few, "-r", "ditto:9-1")
+    assert "no model folder" in refuse("-d", few, model=tmp_path / "no-model")
+    bad = tmp_path / "bad.tsv"
+    bad.write_text("Original\tTypo\nA text.\tA txet.\n\tA txet.\n")
+    assert "bad.tsv, line 3" in refuse("-d", bad)

@@ -1,0 +1,206 @@
+"""Geometry: every measure against a float64 loop over pairs; IsoScore against its paper's steps and authors' code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from essent.data import Pair
+from essent.tasks import PairTask, geometry
+from essent.tasks.geometry import GeometryTask, alignment, average_cosine, iso_score, uniformity
+from essent.types import InputError, UnknownNameError
+
+
+def matrix(rows: int = 37, width: int = 5, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, width)) * np.arange(1, width + 1) + 0.7
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    length = math.sqrt(float(a @ a) * float(b @ b))
+    return float(a @ b) / length if length else 0.0
+
+
+def slow_uniformity(rows: np.ndarray) -> float:
+    terms = [math.exp(-2 * sum((x - y) ** 2 for x, y in zip(a, b, strict=True))) for a, b in combinations(rows, 2)]
+    return math.log(sum(terms) / len(terms))
+
+
+def iso_score_step_by_step(points: np.ndarray) -> float:
+    """Algorithm 1 of Rudman et al. 2022 (the rows are points)."""
+    n = points.shape[1]
+    variances = np.linalg.eigvalsh(np.cov(points.T))  # the diagonal of the covariance after PCA
+    scaled = math.sqrt(n) * variances / np.linalg.norm(variances)
+    defect = np.linalg.norm(scaled - 1) / math.sqrt(2 * (n - math.sqrt(n)))
+    used = (n - defect**2 * (n - math.sqrt(n))) ** 2 / n**2
+    return (n * used - 1) / (n - 1)
+
+
+@pytest.fixture(params=[3, 16, 1024])
+def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Blocks smaller than the data, one that divides nothing, and one that takes all."""
+    monkeypatch.setattr(geometry, "BLOCK", request.param)
+    return request.param
+
+
+@pytest.mark.usefixtures("block")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_average_cosine(dtype: type) -> None:
+    rows = matrix().astype(dtype)
+    rows[4] = 0.0
+    exact = rows.astype(np.float64)
+    apart = [cosine(a, b) for a, b in combinations(exact, 2)]
+    every = [cosine(a, b) for a in exact for b in exact]
+    assert average_cosine(rows) == pytest.approx(np.mean(apart), abs=1e-14)
+    assert average_cosine(rows, self_pairs=True) == pytest.approx(np.mean(every), abs=1e-14)
+
+
+@pytest.mark.usefixtures("block")
+@pytest.mark.parametrize("scale", [0.05, 1.0, 30.0])
+def test_alignment_and_uniformity(scale: float) -> None:
+    rows = scale * matrix(23, 4)
+    rows[7] = rows[3]
+    assert uniformity(rows) == pytest.approx(slow_uniformity(rows), rel=1e-12, abs=1e-12)
+    pairs = [sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) for a, b in zip(rows, rows[::-1], strict=True)]
+    assert alignment(rows, rows[::-1]) == pytest.approx(np.mean(pairs), rel=1e-13)
+
+
+@pytest.mark.usefixtures("block")
+def test_counts_are_repeated_rows() -> None:
+    rows, counts = matrix(11, 3) / 4, np.array([1, 2, 1, 3, 1, 1, 5, 1, 1, 2, 1])
+    assert uniformity(rows, counts) == pytest.approx(slow_uniformity(np.repeat(rows, counts, axis=0)), abs=1e-12)
+
+
+def test_distances_too_large_for_exp_do_not_become_log_0() -> None:
+    rows = np.array([[0.0, 0], [100, 0], [0, 300]])
+    assert uniformity(rows) == pytest.approx(-2 * 100**2 - math.log(3))
+    assert uniformity(np.repeat(rows, 2, axis=0)) == pytest.approx(math.log(3 / 15))
+
+
+def test_far_from_the_origin() -> None:
+    """Differences of large squares would lose everything; the mean is taken off first."""
+    rows = matrix(20, 4) / 3
+    assert uniformity(rows + 1e6) == pytest.approx(uniformity(rows), abs=1e-7)
+    assert iso_score(rows + 1e6) == pytest.approx(iso_score(rows), abs=1e-7)
+
+
+@pytest.mark.usefixtures("block")
+@pytest.mark.parametrize(("rows", "width"), [(200, 2), (60, 12), (12, 40), (2, 3)])
+def test_iso_score_is_its_papers_algorithm(rows: int, width: int) -> None:
+    for seed in range(5):
+        points = matrix(rows, width, seed)
+        assert iso_score(points) == pytest.approx(iso_score_step_by_step(points), abs=1e-10)
+        assert iso_score(points.astype(np.float32)) == pytest.approx(iso_score(points), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "seed", "published"),
+    [(500, 8, 0, 0.9773115855752537), (50, 64, 1, 0.36605839557473946), (300, 32, 2, 0.5057215625249127)],
+)
+def test_iso_score_is_its_authors(rows: int, width: int, seed: int, published: float) -> None:
+    """Figures that `IsoScore` 2.0.1 from PyPI gave (it rounds some constants to float32)."""
+    points = np.random.default_rng(seed).standard_normal((rows, width)) * np.arange(1, width + 1) ** (seed / 2) + 3
+    assert iso_score(points) == pytest.approx(published, abs=1e-6)
+
+
+def test_iso_scores_ends() -> None:
+    cross = np.concatenate([np.eye(6), -np.eye(6)])
+    assert iso_score(cross) == pytest.approx(1.0)
+    assert iso_score(cross[[0, 6]]) == pytest.approx(0.0)
+    assert iso_score(1e200 * cross) == pytest.approx(1.0)
+
+
+@given(st.integers(2, 30), st.integers(2, 8), st.floats(0.01, 100), st.integers(0, 10_000))
+def test_iso_score_stays_between_0_and_1_and_ignores_scale_and_rotation(
+    rows: int, width: int, scale: float, seed: int
+) -> None:
+    points = matrix(rows, width, seed)
+    rotation = np.linalg.qr(matrix(width, width, seed + 1))[0]
+    found = iso_score(points)
+    assert -1e-12 <= found <= 1 + 1e-12
+    assert iso_score(scale * points @ rotation) == pytest.approx(found, abs=1e-9)
+
+
+@pytest.mark.parametrize("measure", [average_cosine, iso_score, uniformity])
+def test_one_row_has_no_pairs(measure: Callable[[np.ndarray], float]) -> None:
+    assert math.isnan(measure(np.ones((1, 4))))
+
+
+def test_degenerate_rows() -> None:
+    assert average_cosine(np.ones((1, 4)), self_pairs=True) == pytest.approx(1.0)
+    assert average_cosine(np.zeros((5, 4))) == 0.0
+    assert average_cosine(np.full((5, 4), 0.1)) == pytest.approx(1.0)
+    for constant in (0.0, 0.1, 1e8, 1e-200):
+        assert math.isnan(iso_score(np.full((7, 3), constant)))
+        assert math.isnan(iso_score(np.full((3, 7), constant)))
+        assert uniformity(np.full((7, 3), constant)) == pytest.approx(0.0, abs=1e-12)
+    assert math.isnan(iso_score(matrix(9, 1)))
+    assert math.isnan(alignment(np.empty((0, 3)), np.empty((0, 3))))
+
+
+# -- the task ---------------------------------------------------------------------------------------------------------
+
+PAIRS = tuple(
+    Pair(*row) for row in (("a", "b", 5.0), ("c", "d", 4.2), ("e", "f", 4.0), ("a", "g", 1.0), ("b", "b", 5.0))
+)
+
+
+def encode(texts: list[str]) -> np.ndarray:
+    return np.array([matrix(8, 3, seed=3)["abcdefgh".index(text)] for text in texts])
+
+
+@pytest.mark.parametrize(("setting", "positives", "unit"), [("simcse", [0, 1, 4], True), ("raw", [0, 4], False)])
+def test_the_published_settings(setting: str, positives: list[int], unit: bool) -> None:
+    task = GeometryTask.of_pairs(PairTask("some", PAIRS), setting)
+    result = task.run(encode)
+    sentences = [p.sentence1 for p in PAIRS] + [p.sentence2 for p in PAIRS]
+    assert result.n == len(sentences)
+    raw = encode(sentences)
+    units = raw / np.linalg.norm(raw, axis=1, keepdims=True)
+    rows = units if unit else raw
+    first, second = rows[: len(PAIRS)][positives], rows[len(PAIRS) :][positives]
+    assert result.metrics["alignment"]["all"] == pytest.approx(((first - second) ** 2).sum(axis=1).mean())
+    assert result.metrics["uniformity"]["all"] == pytest.approx(slow_uniformity(rows))
+    distinct = rows[[sentences.index(text) for text in sorted(set(sentences))]]
+    assert result.metrics["uniformity"]["distinct"] == pytest.approx(slow_uniformity(distinct))
+    assert result.metrics["anisotropy"]["all"] == pytest.approx(np.mean([a @ b for a, b in combinations(units, 2)]))
+    assert result.metrics["anisotropy"]["with_self_pairs"] == pytest.approx(float(np.mean(units @ units.T)))
+    assert result.metrics["isoscore"]["all"] == pytest.approx(iso_score_step_by_step(raw))
+    assert result.provenance["positive_pairs"] == len(positives)
+    assert result.provenance["setting"] == setting
+    assert any("3 of 10 sentences repeat another one" in note for note in result.notes)
+    assert result.to_dict()["task"] == "geometry.some"
+
+
+def test_ready_vectors_give_the_same() -> None:
+    task = GeometryTask("some", ("a", "b", "a", "c"), (("a", "d"), ("d", "e"), ("b", "d")))
+    assert task.texts() == ["a", "b", "a", "c", "d", "e"]
+    assert task.score_vectors(encode(task.texts())) == task.run(encode)
+    seen: list[str] = []
+    task.run(lambda texts: (seen.extend(texts), encode(texts))[1])
+    assert sorted(seen) == list("abcde")
+    with pytest.raises(InputError, match=r"expected \(6, D\)"):
+        task.score_vectors(np.ones((5, 2)))
+
+
+def test_degenerate_tasks() -> None:
+    single = GeometryTask("one", ("a",)).run(encode)
+    assert all(
+        math.isnan(single.metrics[name]["all"]) for name in ("anisotropy", "isoscore", "alignment", "uniformity")
+    )
+    assert "Undefined here: anisotropy, isoscore, alignment, uniformity" in single.notes[0]
+    zeros = GeometryTask("zeros", ("a", "b", "c"), (("a", "b"),)).run(lambda texts: np.zeros((len(texts), 4)))
+    assert any("3 texts have a zero vector" in note for note in zeros.notes)
+    assert math.isnan(zeros.metrics["isoscore"]["all"])
+    assert zeros.metrics["alignment"]["all"] == 0.0
+    with pytest.raises(InputError, match="no sentences"):
+        GeometryTask("none", ())
+    with pytest.raises(UnknownNameError, match="simcse"):
+        GeometryTask.of_pairs(PairTask("some", PAIRS), "simsce")
+    with pytest.raises(InputError, match="'b' is not finite"):
+        GeometryTask("nan", ("a", "b")).run(lambda texts: np.array([[1.0, 2.0], [math.nan, 1.0]]))

