@@ -8,6 +8,9 @@ A task never sees an encoder, only something with `encode(list of N texts) -> (N
 """
 
 from essent.tasks.catalogue import STS7, Pairs, add, task_names
+from essent.tasks.geometry import GeometryTask
+from essent.tasks.heros import HerosTask
+from essent.tasks.heros_files import load_heros
 from essent.tasks.locate import load_task
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import Result, load_results, save_results
@@ -15,11 +18,14 @@ from essent.tasks.table import ResultsTable, results_table
 
 __all__ = [
     "STS7",
+    "GeometryTask",
+    "HerosTask",
     "PairTask",
     "Pairs",
     "Result",
     "ResultsTable",
     "add",
+    "load_heros",
     "load_results",
     "load_task",
     "results_table",
