@@ -163,7 +163,7 @@ def _draw(shown: dict[str, Result], picture: Path, name: str) -> None:
     models = list(dict.fromkeys(_short(str(result.provenance["model"])) for result in shown.values()))
     of_one = f", {models[0]}" if len(models) == 1 and list(shown) != models else ""
     with replacing(picture) as temporary:
-        draw_heros(shown, temporary, title=f"{'HEROS' if name == 'heros' else f'Minimal pairs of {name}'}{of_one}")
+        draw_heros(shown, temporary, title=f"{'HEROS' if name == 'heros' else f'Minimal pairs: {name}'}{of_one}")
 
 
 def _print(shown: dict[str, Result], task: HerosTask, quiet: bool) -> None:
