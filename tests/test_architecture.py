@@ -18,7 +18,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 LAYERS = {
     0: "types registry",
     1: "named layers recipe pool tokens template weights backbone denoise plan shaping data tasks",
-    2: "module passes",
+    2: "module passes cache",
     3: "loading lowering folder portable encoder evaluation selection explain report",  # encoder, portable: a pair
     4: "cli demo",
 }
