@@ -14,7 +14,7 @@ from essent.types import InputError, optional_import
 INK, FAINT, GRID = "#1B1F24", "#6A7178", "#E4E4E4"
 BEST, OTHER, BASELINE = "#C8553D", "#4C78A8", "#9AA5B1"
 WIDTH, HEIGHT, DPI = 15.0, 5.8, 110
-BARS = 10
+ROWS = 10
 
 
 def draw_leaderboard(board: Leaderboard, path: str | Path) -> None:
@@ -34,7 +34,7 @@ def draw_leaderboard(board: Leaderboard, path: str | Path) -> None:
         panels.append(_draw_heads)
     if board.layers():
         panels.append(_draw_layers)
-    panels.append(_draw_bars)
+    panels.append(_draw_rows)
     figure = Figure(figsize=(WIDTH * (0.28 + 0.24 * len(panels)), HEIGHT), dpi=DPI, facecolor="white")
     all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, draw in zip(all_axes, panels, strict=True):
@@ -53,7 +53,8 @@ def _label(board: Leaderboard) -> str:
 
 
 def _short(name: str, most: int = 48) -> str:
-    name = name.rstrip("/")
+    """A recipe, or a model: a folder by its own name."""
+    name = Path(name).name if name.startswith(("/", ".")) else name
     return name if len(name) <= most else "…" + name[-most + 1 :]
 
 
@@ -113,27 +114,26 @@ def _draw_layers(axes: Any, board: Leaderboard) -> None:
     _quiet(axes)
 
 
-def _draw_bars(axes: Any, board: Leaderboard) -> None:
+def _draw_rows(axes: Any, board: Leaderboard) -> None:
     scored = [t for t in board.trials if np.isfinite(t.scores[board.criterion])]
-    rows = scored[:BARS] + [t for t in scored[BARS:] if str(t.recipe) in board.baselines]
+    rows = scored[:ROWS] + [t for t in scored[ROWS:] if str(t.recipe) in board.baselines]
     values = [trial.scores[board.criterion] for trial in rows]
     colours = [BEST if place == 0 else BASELINE if str(t.recipe) in board.baselines else OTHER
                for place, t in enumerate(rows)]  # fmt: skip
     places = np.arange(len(rows))
-    axes.barh(places, values, color=colours, height=0.7, zorder=2)
-    ends = list(values)
-    for place, trial in enumerate(rows):
+    for place, (trial, value, colour) in enumerate(zip(rows, values, colours, strict=True)):
         if trial.interval is not None:
-            axes.plot(trial.interval, [place, place], color=INK, linewidth=1.3, zorder=3)
-            ends.extend(trial.interval)
-    low, high = min(ends), max(ends)
-    room = (high - low) or 1.0
-    axes.set_xlim(low - 0.15 * room if low > 0 else low * 1.05, high + 0.05 * room)
+            axes.plot(trial.interval, [place, place], color=colour, linewidth=2.2, solid_capstyle="round", zorder=2)
+        axes.plot([value], [place], "o", color=colour, markersize=8, zorder=3)
+        axes.annotate(
+            f"{value:.1f}" if board.criterion == "spearman" else f"{value:.3f}",
+            (value, place), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=9, color=INK,
+        )  # fmt: skip
     axes.set_yticks(places, [_short(str(t.recipe), 44) for t in rows], fontsize=10, color=INK)
-    axes.invert_yaxis()
     title = "First recipes and baselines" + (", 95 % intervals" if any(t.interval for t in rows) else "")
     axes.set_title(title, fontsize=12.5, color=INK, loc="left")
-    axes.set_xlabel(f"{_label(board)} (the axis is cut)", color=FAINT, fontsize=11)
+    axes.set_xlabel(_label(board), color=FAINT, fontsize=11)
+    axes.set_ylim(len(rows) - 0.4, -0.8)
     axes.grid(axis="x", color=GRID, zorder=0)
     _quiet(axes)
 
