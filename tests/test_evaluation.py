@@ -138,3 +138,33 @@ def test_mistakes_are_found_before_the_model_is_loaded() -> None:
 def test_one_recipe_that_cannot_run_refuses_all(shell_of: Shells) -> None:
     with pytest.raises(UnsupportedRecipeError, match="no layer 7"):
         evaluate(shell_of("bert"), ["mean", "layers=7"], [TASK])
+
+
+def test_a_text_that_tasks_share_is_encoded_once_and_a_kept_cache_serves_the_next_run(
+    shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from essent import evaluation
+
+    ran: list[int] = []
+    run = evaluation.pool_texts
+
+    def counting(backbone: object, plans: object, texts: list[str], *rest: object, **settings: object) -> object:
+        ran.append(len(texts))
+        return run(backbone, plans, texts, *rest, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(evaluation, "pool_texts", counting)
+    half = PairTask("half", PAIRS[:20])
+    recipes = ["mean", "first-last | zscore", "ditto:2-3"]
+    plain = evaluate(shell_of("bert"), recipes, [half, TASK])
+    distinct = len(set(TASK.texts()))
+    assert sum(ran) == distinct
+    ran.clear()
+    kept = evaluate(shell_of("bert"), recipes, [TASK], cache=tmp_path / "cache")
+    again = evaluate(shell_of("bert"), recipes, [half, TASK], cache=tmp_path / "cache")
+    assert ran == [distinct]
+    for recipe in recipes:
+        assert again[recipe][1].main_score == kept[recipe][0].main_score
+        assert again[recipe][1].main_score == pytest.approx(plain[recipe][1].main_score, abs=0.01)
+    evaluate(shell_of("bert"), ["mean", "first-last-idf"], [TASK], cache=tmp_path / "cache")
+    assert ran == [distinct, distinct]  # idf's rows depend on what it has counted
+    assert not any("morning" in path.read_text("latin-1") for path in (tmp_path / "cache").iterdir())

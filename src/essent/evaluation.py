@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from essent.cache import PooledCache, digest_of, key_of
 from essent.encoder import Encoder
 from essent.loading import load
 from essent.passes import as_module, count_frames, pool_texts
@@ -31,6 +32,7 @@ def evaluate(
     frequency_texts: Sequence[str] | None = None,
     batch_size: int = 32,
     progress: bool = False,
+    cache: str | Path | None = None,
     report: Callable[[str, Result], None] | None = None,
     **options: Any,
 ) -> dict[str, list[Result]]:
@@ -46,6 +48,8 @@ def evaluate(
         tasks: tasks, or names for `essent.tasks.load_task` with `data`.
         fit_texts: fit the shaping on these instead of each task's texts (superscript W).
         frequency_texts: count tokens on these instead of each task's texts (idf^W).
+        cache: a folder that keeps pooled vectors for later runs on the same weights; by default a text that several
+            tasks share goes through the model once in this run.
         report: called with (recipe text, result) as soon as each result is there.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
@@ -62,7 +66,7 @@ def evaluate(
         raise InputError("evaluate needs at least one task, e.g. ['stsb'].")
     if not parsed:
         return _as_it_is(model, found, report, options)
-    bench = Bench(model, parsed, batch_size=batch_size, progress=progress, options=options)
+    bench = Bench(model, parsed, batch_size=batch_size, progress=progress, options=options, cache=cache)
     results: dict[str, list[Result]] = {str(recipe): [] for recipe in parsed}
     for task in found:
         for recipe, vectors in bench.vectors(task.texts(), fit_texts, frequency_texts):
@@ -102,7 +106,14 @@ class Bench:
     """
 
     def __init__(
-        self, model: Any, recipes: Sequence[Recipe], *, batch_size: int, progress: bool, options: dict[str, Any]
+        self,
+        model: Any,
+        recipes: Sequence[Recipe],
+        *,
+        batch_size: int,
+        progress: bool,
+        options: dict[str, Any],
+        cache: str | Path | None = None,
     ) -> None:
         loaded = load(model, recipes, options)
         self.backbone = loaded.backbone
@@ -115,13 +126,22 @@ class Bench:
             self.backbone.max_length = None
         as_module(self.backbone, list(self.plans.values())).to(loaded.settings["device"])
         self.batch_size, self.progress = batch_size, progress
+        self.cache = PooledCache(cache)
+        self.digest = "" if cache is None else digest_of(self.backbone.model, self.backbone.max_length)
 
     def _pooled(
         self, texts: Sequence[str], recipes: Sequence[Recipe], frequency_texts: Sequence[str]
     ) -> dict[Recipe, np.ndarray]:
         plans = [self.plans[recipe] for recipe in recipes]
         stats = count_frames(self.backbone, plans, frequency_texts)
-        vectors = pool_texts(self.backbone, plans, texts, stats, batch_size=self.batch_size, progress=self.progress)
+        keys = [
+            key_of(self.digest, plan.recipe.digest(), stats[plan.frame] if plan.reads_stats else None) for plan in plans
+        ]
+
+        def run(missing: list[str]) -> list[np.ndarray]:
+            return pool_texts(self.backbone, plans, missing, stats, batch_size=self.batch_size, progress=self.progress)
+
+        vectors = self.cache.vectors(keys, [plan.width(self.backbone) for plan in plans], texts, run)
         return dict(zip(recipes, vectors, strict=True))
 
     def vectors(

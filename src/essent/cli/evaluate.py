@@ -63,6 +63,12 @@ def evaluate(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="OUT", help="Also write every result with its provenance.")
     ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Keep vectors here: later runs encode only what is new.", rich_help_panel=opt.RUN
+        ),
+    ] = None,
     batch_size: opt.BatchSize = 32,
     device: opt.Device = None,
     revision: opt.Revision = None,
@@ -98,6 +104,7 @@ def evaluate(
         frequency_texts=frequency_texts,
         batch_size=batch_size,
         progress=wants_progress(quiet),
+        cache=cache,
         report=None if quiet else _show_result,
         **opt.model_options(device, revision, trust_remote_code),
     )
