@@ -51,20 +51,29 @@ class AffineModule(Fixed):
     """Applies an Affine to (B,D) tensors, half types in float32; its arrays are buffers."""
 
     mean: torch.Tensor
-    matrix: torch.Tensor
+    matrix: torch.Tensor  # (D,K), or its diagonal (D,)
     offset: torch.Tensor
 
     def __init__(self, affine: Affine) -> None:
         super().__init__()
         self.register_buffer("mean", torch.from_numpy(affine.mean.copy()))
-        self.register_buffer("matrix", torch.from_numpy(affine.matrix.copy()))
+        self.register_buffer("matrix", torch.from_numpy(_diagonal(affine.matrix).copy()))
         self.register_buffer("offset", torch.from_numpy(affine.offset.copy()))
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         check_width(vectors, self.mean.shape[0])
         kind = torch.float64 if vectors.dtype == torch.float64 else torch.float32
         centred = vectors.to(kind) - self.mean.to(kind)  # (B,D)
-        return (centred @ self.matrix.to(kind) + self.offset.to(kind)).to(vectors.dtype)  # (B,K)
+        matrix = self.matrix.to(kind)
+        turned = centred * matrix if matrix.ndim == 1 else centred @ matrix
+        return (turned + self.offset.to(kind)).to(vectors.dtype)  # (B,K)
+
+
+def _diagonal(matrix: np.ndarray) -> np.ndarray:
+    """The diagonal of a matrix that has nothing else, as those of centring and z-scores; any other as it is."""
+    diagonal = np.diag(matrix)
+    alone = matrix.shape[0] == matrix.shape[1] and np.count_nonzero(matrix) == np.count_nonzero(diagonal)
+    return diagonal if alone else matrix
 
 
 def check_width(vectors: torch.Tensor, dimensions: int) -> None:

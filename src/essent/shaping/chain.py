@@ -82,10 +82,11 @@ class Chain:
         done: list[Shaper] = []
         for step in self.steps:
             if isinstance(step, AffineShaper):
-                if moments is None:
+                if done and isinstance(done[-1], AffineShaper) and moments is not None:
+                    moments = moments.through(done[-1].affine())
+                elif done or moments is None:
                     moments = Moments.streamed(_shaped(done, make_batches))
                 step.fit_moments(moments)
-                moments = moments.through(step.affine())
             else:
                 moments = None
                 if step.needs_fit:
