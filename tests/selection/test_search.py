@@ -221,3 +221,63 @@ def test_full_space_on_a_tiny_model(shell_of: Shells) -> None:
     allows = Allows("bert", 3, 4, mask=True)
     assert len(board.trials) == len(set(SPACES["full"].expand(allows)[0]) | {Recipe.parse("first-last")})
     assert board.provenance["passes"] == 3
+
+
+# -- without labels ---------------------------------------------------------------------------------------------------
+
+LABEL_FREE = ("teacher", "halves", "perturbed", "uniformity", "isotropy", "lexical", "consensus", "idf:spearman")
+
+
+def test_every_criterion_comes_from_the_same_pass(shell_of: Shells) -> None:
+    board = search(shell_of("bert"), TASK, "heads", criterion=("spearman", *LABEL_FREE))
+    alone = search(shell_of("bert"), TASK, "heads")
+    assert board.provenance["passes"] == 1
+    assert board.provenance["encoded"] == board.provenance["texts"] > alone.provenance["texts"]
+    assert set(board.trials[0].scores) == {"spearman", *LABEL_FREE}
+    for trial in alone.trials:
+        assert board.find(trial.recipe).scores["spearman"] == pytest.approx(trial.scores["spearman"], abs=1e-3)
+    assert len({trial.scores["teacher"] for trial in board.trials}) > 5
+
+
+def test_texts_alone_and_pairs_without_gold(shell_of: Shells) -> None:
+    for data in (TASK.texts(), [(p.sentence1, p.sentence2) for p in TASK.pairs]):
+        board = search(shell_of("bert"), data, "weights", criterion="consensus")
+        scores = [trial.scores["consensus"] for trial in board.trials]
+        assert scores == sorted(scores, reverse=True)
+        assert board.comparisons == ()
+        assert any("without labels" in note for note in board.notes)
+    assert search(shell_of("bert"), TASK.texts(), "heads").criterion == "teacher"
+
+
+def test_a_baseline_is_kept_when_the_lead_over_it_says_nothing(
+    shell_of: Shells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from essent.selection.criteria import criteria
+
+    monkeypatch.setattr(criteria["teacher"], "clear_lead", 2.0)
+    board = search(shell_of("bert"), TASK.texts(), "heads", baselines=("cls",))
+    assert board.trials[0].recipe != Recipe.parse("cls")
+    assert board.kept == "cls"
+    assert board.best == Recipe.parse("cls")
+    assert board.to_dict()["best"] == "cls"
+    assert any("cls is kept" in note for note in board.notes)
+    monkeypatch.setattr(criteria["teacher"], "clear_lead", None)
+    free = search(shell_of("bert"), TASK.texts(), "heads", baselines=("cls",))
+    assert free.kept is None
+    assert free.best == free.trials[0].recipe
+
+
+def test_weights_against_idf_are_those_of_the_tokens(shell_of: Shells) -> None:
+    from scipy.stats import pearsonr
+
+    board = search(shell_of("bert"), TASK, "heads", criterion=("spearman", "idf"))
+    encoder = Encoder(shell_of("bert"), "ditto:2-3")
+    counted = Encoder(shell_of("bert"), "weights=idf").fit(TASK.texts()).module
+    idf = np.log(counted.stats.texts / np.maximum(counted.stats.document_frequency, 1))  # type: ignore[union-attr]
+    weights, rare = [], []
+    for text in dict.fromkeys(TASK.texts()):
+        features = encoder.module.preprocess([text])
+        ids = features["input_ids"][0, 1:-1]
+        weights.extend(encoder.module(features)["token_weights"][0, 1:-1].tolist())
+        rare.extend(idf[ids.numpy()].tolist())
+    assert board.find("ditto:2-3").scores["idf"] == pytest.approx(pearsonr(weights, rare).statistic, abs=1e-5)

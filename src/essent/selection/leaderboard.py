@@ -64,6 +64,8 @@ class Leaderboard:
         checks: the same on other data.
         notes: sentences that a reader of the numbers needs.
         provenance: model, data, space, counts, seconds, versions: plain values.
+        kept: the baseline that `best` gives instead of the first row, when that leads it by less than the criterion has
+            been found to tell (label-free criteria); None: the first row is the best.
         cosines: of the first rows and the baselines (P,), by recipe, for tests of one's own; not in files.
     """
 
@@ -74,6 +76,7 @@ class Leaderboard:
     checks: tuple[Check, ...] = ()
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    kept: str | None = None
     cosines: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
     _source: tuple[Any, tuple[str, ...], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
@@ -86,6 +89,8 @@ class Leaderboard:
         """
         if not self.trials or math.isnan(self.trials[0].scores[self.criterion]):
             raise InputError(f"No recipe has a score by {self.criterion!r}: every one of them is undefined.")
+        if self.kept is not None:
+            return Recipe.parse(self.kept)
         return self.trials[0].recipe
 
     def find(self, recipe: Recipe | str) -> Trial:
@@ -153,13 +158,14 @@ class Leaderboard:
             table.add_column(name, justify="right")
         table.add_column("95 % interval")
         table.add_column("recipe", overflow="fold")
+        best = self.trials[0].recipe if self.kept is None else Recipe.parse(self.kept)
         for place, trial in enumerate(self.trials, start=1):
             baseline = str(trial.recipe) in self.baselines
             if place > top and not baseline:
                 continue
             scores = [_shown(score) for score in trial.scores.values()]
             low_high = "" if trial.interval is None else f"{trial.interval[0]:.2f} – {trial.interval[1]:.2f}"
-            style = "bold" if place == 1 else "cyan" if baseline else ""
+            style = "bold" if trial.recipe == best else "cyan" if baseline else ""
             table.add_row(str(place), *scores, low_high, Text(str(trial.recipe)), style=style)
         return table
 
@@ -181,6 +187,7 @@ class Leaderboard:
             "criterion": self.criterion,
             "trials": trials,
             "baselines": self.baselines,
+            "best": str(self.best) if any(math.isfinite(t.scores[self.criterion]) for t in self.trials) else None,
             "comparisons": [asdict(c) for c in self.comparisons],
             "checks": [asdict(c) for c in self.checks],
             "notes": self.notes,

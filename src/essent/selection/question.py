@@ -37,7 +37,8 @@ class Question:
     @classmethod
     def of(cls, data: Any, folder: str | Path | None, criterion: str | Sequence[str], seed: int) -> Question:
         name, texts, given, gold = read_pairs_of(data, folder)
-        named = [criterion] if isinstance(criterion, str) else list(criterion)
+        specs = [criterion] if isinstance(criterion, str) else list(criterion)
+        named = [spec if spec == LABELS else criteria.create(spec).spec() for spec in specs]
         wanted = list(dict.fromkeys(named)) or [LABELS if gold is not None else default_criterion()]
         if LABELS in wanted and gold is None:
             raise InputError(f"The criterion {LABELS!r} needs pairs with gold scores; {name} has none.")

@@ -187,9 +187,31 @@ def _board(question: Question, sweep: Sweep, baselines: Sequence[str], how: Sett
     order = {recipe: number for number, recipe in enumerate(recipes)}
     first = question.wanted[0]
     gold = question.gold if LABELS in scores else None
-    kept = [t.recipe for t in ranked(trials, first)[: how.top]] + [Recipe.parse(text) for text in baselines]
-    cosines = {str(r): np.array(store.cosines[order[r], : len(gold)]) for r in kept} if gold is not None else {}
-    return judged(trials, first, baselines, cosines, gold, how.seed)
+    listed = [t.recipe for t in ranked(trials, first)[: how.top]] + [Recipe.parse(text) for text in baselines]
+    cosines = {str(r): np.array(store.cosines[order[r], : len(gold)]) for r in listed} if gold is not None else {}
+    board = judged(trials, first, baselines, cosines, gold, how.seed)
+    notes, kept = _label_free(board, question)
+    return replace(board, notes=(*board.notes, *notes), kept=kept)
+
+
+def _label_free(board: Leaderboard, question: Question) -> tuple[list[str], str | None]:
+    """What must be said of a choice without labels, and the baseline to keep when the lead over it says nothing."""
+    notes = [pseudo.note for _, pseudo, _ in question.parts if pseudo.note]
+    if board.criterion == LABELS:
+        return notes, None
+    notes.append("Chosen without labels: trust it on a raw language model, not on one trained for sentences.")
+    needed = next(made.clear_lead for made, _, _ in question.parts if made.spec() == board.criterion)
+    baseline = next(iter(board.baselines), None)
+    if needed is None or baseline is None:
+        return notes, None
+    lead = board.trials[0].scores[board.criterion] - board.find(baseline).scores[board.criterion]
+    if not 0 < lead < needed:
+        return notes, None
+    notes.append(
+        f"{board.trials[0].recipe} leads {baseline} by {lead:.3f}, which by {board.criterion!r} says nothing (below "
+        f"{needed}): {baseline} is kept."
+    )
+    return notes, baseline
 
 
 def judged(
@@ -210,6 +232,12 @@ def judged(
         rows[i] = replace(rows[i], interval=interval(draw))
     comparisons = _against(str(rows[0].recipe), baselines, cosines, gold, seed)
     notes = _notes(rows, draws, comparisons)
+    if criterion == LABELS:
+        notes = (
+            *notes,
+            f"The winner was chosen among {len(rows)} recipes on the pairs it is scored on, so its score there is "
+            "optimistic: report it on other data.",
+        )
     return Leaderboard(criterion, tuple(rows), tuple(baselines), comparisons, notes=notes, cosines=cosines)
 
 
@@ -230,10 +258,6 @@ def _notes(trials: Sequence[Trial], draws: np.ndarray, comparisons: Sequence[Com
             "interval: by these pairs alone they are as good."
         )
     notes.extend(comparison.in_words() for comparison in comparisons if not comparison.is_clear)
-    notes.append(
-        f"The winner was chosen among {len(trials)} recipes on the pairs it is scored on, so its score there is "
-        "optimistic: report it on other data."
-    )
     return tuple(notes)
 
 
