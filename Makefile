@@ -39,6 +39,7 @@ check-data: $(INSTALLED)  ## check published figures on real data: make check-da
 bench: $(INSTALLED)  ## time against scikit-learn and sentence-transformers, paired in one run
 	$(BIN)/python benchmarks/quantile.py
 	$(BIN)/python benchmarks/encode.py
+	$(BIN)/python benchmarks/search.py
 
 clean:
 	rm -rf $(VENV) demo-output

@@ -231,7 +231,7 @@ def judged(
     for i, draw in zip(at, draws, strict=True):
         rows[i] = replace(rows[i], interval=interval(draw))
     comparisons = _against(str(rows[0].recipe), baselines, cosines, gold, seed)
-    notes = _notes(rows, draws, comparisons)
+    notes = _notes(draws)
     if criterion == LABELS:
         notes = (
             *notes,
@@ -248,8 +248,8 @@ def _against(
     return tuple(compare((winner, o), (cosines[winner], cosines[o]), gold, seed=seed) for o in others)
 
 
-def _notes(trials: Sequence[Trial], draws: np.ndarray, comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """Warnings: a lead within its interval, a winner that does not beat a baseline."""
+def _notes(draws: np.ndarray) -> tuple[str, ...]:
+    """A warning when the first row's lead is within its interval."""
     notes = []
     behind = [interval(draws[0] - draw)[0] <= 0 for draw in draws[1:]]
     if any(behind):
@@ -257,7 +257,6 @@ def _notes(trials: Sequence[Trial], draws: np.ndarray, comparisons: Sequence[Com
             f"The winner's lead over {sum(behind)} of the {len(behind)} next recipes and baselines is within its "
             "interval: by these pairs alone they are as good."
         )
-    notes.extend(comparison.in_words() for comparison in comparisons if not comparison.is_clear)
     return tuple(notes)
 
 

@@ -21,6 +21,7 @@ from essent.tokens import batches, count_tokens, framed_ids, pad, portions
 from essent.types import CorpusStats, Tokens
 
 ALL_FLOATS = 4  # bytes
+CHUNK = 2**25  # bytes of vectors handled at a time: larger blocks fall out of the processor's cache and cost more
 
 
 @dataclass
@@ -58,13 +59,12 @@ class Sweep:
         self.backbone = program.backbone
         self.device = self.backbone.static_table.device
         self.unshaped: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # pass, block -> row, mix, recipe
-        self.kept: dict[tuple[int, int], list[int]] = {}  # pass, block -> rows that shaping reads
+        self.kept: dict[tuple[int, int], dict[int, set[int]]] = {}  # pass, block -> row -> columns that shaping reads
         for number, (recipe, place) in enumerate(zip(program.recipes, program.places, strict=True)):
             key = (place.frame, place.block)
             if recipe.shaping:
-                rows = self.kept.setdefault(key, [])
-                if place.row not in rows:
-                    rows.append(place.row)
+                columns = self.kept.setdefault(key, {}).setdefault(place.row, set())
+                columns.update(column for column, _ in self._columns(place))
             else:
                 self.unshaped.setdefault(key, []).append((place.row, place.mix, number))
         self.rows_of: dict[int, np.ndarray] = {}  # pass -> (N,) row of each text in the pooled files
@@ -172,7 +172,7 @@ class Sweep:
     def _pooled(self, block: Block, held: Held, number: int, texts: int) -> Iterator[tuple[range, torch.Tensor]]:
         """Pooled vectors of some weightings at a time: rows, and (w,n,C,D)."""
         bytes_a_row = 3 * ALL_FLOATS * texts * max(block.columns, len(block.mixes)) * block.width
-        some = max(1, self.memory // 2 // max(bytes_a_row, 1))
+        some = max(1, min(self.memory // 2, CHUNK) // max(bytes_a_row, 1))
         for first in range(0, len(block.rows), some):
             rows = range(first, min(first + some, len(block.rows)))
             pooled = torch.empty(len(rows), texts, block.columns, block.width, device=self.device)
@@ -205,23 +205,30 @@ class Sweep:
     # -- what shaping reads -----------------------------------------------------------------------------------------
 
     def _keep(self, key: tuple[int, int], rows: range, pooled: torch.Tensor, start: int) -> None:
-        kept = self.kept.get(key, [])
+        kept = self.kept.get(key, {})
         for row in (row for row in rows if row in kept):
-            for column, values in enumerate(pooled[row - rows.start].unbind(1)):  # (n,D)
-                self.store.write(_file(key, row, column), start * values.shape[1], values.cpu().numpy())
+            for column in sorted(kept[row]):
+                values = pooled[row - rows.start, :, column].cpu().numpy()  # (n,D)
+                self.store.write(_file(key, row, column), start * values.shape[1], values)
+
+    def _columns(self, place: Place) -> list[tuple[int, float]]:
+        """The columns that a recipe's pooled vectors are made of, with their factors."""
+        if place.block < 0:
+            return [(0, 1.0)]
+        block = self.program.passes[place.frame].blocks[place.block]
+        if block.premixed:
+            return [(place.mix, 1.0)]
+        factors = block.factors[place.mix].tolist()
+        return [(column, factor) for column, factor in enumerate(factors) if factor] or [(0, 0.0)]
 
     def pooled(self, place: Place) -> np.ndarray:
         """A recipe's pooled vectors before shaping, (N,D) float32, one row a text."""
-        key, one = (place.frame, place.block), self.program.passes[place.frame]
-        if place.block < 0:
-            width = one.singles[place.row].width(self.backbone)
-            return self._column(key, place.row, 0, width)
-        block = one.blocks[place.block]
-        if block.premixed:
-            return self._column(key, place.row, place.mix, block.width)
-        factors = block.factors[place.mix].tolist()
-        used = [(column, factor) for column, factor in enumerate(factors) if factor] or [(0, 0.0)]
-        parts = (self._column(key, place.row, column, block.width) * np.float32(factor) for column, factor in used)
+        one = self.program.passes[place.frame]
+        width = one.singles[place.row].width(self.backbone) if place.block < 0 else one.blocks[place.block].width
+        parts = []
+        for column, factor in self._columns(place):
+            stored = self._column((place.frame, place.block), place.row, column, width)
+            parts.append(stored if factor == 1.0 else stored * np.float32(factor))
         return reduce(np.add, parts)
 
     def _column(self, key: tuple[int, int], row: int, column: int, width: int) -> np.ndarray:
@@ -246,7 +253,7 @@ def pair_cosines(vectors: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
     """
     length = vectors.norm(dim=-1, keepdim=True)  # (w,n,M,1)
     units = vectors / length.clamp(min=1e-30)
-    apart = units[:, ends[:, 0]] - units[:, ends[:, 1]]  # (w,p,M,D)
+    apart = units.index_select(1, ends[:, 0]).sub_(units.index_select(1, ends[:, 1]))  # (w,p,M,D)
     cosines = 1 - torch.linalg.vecdot(apart, apart).double() / 2
     there = (length > 0).squeeze(-1)
     return (cosines * (there[:, ends[:, 0]] & there[:, ends[:, 1]])).transpose(1, 2)
