@@ -166,3 +166,8 @@ def test_an_empty_folder_is_a_model_error(tmp_path: Path) -> None:
 def test_a_bare_transformer_has_no_tokenizer(bert: Path) -> None:
     with pytest.raises(ModelError, match="has no tokenizer"):
         Encoder(stock(bert)[0].model, "mean")
+
+
+def test_an_encoder_says_that_it_has_its_own_recipe(bert: Path) -> None:
+    with pytest.raises(RecipeError, match="runs its own recipe 'ditto:2-1'; give the model that it was made from"):
+        Encoder(Encoder(bert, "ditto:2-1"), "mean")

@@ -139,6 +139,11 @@ def own_recipe(model: SentenceTransformer) -> Recipe:
 
 def _take_apart(shell: SentenceTransformer, recipes: Sequence[Recipe], last: int | None) -> Loaded:
     first: nn.Module = shell[0]
+    if hasattr(first, "recipe"):  # its layers may be cut, its length limit lifted
+        raise RecipeError(
+            f"This Encoder runs its own recipe {str(first.recipe)!r}; give the model that it was made from: a name, a "
+            "folder, or a SentenceTransformer."
+        )
     if not isinstance(first, Transformer) or not isinstance(first.model, PreTrainedModel):
         raise ModelError(f"The model starts with {type(first).__name__}; essent needs a transformer for text there.")
     backbone = Backbone(first.model, first.tokenizer, first.max_seq_length, last)
