@@ -81,13 +81,31 @@ def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Load
                 check(recipe, allows)
             needs = reduce(operator.or_, (needs_of(recipe, last) for recipe in recipes))
             extra = _fewer_layers(config, needs.depth)
-        settings = dict(options)
-        settings["config_kwargs"] = {**(options.get("config_kwargs") or {}), **extra}
-        if str(options.get("device") or get_device_name()) == "cpu":  # half precision is slow there, and inexact
-            settings["model_kwargs"] = {"dtype": torch.float32, **(options.get("model_kwargs") or {})}
-        with _expected_reports_hidden():
-            shell = SentenceTransformer(name, **settings)
+        shell = _open(name, {**options, "config_kwargs": {**(options.get("config_kwargs") or {}), **extra}})
     return _take_apart(shell, recipes, last)
+
+
+def open_model(model: Any, options: dict[str, Any]) -> SentenceTransformer:
+    """The whole model as sentence-transformers has it, to run several searches on; a loaded one as it is.
+
+    Raises:
+        ModelError: nothing to load there.
+        RecipeError: a folder that an Encoder saved.
+    """
+    if isinstance(model, SentenceTransformer):
+        return model
+    _refuse_missing_folder(str(model))
+    _refuse_saved_encoder(str(model), [], options)
+    with _clear_errors(str(model)):
+        return _open(str(model), options)
+
+
+def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
+    settings = dict(options)
+    if str(options.get("device") or get_device_name()) == "cpu":  # half precision is slow there, and inexact
+        settings["model_kwargs"] = {"dtype": torch.float32, **(options.get("model_kwargs") or {})}
+    with _expected_reports_hidden():
+        return SentenceTransformer(name, **settings)
 
 
 def allowed(model: Any, options: dict[str, Any]) -> Allows:

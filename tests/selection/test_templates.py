@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from selection_samples import TASK
 from sentence_transformers import SentenceTransformer
 
@@ -78,3 +79,13 @@ def test_grammars_by_name_and_from_files(tmp_path: Path) -> None:
         find_grammar("prompt-bert")
     with pytest.raises(DataError, match="does not exist"):
         find_grammar(tmp_path / "none.yaml")
+
+
+def test_a_half_precision_folder_is_searched_in_float32(bert: Path, tmp_path: Path) -> None:
+    shell = SentenceTransformer(str(bert), device="cpu", model_kwargs={"dtype": torch.float16})
+    shell[0].model.save_pretrained(tmp_path)
+    shell.tokenizer.save_pretrained(tmp_path)
+    found = search_templates(str(tmp_path), TASK, GRAMMAR, options={"device": "cpu"})
+    recipe = str(found.board.trials[0].recipe)
+    alone = next(iter(evaluate(str(tmp_path), [recipe], [TASK], device="cpu").values()))[0].main_score
+    assert found.board.trials[0].scores["spearman"] == pytest.approx(alone, abs=1e-3)

@@ -104,7 +104,7 @@ def search(
     loaded.backbone.to(loaded.settings["device"])
     program = Program(recipes, loaded.backbone)
     identity = {
-        **question.identity(_name(model), recipes),
+        **question.identity(model_name(model), recipes),
         "memory": how.memory,
         "batch_size": how.batch_size,
     }
@@ -126,7 +126,7 @@ def search(
     if left_out:
         notes.append(f"{left_out} recipes of the space {found.name!r} were left out: this model cannot run them.")
     provenance = {
-        "model": _name(model),
+        "model": model_name(model),
         "data": question.name,
         "space": found.name,
         "recipes": len(recipes),
@@ -260,7 +260,8 @@ def _notes(draws: np.ndarray) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _name(model: Any) -> str:
+def model_name(model: Any) -> str:
+    """What a model is called in provenance."""
     if isinstance(model, (str, Path)):
         return str(model)
     size = sum(parameter.numel() for parameter in model.parameters())

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 
-from essent.loading import allowed
+from essent.loading import allowed, open_model
 from essent.selection.grammar import PROMPT_BERT, Grammar
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.question import read_pairs_of
-from essent.selection.run import Settings, check_on, judged, search
+from essent.selection.run import Settings, check_on, judged, model_name, search
 from essent.selection.space import Grid, Space
 from essent.tasks import PairTask, load_task
 from essent.types import InputError, UnsupportedRecipeError
@@ -72,7 +71,7 @@ def search_templates(
         raise InputError(f"The template grammar {grammar.text!r} has no slots to search.")
     if not allowed(model, options or {}).mask and (weights == "mask" or "[MASK]" in grammar.text):
         raise UnsupportedRecipeError("This model has no mask token; give a grammar without [MASK] and weights=last.")
-    shell = model if isinstance(model, SentenceTransformer) else SentenceTransformer(str(model), **(options or {}))
+    shell = open_model(model, options or {})
     chosen = grammar.first()
     boards: list[Leaderboard] = []
     steps: list[Step] = []
@@ -91,6 +90,7 @@ def search_templates(
         chosen[slot] = choices[int(np.argmax(np.nan_to_num(filled, nan=-np.inf)))]
         steps.append(Step(slot, {template: scores[template] for template in candidates}, chosen[slot]))
     board = _merged(boards, data, folder, how)
+    board = replace(board, provenance={**board.provenance, "model": model_name(model)})
     if test:
         tasks = [task if isinstance(task, PairTask) else load_task(task, folder) for task in test]
         board = replace(board, checks=check_on(shell, board.best, list(board.baselines), tasks, how, {}))
