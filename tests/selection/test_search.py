@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from selection_samples import TASK
 from sentence_transformers import SentenceTransformer
 
@@ -132,10 +133,15 @@ def test_a_killed_search_goes_on_where_it_stopped(
     assert finished.provenance["encoded"] == 0
 
 
-def test_a_folder_of_another_search_is_refused(shell_of: Shells, tmp_path: Path) -> None:
+def test_a_folder_of_another_search_is_refused(shell_of: Shells, bert: Path, tmp_path: Path) -> None:
     search(shell_of("bert"), TASK, "heads", work=tmp_path / "work")
     with pytest.raises(DataError, match="holds another search"):
         search(shell_of("bert"), TASK, "layers", work=tmp_path / "work")
+    changed = SentenceTransformer(str(bert), device="cpu")
+    with torch.no_grad():
+        changed[0].model.embeddings.word_embeddings.weight[5] += 1
+    with pytest.raises(DataError, match="holds another search"):
+        search(changed, TASK, "heads", work=tmp_path / "work")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine", "utf-8")
     with pytest.raises(DataError, match="not empty"):

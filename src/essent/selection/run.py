@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from essent.cache import digest_of
 from essent.evaluation import Bench
 from essent.loading import allowed, load
 from essent.recipe import Recipe
@@ -107,6 +108,7 @@ def search(
         **question.identity(model_name(model), recipes),
         "memory": how.memory,
         "batch_size": how.batch_size,
+        "weights": "" if how.work is None else digest_of(loaded.backbone.model, loaded.backbone.max_length),
     }
     with _work_folder(how.work) as place:
         store = Store(place, identity, len(recipes), len(question.pairs.pairs))
