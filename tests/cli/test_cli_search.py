@@ -50,7 +50,7 @@ def test_every_output_at_once(run: Run, tiny: str, scored: Path, tmp_path: Path)
     )  # fmt: skip
     assert "not used for the choice" in result.stdout
     assert "optimistic" in result.stderr
-    assert "1 forward passes over" in result.stderr
+    assert "1 forward pass over" in result.stderr
     assert picture.read_bytes().startswith(b"\x89PNG")
     encoder = Encoder(best)
     assert str(encoder.recipe) in result.stdout

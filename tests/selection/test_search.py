@@ -218,6 +218,10 @@ def test_bad_input_is_refused_before_the_model_is_loaded(
 def test_one_pair_and_constant_gold_give_a_leaderboard_without_scores(shell_of: Shells) -> None:
     board = search(shell_of("bert"), PairTask("one", TASK.pairs[:1]), Space(named=("mean", "first-last | whiten")))
     assert all(np.isnan(trial.scores["spearman"]) for trial in board.trials)
+    assert board.comparisons == ()
+    assert board.notes == (
+        "No recipe has a score: there is one pair only, or the gold scores or all similarities are constant.",
+    )
     with pytest.raises(InputError, match="No recipe has a score"):
         _ = board.best
 

@@ -211,6 +211,7 @@ def _show(board: Leaderboard, top: int, quiet: bool) -> None:
         show_note(note)
     about = board.provenance
     show_note(
-        f"{about['recipes']} recipes, {about['passes']} forward passes over {about['texts']} texts, "
+        f"{about['recipes']} recipes, {about['passes']} forward pass{'es' * (about['passes'] != 1)} over "
+        f"{about['texts']} texts, "
         f"{about['seconds']:.0f} s."
     )

@@ -164,7 +164,8 @@ class Leaderboard:
             if place > top and not baseline:
                 continue
             scores = [_shown(score) for score in trial.scores.values()]
-            low_high = "" if trial.interval is None else f"{trial.interval[0]:.2f} – {trial.interval[1]:.2f}"
+            known = trial.interval is not None and not math.isnan(trial.interval[0])
+            low_high = f"{trial.interval[0]:.2f} – {trial.interval[1]:.2f}" if known and trial.interval else ""
             style = "bold" if trial.recipe == best else "cyan" if baseline else ""
             table.add_row(str(place), *scores, low_high, Text(str(trial.recipe)), style=style)
         return table

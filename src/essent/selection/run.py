@@ -228,15 +228,18 @@ def judged(
     rows = list(ranked(trials, criterion))
     if gold is None:
         return Leaderboard(criterion, tuple(rows), tuple(baselines))
+    if np.isnan(rows[0].scores[criterion]):
+        note = "No recipe has a score: there is one pair only, or the gold scores or all similarities are constant."
+        return Leaderboard(criterion, tuple(rows), tuple(baselines), notes=(note,))
     at = [i for i, trial in enumerate(rows) if str(trial.recipe) in cosines]
     draws = bootstrap(np.stack([cosines[str(rows[i].recipe)] for i in at]), gold, seed=seed)
     for i, draw in zip(at, draws, strict=True):
         rows[i] = replace(rows[i], interval=interval(draw))
     comparisons = _against(str(rows[0].recipe), baselines, cosines, gold, seed)
-    notes = _notes(draws)
+    notes: tuple[str, ...] = ()
     if criterion == LABELS:
         notes = (
-            *notes,
+            *_notes(draws),
             f"The winner was chosen among {len(rows)} recipes on the pairs it is scored on, so its score there is "
             "optimistic: report it on other data.",
         )
