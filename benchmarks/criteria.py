@@ -30,7 +30,11 @@ def judged(board: Leaderboard, criterion: str) -> tuple[float, float, float]:
     known = np.isfinite(labelled) & np.isfinite(guessed)
     chosen = labelled[known][np.argmax(guessed[known])]
     base = board.find("mean").scores["spearman"]
-    return float(spearmanr(labelled[known], guessed[known]).statistic), float(np.nanmax(labelled) - chosen), chosen - base
+    return (
+        float(spearmanr(labelled[known], guessed[known]).statistic),
+        float(np.nanmax(labelled) - chosen),
+        chosen - base,
+    )
 
 
 def main() -> None:
