@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from essent.tasks import Result, load_results, save_results
-from essent.types import DataError
+from essent.types import DataError, InputError
 
 
 def result(score: float = 71.25, **changes: object) -> Result:
@@ -71,3 +71,18 @@ def test_other_files(tmp_path: Path, content: str, message: str) -> None:
         load_results(path)
     with pytest.raises(DataError, match="Cannot read the results"):
         load_results(tmp_path / "no.json")
+
+
+def test_minimal_pairs_and_geometry_have_no_single_score_and_come_back_from_a_file(tmp_path: Path) -> None:
+    made = Result("heros", {"similarity": {"Synonym": 0.9}}, {"Synonym": {"n": 3, "similarity": 0.9}}, 3, main=None)
+    save_results([made], tmp_path / "heros.json")
+    (again,) = load_results(tmp_path / "heros.json")
+    assert again == made
+    with pytest.raises(InputError, match="heros has no single main score; its numbers: similarity"):
+        _ = again.main_score
+
+
+def test_a_task_names_its_main_score(tmp_path: Path) -> None:
+    made = Result("trec", {"accuracy": {"test": 83.5}}, {}, 500, main=("accuracy", "test"))
+    save_results([made], tmp_path / "trec.json")
+    assert load_results(tmp_path / "trec.json")[0].main_score == 83.5

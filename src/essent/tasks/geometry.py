@@ -262,7 +262,7 @@ class GeometryTask:
             "versions": library_versions(),
         }
         notes = _notes(metrics, len(members), vectors[seen])
-        return Result(self.name, metrics, {}, len(self.sentences), provenance, notes)
+        return Result(self.name, metrics, {}, len(self.sentences), provenance, notes, main=None)
 
 
 def _notes(metrics: Mapping[str, Mapping[str, float]], texts: int, vectors: np.ndarray) -> tuple[str, ...]:

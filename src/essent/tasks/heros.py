@@ -173,7 +173,7 @@ class HerosTask:
             "versions": library_versions(),
         }
         notes = (*self.notes, *self._notes(base, units))
-        return Result(self.name, metrics, subsets, len(self), provenance, notes)
+        return Result(self.name, metrics, subsets, len(self), provenance, notes, main=None)
 
     def _by_original(self, cosines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sum and number of the cosines (P,) of each subset and original: two (S,O)."""

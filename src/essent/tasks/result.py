@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from essent.types import DataError
+from essent.types import DataError, InputError
 
 FORMAT = "essent-results/1"
 LIBRARIES = ("essent", "numpy", "scipy", "datasets", "sentence-transformers", "transformers", "torch")
@@ -29,6 +29,7 @@ class Result:
         n: number of pairs.
         provenance: plain values: where the data came from, its digest, library versions, and what the caller adds.
         notes: sentences a reader of the numbers needs.
+        main: metric and key of the main score; None for a task that has no single one.
     """
 
     task: str
@@ -37,11 +38,19 @@ class Result:
     n: int
     provenance: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    main: tuple[str, str] | None = ("spearman", "all")
 
     @property
     def main_score(self) -> float:
-        """Spearman's correlation over all pairs, ×100: what the papers report."""
-        return self.metrics["spearman"]["all"]
+        """The one number that the papers report: for pairs Spearman's correlation over all of them, ×100.
+
+        Raises:
+            InputError: the task has no single number (minimal pairs, geometry).
+        """
+        if self.main is None:
+            raise InputError(f"{self.task} has no single main score; its numbers: {', '.join(self.metrics)}.")
+        metric, which = self.main
+        return self.metrics[metric][which]
 
     def with_provenance(self, **extra: Any) -> Result:
         """A copy that also says, e.g., recipe="ditto:1-10", digest=…, model=…."""
@@ -69,11 +78,20 @@ class Result:
                 n=int(values["n"]),
                 provenance=dict(values.get("provenance", {})),
                 notes=tuple(values.get("notes", ())),
+                main=_main(values.get("main", ("spearman", "all"))),
             )
-            float(result.main_score)
+            if result.main is not None:
+                float(result.main_score)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"Not a result of essent: {type(error).__name__}: {error}.") from None
         return result
+
+
+def _main(value: Any) -> tuple[str, str] | None:
+    if value is None:
+        return None
+    metric, which = value
+    return str(metric), str(which)
 
 
 def _plain(value: Any) -> Any:
