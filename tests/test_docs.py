@@ -52,6 +52,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(registry, "_parts", dict(registry._parts))
     monkeypatch.setattr(catalogue, "_rows", dict(catalogue._rows))
     (tmp_path / "texts.txt").write_text("".join(f"Text number {i} is here.\n" for i in range(80)), "utf-8")
+    (tmp_path / "minimal-pairs.jsonl").write_bytes(demo.minimal_pairs_path().read_bytes())
     lines = demo.pairs_path().read_text("utf-8").splitlines()[:20]
     for name in ("pairs.jsonl", "data/sts/stsb.jsonl"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
