@@ -1,1 +1,10 @@
-"""Results as pictures. Nothing here sees an encoder or computes a score: results go in, files come out."""
+"""Results as pages and pictures. Nothing here sees an encoder or computes a score: results go in, files come out.
+
+from essent.report import write_report
+
+write_report(load_results("results.json"), "report.html")
+"""
+
+from essent.report.write import write_report
+
+__all__ = ["write_report"]

@@ -1,0 +1,107 @@
+"""Results and leaderboards to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from essent.report.labels import NO_MODEL, Names, key_of, names_of
+from essent.report.measured import geometry_section, heros_section, plain_section
+from essent.report.parts import Column, Line, Number, Report, Section, Table
+from essent.report.scored import scored_section
+from essent.tasks.result import Result
+from essent.types import DataError, InputError
+
+if TYPE_CHECKING:
+    from essent.selection import Leaderboard
+
+
+def gather(
+    results: Sequence[Result], searches: Sequence[Leaderboard] = (), title: str = "Sentence embeddings"
+) -> Report:
+    """Arrange results and leaderboards as a report.
+
+    Raises:
+        InputError: nothing to report.
+        DataError: a score that is no number.
+    """
+    if not results and not searches:
+        raise InputError("A report needs at least one result or leaderboard.")
+    for result in results:
+        _check_numbers(result)
+    names = names_of(
+        (key_of(result.provenance) for result in results),
+        (str(board.provenance.get("model") or NO_MODEL) for board in searches),
+    )
+    groups: dict[tuple[str, ...], list[Result]] = {}
+    for result in results:
+        groups.setdefault(_kind(result), []).append(result)
+    sections = [SECTIONS[kind[0]](kind, group, names) for kind, group in groups.items()]
+    if searches:
+        from essent.report.boards import board_section
+
+        sections += [board_section(board, names) for board in searches]
+    if results:
+        sections.append(_sources(results, names))
+    return Report(title, tuple(sections), _counted(results, searches, names))
+
+
+def _counted(results: Sequence[Result], searches: Sequence[Leaderboard], names: Names) -> str:
+    tasks = len({result.task for result in results})
+    counts = ((len(names.models), "model"), (len(names.rows), "row"), (tasks, "task"), (len(searches), "search"))
+    plural = {"search": "searches"}
+    words = [f"{n} {word if n == 1 else plural.get(word, word + 's')}" for n, word in counts if n]
+    return ", ".join(words) + "."
+
+
+def _check_numbers(result: Result) -> None:
+    for scores in (*result.metrics.values(), *result.subsets.values()):
+        for name, value in scores.items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise DataError(f"{result.task}: the score {name!r} is {value!r}, which is no number.")
+
+
+def _kind(result: Result) -> tuple[str, ...]:
+    """Results of one kind share a section: those with one main score, those of one task without."""
+    if result.main is not None:
+        return ("main", *result.main)
+    if {"similarity", "baseline"} <= set(result.metrics):
+        return ("heros", result.task)
+    if {"alignment", "uniformity"} <= set(result.metrics):
+        return ("geometry", result.task)
+    return ("other", result.task)
+
+
+SECTIONS = {"main": scored_section, "heros": heros_section, "geometry": geometry_section, "other": plain_section}
+
+
+# -- where it comes from ----------------------------------------------------------------------------------------------
+
+
+def _sources(results: Sequence[Result], names: Names) -> Section:
+    """Rows in full, data with their digests, versions."""
+    rows = {key_of(result.provenance): result.provenance for result in results}
+    named = Table(
+        "Rows",
+        tuple(Column(name, None) for name in ("", "model", "recipe", "fitted on")),
+        tuple((names.rows[key], *key, _word(about.get("fitted_on"))) for key, about in rows.items()),
+        folded=True,
+    )
+    data: dict[Line, None] = {}
+    versions: dict[Line, None] = {}
+    for result in results:
+        about = result.provenance
+        digest = str(about.get("sha256") or "")[:12]
+        data[result.task, Number(result.n), _word(about.get("source")), digest] = None
+        found = about.get("versions")
+        if isinstance(found, Mapping):
+            versions.update({(str(name), str(value)): None for name, value in found.items()})
+    columns = (Column("task", None), Column("n", 0), Column("source", None), Column("SHA-256", None))
+    tables = [named, Table("Data", columns, tuple(data), folded=True)]
+    if versions:
+        tables.append(Table("Versions", (Column("library", None), Column("", None)), tuple(versions), folded=True))
+    return Section("Where it comes from", tuple(tables))
+
+
+def _word(value: Any) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,247 @@
+"""What a report is made of: sections of tables and figures as plain data; the writers turn them into files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+NOTHING = "–"  # in a cell: not measured, or undefined
+
+
+@dataclass(frozen=True)
+class Number:
+    """A value with its interval; None where there is none, NaN where it is undefined."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def known(self) -> float | None:
+        """The value if it is finite."""
+        return finite(self.value)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Both ends if they are finite."""
+        low, high = finite(self.low), finite(self.high)
+        return None if low is None or high is None else (low, high)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading; `decimals` None is a column of text. `better` is "higher" or "lower" where one is better."""
+
+    name: str
+    decimals: int | None = 2
+    better: str = ""
+
+
+Line = tuple[str | Number, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts and numbers; the first column names the row. A folded one is shown when asked for."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Line, ...]
+    about: str = ""
+    folded: bool = False
+
+    def best(self, place: int) -> str | None:
+        """The best number of a column as it is shown; None where nothing is better, or with fewer than two numbers."""
+        column = self.columns[place]
+        values = [cell.known for row in self.rows if isinstance(cell := row[place], Number)]
+        known = [value for value in values if value is not None]
+        if not column.better or len(known) < 2:
+            return None
+        return shown(max(known) if column.better == "higher" else min(known), column.decimals)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One line of a bar chart; `series` tells bars of one model from those of another."""
+
+    label: str
+    number: Number
+    series: int = 0
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Horizontal bars from 0, with intervals."""
+
+    title: str
+    rows: tuple[Bar, ...]
+    decimals: int = 2
+    about: str = ""
+
+    @property
+    def axis(self) -> Axis:
+        """From 0, or from below it, to the largest end of a bar or interval."""
+        numbers = [row.number for row in self.rows]
+        ends = [end for number in numbers for end in (number.known, *(number.interval or ())) if end is not None]
+        return axis_of([0.0, *ends])
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Rows × columns of numbers, the darker the higher; `groups` are (title, columns spanned)."""
+
+    title: str
+    corner: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[float | None, ...]], ...]
+    groups: tuple[tuple[str, int], ...] = ()
+    decimals: int = 2
+    about: str = ""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Where the colours begin and end."""
+        values = [value for _, row in self.rows for value in map(finite, row) if value is not None]
+        return (min(values), max(values)) if values else (0.0, 1.0)
+
+    def shade(self, value: float | None) -> float | None:
+        """Where a value lies between the bounds, from 0 to 1."""
+        value, (low, high) = finite(value), self.bounds
+        if value is None:
+            return None
+        return (value - low) / (high - low) if high > low else 0.5
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Lines over named places, e.g. layers; None is a gap. The places before `begin` stand apart."""
+
+    title: str
+    x_name: str
+    y_name: str
+    places: tuple[str, ...]
+    series: tuple[tuple[str, tuple[float | None, ...]], ...]
+    begin: int = 0
+    decimals: int = 2
+
+    @property
+    def axis(self) -> Axis:
+        """Around the values."""
+        values = [value for _, line in self.series for value in map(finite, line) if value is not None]
+        return axis_of(values)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A labelled point; `series` as in `Bar`."""
+
+    label: str
+    x: float
+    y: float
+    series: int = 0
+
+
+@dataclass(frozen=True)
+class Points:
+    """A plot of points over two measures."""
+
+    title: str
+    x_name: str
+    y_name: str
+    points: tuple[Point, ...]
+    decimals: int = 2
+    about: str = ""
+
+    @property
+    def axes(self) -> tuple[Axis, Axis]:
+        """Of x and y, around the points."""
+        return axis_of([point.x for point in self.points]), axis_of([point.y for point in self.points])
+
+
+Block = Table | Bars | Heat | Curves | Points
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    about: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a writer needs; it holds no time and no place, so the same input gives the same file."""
+
+    title: str
+    sections: tuple[Section, ...]
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A range with round ticks."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...] = field(default=())
+    decimals: int = 0
+
+    def share(self, value: float) -> float:
+        """Where a value lies on the axis, in percent."""
+        return 100.0 * (value - self.low) / (self.high - self.low)
+
+
+def axis_of(values: Sequence[float], most: int = 6) -> Axis:
+    """The shortest range between round numbers that holds all values, with at most `most` steps."""
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    if high - low <= 1e-9 * max(abs(low), abs(high)):  # one value: something to stand in
+        width = max(abs(high), 1.0) * 0.1
+        low, high = low - width, high + width
+    power = 10.0 ** math.floor(math.log10((high - low) / most))
+    step = next(power * factor for factor in (1, 2, 5, 10, 20) if spread(low, high, power * factor) <= most)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    ticks = tuple(round(number * step, 12) for number in range(first, last + 1))
+    return Axis(ticks[0], ticks[-1], ticks, decimals)
+
+
+def spread(low: float, high: float, step: float) -> int:
+    """How many steps the range takes between round numbers."""
+    return math.ceil(high / step - 1e-9) - math.floor(low / step + 1e-9)
+
+
+def finite(value: float | None) -> float | None:
+    """A number, or None for what cannot be drawn."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def shown(value: float | None, decimals: int | None) -> str:
+    """A number as every writer shows it, with a minus sign and not a hyphen."""
+    value = finite(value)
+    if value is None:
+        return NOTHING
+    text = f"{value:.{2 if decimals is None else decimals}f}"
+    if not text.strip("-0."):
+        text = text.lstrip("-")  # no minus zero
+    return text.replace("-", "−")
+
+
+def shown_interval(number: Number, decimals: int | None) -> str:
+    """E.g. "71.20 to 74.03"; nothing without an interval."""
+    ends = number.interval
+    return "" if ends is None else f"{shown(ends[0], decimals)} to {shown(ends[1], decimals)}"
+
+
+def decimals_for(values: Iterable[float | None]) -> int:
+    """Two for scores ×100, four for those around 1."""
+    known = [abs(value) for value in map(finite, values) if value is not None]
+    return 2 if max(known, default=100.0) >= 1.5 else 4
+
+
+def distinct(sentences: Iterable[str]) -> tuple[str, ...]:
+    """Each sentence once, in order."""
+    return tuple(dict.fromkeys(sentences))

@@ -1,0 +1,88 @@
+"""Sections of results with one main score: a table of rows × tasks and a bar chart a task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from essent.report.labels import Names
+from essent.report.parts import Block, Column, Number, Section, Table, decimals_for
+from essent.report.rows import Row, bar_chart, by_row, flattened, label_of, long_table, notes_of
+from essent.tasks.result import Result
+
+AVERAGE = "avg"
+NAMES = {"spearman": "Spearman ×100", "pearson": "Pearson ×100"}
+
+
+def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:
+    """The table of rows × tasks, a bar chart a task, and every other number folded."""
+    metric, which = kind[1], kind[2]
+    rows = by_row(group)
+    tasks = list(dict.fromkeys(result.task for result in group))
+    scores = {row: {task: _main(found.get(task)) for task in tasks} for row, found in rows.items()}
+    decimals = decimals_for(number.value for line in scores.values() for number in line.values())
+    columns = list(tasks)
+    if len(tasks) > 1:
+        columns.append(AVERAGE)
+        for line in scores.values():
+            line[AVERAGE] = _average([line[task] for task in tasks])
+    name = NAMES.get(metric, metric.capitalize()) + ("" if which == "all" else f", {which}")
+    table = Table(
+        "Scores",
+        (Column("", None), *(Column(column, decimals, "higher") for column in columns)),
+        tuple((label_of(row, names), *(line[column] for column in columns)) for row, line in scores.items()),
+    )
+    charts = []
+    for column in columns:
+        lines = {row: line[column] for row, line in scores.items() if line[column].known is not None}
+        if lines:
+            charts.append(bar_chart(column, lines, names, decimals))
+    return Section(name, (table, *charts, *_folded(rows, names)), _intervals(group), notes_of(group))
+
+
+def _main(result: Result | None) -> Number:
+    """The main score and what stands beside it: an interval, or one standard deviation to each side."""
+    if result is None or result.main is None:
+        return Number()
+    metric, _ = result.main
+    value, beside = result.main_score, result.metrics[metric]
+    if "low" in beside and "high" in beside:
+        return Number(value, beside["low"], beside["high"])
+    if "std" in beside:
+        return Number(value, value - beside["std"], value + beside["std"])
+    return Number(value)
+
+
+def _intervals(group: Sequence[Result]) -> str:
+    """What the intervals of these results are."""
+    besides = [result.metrics[result.main[0]] for result in group if result.main is not None]
+    ends = any("low" in beside and "high" in beside for beside in besides)
+    deviations = any("std" in beside and "low" not in beside for beside in besides)
+    said = [*(["confidence intervals"] * ends), *(["one standard deviation to each side"] * deviations)]
+    return f"Lines on the bars: {' or '.join(said)}." if said else ""
+
+
+def _average(numbers: Sequence[Number]) -> Number:
+    """The plain mean, when every task is there."""
+    values = [number.value for number in numbers]
+    there = [value for value in values if value is not None]
+    return Number(math.fsum(there) / len(there)) if len(there) == len(values) else Number()
+
+
+def _folded(rows: Mapping[Row, Mapping[str, Result]], names: Names) -> list[Block]:
+    """Tables of every metric and of every subset."""
+    found = [(label_of(row, names), result) for row, tasks in rows.items() for result in tasks.values()]
+    scored = [(label, result, flattened(result.metrics)) for label, result in found]
+    blocks: list[Block] = []
+    if any(len(scores) > 1 for _, _, scores in scored):
+        blocks.append(
+            long_table("Every score", [(label, (r.task,), r.n, scores) for label, r, scores in scored], ("task",))
+        )
+    subsets = [
+        (label, (result.task, subset), result.subsets[subset].get("n"), {k: v for k, v in scores.items() if k != "n"})
+        for label, result in found
+        for subset, scores in result.subsets.items()
+    ]
+    if subsets:
+        blocks.append(long_table("Subsets", subsets, ("task", "subset")))
+    return blocks
