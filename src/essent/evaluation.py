@@ -17,7 +17,7 @@ from essent.passes import as_module, count_frames, pool_texts
 from essent.plan import Plan
 from essent.recipe import Recipe
 from essent.shaping import Chain
-from essent.tasks import PairTask, Result, load_task
+from essent.tasks import Result, Task, load_task
 from essent.tokens import check_texts
 from essent.types import InputError
 
@@ -25,7 +25,7 @@ from essent.types import InputError
 def evaluate(
     model: Any,
     recipes: Sequence[Recipe | str],
-    tasks: Sequence[PairTask | str],
+    tasks: Sequence[Task | str],
     *,
     data: str | Path | None = None,
     fit_texts: Sequence[str] | None = None,
@@ -45,7 +45,8 @@ def evaluate(
         model: a hub name, a folder, or a SentenceTransformer.
         recipes: recipes or their text forms; none scores the model as it is: a saved Encoder with what it has learned,
             a sentence-transformers model with its own pooling, anything with `encode`.
-        tasks: tasks, or names for `essent.tasks.load_task` with `data`.
+        tasks: tasks of any kind (pairs, labels, clusters, minimal pairs, geometry), or names for
+            `essent.tasks.load_task` with `data`.
         fit_texts: fit the shaping on these instead of each task's texts (superscript W).
         frequency_texts: count tokens on these instead of each task's texts (idf^W).
         cache: a folder that keeps pooled vectors for later runs on the same weights; by default a text that several
@@ -61,7 +62,7 @@ def evaluate(
         UnsupportedRecipeError: before its weights are read.
     """
     parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
-    found = [task if isinstance(task, PairTask) else load_task(task, data) for task in tasks]
+    found = [load_task(task, data) if isinstance(task, (str, Path)) else task for task in tasks]
     if not found:
         raise InputError("evaluate needs at least one task, e.g. ['stsb'].")
     if not parsed:
@@ -84,7 +85,7 @@ def evaluate(
 
 
 def _as_it_is(
-    model: Any, tasks: Sequence[PairTask], report: Callable[[str, Result], None] | None, options: dict[str, Any]
+    model: Any, tasks: Sequence[Task], report: Callable[[str, Result], None] | None, options: dict[str, Any]
 ) -> dict[str, list[Result]]:
     """Score an encoder without fitting anything."""
     encoder = Encoder(model, **options) if isinstance(model, (str, Path)) else model

@@ -46,14 +46,17 @@ def evaluate(
             "--tasks",
             "-t",
             metavar="NAMES|FILES",
-            help="Comma-separated tasks or files of scored pairs. Default: the seven STS tasks that papers average.",
+            help="Comma-separated tasks (stsb, trec, agnews, geometry:stsb), groups (sts7, transfer7, clustering6, "
+            "classification12) or files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.",
         ),
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Local data: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub."),
     ] = None,
-    metric: Annotated[str, typer.Option(metavar="spearman|pearson", help="What the table shows.")] = "spearman",
+    metric: Annotated[
+        str, typer.Option(metavar="main|METRIC", help="What the table shows: each task's own metric, or e.g. pearson.")
+    ] = "main",
     average: Annotated[
         str, typer.Option(metavar="all|mean|wmean", help="Over a task's subsets: all pairs as one, or a mean.")
     ] = "all",
@@ -76,7 +79,7 @@ def evaluate(
     force: opt.Force = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Score recipes on tasks: Spearman's correlation of cosine and gold score, ×100.
+    """Score recipes on tasks: scored pairs (Spearman of cosine and gold, ×100), classification, clustering, geometry.
 
     What a recipe learns (idf, shaping) it learns anew from each task's own texts, as in the papers, unless --fit or
     --frequencies name others.
@@ -84,6 +87,7 @@ def evaluate(
     \b
     [dim]$[/] essent evaluate -m bert-base-uncased -r mean -r "first-last | zscore" -r ditto:1-10
     [dim]$[/] essent evaluate -m ./my-model -r mean -t stsb,sickr,my-pairs.csv --data data --json results.json
+    [dim]$[/] essent evaluate -m ./my-model -r mean -t transfer7,agnews,clustering:my-texts.csv --data data
     """
     from essent.tasks import STS7, load_task, results_table
 
@@ -123,16 +127,28 @@ def _default_recipes(model: str) -> list[str]:
 
 
 def split_names(given: list[str]) -> list[str]:
-    """Task names and files, apart at commas; a file with a comma in its name stays whole."""
-    names = [part.strip() for item in given for part in ([item] if Path(item).is_file() else item.split(","))]
-    found = list(dict.fromkeys(name for name in names if name))
+    """Task names and files, apart at commas; a file with a comma in its name stays whole, a group becomes its tasks."""
+    from essent.tasks import CLASSIFICATION12, CLUSTERING6, STS7, TRANSFER7
+
+    groups = {"sts7": STS7, "transfer7": TRANSFER7, "classification12": CLASSIFICATION12, "clustering6": CLUSTERING6}
+    files = [Path(item.partition(":")[2] or item) for item in given]
+    parts = [
+        [item] if Path(item).is_file() or file.is_file() else item.split(",")
+        for item, file in zip(given, files, strict=True)
+    ]
+    names = [part.strip() for found in parts for part in found]
+    found = list(dict.fromkeys(task for name in names if name for task in groups.get(name.lower(), (name,))))
     if not found:
         raise InputError("--tasks names no task; give e.g. --tasks stsb,sickr or a file of pairs.")
     return found
 
 
 def _show_result(recipe: str, result: Result) -> None:
-    show_note(f"{result.task:<12} {result.main_score:6.2f}  {recipe}")
+    if result.main is None:
+        shown = "  ".join(f"{name} {scores['all']:.3f}" for name, scores in result.metrics.items() if "all" in scores)
+        show_note(f"{result.task:<12} {shown}  {recipe}")
+    else:
+        show_note(f"{result.task:<12} {result.main_score:6.2f}  {recipe}")
 
 
 def _show_notes(scores: dict[str, list[Result]]) -> None:

@@ -16,7 +16,7 @@ from essent.loading import load
 from essent.plan import allows_of, check
 from essent.recipe import Recipe
 from essent.shaping import Chain
-from essent.tasks import PairTask, load_task
+from essent.tasks import PairTask, load_pairs
 from essent.tasks.heros import CHANGED, KEPT
 from essent.tasks.heros_files import load_heros
 from essent.types import UnsupportedRecipeError, optional_import
@@ -69,7 +69,7 @@ def run_demo(
     families = {Recipe.parse(text): family for family, texts in FAMILIES.items() for text in texts}
     if model is not None:  # the packaged model is known to run them all
         families = _supported(families, name, options, console)
-    task = load_task(pairs_path())
+    task = load_pairs(pairs_path())
     plain = list(dict.fromkeys(map(unshaped, families)))
     bench = Bench(name, plain, batch_size=32, progress=progress, options=options)
     rows = score(bench, task, families)

@@ -16,7 +16,7 @@ from essent.selection.criteria import Criterion, PseudoPairs, criteria, default_
 from essent.selection.pairs import TextPairs
 from essent.selection.significance import spearman
 from essent.selection.sweep import Sweep
-from essent.tasks import PairTask, load_task
+from essent.tasks import PairTask, load_pairs
 from essent.tokens import check_texts
 from essent.types import InputError
 from essent.weights.frequency import inverse_document_frequency
@@ -103,7 +103,7 @@ def read_pairs_of(
 ) -> tuple[str, list[str], list[tuple[str, str]], np.ndarray | None]:
     """Name, texts, pairs and gold scores of what `search` was given."""
     if isinstance(data, (str, Path)):
-        data = load_task(data, folder)
+        data = load_pairs(data, folder)
     if isinstance(data, PairTask):
         pairs = [(pair.sentence1, pair.sentence2) for pair in data.pairs]
         return data.name, data.texts(), pairs, np.array([pair.score for pair in data.pairs], np.float64)

@@ -27,7 +27,7 @@ from essent.selection.significance import Comparison, bootstrap, compare, interv
 from essent.selection.space import Space, find_space
 from essent.selection.store import Store
 from essent.selection.sweep import Sweep
-from essent.tasks import PairTask, load_task
+from essent.tasks import PairTask, load_pairs
 from essent.tasks.result import library_versions
 from essent.types import InputError
 
@@ -84,7 +84,7 @@ def search(
         criterion: what ranks the recipes, see `essent.selection.criteria`; of several, the first ranks and all are
             shown. By default "spearman" with gold scores, the best label-free criterion without.
         test: tasks on which the winner is compared with the baselines; it is not chosen on them.
-        folder: local data for task names, as in `load_task`.
+        folder: local data for task names, as in `essent.tasks.load_task`.
         settings, changes: see `Settings`; `search(…, memory=2, seed=1)` sets single fields.
         options: keyword arguments of SentenceTransformer (device, revision …).
 
@@ -96,7 +96,7 @@ def search(
     how = replace(settings or Settings(), **changes)
     found = find_space(space)
     question = Question.of(data, folder, criterion, how.seed)
-    others = [task if isinstance(task, PairTask) else load_task(task, folder) for task in test]
+    others = [task if isinstance(task, PairTask) else load_pairs(task, folder) for task in test]
     allows = allowed(model, options or {})
     recipes, left_out = found.expand(allows)
     baselines = list(dict.fromkeys(Recipe.parse(text) for text in how.baselines))

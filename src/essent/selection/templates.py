@@ -15,7 +15,7 @@ from essent.selection.leaderboard import Leaderboard
 from essent.selection.question import read_pairs_of
 from essent.selection.run import Settings, check_on, judged, model_name, search
 from essent.selection.space import Grid, Space
-from essent.tasks import PairTask, load_task
+from essent.tasks import PairTask, load_pairs
 from essent.types import InputError, UnsupportedRecipeError
 
 
@@ -92,7 +92,7 @@ def search_templates(
     board = _merged(boards, data, folder, how)
     board = replace(board, provenance={**board.provenance, "model": model_name(model)})
     if test:
-        tasks = [task if isinstance(task, PairTask) else load_task(task, folder) for task in test]
+        tasks = [task if isinstance(task, PairTask) else load_pairs(task, folder) for task in test]
         board = replace(board, checks=check_on(shell, board.best, list(board.baselines), tasks, how, {}))
     return TemplateSearch(grammar.fill(chosen), tuple(steps), board)
 

@@ -1,15 +1,18 @@
-"""The data sets, one row each: `add(Pairs("stsb", hub=…, revision=…, scale=(0, 5)))`.
+"""The data sets, one row each: `add(Pairs("stsb", hub=…, revision=…, scale=(0, 5)))`, `add(Labels("trec", …))`.
 
-Revisions are those that the `mteb` package pins (`mteb/tasks/STS/eng/*.py`).
+Revisions are those that the `mteb` package pins (`mteb/tasks/STS/eng/*.py`). The rows of labelled texts stand in
+`labelled_sets`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from essent.registry import did_you_mean
 from essent.tasks.senteval import SplitTables, SubsetFiles
+from essent.tasks.senteval_labels import ClassFiles, PartFiles
 from essent.types import InputError, UnknownNameError
 
 SPLITS = ("test", "dev", "train")
@@ -30,6 +33,7 @@ class Pairs:
         senteval: where SentEval's folder layout keeps it.
     """
 
+    kind: ClassVar[str] = "pairs"
     name: str
     hub: str | None = None
     revision: str | None = None
@@ -42,29 +46,88 @@ class Pairs:
     senteval: SubsetFiles | SplitTables | None = None
 
 
-_rows: dict[str, Pairs] = {}
+@dataclass(frozen=True)
+class Labels:
+    """A data set of labelled texts or pairs.
+
+    Attributes:
+        name: of the task.
+        parts: published with train, dev and test; empty: cross-validation.
+        scale: lowest and highest class of soft targets, None for classes.
+        stem: the name of its files, when it is not its own: "sickr" for soft targets from SICK-R's scores.
+        hub: the data set's repository on the hub, None when it is only read from files.
+        revision: the pinned commit of that repository; None when none could be confirmed.
+        hub_splits: our part -> the split there; for cross-validation all of them together are the data set.
+        hub_note: what differs on the hub, added to every result from there.
+        senteval: where SentEval's folder layout keeps it.
+    """
+
+    kind: ClassVar[str] = "classification"
+    splits: ClassVar[tuple[str, ...]] = ("test",)
+    name: str
+    parts: tuple[str, ...] = ()
+    scale: tuple[int, int] | None = None
+    stem: str | None = None
+    hub: str | None = None
+    revision: str | None = None
+    hub_splits: Mapping[str, str] = field(
+        default_factory=lambda: {"train": "train", "dev": "validation", "test": "test"}
+    )
+    hub_note: str = ""
+    senteval: ClassFiles | PartFiles | None = None
 
 
-def add(row: Pairs) -> None:
+@dataclass(frozen=True)
+class Clusters:
+    """A data set of short texts with classes, read from files.
+
+    Attributes:
+        name: of the task.
+        classes: how many the published data set has.
+        size: how many texts it has.
+    """
+
+    kind: ClassVar[str] = "clustering"
+    splits: ClassVar[tuple[str, ...]] = ("test",)
+    name: str
+    classes: int
+    size: int
+
+
+KINDS = ("pairs", "classification", "clustering")
+_rows: dict[str, Pairs | Labels | Clusters] = {}
+
+
+def add(row: Pairs | Labels | Clusters) -> None:
     """Put a data set into the catalogue, under its name.
 
     Raises:
-        ValueError: the name is taken, or holds a dot or a slash (those mark a split and a file).
+        ValueError: the name is taken, or holds a dot, a slash or a colon (those mark a split, a file and a kind).
     """
-    if row.name != row.name.lower() or not row.name or set(row.name) & set("./\\"):
-        raise ValueError(f"A task name is lower case, without dots and slashes: {row.name!r}.")
+    if row.name != row.name.lower() or not row.name or set(row.name) & set("./\\:"):
+        raise ValueError(f"A task name is lower case, without dots, slashes and colons: {row.name!r}.")
     if _rows.get(row.name, row) != row:
         raise ValueError(f"The task name {row.name!r} is taken.")
     _rows[row.name] = row
 
 
-def task_names() -> list[str]:
-    """All names that `load_task` takes, in the order of the catalogue: "stsb" is its test split, then "stsb.dev"."""
-    return [row.name if split == "test" else f"{row.name}.{split}" for row in _rows.values() for split in row.splits]
+def task_names(kind: str | None = None) -> list[str]:
+    """All names that `load_task` takes, in the order of the catalogue: "stsb" is its test split, then "stsb.dev".
+
+    Args:
+        kind: only those of "pairs", "classification" or "clustering".
+
+    Raises:
+        UnknownNameError: another kind.
+    """
+    if kind is not None and kind not in KINDS:
+        raise UnknownNameError(f"Unknown kind of task {kind!r}. {did_you_mean(kind, list(KINDS))}")
+    rows = [row for row in _rows.values() if kind in {None, row.kind}]
+    return [row.name if split == "test" else f"{row.name}.{split}" for row in rows for split in row.splits]
 
 
-def find_row(name: str, split: str | None = None) -> tuple[Pairs, str]:
-    """The row and the split that a name means; "STS-B" and "SICK-R" are understood as well.
+def find_row(name: str, split: str | None = None) -> tuple[Pairs | Labels | Clusters, str]:
+    """The row and the split that a name means; "STS-B", "SICK-R" and "agNews" are understood as well.
 
     Raises:
         UnknownNameError: no such task or split; the message lists them.

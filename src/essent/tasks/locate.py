@@ -1,34 +1,72 @@
-"""From a task's name to its pairs: on the hub, in a folder, or in one file."""
+"""From a task's name to its data: on the hub, in a folder, or in one file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from essent.data import SUFFIXES, Pair, Row, hub_rows, pairs_from_rows, read_pairs
-from essent.tasks.catalogue import Pairs, find_row
+from essent.tasks.catalogue import Pairs, find_row, task_names
+from essent.tasks.clusters import ClusterTask
+from essent.tasks.geometry import GeometryTask
+from essent.tasks.labels import LabelTask
+from essent.tasks.locate_labelled import FILE_KINDS, labelled_task, task_of_file
 from essent.tasks.pairs import PairTask
-from essent.types import DataError
+from essent.types import DataError, InputError
+
+GEOMETRY = {"geometry": "simcse", "geometry-raw": "raw"}
 
 
-def load_task(name: str | Path, data: str | Path | None = None, *, split: str | None = None) -> PairTask:
-    """Read the pairs of a task.
+def load_task(
+    name: str | Path, data: str | Path | None = None, *, split: str | None = None
+) -> PairTask | LabelTask | ClusterTask | GeometryTask:
+    """Read the data of a task.
 
     Args:
-        name: a task of the catalogue ("sts12", "stsb", "stsb.dev"), or the path of a file with pairs (then `data` and
-            `split` say nothing).
-        data: None reads the hub. A folder is searched for `sts/NAME.jsonl` and `NAME.jsonl` (also .json, .csv, .tsv,
-            .parquet; `NAME.SPLIT.jsonl` first, the name alone means the test split), then for SentEval's layout
-            (`STS/STS12-en-test/…`, also below `downstream/`). The first that is there counts.
-        split: "test" (default), "dev" or "train", where the data set has them.
+        name: a task of the catalogue ("sts12", "stsb.dev", "trec", "agnews"), or a file (then `data` and `split` say
+            nothing): the path of scored pairs, "classification:PATH" or "clustering:PATH" of labelled texts. Parts of
+            a classification come from its column `split`, or from files beside it: PATH is NAME.train.jsonl.
+            "geometry:TASK" measures the space on a task of scored pairs, "geometry-raw:TASK" in the other published
+            setting (see `essent.tasks.geometry.SETTINGS`).
+        data: None reads the hub. A folder is searched for `sts/NAME.jsonl` (`classification/`, `clustering/`) and
+            `NAME.jsonl` (also .json, .csv, .tsv, .parquet; `NAME.SPLIT.jsonl` first, the name alone means the test
+            split), then for SentEval's layout (`STS/STS12-en-test/…`, also below `downstream/`). The first that is
+            there counts.
+        split: of scored pairs: "test" (default), "dev" or "train", where the data set has them.
 
     Raises:
         UnknownNameError: no such task or split.
         DataError: the data cannot be found (the message lists where it was looked for) or has a malformed row.
     """
+    kind, colon, rest = str(name).partition(":")
+    if colon and kind in FILE_KINDS:
+        return task_of_file(kind, Path(rest))
+    if colon and kind in GEOMETRY:
+        return GeometryTask.of_pairs(load_pairs(rest, data, split=split), GEOMETRY[kind])
     if _is_file_name(name):
         path = Path(name)
         return PairTask(path.stem, tuple(read_pairs(path)), {"source": str(path)})
     row, chosen = find_row(str(name), split)
+    if not isinstance(row, Pairs):
+        return labelled_task(row, None if data is None else Path(data))
+    return _pairs_of_row(row, chosen, data)
+
+
+def load_pairs(name: str | Path, data: str | Path | None = None, *, split: str | None = None) -> PairTask:
+    """Read a task of scored pairs; see `load_task`.
+
+    Raises:
+        InputError: a task of another kind; the message lists those that there are.
+    """
+    task = load_task(name, data, split=split)
+    if not isinstance(task, PairTask):
+        raise InputError(
+            f"{name} is no task of scored pairs, and only those will do here: {', '.join(task_names('pairs'))} "
+            "or a file of pairs."
+        )
+    return task
+
+
+def _pairs_of_row(row: Pairs, chosen: str, data: str | Path | None) -> PairTask:
     if data is None:
         pairs, source, notes = _from_hub(row, chosen)
     else:

@@ -33,6 +33,23 @@ class HasEncode(Protocol):
 Encode = HasEncode | Callable[[list[str]], Any]
 
 
+class Task(Protocol):
+    """What every kind of task offers: pairs, labels, clusters, minimal pairs, geometry."""
+
+    @property
+    def name(self) -> str:
+        """E.g. "sts12" or "stsb.dev"."""
+
+    def texts(self) -> list[str]:
+        """What `score_vectors` wants vectors of; duplicates kept, what a recipe learns is learned on these."""
+
+    def run(self, encode: Encode) -> Result:
+        """Encode each distinct text once and score."""
+
+    def score_vectors(self, vectors: Any) -> Result:
+        """Score ready vectors, one for each of `texts()` in that order."""
+
+
 @dataclass(frozen=True)
 class PairTask:
     """P sentence pairs with gold scores.

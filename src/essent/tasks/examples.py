@@ -1,0 +1,104 @@
+"""Labelled texts and pairs from rows: the columns text (or sentence1 and sentence2), label (or score) and split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from essent.data import PAIR_COLUMNS, Row, pairs_from_rows
+from essent.types import DataError
+
+PARTS = ("train", "dev", "test")
+PART_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "trial": "dev", "test": "test"}
+# Accepted names of a column, without regard to case; the first one present counts.
+TEXT = ("text", "sentence", "string")
+LABEL = ("label_coarse", "label", "class", "category", "gold_label")
+SPLIT = ("split", "part")
+
+
+class Example(NamedTuple):
+    """One text, or the two of a pair; what it is (a class, or a score between two); the part it belongs to."""
+
+    texts: tuple[str, ...]
+    target: str | float
+    part: str | None = None
+
+
+def examples_from_rows(rows: Iterable[Row]) -> list[Example]:
+    """Check rows of labelled texts or pairs; order and duplicates are kept. A whole number is a label as its digits.
+
+    Raises:
+        DataError: a missing column, a text that is not a string, a label that is neither text nor whole number, or a
+            `split` that is none of train, dev, test or is given in some rows only.
+    """
+    examples: list[Example] = []
+    for row in rows:
+        columns = {name.lower(): row.values[name] for name in row.values}
+        example = Example(_texts(row, columns), _label(row, columns), _part(row, columns))
+        if examples and (example.part is None) != (examples[0].part is None):
+            raise DataError(f"{row.where}: 'split' must be given in every row or in none.")
+        if examples and len(example.texts) != len(examples[0].texts):
+            raise DataError(f"{row.where}: the other rows have {len(examples[0].texts)} texts, this one has not.")
+        examples.append(example)
+    return examples
+
+
+def scored_from_rows(rows: Iterable[Row]) -> list[Example]:
+    """Rows of scored pairs, see `essent.data.pairs_from_rows`, as examples whose target is the score."""
+    found = list(rows)
+    parts = [_part(row, {name.lower(): row.values[name] for name in row.values}) for row in found]
+    pairs = pairs_from_rows(found)
+    return [
+        Example((pair.sentence1, pair.sentence2), pair.score, part) for pair, part in zip(pairs, parts, strict=True)
+    ]
+
+
+def _texts(row: Row, columns: dict[str, Any]) -> tuple[str, ...]:
+    pair = [_first(columns, PAIR_COLUMNS[side]) for side in ("sentence1", "sentence2")]
+    if all(name is not None for name in pair):
+        return tuple(_text(row, str(name), columns[str(name)]) for name in pair)
+    name = _first(columns, TEXT)
+    if name is None:
+        raise DataError(
+            f"{row.where}: no column 'text' (accepted: {', '.join(TEXT)}; for pairs sentence1 and sentence2); "
+            f"it has {', '.join(map(repr, row.values))}."
+        )
+    return (_text(row, name, columns[name]),)
+
+
+def _text(row: Row, column: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{row.where}: {column!r} must be a string, not {type(value).__name__} ({value!r}).")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{row.where}: {column!r} holds half a surrogate pair: {value!r}.") from None
+    return value
+
+
+def _label(row: Row, columns: dict[str, Any]) -> str:
+    name = _first(columns, LABEL)
+    if name is None:
+        raise DataError(
+            f"{row.where}: no column 'label' (accepted: {', '.join(LABEL)}); it has {', '.join(map(repr, row.values))}."
+        )
+    value = columns[name]
+    if isinstance(value, float) and value.is_integer():  # what pandas makes of a column with a gap
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or not str(value).strip():
+        raise DataError(f"{row.where}: {name!r} must be a text or a whole number, not {value!r}.")
+    return str(value)
+
+
+def _part(row: Row, columns: dict[str, Any]) -> str | None:
+    name = _first(columns, SPLIT)
+    if name is None or columns[name] is None:
+        return None
+    part = PART_NAMES.get(str(columns[name]).strip().lower())
+    if part is None:
+        raise DataError(f"{row.where}: {name!r} must be one of {', '.join(PART_NAMES)}, not {columns[name]!r}.")
+    return part
+
+
+def _first(columns: dict[str, Any], names: Iterable[str]) -> str | None:
+    return next((name for name in names if name in columns), None)

@@ -1,0 +1,266 @@
+"""Logistic regressions on frozen vectors, all folds of a cross-validation in one solve.
+
+The problems of a cross-validation differ only in the rows that they leave out. One matrix product gives the logits of
+all of them, held-out rows included, so that nothing is computed twice: with k folds and the strength chosen by an inner
+cross-validation, the fit without folds {i, j} serves the inner fold j of i and the inner fold i of j.
+
+The objective is scikit-learn's `LogisticRegression(C)`: C · Σ loss + ½‖w‖², the intercept free; with two classes one
+sigmoid, with more a softmax. The solver is a preconditioned nonlinear conjugate gradient (Polak-Ribière) in the
+eigenbasis of the vectors' covariance, where the curvature is nearly diagonal; line searches move along known logits and
+cost no product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)  # C, for vectors whose numbers have variance 1
+TOLERANCE = 1e-6  # of the objective: the decrease that a further step promises
+MOST_STEPS = 300
+PATIENCE = 2  # strengths that are tried beyond the best one
+FLAT = 0.25  # a line search ends where the slope is this part of the first one
+
+
+def scaled(vectors: np.ndarray) -> np.ndarray:
+    """Centre rows (N,D) and divide by one number, so that the mean variance of a dimension is 1; float32.
+
+    Neither changes what a linear classifier can say; the strengths then mean the same for vectors of any length.
+    """
+    centred = np.asarray(vectors, dtype=np.float64) - np.mean(vectors, axis=0, dtype=np.float64)
+    largest = np.abs(centred).max(initial=0.0)
+    if largest > 0:
+        centred /= largest  # first: squares of 1e200 would overflow
+        centred /= np.sqrt(np.mean(centred**2))
+    return centred.astype(np.float32)
+
+
+def logits_by_strength(
+    vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, strengths: Sequence[float] = STRENGTHS
+) -> Iterator[np.ndarray]:
+    """Fit B problems at each strength, weakest first, each from where the one before has ended.
+
+    Args:
+        vectors: rows (N,D), see `scaled`.
+        targets: (N,K) probabilities of the classes; K = 1 is the probability of the second of two.
+        used: (N,B), which rows problem b is fitted on.
+        strengths: C of scikit-learn, ascending.
+
+    Yields:
+        For each strength the logits (N,B,K) of all rows, those left out included.
+    """
+    import torch
+
+    matrix = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))  # (N,D)
+    _, basis = torch.linalg.eigh((matrix.T @ matrix).double())
+    problems = _Problems(matrix @ basis.float(), torch.from_numpy(targets).float(), torch.from_numpy(used).float())
+    for strength in strengths:
+        problems.solve(strength)
+        yield problems.logits.numpy().copy()
+
+
+class _Problems:
+    """B logistic regressions on the same rows; weights and logits move together."""
+
+    def __init__(self, rows: torch.Tensor, targets: torch.Tensor, used: torch.Tensor) -> None:
+        import torch
+
+        self.rows, self.targets = rows, targets[:, None]  # (N,D), (N,1,K)
+        self.used = used[:, :, None]  # (N,B,1)
+        self.counts = used.sum(0)[:, None].clamp(min=1.0)  # (B,1)
+        shape = (used.shape[1], targets.shape[1])  # (B,K)
+        self.weights = torch.zeros(rows.shape[1], *shape)  # (D,B,K)
+        self.bias = torch.zeros(shape)
+        self.logits = torch.zeros(len(rows), *shape)  # (N,B,K)
+        self.spread = rows.square().mean(0)[:, None, None]  # (D,1,1)
+
+    def solve(self, strength: float) -> None:
+        """Minimise mean loss + decay/2 ‖w‖² of every problem."""
+        decay = 1.0 / (strength * self.counts)  # (B,1)
+        probability = _probabilities(self.logits)
+        before: tuple[torch.Tensor, ...] | None = None  # steps, slopes and promise of the last move
+        for _ in range(MOST_STEPS):
+            grad_w, grad_b = self._gradient(probability, decay)
+            curvature = self._curvature(probability)  # (B,1)
+            down_w = -grad_w / (curvature * self.spread + decay)
+            down_b = -grad_b / curvature
+            promise = -(grad_w * down_w).sum((0, 2)) - (grad_b * down_b).sum(1)  # (B,)
+            if bool((promise <= TOLERANCE * self._objective(decay)).all()):
+                return
+            step_w, step_b = down_w, down_b
+            if before is not None:  # Polak-Ribière, never negative
+                last_w, last_b, slope_w, slope_b, old = before
+                change = -((grad_w - slope_w) * down_w).sum((0, 2)) - ((grad_b - slope_b) * down_b).sum(1)
+                kept = (change / old).clamp(min=0.0)[:, None]  # (B,1)
+                step_w, step_b = down_w + kept * last_w, down_b + kept * last_b
+                uphill = (grad_w * step_w).sum((0, 2)) + (grad_b * step_b).sum(1) >= 0
+                step_w[:, uphill], step_b[uphill] = down_w[:, uphill], down_b[uphill]
+            before = (step_w, step_b, grad_w, grad_b, promise.clamp(min=1e-30))
+            probability = self._move(step_w, step_b, probability, decay)
+
+    def _gradient(self, probability: torch.Tensor, decay: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        error = (probability - self.targets) * self.used / self.counts  # (N,B,K)
+        product = (self.rows.T @ error.flatten(1)).view_as(self.weights)  # (D,B,K)
+        return product + decay * self.weights, error.sum(0)
+
+    def _curvature(self, probability: torch.Tensor) -> torch.Tensor:
+        spread = (probability * (1 - probability) * self.used).sum(0) / self.counts  # (B,K)
+        return spread.mean(1, keepdim=True).clamp(min=1e-4)
+
+    def _objective(self, decay: torch.Tensor) -> torch.Tensor:
+        losses = (_losses(self.logits, self.targets) * self.used[..., 0]).sum(0) / self.counts[:, 0]  # (B,)
+        return losses + decay[:, 0] / 2 * self.weights.square().sum((0, 2))
+
+    def _move(
+        self, step_w: torch.Tensor, step_b: torch.Tensor, probability: torch.Tensor, decay: torch.Tensor
+    ) -> torch.Tensor:
+        """Go along the steps to where each problem's slope is nearly flat; the new probabilities (N,B,K)."""
+        import torch
+
+        ahead = (self.rows @ step_w.flatten(1)).view_as(self.logits) + step_b  # (N,B,K)
+        pull = decay[:, 0] * (self.weights * step_w).sum((0, 2))  # (B,)
+        push = decay[:, 0] * step_w.square().sum((0, 2))
+        share = self.used / self.counts
+
+        def slope(probability: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
+            return ((probability - self.targets) * ahead * share).sum((0, 2)) + pull + length * push
+
+        first = slope(probability, torch.zeros_like(pull))
+        bend = (_bend(probability, ahead) * share[..., 0]).sum(0) + push
+        length = -first / bend.clamp(min=1e-30)  # (B,)
+        for _ in range(4):  # too far only: before the minimum a convex function has gone down
+            moved = _probabilities(self.logits + length[:, None] * ahead)
+            here = slope(moved, length)
+            beyond = here > FLAT * first.abs()
+            if not bool(beyond.any()):
+                break
+            length = torch.where(beyond, length * first / (first - here), length)
+        else:
+            moved = _probabilities(self.logits + length[:, None] * ahead)
+        self.logits += length[:, None] * ahead
+        self.weights += length[:, None] * step_w
+        self.bias += length[:, None] * step_b
+        return moved
+
+
+def _probabilities(logits: torch.Tensor) -> torch.Tensor:
+    """Probabilities (N,B,K) of the classes; with K = 1 of the second of two."""
+    return logits.sigmoid() if logits.shape[-1] == 1 else logits.softmax(-1)
+
+
+def _losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy (N,B)."""
+    from torch.nn.functional import softplus
+
+    if logits.shape[-1] == 1:
+        return (softplus(logits) - targets * logits)[..., 0]
+    return targets.sum(-1) * logits.logsumexp(-1) - (targets * logits).sum(-1)
+
+
+def _bend(probability: torch.Tensor, ahead: torch.Tensor) -> torch.Tensor:
+    """Second derivative (N,B) of the loss along `ahead`."""
+    if probability.shape[-1] == 1:
+        return (probability * (1 - probability) * ahead.square())[..., 0]
+    mean = (probability * ahead).sum(-1, keepdim=True)
+    return (probability * (ahead - mean).square()).sum(-1)
+
+
+# -- choosing the strength inside the training part -------------------------------------------------------------------
+
+
+def cross_validated(
+    vectors: np.ndarray, targets: np.ndarray, folds: np.ndarray, strengths: Sequence[float] = STRENGTHS
+) -> tuple[np.ndarray, list[float]]:
+    """Predict every fold from the others; the strength is chosen by cross-validation over those others alone.
+
+    Args:
+        vectors: (N,D).
+        targets: (N,K) probabilities of the classes; K = 1 for two classes.
+        folds: number of each row's fold (N,), 0 … F−1, with F ≥ 2. With two folds there is no inner fold: the middle
+            strength is taken.
+
+    Returns:
+        Probabilities (N,K), and the strength chosen for each fold.
+    """
+    count = int(folds.max()) + 1
+    pairs = [(first, second) for first in range(count) for second in range(first)] if count > 2 else []
+    left_out = [(fold, fold) for fold in range(count)] + pairs
+    used = np.stack([(folds != first) & (folds != second) for first, second in left_out], axis=1)  # (N,B)
+    outer, inner = [], []
+    for logits in logits_by_strength(scaled(vectors), targets, used, strengths):
+        outer.append(np.stack([logits[row, fold] for row, fold in enumerate(folds)]))  # (N,K)
+        scores = _scores(logits, targets)  # (N,B)
+        table = np.full((count, count), np.nan)  # what fold `second` scores when `first` is the test fold
+        for problem, (first, second) in enumerate(left_out[count:], start=count):
+            table[first, second] = scores[folds == second, problem].mean()
+            table[second, first] = scores[folds == first, problem].mean()
+        inner.append(np.nanmean(table, axis=1) if pairs else np.zeros(count))  # (F,)
+        if pairs and len(inner) > int(np.argmax(inner, axis=0).max()) + PATIENCE:
+            break
+    # (F,); the weaker of equals
+    best = np.argmax(inner, axis=0) if pairs else np.full(count, len(strengths) // 2)
+    chosen = np.stack([outer[best[fold]][row] for row, fold in enumerate(folds)])
+    return as_probabilities(chosen), [strengths[place] for place in best]
+
+
+def held_out(
+    vectors: np.ndarray,
+    targets: np.ndarray,
+    train: np.ndarray,
+    dev: np.ndarray,
+    folds: np.ndarray,
+    strengths: Sequence[float] = STRENGTHS,
+) -> tuple[np.ndarray, float]:
+    """Fit on the training rows, choose the strength on the dev rows, or without any by cross-validation over `train`.
+
+    Args:
+        train, dev: which rows (N,), as booleans; `dev` all false for none.
+        folds: numbers of the training rows' folds (N,), read when there is no dev part.
+
+    Returns:
+        Probabilities (N,K) of all rows, and the strength.
+    """
+    if dev.any():
+        used, judged = train[:, None], dev[:, None]
+    else:
+        members = [train & (folds == fold) for fold in range(int(folds[train].max()) + 1)]
+        used = np.stack([train, *(train & ~fold for fold in members)], axis=1)  # (N,B)
+        judged = np.stack([np.zeros_like(train), *members], axis=1)
+    best, found, place = -np.inf, np.empty(0), 0
+    paths = logits_by_strength(scaled(vectors), targets, used, strengths)
+    for number, logits in enumerate(paths):
+        score = float(_scores(logits, targets)[judged].mean())
+        if score > best:
+            best, found, place = score, logits[:, 0], number
+        elif number >= place + PATIENCE:
+            break
+    return as_probabilities(found), strengths[place]
+
+
+def as_probabilities(logits: np.ndarray) -> np.ndarray:
+    """Probabilities (N,K) of logits (N,K); both classes of a single one, so that K is at least 2."""
+    from scipy.special import expit, softmax
+
+    if logits.shape[1] == 1:
+        second = expit(logits.astype(np.float64))
+        return np.hstack([1 - second, second])
+    probabilities: np.ndarray = softmax(logits.astype(np.float64), axis=1)
+    return probabilities
+
+
+def _scores(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """How good each prediction (N,B) is: right or wrong for whole classes, minus the loss for soft ones."""
+    import torch
+
+    if np.isin(targets, (0, 1)).all():
+        if targets.shape[1] == 1:
+            return (logits[..., 0] > 0) == (targets > 0.5)
+        right: np.ndarray = logits.argmax(-1) == targets.argmax(-1)[:, None]
+        return right
+    losses = _losses(torch.from_numpy(logits), torch.from_numpy(targets).float()[:, None])
+    return -losses.numpy()

@@ -1,0 +1,142 @@
+"""Many logistic regressions at once: scikit-learn's, fold by fold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from essent.tasks.heads import STRENGTHS, as_probabilities, cross_validated, held_out, logits_by_strength, scaled
+
+
+def data(classes: int, rows: int = 240, width: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Vectors of very different spread by dimension, their classes and one-hot targets."""
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(classes, size=rows)
+    centres = draw.normal(size=(classes, width))
+    vectors = (centres[labels] + 1.5 * draw.normal(size=(rows, width))) * np.geomspace(0.05, 5, width) + 3
+    targets = np.eye(classes)[labels]
+    return vectors, labels, targets[:, 1:] if classes == 2 else targets
+
+
+def reference(vectors: np.ndarray, labels: np.ndarray, rows: np.ndarray, strength: float) -> np.ndarray:
+    """Probabilities of all rows by scikit-learn, fitted on some."""
+    model = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(scaled(vectors)[rows], labels[rows])
+    return np.asarray(model.predict_proba(scaled(vectors)))
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("part", ["all", "two thirds"])
+def test_every_problem_is_scikit_learns(classes: int, part: str) -> None:
+    vectors, labels, targets = data(classes)
+    used = np.ones((len(labels), 3), dtype=bool)
+    if part != "all":
+        for problem in range(3):
+            used[problem::3, problem] = False
+    for strength, logits in zip(STRENGTHS, logits_by_strength(scaled(vectors), targets, used), strict=True):
+        for problem in range(3):
+            expected = reference(vectors, labels, used[:, problem], strength)
+            np.testing.assert_allclose(as_probabilities(logits[:, problem]), expected, atol=5e-3)
+
+
+def test_more_dimensions_than_rows() -> None:
+    vectors, labels, targets = data(2, rows=40, width=100)
+    used = np.arange(40)[:, None] % 4 != 0
+    for strength, logits in zip(STRENGTHS, logits_by_strength(scaled(vectors), targets, used), strict=True):
+        expected = reference(vectors, labels, used[:, 0], strength)
+        np.testing.assert_allclose(as_probabilities(logits[:, 0]), expected, atol=5e-3)
+
+
+def test_soft_targets_are_copies_of_rows() -> None:
+    vectors, labels, _ = data(3, rows=120)
+    soft = 0.7 * np.eye(3)[labels] + 0.3 * np.eye(3)[(labels + 1) % 3]
+    twice = np.concatenate([vectors, vectors])
+    model = LogisticRegression(C=0.1, tol=1e-8, max_iter=10_000)
+    both, weights = np.concatenate([labels, (labels + 1) % 3]), np.repeat([0.7, 0.3], 120)
+    model.fit(scaled(twice), both, sample_weight=weights)
+    logits = next(logits_by_strength(scaled(vectors), soft, np.ones((120, 1), dtype=bool), [0.1]))
+    np.testing.assert_allclose(as_probabilities(logits[:, 0]), model.predict_proba(scaled(vectors)), atol=5e-3)
+
+
+def nested(vectors: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> tuple[np.ndarray, list[float]]:
+    """Nested cross-validation as plain loops over scikit-learn."""
+    found, chosen = np.zeros(len(labels), dtype=int), []
+    for fold in range(folds.max() + 1):
+        scores = []
+        for strength in STRENGTHS:
+            inner = []
+            for other in range(folds.max() + 1):
+                if other != fold:
+                    predicted = reference(vectors, labels, (folds != fold) & (folds != other), strength).argmax(1)
+                    inner.append(np.mean(predicted[folds == other] == labels[folds == other]))
+            scores.append(np.mean(inner))
+        best = STRENGTHS[int(np.argmax(scores))]
+        found[folds == fold] = reference(vectors, labels, folds != fold, best).argmax(1)[folds == fold]
+        chosen.append(best)
+    return found, chosen
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_cross_validation_is_nested_loops(classes: int) -> None:
+    vectors, labels, targets = data(classes, rows=150)
+    folds = np.random.default_rng(1).permutation(150) % 4
+    probabilities, strengths = cross_validated(vectors, targets, folds, STRENGTHS)
+    expected, chosen = nested(vectors, labels, folds)
+    # the path stops two strengths beyond the best one, where the reference may still find an equal one
+    assert np.mean(probabilities.argmax(1) == expected) > 0.97
+    assert len(strengths) == len(chosen) == 4
+    assert set(strengths) <= set(STRENGTHS)
+    assert abs(np.mean(probabilities.argmax(1) == labels) - np.mean(expected == labels)) < 0.015
+
+
+@pytest.mark.parametrize("with_dev", [True, False])
+def test_held_out(with_dev: bool) -> None:
+    vectors, labels, targets = data(3, rows=300)
+    part = np.arange(300) % 5
+    train, dev = (part > 1) if with_dev else (part > 0), (part == 1) & with_dev
+    folds = np.arange(300) // 5 % 3
+    probabilities, strength = held_out(vectors, targets, train, dev, folds)
+    scores = []
+    for candidate in STRENGTHS:
+        if with_dev:
+            predicted = reference(vectors, labels, train, candidate).argmax(1)
+            scores.append(np.mean(predicted[dev] == labels[dev]))
+        else:
+            parts = [train & (folds == fold) for fold in range(3)]
+            right = [
+                reference(vectors, labels, train & ~inner, candidate).argmax(1)[inner] == labels[inner]
+                for inner in parts
+            ]
+            scores.append(np.mean(np.concatenate(right)))
+    assert max(scores) - scores[STRENGTHS.index(strength)] < 0.01
+    expected = reference(vectors, labels, train, strength)
+    np.testing.assert_allclose(probabilities, expected, atol=5e-3)
+
+
+def test_scale_and_place_do_not_matter() -> None:
+    vectors, _, targets = data(2)
+    folds = np.arange(240) % 3
+    first, _ = cross_validated(vectors, targets, folds)
+    second, _ = cross_validated(1e-3 * vectors + 70, targets, folds)
+    assert np.mean(first.argmax(1) == second.argmax(1)) > 0.99
+
+
+def test_vectors_that_say_nothing() -> None:
+    _, labels, targets = data(2)
+    probabilities, _ = cross_validated(np.full((240, 5), 7.0), targets, np.arange(240) % 3)
+    assert np.isfinite(probabilities).all()
+    assert (probabilities.argmax(1) == (labels.mean() > 0.5)).mean() > 0.9
+    huge, _ = cross_validated(1e200 * np.random.default_rng(0).normal(size=(240, 5)), targets, np.arange(240) % 3)
+    assert np.isfinite(huge).all()
+
+
+def test_two_folds_have_no_inner_one() -> None:
+    vectors, _, targets = data(2)
+    _, strengths = cross_validated(vectors, targets, np.arange(240) % 2)
+    assert strengths == [STRENGTHS[len(STRENGTHS) // 2]] * 2
+
+
+def test_same_bytes() -> None:
+    vectors, _, targets = data(4)
+    one, two = (cross_validated(vectors, targets, np.arange(240) % 5)[0] for _ in range(2))
+    assert one.tobytes() == two.tobytes()

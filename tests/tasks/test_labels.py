@@ -1,0 +1,139 @@
+"""Classification: what is learned from which part, and how it is judged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.linear_model import LogisticRegression
+
+from essent.tasks import Example, LabelTask, Result
+from essent.tasks.heads import scaled
+from essent.types import DataError, InputError
+
+WORDS = {"cat": (2.0, 0.0, 0.0), "dog": (0.0, 2.0, 0.0), "eel": (0.0, 0.0, 2.0)}
+
+
+def encode(texts: list[str]) -> np.ndarray:
+    """A place for each animal, and noise that is the text's own."""
+    rows = []
+    for text in texts:
+        noise = np.random.default_rng(sum(map(ord, text)) * 31 + len(text)).normal(size=3)
+        rows.append(sum((np.array(WORDS[word]) for word in WORDS if word in text), start=0.6 * noise))
+    return np.array(rows)
+
+
+def animals(count: int, kinds: tuple[str, ...] = ("cat", "dog"), part: str | None = None) -> list[Example]:
+    return [Example((f"{kinds[n % len(kinds)]} {part} {n}",), kinds[n % len(kinds)], part) for n in range(count)]
+
+
+def test_cross_validation() -> None:
+    task = LabelTask("animals", tuple(animals(60)), folds=5, source={"source": "here"})
+    result = task.run(encode)
+    assert result.main == ("accuracy", "all")
+    assert result.main_score == result.metrics["accuracy"]["all"] > 90
+    assert result.metrics["accuracy"]["low"] < result.main_score <= result.metrics["accuracy"]["high"]
+    assert result.n == 60
+    assert result.provenance["protocol"] == "logistic regression, 5-fold cross-validation"
+    assert len(result.provenance["strengths"]) == 5
+    assert result.provenance["source"] == "here"
+    assert result == task.score_vectors(encode(task.texts())) == task.run(encode)
+    assert Result.from_dict(result.to_dict()) == result
+
+
+def test_folds_are_even_in_every_class() -> None:
+    task = LabelTask("animals", tuple(animals(47, ("cat", "dog", "eel"))), folds=4)
+    folds = task._folds(np.arange(47))
+    kinds = np.array([example.target for example in task.examples])
+    assert np.ptp(np.bincount(folds)) <= 1
+    for kind in WORDS:
+        assert np.ptp(np.bincount(folds[kinds == kind], minlength=4)) <= 1
+
+
+@pytest.mark.parametrize("parts", [("train", "dev", "test"), ("train", "test")])
+def test_parts(parts: tuple[str, ...]) -> None:
+    examples = [example for part in parts for example in animals(40, ("cat", "dog", "eel"), part)]
+    task = LabelTask("animals", tuple(examples))
+    result = task.run(encode)
+    assert result.n == 40
+    rows = {part: [place for place, e in enumerate(examples) if e.part == part] for part in parts}
+    vectors, labels = scaled(encode(task.texts())), np.array([e.target for e in examples])
+    strength = result.provenance["strengths"][0]
+    model = LogisticRegression(C=strength, max_iter=5000).fit(vectors[rows["train"]], labels[rows["train"]])
+    expected = 100 * np.mean(model.predict(vectors[rows["test"]]) == labels[rows["test"]])
+    assert result.main_score == pytest.approx(expected, abs=2.6)
+    assert ("folds" in result.provenance["protocol"]) == (parts == ("train", "test"))
+
+
+def test_pairs_are_differences_and_products() -> None:
+    draw = np.random.default_rng(0)
+    examples = tuple(Example((f"a{n}", f"b{n}"), str(n % 2)) for n in range(50))
+    task = LabelTask("pairs", examples, folds=5)
+    vectors = {text: draw.normal(size=4) for text in task.texts()}
+    for n in range(0, 50, 2):  # class 0: both are near
+        vectors[f"b{n}"] = vectors[f"a{n}"] + 0.05 * draw.normal(size=4)
+    matrix = np.array([vectors[text] for text in task.texts()])
+    expected = np.hstack([np.abs(matrix[:50] - matrix[50:]), matrix[:50] * matrix[50:]])
+    np.testing.assert_array_equal(task._features(matrix), expected)
+    assert task.score_vectors(matrix).main_score > 90
+
+
+def test_soft_targets() -> None:
+    scores = [0.5, 1.0, 3.6, 5.0, 2.25, 4.5]
+    task = LabelTask("soft", tuple(Example(("a", "b"), s) for s in scores), (1, 5), folds=2)
+    np.testing.assert_allclose(
+        task.targets(),
+        [
+            [1, 0, 0, 0, 0],
+            [1, 0, 0, 0, 0],
+            [0, 0, 0.4, 0.6, 0],
+            [0, 0, 0, 0, 1],
+            [0, 0.75, 0.25, 0, 0],
+            [0, 0, 0, 0.5, 0.5],
+        ],
+        atol=1e-12,
+    )
+    draw = np.random.default_rng(0)
+    gold = draw.uniform(1, 5, size=150)
+    parts = ["train"] * 80 + ["dev"] * 30 + ["test"] * 40
+    examples = tuple(Example((f"a{n}", f"b{n}"), float(s), p) for n, (s, p) in enumerate(zip(gold, parts, strict=True)))
+    task = LabelTask("soft", examples, (1, 5))
+    apart = np.concatenate([np.zeros((150, 2)), np.stack([gold + 0.2 * draw.normal(size=150), gold * 0 + 1], axis=1)])
+    result = task.score_vectors(apart)
+    assert result.main == ("pearson", "all")
+    assert result.main_score > 90
+    assert set(result.metrics) == {"pearson", "spearman", "accuracy"}
+    # the expected score: a mean over the classes
+    from essent.tasks.heads import held_out
+
+    part = np.array(parts)
+    found, _ = held_out(task._features(apart), task.targets(), part == "train", part == "dev", np.zeros(150, int))
+    expected = stats.pearsonr(found[part == "test"] @ np.arange(1, 6), gold[part == "test"]).statistic
+    assert result.main_score == pytest.approx(100 * float(expected))
+
+
+def test_a_class_that_was_never_seen() -> None:
+    examples = [*animals(20, part="train"), *animals(9, ("cat", "dog", "eel"), "test")]
+    result = LabelTask("animals", tuple(examples)).run(encode)
+    assert any("eel" in note for note in result.notes)
+    assert result.main_score <= 100 * 6 / 9 + 1e-9
+
+
+def test_refusals() -> None:
+    with pytest.raises(DataError, match="1 class to learn"):
+        LabelTask("one", tuple(animals(20, ("cat",))))
+    with pytest.raises(DataError, match="train and test are needed"):
+        LabelTask("no test", tuple(animals(20, part="train")))
+    with pytest.raises(DataError, match="5 examples for 10 folds"):
+        LabelTask("few", tuple(animals(5)))
+    with pytest.raises(InputError, match="at least 2 folds"):
+        LabelTask("few", tuple(animals(5)), folds=1)
+    with pytest.raises(InputError, match="ascending order"):
+        LabelTask("few", tuple(animals(20)), strengths=(1.0, 0.1))
+    with pytest.raises(InputError, match=r"'cat None 0' is not finite"):
+        LabelTask("nan", tuple(animals(20))).run(lambda texts: np.full((len(texts), 2), np.nan))
+
+
+def test_numbers_are_sorted_by_value() -> None:
+    examples = tuple(Example((f"t{n}",), str(n % 11)) for n in range(110))
+    assert LabelTask("many", examples).classes == [str(n) for n in range(11)]
