@@ -1,0 +1,34 @@
+"""Under which name MTEB keeps an encoder's results."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from essent.types import InputError
+
+Model = TypeVar("Model")
+
+
+def identify(encoder: Model, name: str) -> Model:
+    """Give an encoder the name and revision under which MTEB keeps its results; returns the encoder.
+
+    Without them MTEB takes all encoders for one model, "no_model_name/available", and gives one the scores that it
+    keeps of another. The revision is a digest of recipe, weights and what `fit` has learned: call it after `fit`.
+
+    Args:
+        encoder: an Encoder, or any SentenceTransformer.
+        name: "organisation/model".
+
+    Raises:
+        InputError: an empty name.
+    """
+    from essent.cache import digest_of, key_of
+
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"A model's name is a text such as 'me/minilm-zscore', not {name!r}.")
+    model: Any = encoder
+    settings = (model.prompts, model.default_prompt_name, model.truncate_dim, model.max_seq_length)
+    recipe = str(getattr(model, "recipe", ""))
+    revision = key_of(digest_of(model, settings), recipe, getattr(model[0], "stats", None))
+    model.model_card_data.model_name, model.model_card_data.base_model_revision = name, revision
+    return encoder
