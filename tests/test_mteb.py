@@ -24,7 +24,7 @@ from essent.mteb import identify, read_mteb_results, to_mteb
 from essent.tasks import GeometryTask, HerosTask, PairTask, Result
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.examples import Example
-from essent.tasks.heros import MinimalPair
+from essent.tasks.heros import MinimalPair, verdict
 from essent.tasks.labels import LabelTask
 from essent.types import DataError, InputError
 from families import CORPUS
@@ -44,7 +44,7 @@ ROWS = [
     (SENTENCES[4], SENTENCES[0], 0.0),
     (SENTENCES[3], SENTENCES[3] + " Every morning!", 5.0),
 ]
-PAIRS = PairTask("tiny", tuple(Pair(first, second, score, None) for first, second, score in ROWS))
+PAIRS = PairTask("tiny", tuple(Pair(first, second, score) for first, second, score in ROWS), {"split": "dev"})
 HEROS = HerosTask(
     "heros",
     tuple(
@@ -60,10 +60,10 @@ HEROS = HerosTask(
     resamples=50,
 )
 LABELS = LabelTask(
-    "labels", tuple(Example((f"{text} {n}",), str(n % 2), None) for n in range(4) for text in SENTENCES[:6]), folds=3
+    "labels", tuple(Example((f"{text} {n}",), str(n % 2)) for n in range(4) for text in SENTENCES[:6]), folds=3
 )
 CLUSTERS = ClusterTask(
-    "clusters", tuple(Example((f"{text} {n}",), text[:9], None) for n in range(4) for text in SENTENCES[:3]), (0, 1)
+    "clusters", tuple(Example((f"{text} {n}",), text[:9]) for n in range(4) for text in SENTENCES[:3]), (0, 1)
 )
 GEOMETRY = GeometryTask("geometry.tiny", tuple(PAIRS.texts()), ((SENTENCES[0], SENTENCES[1]),))
 TASKS = [PAIRS, HEROS, LABELS, CLUSTERS, GEOMETRY]
@@ -170,6 +170,7 @@ def test_tasks_score_in_mteb_as_they_do_here(task: Any, encoder: Encoder, tmp_pa
     for metric, values in own.metrics.items():
         assert read.metrics[metric] == pytest.approx(values, abs=2e-6, nan_ok=True)
     assert read.provenance["sha256"] == task.digest()
+    assert read.provenance.get("split") == own.provenance.get("split")  # the data's, not MTEB's only one
     assert read.provenance["mteb"] == found.mteb_version
     assert read.provenance["model"] == "no_model_name/available"
 
@@ -182,6 +183,11 @@ def test_tasks_without_a_main_score_have_one_in_mteb(encoder: Encoder) -> None:
     assert heros.get_score() == pytest.approx(1 - np.mean(shares), abs=1e-9)
     assert geometry.get_score() == pytest.approx(GEOMETRY.run(encoder).metrics["isoscore"]["all"], abs=1e-6)
     assert chosen.get_score() == pytest.approx(HEROS.run(encoder).metrics["similarity"]["Synonym"], abs=1e-6)
+
+
+def test_heros_read_back_still_gives_its_verdict(encoder: Encoder, tmp_path: Path) -> None:
+    evaluate(encoder, to_mteb(HEROS), cache=tmp_path)
+    assert verdict(read_mteb_results(tmp_path)[0]) == verdict(HEROS.run(encoder))
 
 
 def test_no_comparison_and_no_correlation_are_not_a_number(encoder: Encoder, tmp_path: Path) -> None:
@@ -266,6 +272,7 @@ def test_saved_results_are_read(encoder: Encoder, tmp_path: Path) -> None:
     assert "model" not in read.provenance
     assert read.provenance["evaluation_time"] == found.evaluation_time
     assert read.provenance["dataset_revision"] == "1"
+    assert read.provenance["split"] == "test"
     assert read.provenance["date"].startswith(str(found.date.year))
     assert Result.from_dict(read.to_dict()) == read
 

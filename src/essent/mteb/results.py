@@ -94,16 +94,16 @@ def _of_task(content: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[R
         "evaluation_time": content.get("evaluation_time"),
         "date": _date(content.get("date")),
     }
+    about = {key: value for key, value in known.items() if value is not None}
     for split, of_split in splits.items():
         if not of_split:
             raise DataError(f"the split {split!r} of {name} has no scores")
-        about = {key: value for key, value in {**known, "split": split}.items() if value is not None}
-        if OWN in of_split[0]:
+        if OWN in of_split[0]:  # it says itself which part of the data it is about
             yield Result.from_dict(of_split[0][OWN]).with_provenance(**about)
         else:
             languages = sorted({language for entry in of_split for language in entry["languages"]})
             called = name if split == SPLIT else f"{name}.{split}"
-            yield _of_split(called, of_split, percent, {**about, "languages": languages})
+            yield _of_split(called, of_split, percent, {**about, "split": split, "languages": languages})
 
 
 def _of_split(name: str, entries: Sequence[Mapping[str, Any]], percent: set[str], about: Mapping[str, Any]) -> Result:
