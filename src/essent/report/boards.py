@@ -20,6 +20,7 @@ from essent.report.parts import (
     Table,
     decimals_for,
     distinct,
+    finite,
 )
 from essent.tasks.pairs import METRICS
 
@@ -35,8 +36,7 @@ def board_section(board: Leaderboard, names: Names) -> Section:
     """What a search found, from its leaderboard."""
     about = board.provenance
     model = names.models[str(about.get("model") or NO_MODEL)]
-    space = f", space {about['space']}" if "space" in about else ""
-    sentence = f"{len(board.trials)} recipes on {model}{space}, ranked by {_named(board.criterion)}."
+    sentence = f"{len(board.trials)} recipes on {model}, ranked by {_named(board.criterion)}."
     decimals = decimals_for(trial.scores[board.criterion] for trial in board.trials)
     blocks: list[Block] = []
     if any(Number(trial.scores[board.criterion]).known is not None for trial in board.trials):
@@ -50,7 +50,8 @@ def board_section(board: Leaderboard, names: Names) -> Section:
     told = [c.in_words() for c in (*board.comparisons, *(c for check in board.checks for c in check.comparisons))]
     if board.kept is not None:
         told.insert(0, f"Chosen: {board.kept}, not the first row.")
-    title = f"Search on {about.get('data', 'pairs')}: {model}"
+    space = f" ({about['space']})" if "space" in about else ""
+    title = f"Search on {about.get('data', 'pairs')}{space}: {model}"
     return Section(title, tuple(blocks), sentence, distinct([*told, *board.notes]))
 
 
@@ -103,7 +104,7 @@ def _trials(board: Leaderboard) -> Table:
 
 def _checked(check: Check) -> Table:
     """The winner on data that it was not chosen on."""
-    columns = (Column("", None), Column("Spearman ×100", 2, "higher"))
+    columns = (Column("recipe", None), Column("Spearman ×100", 2, "higher"))
     rows = tuple((recipe, Number(*ends)) for recipe, ends in check.scores.items())
     return Table(f"On {check.task}, {check.pairs} pairs not used for the choice", columns, rows)
 
@@ -134,7 +135,7 @@ def _depth(source: str) -> tuple[int, int]:
 def _head_heat(board: Leaderboard, decimals: int) -> Heat | None:
     """Ditto by layer and head."""
     found = board.heads()
-    if found is None:
+    if found is None or sum(finite(score) is not None for line in found[1].tolist() for score in line) < 2:
         return None
     mix, grid = found
     rows = tuple((str(layer), _line(line)) for layer, line in enumerate(grid.tolist(), start=1))

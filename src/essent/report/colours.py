@@ -7,7 +7,7 @@ from collections.abc import Sequence
 LEVELS = 21  # of the colours of a heat map
 LIGHT = ("#F1F5FA", "#7FB0DC", "#0C3F7C")  # from low to high; text on them is INK or PAPER, whichever is read better
 DARK = ("#1B2430", "#2F6CA8", "#B5DAFF")
-INK, PAPER = "#12161B", "#FFFFFF"
+INK, PAPER = "#0A0D11", "#FFFFFF"
 
 SERIES = {  # one a model; the third is also that of baselines
     "light": ("#3B76B4", "#C8553D", "#78838F", "#2C8A6B", "#8A5CB0", "#B5831A", "#C04C86", "#3A8EA5"),

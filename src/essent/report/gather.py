@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from essent.report.labels import NO_MODEL, Names, key_of, names_of
+from essent.report.labels import NO_MODEL, Key, Names, key_of, names_of
 from essent.report.measured import geometry_section, heros_section, plain_section
 from essent.report.parts import Column, Line, Number, Report, Section, Table
 from essent.report.scored import scored_section
@@ -80,11 +80,15 @@ SECTIONS = {"main": scored_section, "heros": heros_section, "geometry": geometry
 
 def _sources(results: Sequence[Result], names: Names) -> Section:
     """Rows in full, data with their digests, versions."""
-    rows = {key_of(result.provenance): result.provenance for result in results}
+    fitted: dict[Key, dict[str, None]] = {}
+    for result in results:
+        found = fitted.setdefault(key_of(result.provenance), {})
+        if (word := _word(result.provenance.get("fitted_on"))) != "":
+            found[word] = None
     named = Table(
         "Rows",
-        tuple(Column(name, None) for name in ("", "model", "recipe", "fitted on")),
-        tuple((names.rows[key], *key, _word(about.get("fitted_on"))) for key, about in rows.items()),
+        tuple(Column(name, None) for name in ("row", "model", "recipe", "fitted on")),
+        tuple((names.rows[key], *key, ", ".join(words)) for key, words in fitted.items()),
         folded=True,
     )
     data: dict[Line, None] = {}
@@ -93,13 +97,14 @@ def _sources(results: Sequence[Result], names: Names) -> Section:
         about = result.provenance
         digest = str(about.get("sha256") or "")[:12]
         data[result.task, Number(result.n), _word(about.get("source")), digest] = None
-        found = about.get("versions")
-        if isinstance(found, Mapping):
-            versions.update({(str(name), str(value)): None for name, value in found.items()})
+        if isinstance(used := about.get("versions"), Mapping):
+            versions.update({(str(name), str(value)): None for name, value in used.items()})
     columns = (Column("task", None), Column("n", 0), Column("source", None), Column("SHA-256", None))
     tables = [named, Table("Data", columns, tuple(data), folded=True)]
     if versions:
-        tables.append(Table("Versions", (Column("library", None), Column("", None)), tuple(versions), folded=True))
+        tables.append(
+            Table("Versions", (Column("library", None), Column("version", None)), tuple(versions), folded=True)
+        )
     return Section("Where it comes from", tuple(tables))
 
 

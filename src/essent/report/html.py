@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from essent.report.colours import DARK, LIGHT, SERIES, level_of, palette
-from essent.report.parts import Curves, Report, finite, shown, shown_interval
+from essent.report.parts import Block, Curves, Heat, Report, Table, finite, shown, shown_interval
 from essent.types import optional_import
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -31,6 +31,7 @@ def html_report(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(shown=shown, interval=shown_interval, line=line_of, level=level_of)
+    environment.tests["wide"] = is_wide
     environment.tests["finite"] = lambda value: finite(value) is not None
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     page: str = environment.get_template("report.html.j2").render(
@@ -42,6 +43,13 @@ def html_report(report: Report) -> str:
         series=SERIES,
     )
     return page
+
+
+def is_wide(block: Block) -> bool:
+    """Whether a block takes the whole width: tables, and heat maps of long labels or many columns."""
+    if isinstance(block, Heat):
+        return len(block.columns) > 14 or any(len(label) > 8 for label, _ in block.rows)
+    return isinstance(block, Table)
 
 
 def line_of(curves: Curves, values: Sequence[float | None]) -> list[str]:

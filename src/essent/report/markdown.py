@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from essent.report.parts import Bars, Block, Curves, Heat, Number, Report, Section, Table, shown, shown_interval
 
-SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~$<>-])")
+SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]")
 
 
 def markdown_report(report: Report) -> str:
@@ -21,11 +21,7 @@ def markdown_report(report: Report) -> str:
 
 def escaped(text: str) -> str:
     """Text that Markdown shows as it is, on one line."""
-    return (
-        html.escape(SPECIAL.sub(r"\\\1", " ".join(text.split())), quote=False)
-        .replace("\\&lt;", "&lt;")
-        .replace("\\&gt;", "&gt;")
-    )
+    return html.escape(SPECIAL.sub(r"\\\g<0>", " ".join(text.split())), quote=False)
 
 
 def _section(section: Section) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from essent.report.labels import Names
 from essent.report.parts import Block, Column, Heat, Line, Number, Point, Points, Section, Table, finite
-from essent.report.rows import Row, bar_chart, by_row, flattened, label_of, long_table, notes_of
+from essent.report.rows import ROW, Row, bar_chart, by_row, flattened, label_of, long_table, notes_of
 from essent.tasks.heros import CHANGED, KEPT, comparisons
 from essent.tasks.result import Result
 
@@ -29,7 +29,7 @@ def heros_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) 
         tuple((title, n) for title, members in spans if (n := sum(subset in members for subset in subsets))),
         about="1 is the same sentence, 0 any other one.",
     )
-    columns = (Column("", None), *(Column(subset) for subset in subsets), Column("baseline"))
+    columns = (Column(ROW, None), *(Column(subset) for subset in subsets), Column("baseline"))
     lines: list[Line] = []
     for row, result in rows.items():
         numbers = []
@@ -46,26 +46,29 @@ def heros_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) 
 
 
 def _ranked(rows: Mapping[Row, Result], names: Names) -> list[Block]:
-    """How often a change of the meaning is ranked above one that keeps it."""
-    found: dict[str, dict[Row, Number]] = {}
+    """How often a change of the meaning is ranked above one that keeps it: a table for each of those."""
+    found: dict[str, dict[str, dict[Row, Number]]] = {}
     for row, result in rows.items():
         try:
             compared = comparisons(result)
         except (KeyError, TypeError):  # a result made by hand
             continue
         for c in compared:
-            name = f"{c.above} above {c.below}"
-            found.setdefault(name, {})[row] = Number(100 * c.share, 100 * c.low, 100 * c.high)
-    if not found:
-        return []
-    table = Table(
-        "Ranked above, % of the originals",
-        (Column("", None), *(Column(name, 0, "lower") for name in found)),
-        tuple((label_of(row, names), *(line.get(row, Number()) for line in found.values())) for row in rows),
-        "How often a changed meaning looks closer to the original than a change that keeps it; 95 % intervals.",
-    )
-    first = next(iter(found))
-    return [bar_chart(f"Ranks {first}, %", found[first], names, 0), table]
+            number = Number(100 * c.share, 100 * c.low, 100 * c.high)
+            found.setdefault(c.below, {}).setdefault(c.above, {})[row] = number
+    blocks: list[Block] = []
+    for below, changes in found.items():
+        first = next(iter(changes))
+        if not blocks:
+            blocks.append(bar_chart(f"Ranks {first} above {below}, %", changes[first], names, 0))
+        table = Table(
+            f"Ranked above {below}, % of the originals",
+            (Column(ROW, None), *(Column(name, 0, "lower") for name in changes)),
+            tuple((label_of(row, names), *(line.get(row, Number()) for line in changes.values())) for row in rows),
+            f"How often each change looks closer to the original than {below} does, with 95 % intervals.",
+        )
+        blocks.append(table)
+    return blocks
 
 
 def geometry_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:
@@ -75,7 +78,7 @@ def geometry_section(kind: tuple[str, ...], group: Sequence[Result], names: Name
     measures = list(dict.fromkeys(name for scores in flat.values() for name in scores))
     table = Table(
         "Measures",
-        (Column("", None), *(Column(name, 3, GEOMETRY.get(name, "")) for name in measures)),
+        (Column(ROW, None), *(Column(name, 3, GEOMETRY.get(name, "")) for name in measures)),
         tuple((label_of(row, names), *(Number(scores.get(name)) for name in measures)) for row, scores in flat.items()),
         "Lower is better for alignment, uniformity and the average cosine (anisotropy), higher for IsoScore.",
     )

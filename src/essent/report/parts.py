@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 NOTHING = "–"  # in a cell: not measured, or undefined
+MANY = 30  # values of a heat map
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,12 @@ class Bars:
     rows: tuple[Bar, ...]
     decimals: int = 2
     about: str = ""
+    reach: tuple[float, ...] = ()  # what the axis holds too: charts side by side share one
 
     @property
     def axis(self) -> Axis:
         """From 0, or from below it, to the largest end of a bar or interval."""
-        numbers = [row.number for row in self.rows]
-        ends = [end for number in numbers for end in (number.known, *(number.interval or ())) if end is not None]
-        return axis_of([0.0, *ends])
+        return axis_of([0.0, *self.reach, *ends_of(row.number for row in self.rows)])
 
 
 @dataclass(frozen=True)
@@ -101,16 +101,16 @@ class Heat:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Where the colours begin and end."""
-        values = [value for _, row in self.rows for value in map(finite, row) if value is not None]
-        return (min(values), max(values)) if values else (0.0, 1.0)
+        """Where the colours begin and end; of many values a tenth lies below, so that one outlier takes no colours."""
+        values = sorted(value for _, row in self.rows for value in map(finite, row) if value is not None)
+        return (values[len(values) // 10 if len(values) >= MANY else 0], values[-1]) if values else (0.0, 1.0)
 
     def shade(self, value: float | None) -> float | None:
         """Where a value lies between the bounds, from 0 to 1."""
         value, (low, high) = finite(value), self.bounds
         if value is None:
             return None
-        return (value - low) / (high - low) if high > low else 0.5
+        return max(0.0, (value - low) / (high - low)) if high > low else 0.5
 
 
 @dataclass(frozen=True)
@@ -212,6 +212,11 @@ def axis_of(values: Sequence[float], most: int = 6) -> Axis:
 def spread(low: float, high: float, step: float) -> int:
     """How many steps the range takes between round numbers."""
     return math.ceil(high / step - 1e-9) - math.floor(low / step + 1e-9)
+
+
+def ends_of(numbers: Iterable[Number]) -> list[float]:
+    """Every value and end of an interval."""
+    return [end for number in numbers for end in (number.known, *(number.interval or ())) if end is not None]
 
 
 def finite(value: float | None) -> float | None:

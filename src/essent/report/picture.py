@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from essent.types import InputError, optional_import
 
 INK, FAINT, RULE, EMPTY = "#1A1F26", "#5A6470", "#DFE3E8", "#F0F0F0"
 WIDTH, MARGIN, GUTTER = 13.0, 0.4, 0.5  # inches
-LINE, CELL, HEAD, TITLE, PLOT = 0.3, 0.36, 0.62, 0.75, 3.4  # inches: a bar; a heat map's row; above both; a section
+LINE, CELL, TITLE, PLOT = 0.3, 0.36, 0.75, 3.4  # inches: a bar; a row of a heat map; a section's title; a plot
 LABEL, LETTERS = 2.6, 36  # of a bar: inches and letters
 DPI = 130
 TALLEST = 400.0  # inches; beyond, Agg refuses
@@ -52,7 +53,9 @@ def draw_report(report: Report, path: Path) -> None:
             for place, block in enumerate(row):
                 _draw(figure, block, MARGIN + place * (wide + GUTTER), top, wide)
         top -= tall
-    figure.savefig(path, format="png", dpi=DPI)
+    with warnings.catch_warnings():  # a letter that the font lacks is a box
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(path, format="png", dpi=DPI)
 
 
 def _rows(report: Report) -> list[str | list[Block]]:
@@ -76,14 +79,19 @@ def _rows(report: Report) -> list[str | list[Block]]:
     return rows
 
 
+def _head(block: Block) -> float:
+    """Room for the title, the sentence below it, and the line with the name of y."""
+    return 0.36 + 0.22 * bool(getattr(block, "about", "")) + 0.3 * isinstance(block, (Curves, Points))
+
+
 def _height(block: Block) -> float:
     if isinstance(block, Bars):
-        return HEAD + LINE * len(block.rows) + 0.35
+        return _head(block) + LINE * len(block.rows) + 0.35
     if isinstance(block, Heat):
-        return HEAD + CELL * len(block.rows) + (1.0 if block.groups else 0.65)
+        return _head(block) + CELL * len(block.rows) + (1.0 if block.groups else 0.65)
     if isinstance(block, Points):
-        return HEAD + PLOT + 0.6 + 0.24 * len(block.points)
-    return HEAD + PLOT + 0.6 if isinstance(block, Curves) else 0.0
+        return _head(block) + PLOT + 0.6 + 0.24 * len(block.points)
+    return _head(block) + PLOT + 0.6 if isinstance(block, Curves) else 0.0
 
 
 def _draw(figure: Any, block: Block, left: float, top: float, wide: float) -> None:
@@ -94,7 +102,7 @@ def _draw(figure: Any, block: Block, left: float, top: float, wide: float) -> No
     about = getattr(block, "about", "")
     if about:
         _write(figure, left, top - 0.24, shortened(about, int(wide * 14)), 9, color=FAINT)
-    DRAWERS[type(block)](figure, block, left, top - HEAD, wide)
+    DRAWERS[type(block)](figure, block, left, top - _head(block), wide)
 
 
 def _axes(figure: Any, left: float, bottom: float, wide: float, tall: float) -> Any:
@@ -158,7 +166,7 @@ def _heat(figure: Any, block: Heat, left: float, top: float, wide: float) -> Non
             shade = block.shade(value)
             fill, ink = (EMPTY, FAINT) if shade is None else colours[level_of(shade)]
             axes.add_patch(Rectangle((at + 0.02, line - 0.47), 0.96, 0.94, facecolor=fill))
-            axes.text(at + 0.5, line, shown(value, block.decimals), ha="center", va="center", fontsize=9, color=ink)
+            _note(axes, at + 0.5, line, shown(value, block.decimals), ha="center", color=ink)
 
 
 def _plot(figure: Any, left: float, top: float, wide: float, x: Axis, y: Axis, names: tuple[str, str]) -> Any:
@@ -169,7 +177,7 @@ def _plot(figure: Any, left: float, top: float, wide: float, x: Axis, y: Axis, n
     for tick in y.ticks:
         axes.plot([x.low, x.high], [tick, tick], color=RULE, linewidth=0.8, zorder=0, clip_on=False)
         _note(axes, x.low, tick, shown(tick, y.decimals), (-6, 0), ha="right")
-    _write(figure, left, top + 0.16, names[1], 9, color=FAINT)
+    _write(figure, left, top + 0.26, names[1], 9, color=FAINT)
     _write(figure, left + 0.7 + (wide - 0.9) / 2, top - PLOT - 0.24, names[0], 9, color=FAINT, ha="center")
     return axes
 
@@ -186,7 +194,7 @@ def _curves(figure: Any, block: Curves, left: float, top: float, wide: float) ->
         axes.plot(range(count), numbers, "o", color=colour, markersize=5, clip_on=False)
         joined = [float("nan") if at < block.begin else value for at, value in enumerate(numbers)]
         axes.plot(range(count), joined, "-", color=colour, linewidth=2)
-        _note(axes, 0, 1, f"● {name}", (wide * 18 * number, 8), size=9, color=colour, va="bottom", of="axes fraction")
+        _write(figure, left + 1.6 + 1.9 * number, top + 0.26, f"● {name}", 9, color=colour)
 
 
 def _points(figure: Any, block: Points, left: float, top: float, wide: float) -> None:
@@ -211,13 +219,12 @@ def _note(
     offset: Sequence[float] = (0, 0),
     *,
     size: float = 9,
-    of: str = "data",
     **options: Any,
 ) -> None:
     """Text at a place in the data, so many points beside it."""
     options = {"color": FAINT, "va": "center", **options}
     axes.annotate(
-        text, (x, y), offset, xycoords=of, textcoords="offset points", fontsize=size, parse_math=False,
+        text, (x, y), offset, textcoords="offset points", fontsize=size, parse_math=False,
         annotation_clip=False, **options,
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from essent.report.parts import Bar, Bars, Column, Line, Number, Table, decimals
 from essent.tasks.result import Result
 
 MOST_BARS = 16  # lines of one bar chart
+ROW = "model and recipe"
 Row = tuple[Key, int]  # model, recipe, and a number for results of the same name that differ
 
 
@@ -47,14 +48,16 @@ def notes_of(group: Sequence[Result]) -> tuple[str, ...]:
     return distinct(sentences)
 
 
-def bar_chart(title: str, lines: Mapping[Row, Number], names: Names, decimals: int) -> Bars:
+def bar_chart(
+    title: str, lines: Mapping[Row, Number], names: Names, decimals: int, reach: Sequence[float] = ()
+) -> Bars:
     """In the order of the table; of many the best, best first."""
     rows, about = list(lines), ""
     if len(rows) > MOST_BARS:
         rows = sorted(rows, key=lambda row: -(lines[row].known or 0.0))[:MOST_BARS]
         about = f"The best {MOST_BARS} of {len(lines)}."
     bars = tuple(Bar(label_of(row, names), lines[row], names.series(row[0])) for row in rows)
-    return Bars(title, bars, decimals, about)
+    return Bars(title, bars, decimals, about, tuple(reach))
 
 
 def long_table(
@@ -66,7 +69,7 @@ def long_table(
     measures = list(dict.fromkeys(name for *_, scores in lines for name in scores))
     places = {name: decimals_for(scores.get(name) for *_, scores in lines) for name in measures}
     columns = (
-        Column("", None),
+        Column(ROW, None),
         *(Column(text, None) for text in texts),
         Column("n", 0),
         *(Column(name, places[name]) for name in measures),

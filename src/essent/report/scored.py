@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from essent.report.labels import Names
-from essent.report.parts import Block, Column, Number, Section, Table, decimals_for
-from essent.report.rows import Row, bar_chart, by_row, flattened, label_of, long_table, notes_of
+from essent.report.parts import Block, Column, Number, Section, Table, decimals_for, ends_of
+from essent.report.rows import ROW, Row, bar_chart, by_row, flattened, label_of, long_table, notes_of
 from essent.tasks.result import Result
 
 AVERAGE = "avg"
@@ -29,14 +28,15 @@ def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names)
     name = NAMES.get(metric, metric.capitalize()) + ("" if which == "all" else f", {which}")
     table = Table(
         "Scores",
-        (Column("", None), *(Column(column, decimals, "higher") for column in columns)),
+        (Column(ROW, None), *(Column(column, decimals, "higher") for column in columns)),
         tuple((label_of(row, names), *(line[column] for column in columns)) for row, line in scores.items()),
     )
+    reach = ends_of(number for line in scores.values() for number in line.values())
     charts = []
     for column in columns:
         lines = {row: line[column] for row, line in scores.items() if line[column].known is not None}
         if lines:
-            charts.append(bar_chart(column, lines, names, decimals))
+            charts.append(bar_chart(column, lines, names, decimals, reach))
     return Section(name, (table, *charts, *_folded(rows, names)), _intervals(group), notes_of(group))
 
 
@@ -66,7 +66,7 @@ def _average(numbers: Sequence[Number]) -> Number:
     """The plain mean, when every task is there."""
     values = [number.value for number in numbers]
     there = [value for value in values if value is not None]
-    return Number(math.fsum(there) / len(there)) if len(there) == len(values) else Number()
+    return Number(sum(there) / len(there)) if len(there) == len(values) else Number()
 
 
 def _folded(rows: Mapping[Row, Mapping[str, Result]], names: Names) -> list[Block]:

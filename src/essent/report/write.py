@@ -48,7 +48,7 @@ def write_report(
     wanted = (path.suffix if suffix is None else suffix).lower()
     if wanted not in WRITERS:
         raise InputError(f"{path}: no report has the suffix {wanted!r}. {did_you_mean(wanted, list(WRITERS))}")
-    report = gather(list(results), list(searches), title)
+    report = gather(list(results), list(searches), title.strip() or TITLE)
     path.parent.mkdir(parents=True, exist_ok=True)
     WRITERS[wanted](report, path)
 
@@ -59,12 +59,17 @@ def check_library(suffix: str) -> None:
         optional_import(NEEDED[suffix.lower()], "report")
 
 
+def _write_text(path: Path, text: str) -> None:
+    """UTF-8; half of a surrogate pair, which JSON may hold, becomes a question mark."""
+    path.write_bytes(text.encode("utf-8", "replace"))
+
+
 def _write_html(report: Report, path: Path) -> None:
-    path.write_text(html_report(report), encoding="utf-8", newline="\n")
+    _write_text(path, html_report(report))
 
 
 def _write_markdown(report: Report, path: Path) -> None:
-    path.write_text(markdown_report(report), encoding="utf-8", newline="\n")
+    _write_text(path, markdown_report(report))
 
 
 WRITERS: dict[str, Callable[[Report, Path], None]] = {

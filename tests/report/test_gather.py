@@ -1,0 +1,311 @@
+"""What a report says: every number of the results stands in it, under the right name, with its interval."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from report_helpers import MODELS, board, everything, geometry, heros, named, pairs, scored
+
+from essent.recipe import Recipe
+from essent.report.boards import MOST_ROWS
+from essent.report.gather import gather
+from essent.report.labels import names_of
+from essent.report.parts import Bars, Column, Curves, Heat, Number, Points, Section, Table, axis_of, shown
+from essent.report.read import leaderboard_from
+from essent.report.rows import MOST_BARS
+from essent.selection import Leaderboard, Trial
+from essent.tasks import Result
+from essent.tasks.heros import CHANGED, KEPT, comparisons
+from essent.types import DataError, InputError
+
+
+def only(section: Section, kind: type):
+    (found,) = (block for block in section.blocks if isinstance(block, kind))
+    return found
+
+
+def table(section: Section, title: str) -> Table:
+    (found,) = (block for block in section.blocks if isinstance(block, Table) and block.title == title)
+    return found
+
+
+# -- one main score ---------------------------------------------------------------------------------------------------
+
+
+def test_scores_by_row_and_task_with_their_mean() -> None:
+    results = [
+        named(pairs(task, seed), recipe=recipe) for seed, recipe in enumerate("ab") for task in ("sts12", "stsb")
+    ]
+    section = gather(results).sections[0]
+    assert section.title == "Spearman ×100"
+    scores = table(section, "Scores")
+    assert [column.name for column in scores.columns] == ["model and recipe", "sts12", "stsb", "avg"]
+    for row, (first, second) in zip(scores.rows, (results[:2], results[2:]), strict=True):
+        assert row[0] == first.provenance["recipe"]
+        values = [first.main_score, second.main_score]
+        assert [cell.value for cell in row[1:]] == pytest.approx([*values, np.mean(values)])
+    charts = [block for block in section.blocks if isinstance(block, Bars)]
+    assert [chart.title for chart in charts] == ["sts12", "stsb", "avg"]
+    assert len({chart.axis for chart in charts}) == 1, "charts side by side have one axis"
+    assert [bar.number.value for bar in charts[1].rows] == [results[1].main_score, results[3].main_score]
+
+
+def test_a_missing_task_leaves_a_gap_and_no_mean() -> None:
+    section = gather([scored(70.0, "cr"), scored(60.0, "mr"), scored(50.0, "cr", recipe="cls")]).sections[0]
+    cells = table(section, "Scores").rows[1][1:]
+    assert [shown(cell.value, 2) for cell in cells] == ["50.00", "–", "–"]
+    assert [len(block.rows) for block in section.blocks if isinstance(block, Bars)] == [2, 1, 1]
+
+
+def test_an_undefined_score_is_a_dash_and_no_bar() -> None:
+    section = gather([scored(None, "cr"), scored(60.0, "cr", recipe="cls")]).sections[0]
+    assert shown(table(section, "Scores").rows[0][1].value, 2) == "–"
+    assert [bar.label for bar in only(section, Bars).rows] == ["cls"]
+    alone = gather([scored(None, "cr")]).sections[0]
+    assert not [block for block in alone.blocks if isinstance(block, Bars)]
+
+
+def test_intervals_and_deviations() -> None:
+    section = gather([scored(70.0, low=68.0, high=73.0), scored(60.0, recipe="cls", std=2.5)]).sections[0]
+    first, second = (row[1] for row in table(section, "Scores").rows)
+    assert first.interval == (68.0, 73.0)
+    assert second.interval == (57.5, 62.5)
+    assert section.about == "Lines on the bars: confidence intervals or one standard deviation to each side."
+    undefined = gather([scored(70.0, low=math.nan, high=73.0)]).sections[0]
+    assert table(undefined, "Scores").rows[0][1].interval is None
+
+
+def test_metrics_and_means_have_sections_of_their_own() -> None:
+    clusters = Result("tweet", {"accuracy": {"mean": 55.0, "std": 1.0}}, {}, 9, main=("accuracy", "mean"))
+    titles = [section.title for section in gather([scored(70.0, "cr"), named(pairs()), named(clusters)]).sections]
+    assert titles[:3] == ["Accuracy", "Spearman ×100", "Accuracy, mean"]
+
+
+def test_every_metric_and_subset_is_in_a_folded_table() -> None:
+    result = named(pairs("sts12", 0, ("news", "forum")))
+    section = gather([result]).sections[0]
+    (row,) = table(section, "Every score").rows
+    flat = [value for scores in result.metrics.values() for value in scores.values()]
+    assert [cell.value for cell in row if isinstance(cell, Number)] == [12, *flat]
+    subsets = table(section, "Subsets")
+    assert [row[2] for row in subsets.rows] == ["news", "forum"]
+    assert [row[4].value for row in subsets.rows] == [scores["spearman"] for scores in result.subsets.values()]
+    assert subsets.folded
+
+
+def test_of_many_rows_the_best_are_drawn() -> None:
+    results = [scored(float(at), model=f"m{at}") for at in range(40)]
+    section = gather(results).sections[0]
+    assert len(table(section, "Scores").rows) == 40
+    chart = only(section, Bars)
+    assert [bar.number.value for bar in chart.rows] == [float(39 - at) for at in range(MOST_BARS)]
+    assert chart.about == "The best 16 of 40."
+
+
+def test_the_best_of_a_column() -> None:
+    columns = (Column("", None), Column("up", 1, "higher"), Column("down", 1, "lower"), Column("neither", 1))
+    rows = (("a", Number(1.0), Number(1.04), Number(1.0)), ("b", Number(math.nan), Number(1.01), Number(None)),
+            ("c", Number(0.5), Number(3.0), Number(2.0)))  # fmt: skip
+    best = [Table("t", columns, rows).best(place) for place in range(4)]
+    assert best == [None, "1.0", "1.0", None]  # 1.04 and 1.01 look alike, so both are marked
+    assert Table("t", columns, rows[:1]).best(1) is None, "one row is not the best of anything"
+
+
+# -- the same twice, and what does not fit ----------------------------------------------------------------------------
+
+
+def test_the_same_result_twice_counts_once_and_another_one_gets_a_row() -> None:
+    section = gather([scored(70.0), scored(70.0), scored(71.0)]).sections[0]
+    assert [row[0] for row in table(section, "Scores").rows] == ["models/tiny", "models/tiny (2)"]
+    assert "another result of the same model, recipe and task" in section.notes[-1]
+
+
+def test_rows_on_other_data_are_said() -> None:
+    whole, part = scored(70.0).with_provenance(sha256="a"), scored(60.0, recipe="cls").with_provenance(sha256="b")
+    (note,) = gather([whole, replace(part, n=7)]).sections[0].notes
+    assert note == "stsb: these rows were not scored on the same data (2 versions, of 10, 7 rows)."
+    assert not gather([whole, part.with_provenance(sha256="a")]).sections[0].notes
+
+
+def test_notes_stand_once() -> None:
+    results = [replace(scored(70.0, recipe=recipe), notes=("Cut.",)) for recipe in ("mean", "cls")]
+    assert gather(results).sections[0].notes == ("stsb: Cut.",)
+
+
+# -- labels -----------------------------------------------------------------------------------------------------------
+
+
+def test_labels() -> None:
+    one, other = ("/a/b/c/d", "mean"), ("hub/e", "mean")
+    assert list(names_of([one, other, one]).rows.values()) == ["c/d", "hub/e"]
+    assert list(names_of([one, (one[0], "cls")]).rows.values()) == ["mean", "cls"]
+    assert list(names_of([one, other, (one[0], "cls")]).rows.values()) == ["c/d · mean", "hub/e · mean", "c/d · cls"]
+    assert list(names_of([("/x/a/b", "r"), ("/y/a/b", "r")]).rows.values()) == ["/x/a/b", "/y/a/b"]
+    assert list(names_of([("C:\\models\\my\\m", "r")]).rows.values()) == ["my/m"]
+    assert list(names_of([("./", "r"), ("/", "s")]).rows.values()) == ["./", "/"]
+
+
+def test_results_without_a_name() -> None:
+    section = gather([pairs()]).sections[0]
+    assert table(section, "Scores").rows[0][0] == "a model"
+
+
+# -- HEROS, geometry, others ------------------------------------------------------------------------------------------
+
+
+def test_heros() -> None:
+    results = [named(heros(seed), model) for seed, model in enumerate(MODELS)]
+    section = gather(results).sections[0]
+    assert section.title == "HEROS"
+    heat = only(section, Heat)
+    assert heat.columns == (*KEPT, *CHANGED)
+    assert heat.groups == (("meaning kept", 2), ("meaning changed", 4))
+    similarities = table(section, "Similarities")
+    for (label, values), row, result in zip(heat.rows, similarities.rows, results, strict=True):
+        assert label == row[0]
+        assert list(values) == [result.metrics["similarity"][subset] for subset in heat.columns]
+        ends = [(result.subsets[subset]["low"], result.subsets[subset]["high"]) for subset in heat.columns]
+        assert [cell.interval for cell in row[1:-1]] == ends
+        assert row[-1].value == result.metrics["baseline"]["all"]
+    ranked = table(section, "Ranked above a synonym, % of the originals")
+    first = comparisons(results[0])[0]
+    assert ranked.columns[1].name == first.above
+    assert ranked.rows[0][1] == Number(100 * first.share, 100 * first.low, 100 * first.high)
+    assert only(section, Bars).rows[0].number == ranked.rows[0][1]
+
+
+def test_heros_with_missing_subsets_and_without_comparisons() -> None:
+    whole = heros()
+    similarity = {name: value for name, value in whole.metrics["similarity"].items() if name in ("Typo", "Antonym")}
+    few = replace(whole, metrics={**whole.metrics, "similarity": similarity}, provenance={"model": "few"})
+    section = gather([few]).sections[0]
+    assert only(section, Heat).columns == ("Typo", "Antonym")
+    assert not [block for block in section.blocks if isinstance(block, Bars)]
+    none = gather([replace(few, metrics={**few.metrics, "similarity": {}})]).sections[0]
+    assert not [block for block in none.blocks if isinstance(block, Heat)]
+
+
+def test_geometry() -> None:
+    results = [named(geometry(seed), model) for seed, model in enumerate(MODELS)]
+    section = gather(results).sections[0]
+    plot = only(section, Points)
+    measures = [result.metrics for result in results]
+    assert [(p.x, p.y) for p in plot.points] == [(m["uniformity"]["all"], m["alignment"]["all"]) for m in measures]
+    x, y = plot.axes
+    assert all(0 <= x.share(p.x) <= 100 and 0 <= y.share(p.y) <= 100 for p in plot.points)
+    assert [column.name for column in only(section, Table).columns][1:4] == [
+        "anisotropy", "anisotropy, with_self_pairs", "isoscore",
+    ]  # fmt: skip
+    undefined = {**measures[0], "alignment": {"all": math.nan}}
+    assert not [b for b in gather([replace(results[0], metrics=undefined)]).sections[0].blocks if isinstance(b, Points)]
+
+
+def test_other_results_are_a_table() -> None:
+    own = Result("speed", {"seconds": {"all": 1.25, "worst": math.nan}}, {}, 3, main=None)
+    section = gather([named(own)]).sections[0]
+    assert section.title == "speed"
+    assert [column.name for column in only(section, Table).columns] == [
+        "model and recipe",
+        "n",
+        "seconds",
+        "seconds, worst",
+    ]
+
+
+# -- leaderboards -----------------------------------------------------------------------------------------------------
+
+
+def test_a_leaderboard() -> None:
+    section = gather([], [board()]).sections[0]
+    assert section.title == "Search on stsb.dev (layers): models/tiny"
+    bars = only(section, Bars)
+    assert bars.rows[0].label == "1. ditto:1-2"
+    assert bars.rows[0].number == Number(80.0, 75.25, 84.5)
+    heads = only(section, Heat)
+    assert [[shown(v, 1) for v in values] for _, values in heads.rows] == [["–", "80.0"], ["76.5", "73.0"]]
+    curves = only(section, Curves)
+    assert curves.places == ("static", "0", "1", "2", "L")
+    assert curves.begin == 1
+    lines = {name: [shown(value, 1) for value in values] for name, values in curves.series}
+    assert lines == {
+        "one layer": ["66.0", "62.5", "59.0", "55.5", "69.5"],
+        "mean with layer 0": ["–", "–", "52.0", "48.5", "–"],
+    }
+    (check,) = (b for b in section.blocks if isinstance(b, Table) and "sickr" in b.title)
+    assert check.rows[0] == ("ditto:1-2", Number(70.0, 65.5, 74.5))
+    assert section.notes[0].startswith("ditto:1-2 is better than mean by +10.50")
+    assert section.notes[-1] == "A note."
+    recipes = next(b for b in section.blocks if isinstance(b, Table) and b.title == "Recipes")
+    assert len(recipes.rows) == 11
+    assert recipes.rows[3][0] == "mean (baseline)"
+
+
+def test_a_large_leaderboard_is_cut_and_keeps_the_baselines() -> None:
+    heads = [f"ditto:{layer}-{head}" for layer in range(1, 13) for head in range(1, 13)]
+    trials = [Trial(Recipe.parse(text), {"spearman": 90.0 - at / 9}) for at, text in enumerate([*heads, "mean"])]
+    section = gather([], [Leaderboard("spearman", tuple(trials), ("mean",))]).sections[0]
+    recipes = only(section, Table)
+    assert len(recipes.rows) == MOST_ROWS + 1
+    assert recipes.rows[-1][:2] == ("mean (baseline)", Number(145))
+    assert recipes.about == "The first 50 of 145 recipes, and the baselines."
+    heat = only(section, Heat)
+    assert heat.bounds[0] == pytest.approx(sorted(v for _, line in heat.rows for v in line)[14])
+
+
+def test_a_leaderboard_without_scores() -> None:
+    trials = (Trial(Recipe.parse("mean"), {"spearman": math.nan}),)
+    section = gather([], [Leaderboard("spearman", trials)]).sections[0]
+    assert [type(block) for block in section.blocks] == [Table]
+    assert gather([], [Leaderboard("spearman", ())]).sections[0].blocks
+
+
+def test_a_leaderboard_comes_back_from_its_file() -> None:
+    whole = board()
+    again = leaderboard_from(json.loads(json.dumps(whole.to_dict())))
+    assert again.to_dict() == whole.to_dict()
+    kept = replace(whole, kept="mean")
+    assert leaderboard_from(json.loads(json.dumps(kept.to_dict()))).kept == "mean"
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0, 83.2], [-3.0, -2.9], [5.0], [], [0.0, 0.0], [1e-9, 2e-9], [-40.0, 60.0], [0.1, 0.9], [1e12, 3e12]]
+)
+def test_axes_hold_their_values_between_round_ticks(values: list[float]) -> None:
+    axis = axis_of(values)
+    assert axis.low < axis.high
+    assert all(axis.low - 1e-12 <= value <= axis.high + 1e-12 for value in values)
+    assert 2 <= len(axis.ticks) <= 7
+    steps = np.diff(axis.ticks)
+    assert np.allclose(steps, steps[0])
+    assert len({shown(tick, axis.decimals) for tick in axis.ticks}) == len(axis.ticks), "every tick reads differently"
+
+
+def test_how_numbers_look() -> None:
+    assert [shown(v, 2) for v in (-1.234, -0.001, 0.0, None, math.nan, math.inf)] == ["−1.23", "0.00", "0.00"] + 3 * [
+        "–"
+    ]
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match="at least one result"):
+        gather([])
+    wrong = Result("t", {"accuracy": {"all": 1.0, "low": "many"}}, {}, 1, main=("accuracy", "all"))
+    with pytest.raises(DataError, match=r"t: the score 'low' is 'many', which is no number"):
+        gather([wrong])
+
+
+def test_everything_together() -> None:
+    results, boards = everything()
+    report = gather(results, boards, "All")
+    assert report.about == "2 models, 4 rows, 5 tasks, 1 search."
+    assert [s.title for s in report.sections] == [
+        "Spearman ×100", "HEROS", "Geometry: geometry.stsb", "Accuracy", "Search on stsb.dev (layers): models/tiny",
+        "Where it comes from",
+    ]  # fmt: skip

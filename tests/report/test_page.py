@@ -1,0 +1,217 @@
+"""The page: one file that fetches nothing and runs no script but its own, whatever the names in it are."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from report_helpers import HOSTILE, board, everything, geometry, heros, named, pairs, scored
+
+from essent.report import write_report
+from essent.report.colours import DARK, LEVELS, LIGHT, SERIES, contrast, palette
+from essent.report.gather import gather
+from essent.report.html import html_report, line_of
+from essent.report.parts import Curves
+from essent.selection import Check, Leaderboard, Trial
+from essent.tasks import Result
+from essent.types import MissingDependencyError
+
+VOID = {"meta", "br", "hr", "img", "input", "link", "polyline"}
+
+
+class Page(HTMLParser):
+    """Tags, attributes and texts; complains of tags that do not close."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.cells: list[list[str]] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self._open, self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(dict(attrs)) == len(attrs), (tag, attrs)
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip() and self._open[-1:] not in (["script"], ["style"]):
+            self.texts.append(" ".join(data.split()))
+
+
+def page_of(results: list[Result], boards: tuple[Leaderboard, ...] = (), title: str = "T") -> str:
+    return html_report(gather(results, boards, title))
+
+
+@pytest.fixture(scope="module")
+def whole() -> str:
+    results, boards = everything()
+    return page_of(results, tuple(boards))
+
+
+def test_every_score_is_on_the_page(whole: str) -> None:
+    texts = set(Page(whole).texts)
+    results, (search,) = everything()
+    for result in results:
+        for scores in result.metrics.values():
+            if result.main is not None:
+                assert f"{scores['all']:.2f}".replace("-", "−") in texts
+    for trial in search.trials[:-1]:
+        assert f"{trial.scores['spearman']:.2f}" in texts
+    assert {"75.25 to 84.50", "HEROS", "Alignment and uniformity", "Mean of all tokens, by layer"} <= texts
+
+
+def test_nothing_is_fetched(whole: str) -> None:
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|fetch\(|XMLHttp", whole, flags=re.IGNORECASE)
+    for tag, attributes in Page(whole).tags:
+        assert tag not in {"img", "link", "iframe", "object", "embed", "base", "form", "image", "use"}
+        assert not {"src", "srcset", "data", "action", "xlink:href"} & set(attributes)
+        assert (attributes.get("href") or "#").startswith("#")
+
+
+def test_only_its_own_script_may_run(whole: str) -> None:
+    (script,) = re.findall(r"<script>(.*?)</script>", whole, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = (a["content"] for tag, a in Page(whole).tags if "http-equiv" in a)
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none';")
+    assert not [name for _, attributes in Page(whole).tags for name in attributes if name.startswith("on")]
+
+
+def hostile_page() -> str:
+    """A script in every name that a file can bring: tasks, subsets, metrics, models, recipes, notes, data, a title."""
+    breaking = f"\"'>{HOSTILE}"
+    bad = Result(
+        breaking,
+        {"spearman": {"all": 1.0, breaking: 2.0}, breaking: {"all": 3.0}},
+        {breaking: {"n": 3, "spearman": 1.0, breaking: 1.0}},
+        3,
+        {"model": breaking, "recipe": breaking, "source": breaking, "sha256": breaking, "fitted_on": breaking,
+         "versions": {breaking: breaking}},
+        (breaking,),
+    )  # fmt: skip
+    minimal, shape = heros(), geometry()
+    compared = [{**values, "above": breaking} for values in minimal.provenance["comparisons"]]
+    own = replace(bad, task=f"own{breaking}", main=None)
+    results = [
+        bad,
+        replace(bad, main=(breaking, "all")),
+        own,
+        replace(minimal, task=breaking, notes=(breaking,), provenance={**bad.provenance, "comparisons": compared}),
+        replace(shape, task=breaking, provenance=bad.provenance),
+        replace(shape, task=breaking, provenance={**bad.provenance, "recipe": "other"}),
+    ]
+    search = board(breaking)
+    trials = tuple(Trial(t.recipe, {**t.scores, breaking: 1.0}, t.interval) for t in search.trials)
+    search = Leaderboard(
+        breaking,
+        (Trial(search.trials[0].recipe, {breaking: 2.0}), *trials[1:]),
+        (breaking,),
+        tuple(replace(c, first=breaking, second=breaking) for c in search.comparisons),
+        (Check(breaking, 3, {breaking: (1.0, 0.0, 2.0)}, ()),),
+        (breaking,),
+        {"model": breaking, "data": breaking, "space": breaking},
+    )
+    return page_of(results, (search,), breaking)
+
+
+def test_scripts_in_names_are_text() -> None:
+    text = hostile_page()
+    assert HOSTILE not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    page = Page(text)
+    assert [tag for tag, _ in page.tags].count("script") == 1
+    assert sum(HOSTILE in shown for shown in page.texts) > 30
+    for _, attributes in page.tags:  # none broke out of an attribute
+        assert set(attributes) <= {
+            "lang", "charset", "name", "content", "http-equiv", "id", "class", "type", "hidden", "href", "aria-label",
+            "aria-labelledby", "aria-hidden", "aria-sort", "tabindex", "role", "scope", "colspan", "data-first",
+            "data-value", "style", "viewbox", "preserveaspectratio", "points", "vector-effect", "title",
+        }  # fmt: skip
+        if "style" in attributes:
+            assert re.fullmatch(r"(left|top|width):-?[\d.]+%(;(top|width):-?[\d.]+%)?", attributes["style"] or "")
+
+
+def test_tables_sort() -> None:
+    page = Page(page_of([scored(70.0, low=60.0, high=80.0), scored(None, recipe="cls"), scored(60.0, recipe="max")]))
+    headings = [a for tag, a in page.tags if tag == "th" and a.get("scope") == "col"]
+    assert {a.get("aria-sort") for a in headings} == {"none"}
+    buttons = [a for tag, a in page.tags if tag == "button" and "data-first" in a]
+    assert len(buttons) == len(headings)
+    assert [a["data-first"] for a in buttons[:2]] == ["ascending", "descending"]
+    values = [a["data-value"] for tag, a in page.tags if tag == "td" and "data-value" in a]
+    assert values[:3] == ["70.0", "", "60.0"], "the whole number sorts, not the two decimals; undefined is empty"
+    assert all(a["tabindex"] == "0" and a["aria-label"] for _, a in page.tags if a.get("class") == "scroll")
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
+    for suffix in (".html", ".md", ".png"):
+        results, boards = everything()
+        written = [tmp_path / f"{name}{suffix}" for name in "ab"]
+        for path in written:
+            write_report(results, path, searches=boards)
+        assert written[0].read_bytes() == written[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    "results",
+    [[pairs()], [scored(None)], [scored(-20.0), scored(30.0, recipe="cls")], [named(heros())], [named(geometry())],
+     [scored(float(at), model=f"m{at}") for at in range(60)]],
+    ids=["one", "undefined", "negative", "heros", "geometry", "many models"],
+)  # fmt: skip
+def test_pages_of_all_sorts_are_well_formed(results: list[Result]) -> None:
+    text = page_of(results)
+    Page(text)
+    assert not re.search(r"\b(nan|NaN|None|inf|Undefined)\b", " ".join(Page(text).texts))
+
+
+def test_a_negative_bar_ends_at_zero() -> None:
+    text = page_of([scored(-20.0), scored(30.0, recipe="cls")])
+    bars = re.findall(r'class="bar" style="left:([\d.]+)%;width:([\d.]+)%"', text)
+    assert [tuple(map(float, bar)) for bar in bars] == [(0.0, 40.0), (40.0, 60.0)]
+
+
+def test_curves_have_gaps_and_what_stands_apart_is_not_joined() -> None:
+    curves = Curves("t", "x", "y", tuple("s01234"), (), begin=1)
+    values = (1.0, 0.0, 1.0, None, 0.5, float("nan"))
+    assert line_of(replace(curves, series=(("a", values),)), values) == ["25.000,100.000 41.667,0.000"]
+
+
+def test_colours_are_read_in_light_and_dark() -> None:
+    for stops in (LIGHT, DARK):
+        levels = palette(stops)
+        assert len(levels) == LEVELS
+        assert min(contrast(colour, text) for colour, text in levels) >= 4.5
+    pages = {"light": "#F7F8FA", "dark": "#1A2028"}
+    for mode, colours in SERIES.items():
+        assert len(set(colours)) == 8
+        assert min(contrast(colour, pages[mode]) for colour in colours) >= 3.0, mode
+
+
+def test_contrast() -> None:
+    assert contrast("#000000", "#FFFFFF") == pytest.approx(21.0)
+    assert contrast("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.01)
+
+
+def test_half_a_character_does_not_stop_the_page(tmp_path: Path) -> None:
+    write_report([scored(1.0, task="a\ud800b")], tmp_path / "r.html")
+    assert "a?b" in (tmp_path / "r.html").read_text("utf-8")
+
+
+def test_without_jinja(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
+    with pytest.raises(MissingDependencyError, match=r"essent\[report\]"):
+        page_of([pairs()])
