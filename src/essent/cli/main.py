@@ -18,6 +18,7 @@ from essent.cli.encode import encode
 from essent.cli.evaluate import evaluate
 from essent.cli.recipes import recipes
 from essent.cli.report import report
+from essent.cli.reproduce import reproduce
 from essent.cli.save import save
 from essent.cli.search import search
 from essent.cli.verify import verify
@@ -96,7 +97,7 @@ def _help_of(command: Callable[..., None]) -> str:
     return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
 
 
-for command in (recipes, encode, evaluate, search, report, save, verify, demo):
+for command in (recipes, encode, evaluate, search, report, reproduce, save, verify, demo):
     app.command(command.__name__, help=_help_of(command))(command)
 heros.app.command("evaluate", help=_help_of(heros.evaluate))(heros.evaluate)
 app.add_typer(heros.app, name="heros")

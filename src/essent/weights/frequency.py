@@ -94,14 +94,22 @@ class Remove(ByToken):
     """0 for special, most frequent, sub-word and punctuation tokens, 1 for the rest (PromptBERT 3, A.1, Tables 3, 11).
 
     A sub-word is a token that does not start a word ("##s", or no "Ġ"/"▁" in front). `remove` drops the published 36
-    tokens; `remove:40` drops the 40 most frequent of the corpus given to `fit` instead. Cased models: PromptBERT lowers
-    SICK's sentences first; do so with your texts to reproduce its cased figures.
+    tokens; `remove:40` drops the 40 most frequent of the corpus given to `fit` instead; `remove:kinds=frequent+subword`
+    only those kinds beside special tokens (the rows of Table 3). Cased models: PromptBERT lowers SICK's sentences
+    first; do so with your texts to reproduce its cased figures.
     """
 
     frequent: int | None = None
+    kinds: str = "frequent+subword+punctuation"
     leading_space: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        unknown = set(self.kinds.split("+")) - {"frequent", "subword", "punctuation"}
+        if unknown:
+            raise RecipeError(
+                f"remove:kinds={self.kinds} — the kinds are frequent, subword and punctuation, with + between them, "
+                f"not {', '.join(map(repr, sorted(unknown)))}."
+            )
         if self.frequent is not None and (not isinstance(self.frequent, int) or self.frequent < 0):
             raise RecipeError(f"remove:{self.frequent} — the number of frequent tokens must be an integer ≥ 0.")
 
@@ -110,7 +118,10 @@ class Remove(ByToken):
         return self.frequent is not None
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
-        if self.frequent is None:
+        kinds = set(self.kinds.split("+"))
+        if "frequent" not in kinds:
+            frequent: frozenset[str] = frozenset()
+        elif self.frequent is None:
             frequent = _published(vocabulary.marker)
         else:
             counts = require_stats(stats, self.spec()).count.copy()
@@ -118,7 +129,11 @@ class Remove(ByToken):
             most = np.argsort(-counts, kind="stable")[: self.frequent]
             frequent = frozenset(vocabulary.tokens[i] for i in most)
         keep = [
-            not (token in frequent or vocabulary.is_subword(token) or _is_punctuation(vocabulary.text(token)))
+            not (
+                token in frequent
+                or ("subword" in kinds and vocabulary.is_subword(token))
+                or ("punctuation" in kinds and _is_punctuation(vocabulary.text(token)))
+            )
             for token in vocabulary.tokens
         ]
         weights = np.asarray(keep, dtype=np.float64)  # (V,)

@@ -1,0 +1,149 @@
+"""`essent reproduce`: a published table run again beside its figures."""
+
+from __future__ import annotations
+
+import json
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from essent.cli import options as opt
+from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.files import check_output, replacing
+from essent.cli.texts import read_texts
+from essent.types import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from essent.reproduce import Table
+
+
+def reproduce(
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="E.g. ditto-6; --list shows all.")] = None,
+    list_tables: Annotated[bool, typer.Option("--list", help="List the tables and end.")] = False,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="[ROLE=]NAME|DIR",
+            help="What to run in place of the paper's model; without ROLE for the table's main one. Repeat it for more "
+            "roles, or for several checkpoints of one. Default: the paper's models, from the hub.",
+        ),
+    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Local data. Default: the hub.")] = None,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Texts for what the paper counted, fitted or measured on a corpus."),
+    ] = None,
+    rows: Annotated[
+        str, typer.Option(metavar="PATTERNS", help='Only these rows, e.g. "avg.*,idf^T". Comma between patterns.')
+    ] = "*",
+    columns: Annotated[str, typer.Option(metavar="PATTERNS", help='Only these columns, e.g. "RE,T0".')] = "*",
+    seeds: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="At most so many seeds of random embeddings.")
+    ] = None,
+    column: opt.Column = "text",
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="OUT", help="Also write every cell.")] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep vectors here for later runs.", rich_help_panel=opt.RUN),
+    ] = None,
+    batch_size: opt.BatchSize = 32,
+    device: opt.Device = None,
+    revision: opt.Revision = None,
+    trust_remote_code: opt.Trust = False,
+    force: opt.Force = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Run a published table again: each figure beside the paper's, with difference and 95 % interval.
+
+    What cannot be run (no data, no checkpoint, a recipe that the model does not allow) stays empty and is named below.
+
+    \b
+    [dim]$[/] essent reproduce --list
+    [dim]$[/] essent reproduce ditto-6 --model bert-base-uncased --data data
+    [dim]$[/] essent reproduce stankevicius-A1 -m bert-base-uncased --columns RE --data data --corpus wiki.txt
+    """
+    from essent.reproduce import find_table, run_table
+    from essent.reproduce.show import render, settings_of, summary, to_dict
+
+    if list_tables:
+        _list()
+        return
+    if table is None:
+        raise InputError("Name a table, e.g. ditto-6; essent reproduce --list shows all.")
+    found = find_table(table)
+    if json_file is not None:
+        check_output(json_file, force)
+    keep_row, keep_column = _chosen(rows, [c.row for c in found.cells()]), _chosen(columns, list(found.columns))
+    texts = None if corpus is None else read_texts(corpus, column)
+    calm_libraries()
+    done = run_table(
+        found,
+        _models(model, found),
+        data=data,
+        corpus=texts,
+        rows=keep_row,
+        columns=keep_column,
+        most_seeds=seeds,
+        batch_size=batch_size,
+        progress=wants_progress(quiet),
+        cache=cache,
+        report=(lambda line: None) if quiet else show_note,
+        **opt.model_options(device, revision, trust_remote_code),
+    )
+    if json_file is not None:
+        with replacing(json_file) as temporary:
+            text = json.dumps(to_dict(done), indent=2, ensure_ascii=False, allow_nan=False)
+            temporary.write_text(text + "\n", encoding="utf-8")
+    console = results()
+    console.print(f"{found.name}: {found.caption}. Above measured ± 95 %, below published (difference).", markup=False)
+    console.print(render(done))
+    console.print(summary(done), markup=False)
+    if not quiet:
+        for line in settings_of(done):
+            show_note(line)
+
+
+def _list() -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from essent.reproduce import tables
+
+    shown = Table("table", "what it shows", "models", box=None)
+    for table in tables().values():
+        shown.add_row(Text(table.name), Text(table.caption), Text(", ".join(table.roles)))
+    results().print(shown)
+
+
+def _models(given: list[str] | None, table: Table) -> dict[str, list[str]] | None:
+    """ "sbert=DIR" and "DIR" to role -> models."""
+    if not given:
+        return None
+    models: dict[str, list[str]] = {}
+    for item in given:
+        role, sign, name = item.partition("=")
+        if not sign or role not in table.models:
+            if sign and not Path(item).exists():
+                raise InputError(f"{table.name} has no model {role!r}; it has {', '.join(table.roles)}.")
+            role, name = table.roles[0], item
+        models.setdefault(role, []).append(name)
+    return models
+
+
+def _chosen(patterns: str, names: list[str]) -> Callable[[str], bool]:
+    """Which names some pattern fits; brackets stand for themselves."""
+    wanted = [pattern.strip().replace("[", "[[]") for pattern in patterns.split(",") if pattern.strip()]
+
+    def chosen(name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in wanted)
+
+    if not any(map(chosen, names)):
+        known = ", ".join(dict.fromkeys(names))
+        raise InputError(f"Nothing is called {patterns!r} here. There is: {known}.")
+    return chosen

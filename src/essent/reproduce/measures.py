@@ -1,0 +1,110 @@
+"""What tables measure besides task scores: cosines of sentences and of tokens, word importance, lexical overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from essent.evaluation import Bench
+from essent.explain import HeadAgreement, backbone_of, head_agreement, impact_agreement
+from essent.recipe import Recipe
+from essent.reproduce.scores import Score
+from essent.tasks import HerosTask, PairTask, Task
+from essent.tasks.geometry import average_cosine
+from essent.tasks.overlap import overlap
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a measure may read: a model, a recipe on it, a head "layer-head", tasks, the corpus."""
+
+    model: str
+    recipe: Recipe | None
+    head: str
+    tasks: Sequence[Task]
+    corpus: Sequence[str]
+    batch_size: int
+    progress: bool
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure by name; `reads_corpus` when it needs texts beside the tasks'."""
+
+    run: Callable[[Bound], Score]
+    reads_corpus: bool = False
+
+
+def _cosine(bound: Bound, self_pairs: bool) -> Score:
+    assert bound.recipe is not None  # noqa: S101 — every row with this measure has one, a test sees to it
+    bench = Bench(
+        bound.model, [bound.recipe], batch_size=bound.batch_size, progress=bound.progress, options=bound.options
+    )
+    ((_, vectors),) = bench.vectors(bound.corpus, None, None)
+    return Score(average_cosine(vectors, self_pairs=self_pairs))
+
+
+def _token_cosine(bound: Bound) -> Score:
+    table = backbone_of(bound.model, **bound.options).static_table
+    return Score(average_cosine(table.detach().float().cpu().numpy()))
+
+
+def _impact(bound: Bound, which: str) -> Score:
+    found = _impacts(bound.model, tuple(bound.corpus), tuple(sorted(bound.options.items())))
+    return Score(100 * float(getattr(found, which)))
+
+
+@lru_cache(maxsize=4)
+def _impacts(model: str, corpus: tuple[str, ...], options: tuple[tuple[str, Any], ...]) -> Any:
+    """Pearson and Spearman come out of one run."""
+    return impact_agreement(model, corpus, **dict(options))
+
+
+def _head(bound: Bound, which: str) -> Score:
+    texts = tuple(text for task in bound.tasks for text in task.texts())
+    found = _heads(bound.model, texts, tuple(bound.corpus), tuple(sorted(bound.options.items())))
+    layer, head = (int(number) - 1 for number in bound.head.split("-"))
+    return Score(100 * float(getattr(found, which)[layer, head]))
+
+
+@lru_cache(maxsize=4)
+def _heads(
+    model: str, texts: tuple[str, ...], corpus: tuple[str, ...], options: tuple[tuple[str, Any], ...]
+) -> HeadAgreement:
+    """All heads come out of one run."""
+    return head_agreement(model, texts, frequency_texts=corpus, **dict(options))
+
+
+def _overlap(bound: Bound, which: str) -> Score:
+    tokenizer = backbone_of(bound.model, **bound.options).tokenizer
+    pairs = [pair for task in bound.tasks for pair in _sides(task)]
+
+    def ids(text: str) -> list[int]:
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    return Score(float(overlap(pairs, ids)[which]))
+
+
+def _sides(task: Task) -> list[tuple[str, str]]:
+    if isinstance(task, HerosTask):
+        return [(pair.original, pair.changed) for pair in task.pairs]
+    return [(pair.sentence1, pair.sentence2) for pair in task.pairs] if isinstance(task, PairTask) else []
+
+
+MEASURES = {
+    "average-cosine": Measure(lambda bound: _cosine(bound, self_pairs=False), reads_corpus=True),
+    "average-cosine-with-self": Measure(lambda bound: _cosine(bound, self_pairs=True), reads_corpus=True),
+    "token-cosine": Measure(_token_cosine),
+    "impact-pearson": Measure(lambda bound: _impact(bound, "pearson"), reads_corpus=True),
+    "impact-spearman": Measure(lambda bound: _impact(bound, "spearman"), reads_corpus=True),
+    "head-pearson": Measure(lambda bound: _head(bound, "pearson"), reads_corpus=True),
+    "head-spearman": Measure(lambda bound: _head(bound, "spearman"), reads_corpus=True),
+    "rouge-1": Measure(lambda bound: _overlap(bound, "rouge1")),
+    "rouge-2": Measure(lambda bound: _overlap(bound, "rouge2")),
+    "rouge-l": Measure(lambda bound: _overlap(bound, "rougeL")),
+    "levenshtein": Measure(lambda bound: _overlap(bound, "levenshtein")),
+    "length": Measure(lambda bound: _overlap(bound, "length")),
+}
