@@ -76,7 +76,8 @@ def _first_bars(board: Leaderboard, decimals: int) -> Bars:
     for place, trial in listed:
         recipe = str(trial.recipe)
         series = BASELINE if recipe in board.baselines else FIRST if place == 1 else OTHER
-        bars.append(Bar(f"{place}. {recipe}", _number(trial, board.criterion), series))
+        label = f"{place}. {recipe}" + (" (baseline)" if series == BASELINE else "")
+        bars.append(Bar(label, _number(trial, board.criterion), series))
     about = "Lines: 95 % intervals, bootstrap over pairs." if any(trial.interval for _, trial in listed) else ""
     return Bars("First recipes and baselines", tuple(bars), decimals, about)
 
