@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test check format lint types check-data bench clean
+.PHONY: help demo test check format lint types check-data check-browser bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -32,9 +32,13 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-check-data: $(INSTALLED)  ## check published figures on real data: make check-data DATA=DIR [RAW_MODEL=DIR]
+check-data: $(INSTALLED)  ## check published figures on real data: make check-data DATA=DIR [RAW_MODEL=DIR] [PAPERS=DIR]
 	@test -n "$(DATA)" || { echo "give the folder with sts/*.jsonl: make check-data DATA=DIR"; exit 2; }
-	ESSENT_DATA="$(abspath $(DATA))" ESSENT_RAW_MODEL="$(if $(RAW_MODEL),$(abspath $(RAW_MODEL)))" $(BIN)/python -m pytest -m data tests/data
+	ESSENT_DATA="$(abspath $(DATA))" ESSENT_RAW_MODEL="$(if $(RAW_MODEL),$(abspath $(RAW_MODEL)))" \
+		ESSENT_PAPERS="$(if $(PAPERS),$(abspath $(PAPERS)))" $(BIN)/python -m pytest -m data tests/data
+
+check-browser: $(INSTALLED)  ## look at the report's page in a real Chromium, which must be installed
+	$(BIN)/python -m pytest -m browser tests/report
 
 bench: $(INSTALLED)  ## time against scikit-learn and sentence-transformers, paired in one run
 	$(BIN)/python benchmarks/quantile.py

@@ -19,7 +19,8 @@ LAYERS = {
     0: "types registry",
     1: "named layers recipe pool tokens template weights backbone denoise plan shaping data tasks",
     2: "module passes cache",
-    3: "loading lowering folder portable encoder evaluation selection explain report mteb",  # encoder, portable: a pair
+    # encoder and portable are a pair
+    3: "loading lowering folder portable encoder evaluation selection explain engine reproduce report mteb",
     4: "cli demo",
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.split()}

@@ -21,6 +21,7 @@ from essent.layers import token_tables
 from essent.lowering import CannotLowerError, stock_modules
 from essent.pool import reductions
 from essent.shaping import shapers
+from essent.reproduce import tables
 from essent.tasks import catalogue, task_names
 from essent.weights import weightings
 from families import CORPUS
@@ -63,6 +64,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # -- examples ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:The fill_missing parameter is deprecated:DeprecationWarning")  # mteb's own
+@pytest.mark.filterwarnings("ignore:The `get_sentence_embedding_dimension` method has been renamed:FutureWarning")
 @pytest.mark.parametrize("page", pages_with("python"))
 def test_python_examples(page: Path, workplace: Path) -> None:
     names: dict = {}
@@ -155,7 +158,16 @@ def test_every_task_is_listed() -> None:
         for line in table_under("docs/evaluation.md", "| task |")
         for name, split in [(re.findall(r"`([^`]+)`", line)[0], s) for s in line.split("|")[2].strip().split(", ")]
     ]
-    assert listed == task_names()
+    assert listed == task_names("pairs")
+    assert first_cells("docs/evaluation.md", "| classification |") == task_names("classification")
+    assert first_cells("docs/evaluation.md", "| clustering |") == task_names("clustering")
+
+
+def test_every_table_is_counted() -> None:
+    for paper in ("ditto", "promptbert", "stankevicius", "heros"):
+        numbers = [name.partition("-")[2] for name in tables() if name.startswith(paper)]
+        (line,) = [line for line in table_under("docs/papers.md", "| paper |") if f"`{paper}-" in line]
+        assert f"| {len(numbers)} |" in line
 
 
 def test_the_architecture_is_what_the_imports_say() -> None:

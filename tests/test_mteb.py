@@ -137,6 +137,17 @@ def test_a_cache_keeps_named_encoders_apart(folder_of: Callable[[str], Path], tm
     assert len(read_mteb_results(tmp_path)) == 4
 
 
+def test_a_cache_keeps_encoders_apart_as_they_are(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = str(folder_of("bert"))
+    for recipe, texts in (("mean", None), ("first-last", None), ("mean | zscore", 0), ("mean | zscore", 3)):
+        encoder = Encoder(folder, recipe, device="cpu")
+        if texts is not None:
+            encoder.fit(PAIRS.texts()[texts:])
+        found = evaluate(encoder, to_mteb(PAIRS), cache=tmp_path)[0].get_score()
+        assert 100 * found == pytest.approx(PAIRS.run(encoder).main_score, abs=1e-4)
+    assert len(read_mteb_results(tmp_path)) == 4
+
+
 @pytest.mark.parametrize("name", ["", "  ", None])
 def test_a_model_needs_a_name(encoder: Encoder, name: Any) -> None:
     with pytest.raises(InputError, match="is a text such as"):
@@ -172,7 +183,7 @@ def test_tasks_score_in_mteb_as_they_do_here(task: Any, encoder: Encoder, tmp_pa
     assert read.provenance["sha256"] == task.digest()
     assert read.provenance.get("split") == own.provenance.get("split")  # the data's, not MTEB's only one
     assert read.provenance["mteb"] == found.mteb_version
-    assert read.provenance["model"] == "no_model_name/available"
+    assert read.provenance["model"] == encoder.model_card_data.model_name
 
 
 def test_tasks_without_a_main_score_have_one_in_mteb(encoder: Encoder) -> None:

@@ -8,19 +8,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device, truncate_embeddings
 from tqdm.auto import tqdm
 
+from essent.cache import digest_of, key_of
 from essent.loading import load
 from essent.module import RecipeModule
 from essent.portable import is_essent_folder, load_folder, save_folder
 from essent.recipe import Recipe
 from essent.tokens import batches, check_texts, portions
 from essent.types import InputError, RecipeError
+
+if TYPE_CHECKING:
+    from essent.engine import CompiledEncoder
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +54,16 @@ class Encoder(SentenceTransformer):
             module, settings = RecipeModule(loaded.backbone, loaded.recipes[0]), loaded.settings
         given = {key: options[key] for key in settings if options.get(key) is not None}
         super().__init__(modules=[module], **{**settings, **given})
+        self._origin = f"{model} {options.get('revision')}" if isinstance(model, (str, Path)) else str(id(model))
+        short = Path(str(model)).name if isinstance(model, (str, Path)) else type(model).__name__
+        self.model_card_data.model_name = f"essent/{short}-{self.recipe.digest()[:8]}"
+        self._sign()
+
+    def _sign(self) -> None:
+        """Tell what keeps results by name and revision (MTEB) one encoder from another: recipe, and what it learned."""
+        module = self.module
+        revision = key_of(digest_of(module.shaping or torch.nn.Identity(), self._origin), self.recipe.digest(), module.stats)
+        self.model_card_data.base_model_revision = revision
 
     @property
     def module(self) -> RecipeModule:
@@ -101,6 +115,7 @@ class Encoder(SentenceTransformer):
         if module.chain.needs_fit:
             pooled = self._vectors(_some(found, "texts"), batch_size, bool(show_progress_bar), shape=False)
             module.set_chain(type(module.chain).parse(self.recipe.shaping).fit(pooled.cpu().numpy()))
+        self._sign()
         return self
 
     # -- encode -----------------------------------------------------------------------------------------------------
@@ -158,6 +173,24 @@ class Encoder(SentenceTransformer):
         if vectors is None:
             raise InputError("No texts to encode.")
         return vectors if len(distinct) == len(texts) else vectors[torch.tensor(inverse, device=vectors.device)]
+
+    # -- compile ----------------------------------------------------------------------------------------------------
+
+    def compile(self, engine: str = "openvino", **options: Any) -> CompiledEncoder:  # type: ignore[override]
+        """The whole recipe as one graph in an engine for the CPU; this encoder stays as it is.
+
+        Args:
+            engine: "openvino" or "onnx".
+            options: precision, calibration, threads, streams; see `essent.engine.compile_encoder`.
+
+        Raises:
+            EngineError: the model does not convert, or the machine lacks the precision.
+            NotFittedError: the recipe learns something and `fit` has not been called.
+            MissingDependencyError: the engine's library is not installed.
+        """
+        from essent.engine import compile_encoder
+
+        return compile_encoder(self, engine, **options)
 
     # -- save -------------------------------------------------------------------------------------------------------
 

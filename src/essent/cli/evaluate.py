@@ -131,16 +131,17 @@ def split_names(given: list[str]) -> list[str]:
     from essent.tasks import CLASSIFICATION12, CLUSTERING6, STS7, TRANSFER7
 
     groups = {"sts7": STS7, "transfer7": TRANSFER7, "classification12": CLASSIFICATION12, "clustering6": CLUSTERING6}
-    files = [Path(item.partition(":")[2] or item) for item in given]
-    parts = [
-        [item] if Path(item).is_file() or file.is_file() else item.split(",")
-        for item, file in zip(given, files, strict=True)
-    ]
+    parts = [[item] if _is_one_file(item) else item.split(",") for item in given]
     names = [part.strip() for found in parts for part in found]
     found = list(dict.fromkeys(task for name in names if name for task in groups.get(name.lower(), (name,))))
     if not found:
         raise InputError("--tasks names no task; give e.g. --tasks stsb,sickr or a file of pairs.")
     return found
+
+
+def _is_one_file(item: str) -> bool:
+    kind, _, rest = item.partition(":")
+    return Path(item).is_file() or ("," not in kind and Path(rest).is_file())
 
 
 def _show_result(recipe: str, result: Result) -> None:

@@ -12,8 +12,9 @@ Model = TypeVar("Model")
 def identify(encoder: Model, name: str) -> Model:
     """Give an encoder the name and revision under which MTEB keeps its results; returns the encoder.
 
-    Without them MTEB takes all encoders for one model, "no_model_name/available", and gives one the scores that it
-    keeps of another. The revision is a digest of recipe, weights and what `fit` has learned: call it after `fit`.
+    An Encoder has a name of its own, made of its model's and its recipe's, and a revision that changes with `fit`; this
+    one also tells weights apart that were trained further. The revision is a digest of recipe, weights and what `fit`
+    has learned: call it after `fit`. A SentenceTransformer without a name is for MTEB "no_model_name/available".
 
     Args:
         encoder: an Encoder, or any SentenceTransformer.

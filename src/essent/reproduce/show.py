@@ -33,7 +33,8 @@ def render(done: Reproduction) -> RichTable:
     from rich.table import Table
     from rich.text import Text
 
-    shown = {(id(block), found.cell.row, found.cell.column): found for block, found in _by_block(done)}
+    printed = [(block, found) for block, found in _by_block(done) if found.cell.published is not None]
+    shown = {(id(block), found.cell.row, found.cell.column): found for block, found in printed}
     columns = [name for name in done.table.columns if any(found.cell.column == name for found in done.cells)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
@@ -56,7 +57,7 @@ def _by_block(done: Reproduction) -> list[tuple[Any, Measured]]:
 def _cell(found: Measured | None) -> Any:
     from rich.text import Text
 
-    if found is None or found.cell.published is None:
+    if found is None or found.cell.published is None:  # nothing is printed there
         return Text("")
     digits = 3 if abs(found.cell.published.value) <= 1 else 1
     published = f"{found.cell.published.value:g}"
@@ -75,6 +76,8 @@ def settings_of(done: Reproduction) -> list[str]:
     lines = [f"Paper: {done.table.paper}."]
     for role, models in done.models.items():
         lines.append(f"Model {role} ({done.table.models[role]} in the paper): {', '.join(models)}.")
+    if done.table.note:
+        lines.append(done.table.note)
     told: dict[str, list[str]] = {}
     for found in done.cells:
         if found.score is not None and (recipe := _described(found)):
@@ -133,11 +136,15 @@ def _plain(title: str, found: Measured) -> Mapping[str, Any]:
         "column": found.cell.column,
         "published": None if published is None else published.value,
         "published_spread": None if published is None else published.spread,
-        "measured": None if score is None else score.value,
-        "half_width": None if math.isnan(width) else width,
-        "difference": found.difference,
+        "measured": None if score is None else _finite(score.value),
+        "half_width": _finite(width),
+        "difference": None if found.difference is None else _finite(found.difference),
         "recipe": None if recipe is None else str(recipe),
         "fit": found.cell.settings.get("fit"),
         "counts": found.cell.settings.get("counts"),
         "problem": found.problem or None,
     }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -115,6 +115,7 @@ class Table:
         blocks: cells, row by row.
         models: role -> the model of the paper, a hub name.
         corpus: the texts that the paper used beside the tasks' own.
+        note: what a reader of the comparison must know.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Table:
     blocks: tuple[Block, ...]
     models: Mapping[str, str]
     corpus: str = ""
+    note: str = ""
 
     def cells(self) -> list[Cell]:
         """All cells, row by row."""
@@ -173,6 +175,7 @@ def _table(content: dict[str, Any], number: str, values: dict[str, Any]) -> Tabl
         blocks=tuple(blocks),
         models=content["models"],
         corpus=values.get("corpus", content.get("corpus", "")),
+        note=values.get("note", content.get("note", "")),
     )
 
 

@@ -1,0 +1,60 @@
+"""`essent reproduce`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from cli_helpers import Run
+
+
+def rows(count: int) -> str:
+    values = [
+        {
+            "sentence1": f"The dog {n} runs{' far' * (n % 4)}.",
+            "sentence2": f"A cat {n % 3} runs.",
+            "score": n % 5 + n % 7 / 10,
+        }
+        for n in range(count)
+    ]
+    return "".join(json.dumps(row) + "\n" for row in values)
+
+
+def test_list(run: Run) -> None:
+    result = run("reproduce", "--list")
+    for name in ("ditto-6", "promptbert-15", "stankevicius-A14", "heros-1"):
+        assert name in result.stdout
+
+
+def test_a_table(run: Run, bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "sts").mkdir()
+    (tmp_path / "sts" / "sts12.jsonl").write_text(rows(12))
+    out = tmp_path / "cells.json"
+    result = run(
+        "reproduce", "ditto-6", "-m", str(bert), "--data", str(tmp_path), "--columns", "STS12", "--rows",
+        "BERT static*,BERT last avg.,BERT-whitening", "--json", str(out),
+    )  # fmt: skip
+    assert "STS12" in result.stdout
+    assert "SICK-R" not in result.stdout
+    assert "42.38" in result.stdout
+    assert "not on this model" in result.stderr
+    assert "BERT static avg.: static [STS12]" in result.stderr
+    cells = json.loads(out.read_text())["cells"]
+    measured = {cell["row"]: cell["measured"] for cell in cells}
+    assert measured["BERT static avg."] is not None
+    assert measured["BERT static Ditto (Ours)"] is None
+    again = run("reproduce", "ditto-6", "-m", str(bert), "--json", str(out), code=2)
+    assert "--force" in again.stderr
+
+
+def test_wrong_input(run: Run, bert: Path, tmp_path: Path) -> None:
+    for arguments, message in (
+        ([], "Name a table"),
+        (["ditto-9"], "Did you mean"),
+        (["ditto-6", "-m", "llama=x"], "has no model 'llama'; it has bert"),
+        (["ditto-6", "--rows", "nothing*"], "Nothing is called 'nothing*' here. There is: BERT static avg."),
+        (["stankevicius-A1", "--columns", "XX"], "There is: T0, T4, BERT"),
+        (["ditto-6", "--corpus", str(tmp_path / "no.txt")], "does not exist"),
+    ):
+        result = run("reproduce", *arguments, code=2)
+        assert message in " ".join(result.stderr.split())

@@ -1,0 +1,57 @@
+"""Transcribed figures against the papers' text: `make check-data DATA=DIR PAPERS=DIR`. Never part of `make test`."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from essent.reproduce import Cell, tables
+
+pytestmark = pytest.mark.data
+FILES = {
+    "ditto": "ditto.txt",
+    "promptbert": "promptbert.txt",
+    "stankevicius": "extracting-sentence-embeddings.txt",
+    "heros": "heros.txt",
+}
+
+
+@pytest.fixture(scope="module")
+def papers() -> dict[str, str]:
+    if not os.environ.get("ESSENT_PAPERS"):
+        pytest.skip("no ESSENT_PAPERS")
+    folder = Path(os.environ["ESSENT_PAPERS"])
+    return {paper: (folder / file).read_text(encoding="utf-8") for paper, file in FILES.items()}
+
+
+def printed(cells: tuple[Cell, ...]) -> str:
+    """A row as a pattern: its figures in order, with anything but digits between them."""
+    parts = []
+    for cell in cells:
+        if cell.published is not None:
+            value = f"{cell.published.value:.4f}".rstrip("0")
+            whole, _, decimals = value.partition(".")
+            parts.append(rf"{whole}\.{decimals or ''}0*")
+            if cell.published.spread is not None:
+                parts.append(re.escape(f"±{cell.published.spread:.2f}"))
+    return r"[^\d\n]{0,8}".join(parts)
+
+
+@pytest.mark.parametrize("name", list(tables()))
+def test_every_row_stands_in_the_paper(papers: dict[str, str], name: str) -> None:
+    text = papers[name.partition("-")[0]]
+    for block in tables()[name].blocks:
+        for row, cells in block.rows.items():
+            assert re.search(printed(cells), text), (row, printed(cells))
+
+
+def test_appendix_rows_stand_in_their_own_table(papers: dict[str, str]) -> None:
+    text = papers["stankevicius"]
+    for part in range(1, 15):
+        start = text.index(f"Table A{part}. ")
+        end = text.index(f"Table A{part + 1}. ") if part < 14 else start + 6000
+        for row, cells in tables()[f"stankevicius-A{part}"].blocks[0].rows.items():
+            assert re.search(printed(cells), text[start:end]), (part, row)

@@ -1,0 +1,59 @@
+"""Small made-up data for every task of the papers, and models with as many layers and heads as they name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from reproduce_helpers import text
+
+import families
+from essent.tasks import CLASSIFICATION12, CLUSTERING6
+
+
+def _write(path: Path, rows: list[dict]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all tasks, in our layout."""
+    folder = tmp_path_factory.mktemp("toy-data")
+    scored = [{"sentence1": text(n), "sentence2": text(n + n % 4), "score": 4.5 - n % 4 + n % 3 / 4} for n in range(16)]
+    for name in ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "str"):
+        low = {"str": 0.2, "sickr": 1.0}.get(name, 1.0)
+        _write(folder / "sts" / f"{name}.jsonl", [{**row, "score": row["score"] * low} for row in scored])
+    for part in ("train", "dev", "test"):
+        for name in ("stsb", "sickr"):
+            _write(folder / "sts" / f"{name}.{part}.jsonl", scored)
+    for name in CLASSIFICATION12:
+        if name in {"mrpc", "sicke"}:
+            rows = [{"sentence1": text(n), "sentence2": text(n + n % 2), "label": n % 2} for n in range(24)]
+        else:
+            rows = [{"text": text(n), "label": n % 2} for n in range(24)]
+        _write(folder / "classification" / f"{name}.jsonl", rows)
+    for name in CLUSTERING6:
+        _write(folder / "clustering" / f"{name}.jsonl", [{"text": text(n), "label": n % 3} for n in range(24)])
+    pairs = [{"original": text(n), "converted": text(n + 1), "subset": "Synonym"} for n in range(6)]
+    _write(folder / "heros.jsonl", pairs)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def deep(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """A tiny model of a family with 12 layers of 12 heads."""
+    made: dict[str, str] = {}
+
+    def build(family: str) -> str:
+        if family not in made:
+            kind, settings = families.FAMILIES[family]
+            size = {"hidden_size": 24, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 24}
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setitem(families.FAMILIES, family, (kind, {**settings, **size}))
+                made[family] = str(families.build_family(family, tmp_path_factory.mktemp(f"deep-{family}")))
+        return made[family]
+
+    return build
