@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from essent.encoder import Encoder
+    from essent.engine import load
     from essent.evaluation import evaluate
     from essent.named import NAMED, TEMPLATES
     from essent.portable import verify
@@ -32,11 +33,23 @@ _WHERE = {
     "Recipe": "essent.recipe",
     "TEMPLATES": "essent.named",
     "evaluate": "essent.evaluation",
+    "load": "essent.engine",
     "search": "essent.selection",
     "verify": "essent.portable",
 }
 
-__all__ = ["NAMED", "TEMPLATES", "Encoder", "EssentError", "Recipe", "__version__", "evaluate", "search", "verify"]
+__all__ = [
+    "NAMED",
+    "TEMPLATES",
+    "Encoder",
+    "EssentError",
+    "Recipe",
+    "__version__",
+    "evaluate",
+    "load",
+    "search",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

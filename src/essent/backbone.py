@@ -138,6 +138,7 @@ class Backbone(nn.Module):
         limits = [limit for limit in (max_length, longest_text(model, tokenizer)) if limit is not None]
         self.max_length: int | None = min(limits, default=None)
         self.template_states: dict[Any, torch.Tensor] = {}  # kept by essent.denoise
+        self.pads_right = False  # set while essent.engine makes a graph of it, which cannot look at a batch
         self.cut(number_of_layers(model))
 
     def train(self, mode: bool = True) -> Backbone:
@@ -241,7 +242,7 @@ class Backbone(nn.Module):
         inputs: dict[str, Any] = {"input_ids": tokens.ids, "attention_mask": tokens.attend.long()}
         if "use_cache" in inspect.signature(self.model.forward).parameters:
             inputs["use_cache"] = False
-        left_padded = not bool(tokens.attend[:, 0].all())
+        left_padded = not self.pads_right and not bool(tokens.attend[:, 0].all())
         if self.position_offset is not None and (left_padded or positions is not None):
             places = (tokens.attend.long().cumsum(dim=1) - 1).clamp(min=0) if positions is None else positions
             inputs["position_ids"] = places + self.position_offset

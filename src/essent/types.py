@@ -17,6 +17,7 @@ The error tree; everything essent raises on purpose descends from `EssentError`:
     ├── ModelError (OSError)                a model folder or hub name that cannot be loaded
     ├── NotFittedError (ValueError, AttributeError)   `fit` must come first
     ├── VerificationError                   a saved folder that no longer gives its golden vectors
+    ├── EngineError (RuntimeError)          a model that no graph can be made of, or that this machine cannot run
     └── MissingDependencyError (ImportError)          names the extra to install
 """
 
@@ -66,6 +67,10 @@ class NotFittedError(EssentError, ValueError, AttributeError):
 
 class VerificationError(EssentError):
     """A saved folder does not reproduce its golden vectors."""
+
+
+class EngineError(EssentError, RuntimeError):
+    """A graph cannot be made of a model, is not the one it was, or cannot run as asked on this machine."""
 
 
 class MissingDependencyError(EssentError, ImportError):

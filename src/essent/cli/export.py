@@ -1,0 +1,96 @@
+"""`essent export`: a model with its recipe as one graph for OpenVINO or onnxruntime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from essent.cli import options as opt
+from essent.cli.console import calm_libraries, show_note, wants_progress
+from essent.cli.fitting import is_ready, learns
+from essent.cli.save import check_folder
+from essent.cli.texts import read_texts
+from essent.types import EngineError, NotFittedError, RecipeError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+def export(
+    model: opt.Model,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write.")],
+    engine: Annotated[
+        str, typer.Option("--format", metavar="openvino|onnx", help="The engine that will run it.")
+    ] = "openvino",
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "--recipe", "-r", metavar="RECIPE", help="By default what the model's own folder says, else mean."
+        ),
+    ] = None,
+    fit: opt.Fit = None,
+    frequencies: opt.Frequencies = None,
+    column: opt.Column = "text",
+    precision: Annotated[str, typer.Option(metavar="f32|bf16|int8", help="What to compute in.")] = "f32",
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="int8: texts like those that will be encoded; without, only weights."),
+    ] = None,
+    max_length: opt.MaxLength = None,
+    revision: opt.Revision = None,
+    trust_remote_code: opt.Trust = False,
+    force: opt.Force = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Write a model with its recipe as one graph, from token ids to shaped vectors, that an engine runs on CPUs.
+
+    Takes models of transformers and sentence-transformers, and folders that essent saved. The graph's vectors are
+    compared with torch's before anything is written, and again whenever essent.load reads the folder. int8 costs
+    quality: how much is printed.
+
+    \b
+    [dim]$[/] essent export -m all-MiniLM-L6-v2 -o minilm-openvino
+    [dim]$[/] essent export -m my-model --precision int8 --calibrate texts.txt -o my-model-int8
+    """
+    check_folder(output, "stock", force)
+    if calibrate is not None and precision != "int8":
+        raise EngineError(f"--calibrate is for --precision int8, not {precision!r}.")
+    texts = None if calibrate is None else read_texts(calibrate, column)
+    fit_texts = None if fit is None else read_texts(fit, column)
+    counted = None if frequencies is None else read_texts(frequencies, column)
+    from essent.encoder import Encoder
+    from essent.engine import compile_encoder
+    from essent.engine.runtime import runtime_of
+
+    runtime_of(engine, precision)
+    calm_libraries()
+    loaded = _load(model, recipe, opt.model_options("cpu", revision, trust_remote_code))
+    if max_length is not None:
+        loaded.max_seq_length = max_length
+    if isinstance(loaded, Encoder) and fit_texts is not None and learns(loaded):
+        loaded.fit(fit_texts, frequency_texts=counted, show_progress_bar=wants_progress(quiet))
+    elif isinstance(loaded, Encoder) and not is_ready(loaded):
+        raise NotFittedError(f"The recipe {str(loaded.recipe)!r} learns from texts: give them with --fit FILE.")
+    elif fit_texts is not None and not quiet:
+        show_note(f"{model} learns nothing: --fit {fit} is not used.")
+    compiled = compile_encoder(loaded, engine, precision=precision, calibration=texts)
+    compiled.save(str(output))
+    if not quiet:
+        size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
+        show_note(f"{output}: {compiled.recipe_text}, {engine} {precision}, {size:.1f} MB; read it with essent.load")
+
+
+def _load(model: str, recipe: str | None, options: dict) -> SentenceTransformer:
+    """An Encoder; a sentence-transformers model whose modules no recipe describes as it is."""
+    from essent.encoder import Encoder
+
+    try:
+        return Encoder(model, recipe, **options)
+    except RecipeError:
+        if recipe is not None:
+            raise
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(model, **options)

@@ -1,0 +1,300 @@
+"""CompiledEncoder: a SentenceTransformer whose whole recipe is one graph in OpenVINO or onnxruntime."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import truncate_embeddings
+from tqdm.auto import tqdm
+
+from essent.engine.convert import convert, quantise
+from essent.engine.graph import Graph, graph_of
+from essent.engine.module import EngineModule, Reading
+from essent.engine.runtime import runtime_of
+from essent.portable import GOLDEN_TEXTS
+from essent.tokens import batches, check_texts, pad
+from essent.types import EngineError, InputError
+
+logger = logging.getLogger(__name__)
+
+TOLERANCES = {"openvino": 1e-5, "onnx": 1e-4}  # of float32, relative to the longest vector where that is above 1
+LOWEST_COSINE = {"bf16": 0.999, "int8": 0.8}  # with float32; below, something else than rounding has gone wrong
+CALIBRATION_TEXTS, LOSS_TEXTS = 300, 512
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a precision below float32 costs, on some texts: cosines with the float32 vectors of the same texts.
+
+    `spearman` compares the similarities of neighbouring texts, 1 for the same order; `unseen` says whether the texts
+    are others than the calibration's.
+    """
+
+    texts: int
+    mean_cosine: float
+    lowest_cosine: float
+    spearman: float
+    unseen: bool
+
+    def __str__(self) -> str:
+        which = "not used for calibration" if self.unseen else "the calibration's or essent's own"
+        return (
+            f"cosine with float32 {self.mean_cosine:.4f} on average, {self.lowest_cosine:.4f} at the lowest; "
+            f"similarities ranked alike to {self.spearman:.4f} (Spearman); {self.texts} texts, {which}"
+        )
+
+
+class CompiledEncoder(SentenceTransformer):
+    """`encode`, `similarity` and prompts as SentenceTransformer has them; computed by an engine, on the CPU.
+
+    Args:
+        module: the engine with its file and tokenizer.
+        recipe: what it computes, as text.
+        loss: of a precision below float32.
+        settings: prompts, similarity … for SentenceTransformer.
+    """
+
+    def __init__(
+        self, module: EngineModule, recipe: str, loss: Loss | None = None, settings: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(modules=[module], device="cpu", **(settings or {}))
+        self.recipe_text = recipe
+        self.loss = loss
+        self.golden: tuple[list[str], np.ndarray] = ([], np.zeros((0, module.dimensions), np.float32))
+
+    @property
+    def engine_module(self) -> EngineModule:
+        """Tokenizer and runtime."""
+        module = self[0]
+        if not isinstance(module, EngineModule):
+            raise EngineError(f"The first module is {type(module).__name__}, no longer an engine.")
+        return module
+
+    @property
+    def precision(self) -> str:
+        """f32, bf16 or int8: what is computed in; the vectors are float32."""
+        return self.engine_module.runtime.precision
+
+    def __repr__(self) -> str:
+        runtime = self.engine_module.runtime
+        return (
+            f"CompiledEncoder({self.recipe_text!r}, engine={runtime.engine!r}, precision={runtime.precision!r}, "
+            f"threads={runtime.threads}, streams={runtime.streams})"
+        )
+
+    def _inference(self, inputs: list[Any], **arguments: Any) -> torch.Tensor:
+        """SentenceTransformer.encode's inner part: each distinct text once, in batches by tokens, results in order."""
+        texts = check_texts(inputs)
+        if arguments["output_value"] != "sentence_embedding":
+            raise InputError("A compiled encoder gives sentence vectors only; token vectors come from an Encoder.")
+        module = self.engine_module
+        prompt = arguments.get("prompt")
+        before = prompt or ""
+        distinct: dict[str, int] = {}
+        inverse = [distinct.setdefault(before + text, len(distinct)) for text in texts]
+        if not distinct:
+            return torch.empty(0, module.dimensions)
+        if len(distinct) == 1:
+            found = module.vectors(list(distinct), 1)
+        else:
+            shown = bool(arguments.get("show_progress_bar"))
+            with tqdm(total=len(distinct), desc="Texts", unit="text", disable=not shown) as bar:
+                found = module.vectors(list(distinct), arguments["batch_size"], bar.update)
+        vectors = torch.from_numpy(found if len(distinct) == len(texts) else found[inverse])
+        if (dimensions := arguments.get("truncate_dim")) is not None:
+            vectors = truncate_embeddings(vectors, dimensions)
+        return torch.nn.functional.normalize(vectors, p=2, dim=1) if arguments.get("normalize_embeddings") else vectors
+
+    def start_multi_process_pool(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: one compiled encoder already keeps every core busy.
+
+        Raises:
+            EngineError: always.
+        """
+        raise EngineError("A compiled encoder already uses every core; choose them with threads= and streams=.")
+
+    def save(self, path: str, *args: Any, **kwargs: Any) -> None:
+        """Write a folder that `essent.load` reads: graph, tokenizer, recipe, golden vectors."""
+        from essent.engine.files import save_compiled
+
+        save_compiled(self, Path(path))
+
+
+def compile_encoder(
+    model: SentenceTransformer,
+    engine: str = "openvino",
+    *,
+    precision: str = "f32",
+    calibration: Sequence[str] | None = None,
+    threads: int | None = None,
+    streams: int | None = None,
+) -> CompiledEncoder:
+    """Convert an Encoder, or a sentence-transformers model, into one graph, and check its vectors.
+
+    Args:
+        model: fitted where its recipe learns something; left as it is.
+        engine: "openvino" or "onnx".
+        precision: f32; bf16, on CPUs that have it; int8 (OpenVINO): with `calibration` weights and activations, without
+            it the weights only. The loss of int8 is logged as a warning and kept as `loss`.
+        calibration: texts like those that will be encoded; the first 300 calibrate, the loss is measured on others.
+        threads, streams: see `essent.engine.runtime.Runtime`.
+
+    Raises:
+        EngineError: the model does not convert, the machine lacks the precision, or the vectors differ from torch's.
+        NotFittedError: the recipe learns something and `fit` has not been called.
+        MissingDependencyError: the engine's library is not installed.
+    """
+    kind = runtime_of(engine, precision)
+    texts = [] if calibration is None else list(dict.fromkeys(check_texts(calibration)))
+    if precision != "int8" and calibration is not None:
+        raise EngineError(f"calibration is for precision='int8', not {precision!r}.")
+    graph = graph_of(model)
+    folder = Path(tempfile.mkdtemp(prefix="essent-"))
+    convert(graph, engine, folder)
+    if precision == "int8":
+        quantise(folder / "model.xml", _calibration_batches(graph, texts[:CALIBRATION_TEXTS]))
+    recipe = graph.module
+    reading = Reading(recipe.plan.frame, recipe.backbone.max_length, recipe.backbone.pad_id)
+    golden = golden_vectors(graph, model)
+    module = EngineModule(kind(folder, precision, threads, streams), recipe.tokenizer, reading, golden.shape[1])
+    compiled = CompiledEncoder(module, text_of(graph), settings=_settings(model))
+    compiled.golden = list(GOLDEN_TEXTS), golden
+    weakref.finalize(compiled, shutil.rmtree, folder, ignore_errors=True)  # what is compiled reads its files
+    check_golden(compiled, "The converted graph")
+    if precision != "f32":
+        compiled.loss = measure_loss(model, compiled, texts)
+        logger.warning("%s in %s: %s.", compiled.recipe_text, precision, compiled.loss)
+    return compiled
+
+
+def text_of(graph: Graph) -> str:
+    """What the graph computes, for people."""
+    tail = [type(step).__name__ for step in graph.tail]
+    return " + ".join([str(graph.module.recipe), *tail])
+
+
+def _settings(model: SentenceTransformer) -> dict[str, Any]:
+    return {
+        "prompts": {key: value for key, value in model.prompts.items() if value is not None} or None,
+        "default_prompt_name": model.default_prompt_name,
+        "similarity_fn_name": model._similarity_fn_name,
+        "truncate_dim": model.truncate_dim,
+    }
+
+
+def _calibration_batches(graph: Graph, texts: list[str]) -> list[tuple[Any, Any]]:
+    """Texts as padded batches of at most 8, as the engine will see them."""
+    recipe = graph.module
+    sequences = recipe.ids(texts) if texts else []
+    made = []
+    for chosen in batches([len(s) for s in sequences], 8):
+        for part in np.array_split(chosen, -(-len(chosen) // 8)):
+            features = recipe.pad([sequences[i] for i in part])
+            made.append((features["input_ids"].numpy(), features["attention_mask"].numpy()))
+    return made
+
+
+# -- checks -----------------------------------------------------------------------------------------------------------
+
+
+def golden_vectors(graph: Graph, model: SentenceTransformer) -> np.ndarray:
+    """The graph's vectors of the golden texts by torch, once they are the model's own.
+
+    Raises:
+        EngineError: the graph is not what the model computes.
+    """
+    recipe = graph.module
+    tokens = pad(recipe.ids(GOLDEN_TEXTS), recipe.plan.frame, recipe.backbone.pad_id)
+    with graph.for_export():
+        vectors = np.ascontiguousarray(graph(tokens.ids, tokens.attend.long()).numpy(), np.float32)
+    own = np.asarray(model.encode(list(GOLDEN_TEXTS), prompt="", show_progress_bar=False, truncate_dim=len(vectors[0])))
+    noisy = any(spec.startswith("quantile") for spec in recipe.recipe.shaping)  # columns of noise: see QuantileGraph
+    scale = max(float(np.linalg.norm(own, axis=1).max()), 1.0)
+    same = (
+        cosines(own, vectors).min() > 0.98 if noisy else np.abs(own - vectors).max() / scale <= TOLERANCES["openvino"]
+    )
+    if not same:
+        raise EngineError(f"The graph of {text_of(graph)!r} does not compute what the model does; please report it.")
+    return vectors
+
+
+def check_golden(compiled: CompiledEncoder, what: str) -> None:
+    """Compare with the golden vectors, which torch computed in float32; each text alone and all in one batch.
+
+    Raises:
+        EngineError: they differ by more than rounding.
+    """
+    texts, golden = compiled.golden
+    module = compiled.engine_module
+    width = module.dimensions
+    if golden.shape != (len(texts), width) or not texts:
+        raise EngineError(f"{what} has no golden vectors for {len(texts)} texts of {width} dimensions.")
+    try:
+        together = module.runtime.one(*module.batch(module.ids(texts)))
+        alone = np.concatenate([module.runtime.one(*module.batch(module.ids([text]))) for text in texts])
+    except (RuntimeError, ValueError) as error:
+        raise EngineError(f"{what} does not run: {str(error).strip().splitlines()[-1]}") from error
+    for vectors in (together, alone):
+        if vectors.shape != golden.shape:
+            raise EngineError(f"{what} gives vectors of shape {vectors.shape}, the golden ones are {golden.shape}.")
+        if compiled.precision == "f32":
+            scale = max(float(np.linalg.norm(golden, axis=1).max()), 1.0)
+            difference, allowed = float(np.abs(vectors - golden).max()) / scale, TOLERANCES[module.runtime.engine]
+            if not difference <= allowed:
+                raise EngineError(
+                    f"{what} does not give torch's vectors: they differ by {difference:.1e}, allowed is {allowed:.0e}."
+                )
+        elif not (lowest := float(cosines(vectors, golden).min())) >= LOWEST_COSINE[compiled.precision]:
+            allowed = LOWEST_COSINE[compiled.precision]
+            raise EngineError(
+                f"{what} does not give torch's vectors in {compiled.precision}: the lowest cosine is {lowest:.3f}, "
+                f"allowed is {allowed}. Precision 'f32' keeps them, and int8 needs calibration on texts like yours."
+            )
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Cosine of each row of (N,K) with the same row of the other: (N,)."""
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return np.einsum("nk,nk->n", a, b) / np.maximum(lengths, 1e-30)
+
+
+def measure_loss(model: SentenceTransformer, compiled: CompiledEncoder, texts: list[str]) -> Loss:
+    """How far the compiled vectors are from the model's own, on texts that did not calibrate where there are any."""
+    from scipy.stats import spearmanr
+
+    unseen = texts[CALIBRATION_TEXTS : CALIBRATION_TEXTS + LOSS_TEXTS]
+    enough = len(unseen) >= 16
+    shown = unseen if enough else (texts[:LOSS_TEXTS] if len(texts) >= 4 else [*GOLDEN_TEXTS, *texts])
+    exact = np.asarray(model.encode(shown, show_progress_bar=False))
+    found = np.asarray(compiled.encode(shown, show_progress_bar=False))
+    each = cosines(exact, found)
+    ranked = [cosines(vectors[:-1], vectors[1:]) for vectors in (exact, found)]
+    return Loss(len(shown), float(each.mean()), float(each.min()), float(spearmanr(*ranked).statistic), enough)
+
+
+def describe(compiled: CompiledEncoder) -> dict[str, Any]:
+    """What a saved folder says about it."""
+    module = compiled.engine_module
+    return {
+        "engine": module.runtime.engine,
+        "precision": module.runtime.precision,
+        "recipe": compiled.recipe_text,
+        "reading": asdict(module.reading),
+        "dimensions": module.dimensions,
+        "loss": None if compiled.loss is None else asdict(compiled.loss),
+        "prompts": compiled.prompts,
+        "default_prompt_name": compiled.default_prompt_name,
+        "similarity_fn_name": compiled._similarity_fn_name,
+        "truncate_dim": compiled.truncate_dim,
+        "golden_texts": compiled.golden[0],
+    }

@@ -1,0 +1,167 @@
+"""A `Graph` as files that an engine reads: OpenVINO's model.xml and model.bin, or model.onnx."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from essent.engine.graph import Graph
+from essent.tokens import pad
+from essent.types import EngineError, optional_import
+
+EXAMPLE = ("A man is playing a large flute.", "How far is the moon?", "the")
+FILES = {"openvino": "model.xml", "onnx": "model.onnx"}
+
+
+def openvino() -> ModuleType:
+    """The library, without its telemetry: importing it sends a message to its makers unless that package is missing."""
+    if "openvino" not in sys.modules and "openvino_telemetry" not in sys.modules:
+        sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # `import` then says it is not installed
+    return optional_import("openvino", "openvino")
+
+
+def onnxruntime() -> ModuleType:
+    """The library, without its telemetry."""
+    os.environ.setdefault("ORT_TELEMETRY_DISABLED", "1")
+    return optional_import("onnxruntime", "onnx")
+
+
+def convert(graph: Graph, engine: str, folder: Path) -> None:
+    """Write the graph, float32, with both dimensions of its inputs free.
+
+    Raises:
+        EngineError: an operation of the model has no counterpart there; says which.
+        MissingDependencyError: the engine's library is not installed.
+    """
+    write = {"openvino": _write_openvino, "onnx": _write_onnx}[engine]
+    if engine == "openvino":
+        openvino()
+    else:
+        optional_import("onnxscript", "onnx")
+        onnxruntime()
+    try:
+        with graph.for_export(), _quiet():
+            write(graph, _example(graph), folder / FILES[engine])
+    except (
+        RuntimeError,
+        ValueError,
+        TypeError,
+        NotImplementedError,
+        AttributeError,
+        KeyError,
+        AssertionError,
+    ) as error:
+        family = graph.module.backbone.family
+        reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), "no reason given")
+        raise EngineError(
+            f"The recipe {str(graph.module.recipe)!r} on a {family} does not convert to {engine}: "
+            f"{type(error).__name__}: {reason.strip()[:300]}"
+        ) from error
+
+
+def _example(graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
+    module = graph.module
+    tokens = pad(module.ids(EXAMPLE), module.plan.frame, module.backbone.pad_id)
+    example = tokens.ids, tokens.attend.long()
+    graph(*example)  # tables that are made at first use must not be made inside the export
+    return example
+
+
+FREE = ({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC},) * 2
+
+
+def _write_openvino(graph: Graph, example: tuple[torch.Tensor, ...], path: Path) -> None:
+    ov = openvino()
+    from openvino.frontend.pytorch import ConversionExtension
+
+    program = torch.export.export(graph, example, dynamic_shapes=FREE, strict=False)
+    extension = ConversionExtension("aten.diagonal.default", _diagonal)
+    model = ov.convert_model(program, extension=[extension])
+    for place, name in enumerate(("ids", "attend")):
+        model.inputs[place].get_tensor().set_names({name})
+    model.outputs[0].get_tensor().set_names({"vectors"})
+    ov.save_model(model, path, compress_to_fp16=False)
+
+
+def _diagonal(context: Any) -> Any:
+    """Attention's diagonal for OpenVINO, which has none: entries 0, T+1, 2(T+1) … of the last two dimensions as one."""
+    import numpy as np
+    from openvino import opset14 as ops
+
+    matrix = context.get_input(0)  # (…,T,T)
+    rank = matrix.get_partial_shape().rank.get_length()
+    length = ops.gather(ops.shape_of(matrix), ops.constant(rank - 1), ops.constant(0))
+    one, zero = ops.constant(np.int64(1)), ops.constant(np.int64(0))
+    every = ops.multiply(ops.range(zero, length, one, "i64"), ops.add(length, one))
+    flat = ops.reshape(matrix, ops.constant(np.array([0] * (rank - 2) + [-1])), special_zero=True)
+    return ops.gather(flat, every, ops.constant(rank - 2)).outputs()
+
+
+def _write_onnx(graph: Graph, example: tuple[torch.Tensor, ...], path: Path) -> None:
+    program = torch.onnx.export(
+        graph,
+        example,
+        dynamo=True,
+        verbose=False,
+        input_names=["ids", "attend"],
+        output_names=["vectors"],
+        dynamic_shapes=FREE,
+    )
+    if program is None:
+        raise EngineError("torch.onnx gave no program.")
+    program.save(str(path))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Converters' warnings and advice say nothing that a user could act on; what fails is raised."""
+    noisy = [logging.getLogger(name) for name in ("torch.export", "torch.onnx", "onnxscript", "onnx_ir", "nncf")]
+    before = [logger.level for logger in noisy]
+    for logger in noisy:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(noisy, before, strict=True):
+            logger.setLevel(level)
+
+
+# -- int8 -------------------------------------------------------------------------------------------------------------
+
+
+def quantise(path: Path, batches: list[tuple[Any, Any]]) -> None:
+    """Make an OpenVINO file int8 in place.
+
+    Args:
+        path: model.xml.
+        batches: ids and attend of texts to calibrate activations on; without any only the weights become int8.
+
+    Raises:
+        MissingDependencyError: nncf is not installed.
+    """
+    ov = openvino()
+    with _quiet(), redirect_stdout(sys.stderr):  # its progress bars
+        nncf = optional_import("nncf", "openvino")
+        nncf.set_log_level(logging.ERROR)
+        model = ov.Core().read_model(path)
+        if batches:
+            data = nncf.Dataset(batches, lambda batch: {"ids": batch[0], "attend": batch[1]})
+            made = nncf.quantize(model, data, subset_size=len(batches), model_type=nncf.ModelType.TRANSFORMER)
+        else:
+            made = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+        beside = path.with_name("int8.xml")
+        ov.save_model(made, beside, compress_to_fp16=False)
+        del model, made
+    beside.replace(path)
+    beside.with_suffix(".bin").replace(path.with_suffix(".bin"))

@@ -1,0 +1,234 @@
+"""A whole recipe as one function of tensors, ids to vectors, that torch.export can follow: no look at the data.
+
+ids, attend ─ content ─ transformer up to the layer read, diagonals ─ mix α ─ weights ω ─ reduce Σ ─ shaping g ─ vectors
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Normalize, Transformer
+from sentence_transformers.sentence_transformer.modules import LayerNorm, Pooling
+from torch import nn
+
+from essent.denoise import template_states
+from essent.encoder import Encoder
+from essent.module import RecipeModule
+from essent.pool import mix_sources
+from essent.shaping import Affine, Chain, QuantileUniform
+from essent.shaping.centre import is_noise
+from essent.shaping.quantile import QuantileMap
+from essent.tokens import content_of
+from essent.types import EngineError, ModelError, States, Tokens
+
+TAILS = (Dense, LayerNorm, Normalize)  # what a sentence-transformers model may have behind its pooling
+
+
+class Graph(nn.Module):
+    """A fitted recipe from `ids` and `attend` (B,T), padded on the right, to vectors (B,K).
+
+    Args:
+        module: the recipe, with what it has learned.
+        tail: sentence-transformers modules that follow it, each from features to features.
+
+    Raises:
+        NotFittedError: the recipe learns something and `fit` has not been called.
+        EngineError: template denoising without a maximum length.
+    """
+
+    def __init__(self, module: RecipeModule, tail: Sequence[nn.Module] = ()) -> None:
+        super().__init__()
+        module.require_fit()
+        self.module = module
+        self.shaping = shaping_graph(module.chain)
+        self.tail = nn.ModuleList(tail)
+        self.biases: dict[int, str] = {}  # layer -> buffer: the empty template's states by number of words, (W,F,D)
+        for layer in {s.key for s in module.plan.sources if s.debiased and isinstance(s.key, int)}:
+            self.biases[layer] = f"bias_{layer}"
+            self.register_buffer(f"bias_{layer}", all_template_states(module, layer))
+
+    def forward(self, ids: torch.Tensor, attend: torch.Tensor) -> torch.Tensor:
+        """Vectors (B,K) of ids and attend, both (B,T) int64."""
+        plan, backbone = self.module.plan, self.module.backbone
+        tokens = Tokens(ids, attend.bool(), content_of(attend.bool(), plan.frame))
+        states = backbone.states(tokens, plan.needs)
+        mixed = plan.mixed(tokens, states, backbone) if not self.biases else self._mixed(tokens, states)
+        weights = plan.token_weights(tokens, states, backbone.vocabulary, self.module.stats)
+        features = {"sentence_embedding": self.shaping(plan.reduction.reduce(mixed, weights, tokens.attend))}
+        for step in self.tail:
+            features = step(features)
+        return features["sentence_embedding"]
+
+    def _mixed(self, tokens: Tokens, states: States) -> torch.Tensor:
+        """Σ_k α_k h^(k), the template's states less what the template alone gives (essent.denoise): (B,T,D)."""
+        plan = self.module.plan
+        hidden = []
+        for source in plan.sources:
+            if isinstance(source.key, str) and source.key != "static":
+                hidden.append(nn.functional.embedding(tokens.ids, getattr(plan, plan.tables[source.key])))
+            elif isinstance(source.key, int) and source.debiased:
+                hidden.append(states.hidden[source.key] - self._bias(tokens, source.key))
+            else:
+                hidden.append(states.hidden[source.key])
+        return mix_sources(hidden, plan.factors)
+
+    def _bias(self, tokens: Tokens, layer: int) -> torch.Tensor:
+        """What the template alone gives at each of its own tokens, 0 at the user's words: (B,T,D)."""
+        table = getattr(self, self.biases[layer])
+        words = tokens.content.long().sum(dim=1).clamp(max=table.shape[0] - 1)  # (B,)
+        template = tokens.attend & ~tokens.content  # (B,T)
+        rank = (template.long().cumsum(dim=1) - 1).clamp(min=0).unsqueeze(-1).expand(-1, -1, table.shape[2])
+        return table[words].gather(1, rank) * template.unsqueeze(-1)
+
+    @contextlib.contextmanager
+    def for_export(self) -> Iterator[None]:
+        """Texts start at the left and nothing learns: what a graph is made under."""
+        backbone = self.module.backbone
+        self.eval()
+        backbone.pads_right = True
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            backbone.pads_right = False
+
+
+def all_template_states(module: RecipeModule, layer: int) -> torch.Tensor:
+    """States of the empty template for every number of words that a text may have: (W,F,D)."""
+    frame, longest = module.plan.frame, module.backbone.max_length
+    if longest is None:
+        raise EngineError("Template denoising as a graph needs a maximum length: set encoder.max_seq_length first.")
+    like = module.backbone.static_table
+    lengths = np.array_split(np.arange(max(longest - len(frame), 0) + 1), max(longest // 64, 1))
+    with torch.no_grad():
+        return torch.cat([template_states(frame, layer, part.tolist(), module.backbone, like) for part in lengths])
+
+
+# -- shaping ----------------------------------------------------------------------------------------------------------
+
+
+def shaping_graph(chain: Chain) -> nn.Module:
+    """The chain with parts that can be exported: affine maps in float32, the quantile map as plain searches."""
+    parts: list[nn.Module] = []
+    for step in chain.folded():
+        if isinstance(step, QuantileUniform):
+            parts.append(QuantileGraph(step.learned("quantiles_")))
+        else:
+            parts.append(AffineGraph(step) if isinstance(step, Affine) else step.module())
+    return nn.Sequential(*parts)
+
+
+class AffineGraph(nn.Module):
+    """y = (x − mean) · matrix + offset, float32; a diagonal matrix as a product."""
+
+    mean: torch.Tensor
+    matrix: torch.Tensor  # (D,K), or its diagonal (D,)
+    offset: torch.Tensor
+
+    def __init__(self, affine: Affine) -> None:
+        super().__init__()
+        for name, values in affine.module().named_buffers():
+            self.register_buffer(name, values.float())
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        centred = vectors - self.mean
+        return (centred * self.matrix if self.matrix.ndim == 1 else centred @ self.matrix) + self.offset
+
+
+class QuantileGraph(nn.Module):
+    """`essent.shaping.quantile.QuantileMap` by binary search over all quantiles, in float32 throughout.
+
+    Graph engines compute in float32: quantiles are rounded to it first and slopes are made of the rounded ones, so that
+    a value's place never jumps. A value within rounding of one that several quantiles share goes to the middle of their
+    places, as an equal one does there. A column that only has rounding noise in it (all-MiniLM-L6-v2 has three) is
+    held at 0, where a constant column is: its quantiles would be noise in every engine, and another in each.
+    """
+
+    rounding = 3e-6  # of a column's range, by which an engine's values may differ from torch's
+    low: torch.Tensor  # (D,): the first and the last quantile
+    high: torch.Tensor
+    near: torch.Tensor  # (D,): rounding in the column's own unit
+    alive: torch.Tensor  # (D,)
+    start: torch.Tensor  # (D,): where a column begins in the tables below
+    quantiles: torch.Tensor  # (D·Q,)
+    slope: torch.Tensor
+    place: torch.Tensor
+    tied: torch.Tensor  # where a value that equals the quantile goes: the middle of the places that share it
+    shared: torch.Tensor  # whether several do
+
+    def __init__(self, quantiles: np.ndarray) -> None:
+        super().__init__()
+        rounded = quantiles.astype(np.float32).astype(np.float64)  # (D,Q)
+        columns, self.count = rounded.shape
+        self.top = float(self.count > 1)
+        self.halvings = [2**power for power in reversed(range(self.count.bit_length()))]
+        places = np.linspace(0.0, 1.0, self.count)  # (Q,)
+        rise = np.diff(rounded, axis=1, append=rounded[:, -1:])
+        real = rise > np.finfo(np.float32).tiny
+        slope = np.where(real, 1.0 / max(self.count - 1, 1) / np.where(real, rise, 1.0), 0.0)
+        self._keep("quantiles", rounded)
+        self._keep("slope", slope)
+        self._keep("place", np.broadcast_to(places, rounded.shape))
+        values = torch.from_numpy(np.ascontiguousarray(rounded.T))  # (Q,D)
+        self._keep("tied", QuantileMap(quantiles)(values).numpy().T)
+        self._keep("shared", np.diff(rounded, axis=1, prepend=np.inf) == 0)
+        width = rounded[:, -1] - rounded[:, 0]  # (D,)
+        self._keep("low", rounded[:, 0])
+        self._keep("high", rounded[:, -1])
+        self._keep("near", self.rounding * width)
+        self._keep("alive", ~is_noise(width, np.abs(rounded).max(axis=1)))
+        self.register_buffer("start", torch.arange(columns) * self.count)
+
+    def _keep(self, name: str, values: np.ndarray) -> None:
+        kind = bool if values.dtype == bool else np.float32
+        self.register_buffer(name, torch.from_numpy(np.array(values, kind).reshape(-1)))
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        inside = torch.minimum(torch.maximum(vectors, self.low), self.high)  # (B,D)
+        at = torch.zeros_like(vectors, dtype=torch.int64)  # the last quantile ≤ the value, give or take rounding
+        for step in self.halvings:
+            further = (at + step).clamp(max=self.count - 1)
+            at = torch.where(self.quantiles[self.start + further] <= inside + self.near, further, at)
+        row = self.start + at
+        beyond = inside - self.quantiles[row]
+        mapped = self.place[row] + self.slope[row] * beyond
+        mapped = torch.where(self.shared[row] & (beyond.abs() <= self.near), self.tied[row], mapped)
+        mapped = torch.where(vectors > self.high + self.near, torch.full_like(mapped, self.top), mapped)
+        mapped = torch.where(vectors < self.low - self.near, torch.zeros_like(mapped), mapped)
+        return torch.where(self.alive, mapped, torch.zeros_like(mapped)).clamp(0.0, 1.0)
+
+
+# -- models that are no Encoder ---------------------------------------------------------------------------------------
+
+
+def graph_of(model: SentenceTransformer) -> Graph:
+    """The graph of an Encoder, or of a sentence-transformers model: Transformer, Pooling, then Dense, Normalize …
+
+    Raises:
+        EngineError: a module that no graph is made of.
+        NotFittedError: the recipe learns something and `fit` has not been called.
+    """
+    if isinstance(model, Encoder):
+        if len(model) > 1:
+            raise EngineError(f"The Encoder has {model[1]!r} after its recipe; put the step into the recipe's shaping.")
+        return Graph(model.module)
+    modules = list(model)
+    known = len(modules) > 1 and isinstance(modules[0], Transformer) and isinstance(modules[1], Pooling)
+    odd = [m for m in modules[2:] if not isinstance(m, TAILS)]
+    if known and not getattr(modules[1], "include_prompt", True):
+        raise EngineError("Cannot make a graph of a model whose pooling leaves the prompt out (include_prompt=False).")
+    if not known or odd:
+        shown = (odd or modules or [model])[0]
+        raise EngineError(
+            f"Cannot make a graph of {shown!r}: a model is a Transformer and a Pooling, followed by "
+            f"{', '.join(kind.__name__ for kind in TAILS)}; or an essent Encoder with any recipe."
+        )
+    try:
+        recipe = Encoder(SentenceTransformer(modules=modules[:2], device="cpu"))
+    except ModelError as error:
+        raise EngineError(f"Cannot make a graph of this model: {error}") from error
+    return Graph(recipe.module, modules[2:])

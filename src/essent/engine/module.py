@@ -1,0 +1,131 @@
+"""The module of a compiled encoder: texts to ids, ids through the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers.base.modules.input_module import InputModule
+from transformers import PreTrainedTokenizerBase
+
+from essent.engine.runtime import Batch, Runtime
+from essent.tokens import Frame, batches, check_texts, framed_ids, pad
+
+WINDOW = 2048  # texts tokenised ahead while the ones before are computed
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How texts become ids: the frame around them, the most tokens, the id of padding."""
+
+    frame: Frame
+    max_length: int | None
+    pad_id: int
+
+
+class EngineModule(InputModule):
+    """Runs a converted graph.
+
+    Args:
+        runtime: the engine with its file.
+        tokenizer: the model's own.
+        reading: frame, maximum length, padding.
+        dimensions: K of the vectors.
+    """
+
+    save_in_root: bool = True
+    modalities: list[Any] = ["text"]  # noqa: RUF012  (the base class declares it so)
+
+    def __init__(self, runtime: Runtime, tokenizer: PreTrainedTokenizerBase, reading: Reading, dimensions: int) -> None:
+        super().__init__()
+        self.runtime = runtime
+        self.tokenizer = self.reader = tokenizer  # InputModule knows the first, with a type of its own
+        self.reading = reading
+        self.dimensions = dimensions
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text in its frame, cut to the maximum length."""
+        return framed_ids(self.reader, self.reading.frame, list(texts), self.max_seq_length)
+
+    def batch(self, sequences: Sequence[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+        """One batch as the graph takes it: ids and attend (B,T) int64, padded on the right."""
+        tokens = pad(sequences, self.reading.frame, self.reading.pad_id)
+        return tokens.ids.numpy(), tokens.attend.long().numpy()
+
+    def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Texts to features `input_ids` and `attention_mask` (B,T).
+
+        Raises:
+            InputError: an input that is not a text.
+        """
+        texts = check_texts(inputs)
+        ids, attend = self.batch(self.ids([prompt + text for text in texts] if prompt else texts))
+        return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(attend)}
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Features to `sentence_embedding` (B,K)."""
+        ids, attend = (features[name].cpu().numpy() for name in ("input_ids", "attention_mask"))
+        features["sentence_embedding"] = torch.from_numpy(self.runtime.one(ids, attend))
+        return features
+
+    # -- many texts -------------------------------------------------------------------------------------------------
+
+    def vectors(self, texts: Sequence[str], batch_size: int, advance: Any = lambda count: None) -> np.ndarray:
+        """Vectors (N,K) of distinct texts in their order; `advance` is told how many texts are done.
+
+        Texts are taken longest first by their letters, so that the windows that are tokenised ahead hold texts of
+        nearly the same length; within a window batches are made by tokens (essent.tokens.batches).
+        """
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        if len(texts) == 1:
+            vectors[:] = self.runtime.one(*self.batch(self.ids(texts)))
+            return vectors
+
+        def keep(rows: np.ndarray, found: np.ndarray) -> None:
+            vectors[rows] = found
+            advance(len(rows))
+
+        made = self._batches(texts, batch_size)
+        first, second = next(made), next(made, None)
+        if second is None:  # one batch: all threads on it
+            keep(first[0], self.runtime.one(*first[1:]))
+        else:
+            self.runtime.many(_chained([first, second], made), keep)
+        return vectors
+
+    def _batches(self, texts: Sequence[str], batch_size: int) -> Iterator[Batch]:
+        order = np.argsort([-len(text) for text in texts], kind="stable")  # (N,)
+        windows = [order[start : start + WINDOW] for start in range(0, len(order), WINDOW)]
+        with ThreadPoolExecutor(1) as ahead:
+
+            def tokenised(rows: np.ndarray) -> Future[list[list[int]]]:
+                return ahead.submit(self.ids, [texts[row] for row in rows])
+
+            coming = tokenised(windows[0])
+            for place, rows in enumerate(windows):
+                sequences = coming.result()
+                if place + 1 < len(windows):
+                    coming = tokenised(windows[place + 1])
+                for chosen in batches([len(s) for s in sequences], batch_size):
+                    yield rows[chosen], *self.batch([sequences[i] for i in chosen])
+
+    # -- as a module of sentence-transformers -----------------------------------------------------------------------
+
+    def get_embedding_dimension(self) -> int:
+        return self.dimensions
+
+    @property
+    def max_seq_length(self) -> int | None:
+        return self.reading.max_length
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        raise NotImplementedError("A compiled encoder is saved as a whole: CompiledEncoder.save.")
+
+
+def _chained(some: Iterable[Batch], more: Iterator[Batch]) -> Iterator[Batch]:
+    yield from some
+    yield from more

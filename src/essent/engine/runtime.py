@@ -1,0 +1,174 @@
+"""Engines that run a converted file: many batches at once on every core, or one with all of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from essent.engine.convert import FILES, onnxruntime, openvino
+from essent.types import EngineError
+
+Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows of the result (B,), ids (B,T), attend (B,T)
+Keep = Callable[[np.ndarray, np.ndarray], None]  # takes rows (B,) and vectors (B,K)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Runtime:
+    """A converted file, ready to run.
+
+    Args:
+        folder: holds the file.
+        precision: what to compute in.
+        threads: in all; the cores of the machine by default.
+        streams: batches at the same time; each has `threads / streams` threads. By default one a thread up to 4
+            threads, one for two threads from there: one stream waits for memory while another computes.
+
+    Raises:
+        EngineError: a precision that engine or machine do not have, or numbers that do not fit.
+    """
+
+    engine: str
+    precisions: tuple[str, ...]
+
+    def __init__(self, folder: Path, precision: str, threads: int | None = None, streams: int | None = None) -> None:
+        for name, value in (("threads", threads), ("streams", streams)):
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise EngineError(f"{name} must be a whole number ≥ 1, not {value!r}.")
+        self.threads = threads or cores()
+        self.streams = streams or (self.threads if self.threads <= 4 else self.threads // 2)
+        if self.streams > self.threads:
+            raise EngineError(f"{self.streams} streams need at least as many threads, got threads={self.threads}.")
+        self.path = Path(folder) / FILES[self.engine]
+        self.precision = precision
+        self._lock = Lock()
+
+    def one(self, ids: np.ndarray, attend: np.ndarray) -> np.ndarray:
+        """Vectors (B,K) of one batch, with all threads."""
+        raise NotImplementedError
+
+    def many(self, batches: Iterable[Batch], keep: Keep) -> None:
+        """Run batches as they come, `streams` at a time, and hand each one's vectors over."""
+        raise NotImplementedError
+
+
+class OpenVINORuntime(Runtime):
+    """OpenVINO on the CPU. What it compiles is made at first use: one for single batches, one for many."""
+
+    engine = "openvino"
+    precisions = ("f32", "bf16", "int8")
+
+    def __init__(self, folder: Path, precision: str, threads: int | None = None, streams: int | None = None) -> None:
+        super().__init__(folder, precision, threads, streams)
+        self._core = openvino().Core()
+        check_precision(precision, self._core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
+        try:
+            self._model = self._core.read_model(self.path)
+        except RuntimeError as error:
+            raise EngineError(f"OpenVINO cannot read {self.path}: {str(error).strip().splitlines()[-1]}") from error
+
+    def _compile(self, streams: int) -> Any:
+        kind = "bf16" if self.precision == "bf16" else "f32"  # int8 files say themselves what is int8 in them
+        settings = {"INFERENCE_PRECISION_HINT": kind, "INFERENCE_NUM_THREADS": self.threads, "NUM_STREAMS": streams}
+        return self._core.compile_model(self._model, "CPU", settings)
+
+    @cached_property
+    def _quick(self) -> Any:
+        return self._compile(1).create_infer_request()
+
+    @cached_property
+    def _queue(self) -> Any:
+        return openvino().AsyncInferQueue(self._compile(self.streams), 2 * self.streams)
+
+    def one(self, ids: np.ndarray, attend: np.ndarray) -> np.ndarray:
+        with self._lock:
+            return np.array(self._quick.infer([ids, attend])[0])  # a copy: the request's memory is used again
+
+    def many(self, batches: Iterable[Batch], keep: Keep) -> None:
+        with self._lock:
+            queue = self._queue
+            queue.set_callback(lambda request, rows: keep(rows, request.get_output_tensor(0).data))
+            try:
+                for rows, ids, attend in batches:
+                    queue.start_async([ids, attend], userdata=rows)
+            finally:
+                queue.wait_all()
+
+
+def check_precision(precision: str, capabilities: Iterable[str]) -> None:
+    """Refuse bf16 where the CPU has no such arithmetic: OpenVINO would compute in float32 without a word."""
+    if precision == "bf16" and "BF16" not in capabilities:
+        raise EngineError(
+            "This CPU has no bfloat16 arithmetic (AVX-512 BF16 or AMX), so precision='bf16' would be float32 under "
+            "another name. Use precision='f32', or 'int8' with calibration texts."
+        )
+
+
+class OnnxRuntime(Runtime):
+    """onnxruntime on the CPU: one session, run by as many threads as there are streams."""
+
+    engine = "onnx"
+    precisions = ("f32",)
+
+    def _session(self, threads: int) -> Any:
+        ort = onnxruntime()
+        options = ort.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.log_severity_level = 3
+        try:
+            return ort.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's own errors have no common base but Exception
+            raise EngineError(f"onnxruntime cannot read {self.path}: {str(error).strip().splitlines()[-1]}") from error
+
+    @cached_property
+    def _quick(self) -> Any:
+        return self._session(self.threads)
+
+    @cached_property
+    def _shared(self) -> Any:
+        return self._session(max(self.threads // self.streams, 1))
+
+    def one(self, ids: np.ndarray, attend: np.ndarray) -> np.ndarray:
+        return np.asarray(self._quick.run(None, {"ids": ids, "attend": attend})[0])
+
+    def many(self, batches: Iterable[Batch], keep: Keep) -> None:
+        def run(rows: np.ndarray, ids: np.ndarray, attend: np.ndarray) -> None:
+            keep(rows, self._shared.run(None, {"ids": ids, "attend": attend})[0])
+
+        with ThreadPoolExecutor(self.streams) as pool:
+            running: set[Any] = set()
+            for batch in batches:
+                running.add(pool.submit(run, *batch))
+                if len(running) >= 2 * self.streams:
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
+            for future in running:
+                future.result()
+
+
+RUNTIMES: dict[str, type[Runtime]] = {kind.engine: kind for kind in (OpenVINORuntime, OnnxRuntime)}
+
+
+def runtime_of(engine: str, precision: str) -> type[Runtime]:
+    """The class that runs an engine's files in a precision.
+
+    Raises:
+        EngineError: names what there is.
+    """
+    if engine not in RUNTIMES:
+        raise EngineError(f"Unknown engine {engine!r}; known: {', '.join(RUNTIMES)}.")
+    kind = RUNTIMES[engine]
+    if precision not in kind.precisions:
+        raise EngineError(f"{engine} runs in {', '.join(kind.precisions)}, not in {precision!r}.")
+    return kind

@@ -1,0 +1,336 @@
+"""Compiled encoders give torch's vectors at every shape, whatever the neighbours, and come back from their folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Normalize
+
+import essent
+from essent import Encoder
+from essent.engine import CompiledEncoder, compile_encoder, load
+from essent.engine.compiled import cosines
+from essent.engine.convert import openvino
+from essent.engine.files import digests
+from essent.engine.graph import QuantileGraph, graph_of, shaping_graph
+from essent.engine.runtime import OnnxRuntime, check_precision
+from essent.shaping import Chain
+from essent.shaping.quantile import QuantileMap, column_quantiles
+from essent.types import EngineError, InputError, ModelError, NotFittedError
+from families import CORPUS, FAMILIES
+
+RECIPE = "layers=0+2 weights=idf*ditto:1-2 template='This sentence : \"{text}\" means [MASK] .' | zscore | normalize"
+WORDS = "the moon is a large flute and dogs run after it in every green field on monday".split()
+
+
+def texts_of(count: int, longest: int, seed: int = 0) -> list[str]:
+    """Texts of 0 to `longest` words."""
+    draw = np.random.default_rng(seed)
+    return [" ".join(draw.choice(WORDS, draw.integers(0, longest + 1))) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def encoder(bert: Path) -> Encoder:
+    return Encoder(str(bert), RECIPE, device="cpu").fit(texts_of(60, 12, seed=1))
+
+
+@pytest.fixture(scope="module")
+def compiled(encoder: Encoder) -> CompiledEncoder:
+    return encoder.compile("openvino", threads=1)
+
+
+@pytest.fixture(scope="module")
+def saved(compiled: CompiledEncoder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compiled") / "openvino"
+    compiled.save(str(folder))
+    return folder
+
+
+def assert_same(found: np.ndarray, expected: np.ndarray, allowed: float = 1e-5) -> None:
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max() <= allowed * max(1.0, np.linalg.norm(expected, axis=1).max())
+
+
+# -- the same vectors -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "longest"), [(1, 0), (1, 1), (1, 400), (2, 3), (9, 40), (256, 6), (40, 250)])
+def test_vectors_at_every_shape(encoder: Encoder, compiled: CompiledEncoder, count: int, longest: int) -> None:
+    texts = texts_of(count, longest, seed=count)
+    assert_same(compiled.encode(texts), encoder.encode(texts))
+
+
+def test_every_length_up_to_the_longest(encoder: Encoder, compiled: CompiledEncoder) -> None:
+    texts = [" ".join(WORDS[i % len(WORDS)] for i in range(n)) for n in range(0, 300, 7)]
+    lengths = {len(ids) for ids in encoder.module.ids(texts)}
+    assert max(lengths) == encoder.max_seq_length == 256
+    expected = encoder.encode(texts)
+    assert_same(compiled.encode(texts), expected)
+    assert_same(np.stack([compiled.encode(text) for text in texts]), expected)
+
+
+def test_neighbours_and_order_change_nothing(compiled: CompiledEncoder) -> None:
+    texts = texts_of(30, 30, seed=3)
+    alone = np.stack([compiled.encode(text) for text in texts])
+    assert_same(compiled.encode([*texts, "moon " * 200]), np.concatenate([alone, compiled.encode(["moon " * 200])]))
+    assert_same(compiled.encode(texts[::-1])[::-1], alone)
+    assert_same(compiled.encode(texts, batch_size=1), alone)
+
+
+def test_empty_odd_and_repeated_texts(encoder: Encoder, compiled: CompiledEncoder) -> None:
+    texts = ["", "", " ", "\ud800", "[MASK] [CLS]", "你好", "", "?", "a\nb\tc"]
+    assert_same(compiled.encode(texts), encoder.encode(texts))
+    assert compiled.encode([]).shape == (0,)  # as SentenceTransformer has it
+
+
+def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder) -> None:
+    texts = texts_of(5, 9)
+    for arguments in (
+        {"normalize_embeddings": True, "truncate_dim": 7},
+        {"prompt": "query: "},
+        {"batch_size": 2, "show_progress_bar": True},
+        {"precision": "binary"},
+    ):
+        found, expected = (model.encode(texts, **arguments) for model in (compiled, encoder))
+        assert found.dtype == expected.dtype
+        assert_same(found, expected)
+    tensor = compiled.encode(texts, convert_to_tensor=True)
+    assert isinstance(tensor, torch.Tensor)
+    assert compiled.encode("one").shape == (32,)
+    assert compiled.similarity(tensor, tensor).shape == (5, 5)
+    assert compiled.get_embedding_dimension() == 32
+
+
+def test_what_an_engine_cannot_do_is_said(compiled: CompiledEncoder) -> None:
+    with pytest.raises(InputError, match="sentence vectors only"):
+        compiled.encode(["a"], output_value="token_embeddings")
+    with pytest.raises(InputError, match="every text must be a str"):
+        compiled.encode(["a", 3])
+    with pytest.raises(EngineError, match="already uses every core"):
+        compiled.start_multi_process_pool()
+
+
+def test_more_windows_than_one(encoder: Encoder, compiled: CompiledEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("essent.engine.module.WINDOW", 16)
+    texts = texts_of(70, 20, seed=5)
+    assert_same(compiled.encode(texts, batch_size=4), encoder.encode(texts))
+
+
+def test_threads_and_streams(encoder: Encoder, saved: Path) -> None:
+    texts = texts_of(64, 12, seed=7)
+    wide = load(saved, threads=2, streams=2)
+    assert "threads=2, streams=2" in repr(wide)
+    assert_same(wide.encode(texts, batch_size=2), encoder.encode(texts))
+    for wrong in ({"threads": 0}, {"threads": 1, "streams": 2}, {"streams": "two"}):
+        with pytest.raises(EngineError, match=r"threads|streams"):
+            load(saved, **wrong)
+
+
+# -- folders ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_comes_back(compiled: CompiledEncoder, saved: Path, tmp_path: Path) -> None:
+    texts = texts_of(20, 20, seed=9)
+    again = essent.load(saved, threads=1)
+    assert isinstance(again, CompiledEncoder)
+    assert np.array_equal(again.encode(texts), compiled.encode(texts))
+    assert again.recipe_text == compiled.recipe_text
+    again.save(str(saved))  # onto itself
+    again.save(str(tmp_path / "copy"))
+    assert np.array_equal(load(tmp_path / "copy", threads=1).encode(texts), compiled.encode(texts))
+
+
+def test_load_reads_saved_encoders_too(encoder: Encoder, tmp_path: Path) -> None:
+    encoder.save(str(tmp_path), create_model_card=False)
+    assert isinstance(essent.load(tmp_path), Encoder)
+
+
+def test_a_wrong_graph_is_refused(saved: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "wrong"
+    shutil.copytree(saved, folder)
+    golden = load_file(folder / "essent/golden.safetensors")["golden"]
+    golden[2, 3] += 1e-3
+    save_file({"golden": golden}, folder / "essent/golden.safetensors")
+    with pytest.raises(EngineError, match="does not give torch's vectors"):
+        load(folder, threads=1)
+    weights = bytearray((folder / "model.bin").read_bytes())
+    weights[len(weights) // 2] ^= 1  # a row that no golden text reads, perhaps
+    (folder / "model.bin").write_bytes(bytes(weights))
+    with pytest.raises(EngineError, match=r"not the one that was written there \(model.bin\)"):
+        load(folder, threads=1)
+    (folder / "model.xml").write_text("no graph")
+    about = json.loads((folder / "essent/engine.json").read_text())
+    (folder / "essent/engine.json").write_text(json.dumps({**about, "files": digests(folder)}))
+    with pytest.raises(EngineError, match="cannot read"):
+        load(folder, threads=1)
+
+
+@pytest.mark.parametrize(("key", "value"), [("format", 99), ("engine", "tensorrt"), ("dimensions", 31)])
+def test_a_damaged_folder_is_refused(saved: Path, tmp_path: Path, key: str, value: object) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(saved, folder)
+    about = json.loads((folder / "essent/engine.json").read_text())
+    (folder / "essent/engine.json").write_text(json.dumps({**about, key: value}))
+    with pytest.raises((ModelError, EngineError), match=r"99|tensorrt|31"):
+        load(folder)
+    (folder / "essent/golden.safetensors").unlink()
+    (folder / "essent/engine.json").write_text(json.dumps(about))
+    with pytest.raises(ModelError, match="damaged"):
+        load(folder)
+
+
+def test_other_folders_are_refused(bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="not written by essent"):
+        load(bert)
+
+
+def test_a_file_is_no_place_for_a_folder(compiled: CompiledEncoder, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ModelError, match="is a file"):
+        compiled.save(str(tmp_path / "file"))
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_unknown_engines_and_precisions(encoder: Encoder) -> None:
+    with pytest.raises(EngineError, match="known: openvino, onnx"):
+        encoder.compile("tensorrt")
+    with pytest.raises(EngineError, match="f32, bf16, int8"):
+        encoder.compile("openvino", precision="f16")
+    with pytest.raises(EngineError, match="onnx runs in f32"):
+        encoder.compile("onnx", precision="int8")
+    with pytest.raises(EngineError, match="calibration is for"):
+        encoder.compile("openvino", calibration=["a"])
+
+
+def test_a_recipe_must_be_fitted(bert: Path) -> None:
+    with pytest.raises(NotFittedError):
+        Encoder(str(bert), "mean | zscore").compile()
+
+
+def test_bf16_needs_a_machine_that_has_it(saved: Path, tmp_path: Path) -> None:
+    check_precision("bf16", ["FP32", "BF16"])
+    with pytest.raises(EngineError, match="no bfloat16 arithmetic"):
+        check_precision("bf16", ["FP32", "INT8"])
+    shutil.copytree(saved, tmp_path / "bf16")
+    path = tmp_path / "bf16/essent/engine.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "precision": "bf16"}))
+    if "BF16" in openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        texts = texts_of(20, 20)
+        assert cosines(load(tmp_path / "bf16").encode(texts), load(saved).encode(texts)).min() > 0.99
+    else:
+        with pytest.raises(EngineError, match="no bfloat16 arithmetic"):
+            load(tmp_path / "bf16")
+
+
+def test_models_without_a_graph_are_refused(shell_of: Callable[[str], SentenceTransformer]) -> None:
+    shell = shell_of("bert")
+    with pytest.raises(EngineError, match="followed by Dense"):
+        graph_of(SentenceTransformer(modules=[*shell, torch.nn.Identity()], device="cpu"))
+    with pytest.raises(EngineError, match="a model is a Transformer and a Pooling"):
+        graph_of(SentenceTransformer(modules=[shell[0]], device="cpu"))
+
+
+# -- other models, other engines --------------------------------------------------------------------------------------
+
+
+def test_a_sentence_transformers_model_with_more_modules_in_onnx(
+    shell_of: Callable[[str], SentenceTransformer], tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    modules = [*list(shell_of("roberta"))[:2], Dense(32, 12), Normalize()]
+    model = SentenceTransformer(modules=modules, device="cpu", prompts={"query": "find: "})
+    compiled = compile_encoder(model, "onnx", threads=2, streams=2)
+    texts = [*CORPUS[:8], "", "the moon " * 20]
+    assert_same(compiled.encode(texts), model.encode(texts), 1e-4)
+    compiled.save(str(tmp_path))
+    again = load(tmp_path, threads=1)
+    assert_same(again.encode(texts * 3, prompt_name="query"), model.encode(texts * 3, prompt_name="query"), 1e-4)
+    assert_same(again.encode(texts, batch_size=1), model.encode(texts), 1e-4)
+    (tmp_path / "model.onnx").write_bytes(b"no graph")
+    with pytest.raises(EngineError, match="cannot read"):
+        OnnxRuntime(tmp_path, "f32").one(np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64))
+
+
+def test_denoising_a_quantile_map_and_static_rows(bert: Path) -> None:
+    """Parts that the graph computes in its own way, by torch: the conversion is the same for all."""
+    corpus = sorted({text for text in texts_of(300, 30, seed=11) if len(text) > 20})  # no ties: torch itself has noise
+    for recipe in (
+        "template='This sentence : \"{text}\" means [MASK] .' layers=0.5*1-bias+2*L weights=mask | zscore",
+        "ditto:2-1 | quantile:100",
+        "static weights=sif | abtt:2 | quantile:20 | normalize",
+        "layers=random:8,1 reduce=dct:2",
+    ):
+        encoder = Encoder(str(bert), recipe, device="cpu").fit(corpus)
+        graph = graph_of(encoder)
+        tokens = encoder.module.pad(encoder.module.ids(texts_of(40, 30, seed=12)))
+        with graph.for_export():
+            found = graph(tokens["input_ids"], tokens["attention_mask"])
+        assert_same(found.numpy(), encoder.encode(texts_of(40, 30, seed=12)), 2e-5)
+
+
+def test_the_quantile_graph_is_the_quantile_map() -> None:
+    draw = np.random.default_rng(0)
+    learned = draw.normal(size=(500, 6)).astype(np.float32)
+    learned[:, 1] = np.round(learned[:, 1])  # ties
+    learned[:200, 2] = 0.25
+    for count in (1, 2, 7, 100, 1000):
+        quantiles = column_quantiles(learned[:, :3], count)
+        values = np.concatenate(
+            [learned[:50, :3], learned[:50, :3] * 0.7 + 0.01, np.full((1, 3), 9), np.full((1, 3), -9)]
+        )
+        exact = QuantileMap(quantiles)(torch.from_numpy(values.astype(np.float32))).numpy()
+        found = QuantileGraph(quantiles)(torch.from_numpy(values.astype(np.float32))).numpy()
+        assert np.abs(found - exact).max() < 2e-5, count
+    noise = learned[:, :3].copy()
+    noise[:, 1] = 0.5 + 1e-8 * noise[:, 1]
+    assert not QuantileGraph(column_quantiles(noise, 100))(torch.from_numpy(noise))[:, 1].any()
+
+
+def test_affine_chains_of_the_graph() -> None:
+    draw = np.random.default_rng(1)
+    vectors = (draw.normal(size=(200, 8)) * np.arange(1, 9) + 5).astype(np.float32)
+    for specs in (["zscore"], ["whiten:4"], ["abtt:1", "normalize"], []):
+        chain = Chain.parse(specs).fit(vectors)
+        assert_same(shaping_graph(chain)(torch.from_numpy(vectors)).numpy(), chain.transform(vectors))
+
+
+# -- int8 -------------------------------------------------------------------------------------------------------------
+
+
+def test_int8_says_what_it_costs(bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    encoder = Encoder(str(bert), "layers=1", device="cpu")
+    texts = texts_of(400, 20, seed=13)
+    compiled = encoder.compile("openvino", precision="int8", calibration=texts, threads=1)
+    assert "cosine with float32" in caplog.text
+    assert compiled.loss is not None
+    assert compiled.loss.unseen
+    assert 0.9 < compiled.loss.lowest_cosine <= compiled.loss.mean_cosine < 1.0
+    expected = cosines(encoder.encode(texts[:50]), compiled.encode(texts[:50]))
+    assert expected.min() > 0.9
+    compiled.save(str(tmp_path))
+    again = load(tmp_path, threads=1)
+    assert again.loss == compiled.loss
+    assert np.array_equal(again.encode(texts[:20]), compiled.encode(texts[:20]))
+
+
+# -- families ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES if "ESSENT_ALL_FAMILIES" in os.environ else ["t5", "llama"])
+def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -> None:
+    """An encoder and a decoder that differ from BERT; ESSENT_ALL_FAMILIES=1 converts them all, in some minutes."""
+    encoder = Encoder(shell_of(family), "layers=1 weights=ditto:1-3")
+    compiled = encoder.compile("openvino", threads=1)
+    texts = [*CORPUS[:8], "a", "the moon " * 40]
+    assert_same(compiled.encode(texts), encoder.encode(texts))
