@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Modules and folders directly below essent, by layer: a module imports only from its own layer and from lower ones.
 LAYERS = {
     0: "types registry",
-    1: "named layers recipe pool tokens template weights backbone denoise plan shaping data tasks",
+    1: "named layers recipe pool tokens template weights backbone denoise plan shaping data tasks heros",
     2: "module passes cache",
     # encoder and portable are a pair
     3: "loading lowering folder portable encoder evaluation selection explain engine reproduce report mteb",

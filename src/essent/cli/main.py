@@ -11,11 +11,12 @@ import typer
 from typer.core import TyperGroup
 
 from essent import __version__
-from essent.cli import heros
+from essent.cli import heros, heros_build
 from essent.cli.console import show_error
 from essent.cli.demo import demo
 from essent.cli.encode import encode
 from essent.cli.evaluate import evaluate
+from essent.cli.export import export
 from essent.cli.recipes import recipes
 from essent.cli.report import report
 from essent.cli.reproduce import reproduce
@@ -97,7 +98,9 @@ def _help_of(command: Callable[..., None]) -> str:
     return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
 
 
-for command in (recipes, encode, evaluate, search, report, reproduce, save, verify, demo):
+for command in (recipes, encode, evaluate, search, report, reproduce, save, verify, export, demo):
     app.command(command.__name__, help=_help_of(command))(command)
 heros.app.command("evaluate", help=_help_of(heros.evaluate))(heros.evaluate)
+heros.app.command("build", help=_help_of(heros_build.build))(heros_build.build)
+heros.app.command("check", help=_help_of(heros_build.check))(heros_build.check)
 app.add_typer(heros.app, name="heros")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import pairwise
 
 from essent.types import DataError, InputError
 
@@ -71,7 +72,7 @@ def _rouge(first: str, second: str) -> tuple[float, float, float]:
     sides = [[part.split() for part in text.split(".") if part.strip()] for text in (first, second)]
     words = [[word for sentence in side for word in sentence] for side in sides]
     ones = [set(side) for side in words]
-    twos = [set(zip(side, side[1:], strict=False)) for side in words]
+    twos = [set(pairwise(side)) for side in words]
     common = {word for left in sides[0] for right in sides[1] for word in common_subsequence(left, right)}
     return (
         _f1(len(ones[0] & ones[1]), len(ones[0]), len(ones[1])),

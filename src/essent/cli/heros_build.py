@@ -1,0 +1,220 @@
+"""`essent heros build` and `essent heros check`: minimal pairs of your own sentences, and their faults."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from essent.cli import options as opt
+from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.files import check_output, replacing
+from essent.cli.texts import read_texts
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from essent.heros import PairRow, Quality, Resources
+
+SAMPLE = 2  # pairs a subset
+SHOWN = 20  # findings
+COLUMNS = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "levenshtein": "Lev", "length": "Len"}
+
+
+def build(
+    texts: Annotated[Path, typer.Option("--texts", "-i", metavar="FILE", help="Texts of one or more sentences.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT.jsonl", help="One minimal pair a line.")],
+    n: Annotated[int, typer.Option("--n", "-n", min=1, help="Originals that are wanted.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Which sentences, and what is random in the changes.")] = 0,
+    mlm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|DIR", help="A masked language model, bert-large-uncased say: random words, words in context."
+        ),
+    ] = None,
+    wordnet: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="WordNet's folder. By default where systems install it.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="OUT.json", help="Also write what became of the sentences, and overlaps.")
+    ] = None,
+    push: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Also put the pairs on the hub as this data set, private.")
+    ] = None,
+    column: opt.Column = "text",
+    batch_size: opt.BatchSize = 64,
+    device: opt.Device = None,
+    revision: opt.Revision = None,
+    trust_remote_code: opt.Trust = False,
+    force: opt.Force = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Build minimal pairs in the manner of HEROS from your own sentences (Chiang et al. 2023, section 2).
+
+    Suitable sentences are chosen, one verb or adjective in each, and six changes made: synonym, antonym, random word,
+    typo, negation of the main verb and of the word. Synonyms and antonyms need WordNet, the random word a masked
+    language model too; what is missing is named, and the other subsets are built. The file goes into essent heros
+    evaluate.
+
+    \b
+    [dim]$[/] essent heros build --texts reviews.txt --output pairs.jsonl --mlm bert-large-uncased
+    [dim]$[/] essent heros evaluate -m all-MiniLM-L6-v2 --data pairs.jsonl
+    """
+    from essent import heros
+    from essent.heros.push import push_rows
+    from essent.types import DataError, optional_import
+
+    check_output(output, force, (".jsonl",))
+    if report is not None:
+        check_output(report, force, (".json",))
+    optional_import("lemminflect", "heros")
+    if push is not None:
+        optional_import("datasets", "data")
+    given = read_texts(texts, column)
+    calm_libraries()
+    options = {"revision": revision, "trust_remote_code": trust_remote_code or None}
+    resources = _resources(mlm, wordnet, device, batch_size, {k: v for k, v in options.items() if v is not None})
+    with _bar(n, wants_progress(quiet)) as bar:
+        rows, quality = heros.build(given, resources, n, seed, bar.update if bar is not None else None)
+    if not rows:
+        raise DataError(f"{texts}: no sentence is suitable. What they failed: {_reasons(quality)}.")
+    with replacing(output) as temporary:
+        heros.write_rows(rows, temporary)
+    if report is not None:
+        _write_report(report, rows, quality)
+    if not quiet:
+        _print(rows, quality)
+        if quality.originals < n:
+            show_note(f"{n} originals were wanted; the texts give {quality.originals}.")
+    if push is not None:
+        show_note(f"Data set: {push_rows(rows, push)}")
+
+
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Minimal pairs, as essent heros evaluate reads them.")],
+    quiet: opt.Quiet = False,
+) -> None:
+    """Find pairs that are equal, differ in more than their subset's rule allows, or look ungrammatical.
+
+    The checks are simple ones: what they find is worth reading, what they do not find may still be wrong. Exit code 1
+    when they find something.
+
+    \b
+    [dim]$[/] essent heros check pairs.jsonl
+    """
+    from essent.heros import check_rows
+    from essent.tasks import load_heros
+    from essent.types import VerificationError
+
+    pairs = load_heros(file).pairs
+    found = check_rows(pairs)
+    console = results()
+    for one in found[:SHOWN]:
+        console.print(f"pair {one.number}, {one.pair.subset}: {one.problem}", markup=False, soft_wrap=True)
+        console.print(f"  {one.pair.original}\n  {one.pair.changed}", markup=False, soft_wrap=True)
+    if len(found) > SHOWN and not quiet:
+        show_note(f"… and {len(found) - SHOWN} more.")
+    if found:
+        kinds = Counter(one.problem for one in found).most_common()
+        told = "; ".join(f"{number} × {problem}" for problem, number in kinds)
+        raise VerificationError(f"{len(found)} of {len(pairs)} pairs break the rule of their subset: {told}.")
+    console.print(f"{len(pairs)} pairs, none breaks the rule of its subset.")
+
+
+def _resources(
+    mlm: str | None, folder: Path | None, device: str | None, batch_size: int, options: Mapping[str, Any]
+) -> Resources:
+    """What there is, with a note for what there is not; cheap ones first."""
+    from essent import heros
+    from essent.types import DataError, MissingDependencyError
+
+    wordnet, listed = None, {}
+    try:
+        wordnet = heros.find_wordnet(folder)
+    except DataError as error:
+        if folder is not None:  # asked for by name
+            raise
+        show_note(f"Without WordNet there are no subsets Synonym, Antonym and Random MLM. {error}")
+    try:
+        listed = heros.misspellings(heros.misspelling_list())
+    except MissingDependencyError as error:
+        show_note(f"Typos are made letter by letter only. {error}")
+    if mlm is None:
+        show_note("Without --mlm there is no subset Random MLM, and synonyms are chosen by frequency, not by context.")
+    model = heros.MaskedModel(mlm, device, batch_size, **options) if mlm is not None and wordnet is not None else None
+    return heros.Resources(wordnet, model, listed)
+
+
+def _bar(n: int, wanted: bool) -> Any:
+    if not wanted:
+        return nullcontext()
+    from tqdm import tqdm
+
+    return tqdm(total=n, desc="originals", unit="")
+
+
+def _write_report(path: Path, rows: Sequence[PairRow], quality: Quality) -> None:
+    from essent.heros.quality import as_dict
+
+    with replacing(path) as temporary:
+        text = json.dumps(as_dict(quality, rows), ensure_ascii=False, indent=2) + "\n"
+        temporary.write_text(text, "utf-8")
+
+
+def _reasons(quality: Quality) -> str:
+    counts = Counter(
+        {reason: number for reasons in quality.fallen.values() for reason, number in reasons.items()}
+    ).most_common(4)
+    return ", ".join(f"{reason} ({number})" for reason, number in counts) or "nothing was read"
+
+
+def _print(rows: Sequence[PairRow], quality: Quality) -> None:
+    from rich.text import Text
+
+    from essent.heros.quality import sample
+
+    console = results()
+    console.print(_funnel(quality))
+    console.print(_overlaps(rows))
+    console.print("To read, a sample of each subset:")
+    for subset, some in sample(rows, SAMPLE).items():
+        console.print(Text(subset, style="bold"))
+        for row in some:
+            console.print(Text(f"  {row.original}\n  {row.converted}", no_wrap=False), soft_wrap=True)
+
+
+def _funnel(quality: Quality) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("filter")
+    table.add_column("left", justify="right")
+    table.add_column("why the others fell", overflow="fold")
+    table.add_row("sentences looked at", str(quality.seen), "")
+    for name, left in quality.left.items():
+        reasons = list(quality.fallen.get(name, {}).items())
+        told = ", ".join(f"{reason} {number}" for reason, number in reasons[:3])
+        table.add_row(name, str(left), Text(told + (" …" if len(reasons) > 3 else ""), style="dim"))
+    return table
+
+
+def _overlaps(rows: Sequence[PairRow]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    from essent.heros.quality import overlaps
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("overlap")
+    for name in COLUMNS.values():
+        table.add_column(name, justify="right")
+    for name, values in overlaps(rows).items():
+        table.add_row(name, *(f"{values[c]:.2f}" if c == "levenshtein" else f"{values[c]:.1f}" for c in COLUMNS))
+    return table

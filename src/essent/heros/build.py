@@ -1,0 +1,172 @@
+"""Minimal pairs from any sentences: filters, one word a sentence, six changes of it (Chiang et al. 2023, section 2)."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from essent.heros.choose import Choice, choose
+from essent.heros.clauses import CannotNegateError
+from essent.heros.inflection import library as lemminflect
+from essent.heros.masked import MaskedModel
+from essent.heros.negation import Negation, negate_at
+from essent.heros.quality import Quality
+from essent.heros.rows import PairRow
+from essent.heros.sentences import FILTERS, Filters, Suitable, UnsuitableError, ungrammatical
+from essent.heros.typos import make_typo
+from essent.heros.wordnet import WordNet
+from essent.heros.words import replace_word, split_sentences, split_words
+from essent.types import DataError, InputError
+
+CHUNK = 128  # sentences whose words are masked together
+LATER = ("replaceable word", "synonym and antonym", "in context", "typo", "negation of the word", "random word")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the pairs are built from; without one the subsets that need it are left out.
+
+    Attributes:
+        wordnet: for Synonym, Antonym and Random MLM.
+        model: for Random MLM, and to choose between synonyms and antonyms in context.
+        misspellings: word to misspellings; without them typos are made letter by letter only.
+    """
+
+    wordnet: WordNet | None = None
+    model: MaskedModel | None = None
+    misspellings: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def subsets(self) -> tuple[str, ...]:
+        """The subsets that can be built, in the paper's order."""
+        words = ("Synonym", "Antonym") if self.wordnet is not None else ()
+        random = ("Random MLM",) if self.wordnet is not None and self.model is not None else ()
+        return (*words, *random, "Typo", "Negation (Main)", "Negation (Antonym)")
+
+
+def build(
+    texts: Iterable[str],
+    resources: Resources,
+    n: int = 1000,
+    seed: int = 0,
+    progress: Callable[[int], object] | None = None,
+) -> tuple[list[PairRow], Quality]:
+    """Minimal pairs of `n` sentences, each with all subsets that the resources allow.
+
+    Args:
+        texts: of one or more sentences; duplicates count once.
+        progress: called with the number of originals found since the last call.
+
+    Returns:
+        Rows, the subsets of one original together, in a random order of originals that `seed` determines; and what
+        became of the other sentences. Fewer than `n` originals when the texts do not give more.
+
+    Raises:
+        InputError: n below 1.
+        DataError: no texts.
+        MissingDependencyError: LemmInflect is not installed.
+    """
+    if n < 1:
+        raise InputError(f"n must be at least 1, not {n}.")
+    lemminflect()
+    sentences = list(dict.fromkeys(sentence for text in texts for sentence in split_sentences(text)))
+    if not sentences:
+        raise DataError("There are no sentences to build minimal pairs from.")
+    order = np.random.default_rng(seed).permutation(len(sentences))
+    wrong = frozenset(word for words in resources.misspellings.values() for word in words)
+    wordnet = resources.wordnet
+    filters = (
+        Filters(misspelled=wrong)
+        if wordnet is None
+        else Filters(misspelled=wrong, lexicon=wordnet, counts=wordnet.count)
+    )
+    fallen: Counter[tuple[str, str]] = Counter()
+    rows: list[PairRow] = []
+    found = seen = 0
+    for start in range(0, len(order), CHUNK):
+        suitable: list[Suitable] = []
+        for number in order[start : start + CHUNK]:
+            try:
+                suitable.append(filters.check(sentences[number]))
+            except UnsuitableError as error:
+                fallen[error.filter, error.reason] += 1
+        seen += len(order[start : start + CHUNK])
+        before = found
+        for outcome in _convert(suitable, resources, seed):
+            if isinstance(outcome, UnsuitableError):
+                fallen[outcome.filter, outcome.reason] += 1
+            elif found < n:
+                rows += outcome
+                found += 1
+        if progress is not None:
+            progress(found - before)
+        if found == n:
+            break
+    return rows, Quality.of(rows, seen, len(sentences), fallen, (*FILTERS, *LATER))
+
+
+def _convert(
+    suitable: Sequence[Suitable], resources: Resources, seed: int
+) -> Iterator[list[PairRow] | UnsuitableError]:
+    """Every sentence's rows, or why it has none."""
+    for one, choices in zip(suitable, choose(suitable, resources.wordnet, resources.model), strict=True):
+        if isinstance(choices, UnsuitableError):
+            yield choices
+            continue
+        problem = UnsuitableError("in context", "no choice")
+        for choice in choices:
+            rng = np.random.default_rng([seed, zlib.crc32(one.text.encode())])
+            try:
+                yield _rows_of(one, choice, resources, rng)
+                break
+            except UnsuitableError as error:
+                problem = error
+        else:
+            yield problem
+
+
+def _rows_of(one: Suitable, choice: Choice, resources: Resources, rng: np.random.Generator) -> list[PairRow]:
+    tagged = one.tags[choice.index]
+    rows = []
+    for subset, candidate in (("Synonym", choice.synonym), ("Antonym", choice.antonym)):
+        if candidate is not None:
+            source = f"WordNet {candidate.source}, {candidate.sense}"
+            rows.append(_replaced(one, choice.index, subset, candidate.word, "word replaced", source))
+    if resources.wordnet is not None and resources.model is not None:
+        if not choice.fillers:
+            raise UnsuitableError("random word", "no filler that is unrelated to the word")
+        filler = choice.fillers[int(rng.integers(len(choice.fillers)))]
+        rows.append(
+            _replaced(one, choice.index, "Random MLM", filler, "word replaced", f"filler of {resources.model.name}")
+        )
+    typo = make_typo(tagged.word.text, rng, resources.misspellings)
+    if typo is None:
+        raise UnsuitableError("typo", "no typo of the word")
+    source = "codespell" if typo[1] == "common misspelling" else "seeded"
+    rows.append(_replaced(one, choice.index, "Typo", typo[0], typo[1], source))
+    rows.append(_negated(one, one.main.verb, "Negation (Main)", one.negation))
+    try:
+        second = negate_at(one.text, one.tags, choice.index)
+    except CannotNegateError as error:
+        raise UnsuitableError("negation of the word", str(error)) from None
+    if ungrammatical(split_words(second.text)) is not None:
+        raise UnsuitableError("negation of the word", "a doubled word")
+    rows.append(_negated(one, choice.index, "Negation (Antonym)", second))
+    return rows
+
+
+def _replaced(one: Suitable, index: int, subset: str, new: str, rule: str, source: str) -> PairRow:
+    words = [tag.word for tag in one.tags]
+    word = words[index]
+    converted = replace_word(one.text, words, index, new)
+    return PairRow(one.text, converted, subset, word.start, word.end, rule, word.text, new, source)
+
+
+def _negated(one: Suitable, index: int, subset: str, negation: Negation) -> PairRow:
+    start, end = min(edit.start for edit in negation.edits), max(edit.end for edit in negation.edits)
+    word = one.tags[index].word.text
+    return PairRow(one.text, negation.text, subset, start, end, negation.rule, word, "", "rules")

@@ -1,0 +1,198 @@
+"""Which word of a sentence is replaced, and by what: WordNet's candidates, judged in their place by a language model.
+
+Source: Chiang et al. 2023, sections 2.2.2 to 2.2.4; the authors judged by hand what a model judges here. The model is
+a masked one that predicts words: no encoder that is measured later has chosen the pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from essent.heros.closed import TABLE
+from essent.heros.inflection import forms_of, readings
+from essent.heros.masked import MaskedModel, Slot
+from essent.heros.sentences import Suitable, UnsuitableError
+from essent.heros.substitutes import Candidate, part_of_speech, replaceable, substitutes
+from essent.heros.tags import Tagged
+from essent.heros.wordnet import WordNet
+from essent.heros.words import Word
+
+SYNONYM_GAP, ANTONYM_GAP = 6.0, 7.5  # how much less likely (natural log) than the original a replacement may be
+UNSEEN = 5.0  # a word that the model has no token for counts as this much less likely than the original
+UNKNOWN_OWN = 3.0  # such an original as this much less likely than the likeliest filler
+SAME, BETWEEN, RELATED = 0.60, 0.68, 0.75  # cosine in context from which a synonym means the same, the word between
+# a word and its antonym does, and a random word means too much the same
+STRICTER = {"similar": 0.08, "see also": 0.08, "sibling": 0.13, "hyponym": 0.15, "hypernym": 0.18}  # added to SAME
+ALIKE = 20.0  # a cosine lower by 0.05 counts as much as a synonym e times less likely
+LOOKED_AT = 5  # synonyms, antonyms and fillers whose states are compared
+RANDOM_AMONG = 4  # the random word is one of the so many likeliest that are left
+NATURAL = 2.0  # for a word whose negation reads well: a finite verb, an adjective after its verb
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A word of a sentence, by its place among the words, and what may stand for it."""
+
+    index: int
+    synonym: Candidate | None = None
+    antonym: Candidate | None = None
+    fillers: tuple[str, ...] = ()
+    value: float = 0.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """A word with all of its candidates."""
+
+    index: int
+    synonyms: Sequence[Candidate]
+    antonyms: Sequence[Candidate]
+
+
+def choose(
+    suitable: Sequence[Suitable], wordnet: WordNet | None, model: MaskedModel | None
+) -> Iterator[list[Choice] | UnsuitableError]:
+    """For each sentence its choices, the best first, or why it has none."""
+    options = [_options(one, wordnet) for one in suitable]
+    flat = [
+        (one, option)
+        for one, found in zip(suitable, options, strict=True)
+        if not isinstance(found, UnsuitableError)
+        for option in found
+    ]
+    judged: Iterator[Choice | None]
+    if wordnet is None:
+        judged = iter([Choice(option.index, value=_natural(one, option.index)) for one, option in flat])
+    elif model is None:
+        judged = iter([_by_frequency(one, option) for one, option in flat])
+    else:
+        judged = iter(_in_context(flat, wordnet, model))
+    for found in options:
+        if isinstance(found, UnsuitableError):
+            yield found
+            continue
+        kept = [choice for choice in (next(judged) for _ in found) if choice is not None]
+        if not kept:
+            yield UnsuitableError("in context", "no synonym and antonym that fit into the sentence")
+        else:
+            yield sorted(kept, key=lambda choice: (-choice.value, choice.index))
+
+
+def _options(one: Suitable, wordnet: WordNet | None) -> list[Options] | UnsuitableError:
+    places = replaceable(one.tags)
+    if not places:
+        return UnsuitableError("replaceable word", "no verb or adjective of its own meaning")
+    if wordnet is None:
+        return [Options(index, (), ()) for index in places]
+    found = [Options(index, *substitutes(wordnet, one.tags[index])) for index in places]
+    both = [option for option in found if option.synonyms and option.antonyms]
+    return both or UnsuitableError("synonym and antonym", "no word that has both in one of its frequent senses")
+
+
+def _natural(one: Suitable, index: int) -> float:
+    """Whether the negation of the word will read well."""
+    tag, before = one.tags[index].tag, one.tags[index - 1].tag if index else "U"
+    return NATURAL if (before in ("B", "A", "X") if tag == "J" else tag in ("F", "V")) else 0.0
+
+
+def _by_frequency(one: Suitable, option: Options) -> Choice:
+    same, opposite = option.synonyms[0], option.antonyms[0]
+    return Choice(option.index, same, opposite, value=same.prior + opposite.prior + _natural(one, option.index))
+
+
+def _in_context(asked: Sequence[tuple[Suitable, Options]], wordnet: WordNet, model: MaskedModel) -> list[Choice | None]:
+    """Choices that the model finds plausible; None where no synonym or no antonym is."""
+    words = [(one.text, one.tags[option.index].word) for one, option in asked]
+    candidates = [[c.word for c in (*option.synonyms, *option.antonyms)] for _, option in asked]
+    slots = model.slots([(*word, some) for word, some in zip(words, candidates, strict=True)])
+    plausible = [_plausible(one, option, slot, wordnet) for (one, option), slot in zip(asked, slots, strict=True)]
+    compared = [
+        list(dict.fromkeys([c.word for c in p.same] + [c.via for c in p.opposite if c.via])) if p.opposite else []
+        for p in plausible
+    ]
+    alike = _alike(words, compared, model)
+    found = [_best(*pair, left, some) for pair, left, some in zip(asked, plausible, alike, strict=True)]
+    top: dict[str, float] = {}  # random words are looked for in a sentence's best choice only
+    for (one, _), best in zip(asked, found, strict=True):
+        if best is not None:
+            top[one.text] = max(top.get(one.text, -np.inf), best.value)
+    found = [
+        best if best and best.value == top[one.text] else None for (one, _), best in zip(asked, found, strict=True)
+    ]
+    fillers = [list(left.fillers) if best is not None else [] for best, left in zip(found, plausible, strict=True)]
+    near = _alike(words, fillers, model)
+    return [best and _with_fillers(best, some) for best, some in zip(found, near, strict=True)]
+
+
+def _alike(
+    words: Sequence[tuple[str, Word]], others: Sequence[Sequence[str]], model: MaskedModel
+) -> list[dict[str, float]]:
+    """For each word of a sentence the cosines of other words in its place."""
+    asked = [(*word, some) for word, some in zip(words, others, strict=True) if some]
+    cosines = iter(model.similarities(asked) if asked else [])
+    return [dict(zip(some, next(cosines), strict=True)) if some else {} for some in others]
+
+
+def _with_fillers(best: Choice, alike: dict[str, float]) -> Choice:
+    return replace(best, fillers=tuple(word for word, cosine in alike.items() if cosine < RELATED)[:RANDOM_AMONG])
+
+
+@dataclass(frozen=True)
+class Plausible:
+    """What may stand in a word's place by its probability there; `prior` holds the score so far."""
+
+    same: list[Candidate]
+    opposite: list[Candidate]
+    fillers: list[str]
+
+
+def _plausible(one: Suitable, option: Options, slot: Slot, wordnet: WordNet) -> Plausible:
+    own = max(slot.own, slot.first - UNKNOWN_OWN)
+    kept = []
+    for candidates, gap in ((option.synonyms, SYNONYM_GAP), (option.antonyms, ANTONYM_GAP)):
+        gaps = [own - slot.words[c.word] if np.isfinite(slot.words[c.word]) else UNSEEN for c in candidates]
+        good = [replace(c, prior=c.prior - 0.5 * lost) for c, lost in zip(candidates, gaps, strict=True) if lost <= gap]
+        kept.append(sorted(good, key=lambda c: (-c.prior, c.lemma))[:LOOKED_AT])
+    if any(not c.via for c in kept[1]):  # an antonym of the word itself needs no detour
+        kept[1] = [c for c in kept[1] if not c.via]
+    return Plausible(kept[0], kept[1], _unrelated(one, one.tags[option.index], slot, wordnet))
+
+
+def _best(one: Suitable, option: Options, left: Plausible, alike: dict[str, float]) -> Choice | None:
+    """The most alike of the plausible synonyms; the likeliest antonym."""
+    if not left.same or not left.opposite:
+        return None
+    same = [
+        replace(c, prior=c.prior + ALIKE * (alike[c.word] - 1))
+        for c in left.same
+        if alike[c.word] >= SAME + STRICTER.get(c.source, 0.0)
+    ]
+    opposite = [c for c in left.opposite if not c.via or alike[c.via] >= BETWEEN]
+    if not same or not opposite:
+        return None
+    synonym = max(same, key=lambda c: (c.prior, c.lemma))
+    antonym = max((c for c in opposite if c.lemma != synonym.lemma), key=lambda c: (c.prior, c.lemma), default=None)
+    if antonym is None:
+        return None
+    value = synonym.prior + antonym.prior + _natural(one, option.index)
+    return Choice(option.index, synonym, antonym, value=value)
+
+
+def _unrelated(one: Suitable, tagged: Tagged, slot: Slot, wordnet: WordNet) -> list[str]:
+    """The likeliest fillers in the same form that have nothing to do with the word (section 2.2.4)."""
+    related = wordnet.relatives(tagged.lemma) | forms_of(tagged.lemma)
+    present = {tag.lemma for tag in one.tags} | {tag.word.lower for tag in one.tags}
+    part, forms = part_of_speech(tagged), ("VB", "VBP") if tagged.form in ("VB", "VBP") else (tagged.form,)
+    found: list[str] = []
+    for word in slot.fillers:
+        lemmas = [r.lemma for r in readings(word) if r.pos == part and r.form in forms]
+        if not lemmas or word in TABLE or {word, *lemmas} & (related | present):
+            continue
+        if not any(tagged.lemma in wordnet.relatives(lemma) for lemma in lemmas):
+            found.append(word)
+        if len(found) == LOOKED_AT:
+            break
+    return found

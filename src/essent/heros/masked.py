@@ -1,0 +1,163 @@
+"""A masked language model on one word of a sentence: how likely candidates are there, and what else it would put.
+
+Source: Chiang et al. 2023, section 2.2.4 (Random MLM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from essent.heros.words import Word
+from essent.types import ModelError
+
+FILLERS = 60
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What the model thinks of one masked word.
+
+    Attributes:
+        first: log probability of the likeliest token.
+        own: log probability of the word that stood there; -inf when it is more than one token.
+        words: log probability of the words asked for, -inf where one is not a single token.
+        fillers: the most likely whole words, the best first.
+    """
+
+    own: float
+    first: float
+    words: dict[str, float]
+    fillers: tuple[str, ...]
+
+
+class MaskedModel:
+    """Any masked language model of transformers, by hub name or folder, with a fast tokenizer.
+
+    Raises:
+        ModelError: no such model, one without a mask token, or a tokenizer without offsets.
+    """
+
+    def __init__(self, name: str, device: str | None = None, batch_size: int = 64, **options: Any) -> None:
+        from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+        try:
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(name, **options)
+            if not self.tokenizer.is_fast or self.tokenizer.mask_token is None:
+                raise ModelError(f"{name}: a masked language model with a fast tokenizer and a mask token is needed.")
+            model = AutoModelForMaskedLM.from_pretrained(name, dtype=torch.float32, **options)
+        except ModelError:
+            raise
+        except (OSError, ValueError, KeyError) as error:
+            raise ModelError(f"{name} cannot be read as a masked language model: {error}") from error
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.model: Any = model.eval().to(self.device)
+        self.name, self.batch_size = name, batch_size
+        self._whole = self._whole_words()
+
+    def _whole_words(self) -> dict[int, str]:
+        """Token id -> its word, for tokens that are lower-case words of letters on their own, after a blank."""
+        found = {}
+        special = set(self.tokenizer.all_special_ids)
+        plain = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
+        marks = any(token is not None and token.startswith(("Ġ", "▁")) for token in plain)
+        for number, token in enumerate(plain):
+            if number in special or token is None:
+                continue
+            starts = token.startswith(("Ġ", "▁")) if marks else not token.startswith("##")
+            word = token.lstrip("Ġ▁")
+            if starts and word.isascii() and word.isalpha() and word.islower() and len(word) > 1:
+                found[number] = word
+        return found
+
+    def slots(self, asked: Sequence[tuple[str, Word, Sequence[str]]]) -> Iterator[Slot]:
+        """What stands in the place of a word: one pass a sentence and word, words asked for with it.
+
+        Args:
+            asked: sentence, the word to mask, and the words whose probability is wanted.
+        """
+        ids = {word: number for number, word in self._whole.items()}
+        for start in range(0, len(asked), self.batch_size):
+            batch = asked[start : start + self.batch_size]
+            logs = self._log_probabilities([sentence for sentence, _, _ in batch], [word for _, word, _ in batch])
+            for (_, word, candidates), row in zip(batch, logs, strict=True):
+                if row is None:
+                    yield Slot(-np.inf, -np.inf, dict.fromkeys(candidates, -np.inf), ())
+                    continue
+                known = {one: float(row[ids[one]]) if one in ids else -np.inf for one in candidates}
+                best = np.argsort(-row, kind="stable")[: 4 * FILLERS]
+                fillers = [self._whole[int(number)] for number in best if int(number) in self._whole]
+                own = float(row[ids[word.lower]]) if word.lower in ids else -np.inf
+                yield Slot(own, float(row.max()), known, tuple(fillers[:FILLERS]))
+
+    @torch.inference_mode()
+    def _log_probabilities(self, sentences: Sequence[str], words: Sequence[Word]) -> list[np.ndarray | None]:
+        """Log probabilities (V,) at one mask for each word; None where the word was cut off."""
+        mask = self.tokenizer.mask_token
+        masked = [s[: word.start] + mask + s[word.end :] for s, word in zip(sentences, words, strict=True)]
+        batch = self.tokenizer(masked, return_tensors="pt", padding=True, truncation=True).to(self.device)
+        hit = batch["input_ids"] == self.tokenizer.mask_token_id  # (B,T)
+        places = hit.int().argmax(dim=1)
+        rows = torch.arange(len(masked), device=self.device)
+        head = self.model.get_output_embeddings()
+        # only the mask's state goes through the widest matrix of the model: half of the time of a small one
+        hook = head.register_forward_pre_hook(lambda _, states: (states[0][rows, places][:, None],)) if head else None
+        try:
+            logits = self.model(**batch).logits  # (B,1,V), or (B,T,V) from a model without such a matrix
+        finally:
+            if hook is not None:
+                hook.remove()
+        logits = logits[:, 0] if hook is not None else logits[rows, places]  # (B,V)
+        logs = logits.float().log_softmax(-1).cpu().numpy()
+        return [row if there else None for row, there in zip(logs, hit.any(dim=1).tolist(), strict=True)]
+
+    def similarities(self, asked: Sequence[tuple[str, Word, Sequence[str]]]) -> list[list[float]]:
+        """How much each word, put in the place of another, means the same there: cosines of their states.
+
+        The states (mean over a word's tokens) are those after two thirds of the layers: lower ones know the context
+        less, higher ones turn to what the model predicts.
+
+        Args:
+            asked: sentence, the word in it, and the words to put there.
+        """
+        texts: list[tuple[str, int, int]] = []
+        for sentence, word, others in asked:
+            for other in (word.text, *others):
+                texts.append(
+                    (sentence[: word.start] + other + sentence[word.end :], word.start, word.start + len(other))
+                )
+        vectors = self._states(texts)
+        found, at = [], 0
+        for _, _, others in asked:
+            own, rest = vectors[at], vectors[at + 1 : at + 1 + len(others)]
+            found.append([float(one) for one in rest @ own])
+            at += 1 + len(others)
+        return found
+
+    @torch.inference_mode()
+    def _states(self, texts: Sequence[tuple[str, int, int]]) -> np.ndarray:
+        """Unit vectors (N,D) of the words between two characters of each text; zero where one was cut off."""
+        order = sorted(range(len(texts)), key=lambda number: len(texts[number][0]))
+        found: dict[int, np.ndarray] = {}
+        for start in range(0, len(order), self.batch_size):
+            part = order[start : start + self.batch_size]
+            batch = self.tokenizer(
+                [texts[n][0] for n in part],
+                return_tensors="pt",
+                padding=True,
+                truncation=True,
+                return_offsets_mapping=True,
+            )
+            offsets = batch.pop("offset_mapping").numpy()  # (B,T,2)
+            hidden = self.model.base_model(**batch.to(self.device), output_hidden_states=True).hidden_states
+            states = hidden[round(2 / 3 * (len(hidden) - 1))].float().cpu().numpy()  # (B,T,D)
+            begin, end = (np.array([texts[n][side] for n in part])[:, None] for side in (1, 2))
+            inside = (offsets[..., 0] < end) & (offsets[..., 1] > begin)  # (B,T)
+            sums = np.einsum("bt,btd->bd", inside.astype(np.float32), states)
+            norms = np.linalg.norm(sums, axis=1, keepdims=True)
+            found.update(zip(part, sums / np.where(norms > 0, norms, 1.0), strict=True))
+        return np.stack([found[number] for number in range(len(texts))])

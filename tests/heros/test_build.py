@@ -1,0 +1,167 @@
+"""Building: every subset obeys its rule, filters say why, one seed gives one result, missing things are left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from heros_sentences import LEFT_OUT, PAPER, SENTENCES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from essent.heros import MaskedModel, PairRow, Resources, build, check_rows, choose, overlaps, write_rows
+from essent.heros.quality import as_dict, sample
+from essent.heros.sentences import Filters, UnsuitableError
+from essent.tasks.heros import SUBSETS, MinimalPair
+from essent.tasks.heros_files import load_heros
+from essent.types import DataError, InputError
+
+WRONG = frozenset({"definately"})
+
+
+@pytest.fixture
+def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model with random weights finds nothing alike."""
+    monkeypatch.setattr(choose, "SAME", -2.0)
+    monkeypatch.setattr(choose, "BETWEEN", -2.0)
+    monkeypatch.setattr(choose, "RELATED", 2.0)
+
+
+def pairs_of(rows: list[PairRow]) -> list[MinimalPair]:
+    return [MinimalPair(row.original, row.converted, row.subset) for row in rows]
+
+
+def test_all_six_subsets(resources: Resources, lenient: None, tmp_path: Path) -> None:
+    rows, quality = build(SENTENCES, resources)
+    originals = {row.original for row in rows}
+    assert quality.originals == len(originals) >= 10
+    assert {(row.original, row.subset) for row in rows} == {(one, subset) for one in originals for subset in SUBSETS}
+    assert check_rows(pairs_of(rows)) == []
+    for row in rows:
+        assert row.original[: row.start] == row.converted[: row.start]
+        if row.replacement:
+            assert row.original[row.start : row.end] == row.word
+            assert row.replacement.lower() in row.converted.lower()
+    write_rows(rows, tmp_path / "pairs.jsonl")
+    assert list(load_heros(tmp_path / "pairs.jsonl").pairs) == pairs_of(rows)
+
+
+def test_the_papers_examples(resources: Resources, lenient: None) -> None:
+    """Table 2: both negations to the letter; Synonym and Antonym are listed alternatives in the right form."""
+    rows, _ = build(PAPER, resources)
+    found = {(row.original, row.subset): row for row in rows}
+    listed = {"illegal": ({"illegitimate"}, {"legal"}), "boosted": ({"hiked", "increased"}, {"decreased"})}
+    for original, (main, place, word) in PAPER.items():
+        assert found[original, "Negation (Main)"].converted == main
+        assert found[original, "Negation (Antonym)"].converted == place
+        for subset, wanted in zip(("Synonym", "Antonym"), listed[word], strict=True):
+            row = found[original, subset]
+            assert row.word == word
+            assert row.replacement in wanted
+            assert row.converted == original.replace(word, row.replacement)
+        assert found[original, "Typo"].word == found[original, "Random MLM"].word == word
+
+
+def test_the_random_word_is_unrelated_and_in_the_same_form(resources: Resources, lenient: None) -> None:
+    rows, _ = build(SENTENCES, resources)
+    assert resources.wordnet is not None
+    for row in rows:
+        if row.subset == "Random MLM":
+            assert row.replacement not in resources.wordnet.relatives(row.word.lower())
+            assert row.replacement not in row.original.lower().split()
+    boosted = next(row for row in rows if row.subset == "Random MLM" and row.word == "boosted")
+    assert boosted.replacement in {
+        "saw",
+        "watched",
+        "made",
+        "called",
+        "ate",
+        "started",
+        "stopped",
+        "loved",
+        "hated",
+    } | {
+        "bought",
+        "sold",
+        "began",
+        "halted",
+        "purchased",
+        "adored",
+        "detested",
+        "wanted",
+        "sang",
+    }
+
+
+def test_one_seed_one_result(resources: Resources, lenient: None, tmp_path: Path) -> None:
+    written = []
+    for number, (texts, seed) in enumerate([(SENTENCES, 0), (SENTENCES * 2, 0), (SENTENCES, 1)]):
+        rows, _ = build(texts, resources, n=6, seed=seed)
+        assert len({row.original for row in rows}) == 6
+        write_rows(rows, tmp_path / f"{number}.jsonl")
+        written.append((tmp_path / f"{number}.jsonl").read_bytes())
+    assert written[0] == written[1] != written[2]
+
+
+def test_what_is_missing_is_left_out(resources: Resources) -> None:
+    for given_resources in (Resources(), replace(resources, wordnet=None), replace(resources, model=None)):
+        rows, _ = build(SENTENCES, given_resources)
+        assert {row.subset for row in rows} == set(given_resources.subsets)
+        assert check_rows(pairs_of(rows)) == []
+    assert Resources().subsets == ("Typo", "Negation (Main)", "Negation (Antonym)")
+    assert "Random MLM" not in replace(resources, model=None).subsets
+    assert resources.subsets == SUBSETS
+
+
+@pytest.mark.parametrize(("sentence", "wanted"), LEFT_OUT.items(), ids=[reason for _, reason in LEFT_OUT.values()])
+def test_filters_say_why(sentence: str, wanted: tuple[str, str]) -> None:
+    with pytest.raises(UnsuitableError, match=wanted[1]) as caught:
+        Filters(misspelled=WRONG).check(sentence)
+    assert caught.value.filter == wanted[0]
+
+
+def test_the_report_counts_every_sentence(resources: Resources, lenient: None) -> None:
+    rows, quality = build([*SENTENCES, *LEFT_OUT, *LEFT_OUT], resources)
+    assert quality.seen == quality.sentences == len(SENTENCES) + len(LEFT_OUT)
+    fallen = sum(sum(reasons.values()) for reasons in quality.fallen.values())
+    assert list(quality.left.values())[-1] == quality.seen - fallen == quality.originals
+    plain = as_dict(quality, rows)
+    assert plain["pairs"] == dict.fromkeys(SUBSETS, quality.originals)
+    assert plain["overlap"]["the paper's HEROS"]["rouge1"] == 92.9
+    assert 80 < overlaps(rows)["all"]["rouge1"] < 100
+    assert {subset: len(some) for subset, some in sample(rows, 2).items()} == dict.fromkeys(SUBSETS, 2)
+    assert as_dict(*reversed(build(["Nothing."], resources)))["overlap"] == {}
+
+
+def test_a_name_is_made_neutral() -> None:
+    """Appendix A.1."""
+    assert Filters().check("I think that [NAME] is a very good singer.").text.count("Jackie") == 1
+
+
+def test_what_is_refused(resources: Resources) -> None:
+    with pytest.raises(InputError, match="at least 1"):
+        build(SENTENCES, resources, n=0)
+    with pytest.raises(DataError, match="no sentences"):
+        build(["", "\n"], resources)
+
+
+WORDS = sorted({word for sentence in SENTENCES for word in sentence.split()})
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.one_of(st.text(max_size=120), st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)), max_size=4)
+)
+def test_any_text_gives_rows_that_obey_their_rules(resources: Resources, texts: list[str]) -> None:
+    for some in (replace(resources, model=None), Resources()):
+        rows, quality = build([*texts, SENTENCES[0]], some)
+        assert check_rows(pairs_of(rows)) == []
+        assert {row.original for row in rows} >= {SENTENCES[0]}
+        assert quality.originals * len(some.subsets) == len(rows)
+
+
+def test_the_model_is_named_in_the_rows(resources: Resources, lenient: None, model: MaskedModel) -> None:
+    rows, _ = build(SENTENCES, resources)
+    assert {row.source for row in rows if row.subset == "Random MLM"} == {f"filler of {model.name}"}
+    assert all(row.source.startswith("WordNet ") for row in rows if row.subset in ("Synonym", "Antonym"))

@@ -1,0 +1,65 @@
+"""The checks of finished pairs: each finds its kind, and good pairs pass."""
+
+from __future__ import annotations
+
+import pytest
+from heros_sentences import PAPER
+
+from essent.demo import minimal_pairs_path
+from essent.heros import check_rows
+from essent.heros.check import problem_of
+from essent.tasks.heros import MinimalPair
+from essent.tasks.heros_files import load_heros
+
+SAID = "He runs an old shop."
+FOUND = {
+    (SAID, SAID, "Synonym"): "the two sentences are equal",
+    (SAID, "He runs a big store.", "Synonym"): "more than one word differs",
+    (SAID, "He runs an old little shop.", "Antonym"): "more than one word differs",
+    (SAID, "He runs a old shop.", "Random MLM"): "only an article differs",
+    (SAID, "He runs an old Shop.", "Synonym"): "only marks or capitals differ",
+    (SAID, "He runs an young shop.", "Antonym"): "ungrammatical: a or an before the wrong sound",
+    (SAID, "He runs an elephant shop.", "Typo"): "the typo is another word",
+    (SAID, "He does run an old shop.", "Negation (Main)"): "no negation is put or taken",
+    (SAID, "He doesn't not run an old shop.", "Negation (Main)"): "more than one negation differs",
+    (SAID, "He does not own an old shop.", "Negation (Main)"): "more than the negation differs",
+    (SAID, "He does not run an old house.", "Negation (Antonym)"): "more than the negation differs",
+    ("It is not so.", "It is is so.", "Negation (Main)"): "more than the negation differs",
+    ("They are here.", "They not are are here.", "Negation (Main)"): "more than the negation differs",
+    ("The cat sat down.", "The the sat down.", "Random MLM"): "ungrammatical: a doubled word",
+    ("She is here now.", "She are here now.", "Synonym"): "ungrammatical: no agreement of subject and verb",
+}
+GOOD = [
+    (SAID, "He runs a young shop.", "Antonym"),
+    (SAID, "He runs an odl shop.", "Typo"),
+    (SAID, "He does not run an old shop.", "Negation (Main)"),
+    (SAID, "He runs a not old shop.", "Negation (Antonym)"),
+    ("He does the dishes.", "He does not do the dishes.", "Negation (Main)"),
+    ("She had a dog.", "She did not have a dog.", "Negation (Main)"),
+    ("They won't come.", "They will come.", "Negation (Main)"),
+    ("They can’t come.", "They can come.", "Negation (Antonym)"),
+]
+
+
+@pytest.mark.parametrize(("pair", "problem"), FOUND.items(), ids=[" ".join(pair[1:]) for pair in FOUND])
+def test_each_kind_is_found(pair: tuple[str, str, str], problem: str) -> None:
+    assert problem_of(MinimalPair(*pair)) == problem
+
+
+@pytest.mark.parametrize("pair", GOOD, ids=[pair[1] for pair in GOOD])
+def test_good_pairs_pass(pair: tuple[str, str, str]) -> None:
+    assert problem_of(MinimalPair(*pair)) is None
+
+
+def test_the_papers_negations_pass() -> None:
+    for original, (main, place, _) in PAPER.items():
+        assert check_rows([MinimalPair(original, main, "Negation (Main)")]) == []
+        assert check_rows([MinimalPair(original, place, "Negation (Antonym)")]) == []
+
+
+def test_pairs_written_by_hand_pass_but_for_a_few() -> None:
+    """The 120 pairs of the demonstration; numbers begin at 1."""
+    found = check_rows(load_heros(minimal_pairs_path()).pairs)
+    assert len(found) <= 6, [(one.pair, one.problem) for one in found]
+    (one,) = check_rows([MinimalPair("a", "b", "Synonym"), MinimalPair("a", "a", "Synonym")])
+    assert (one.number, one.problem) == (2, "the two sentences are equal")

@@ -1,0 +1,92 @@
+"""The masked language model: probabilities and states against a slow pass for each word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from heros_sentences import SENTENCES
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from essent.heros import MaskedModel
+from essent.heros.words import split_words
+from essent.types import ModelError
+
+
+def places() -> list:
+    return [(text, split_words(text)[n % 9]) for n, text in enumerate(SENTENCES)]
+
+
+def test_slots_are_what_one_pass_each_gives(model: MaskedModel, masked_folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(masked_folder)
+    slow = AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
+    asked = [(text, word, ["green", "buy", "blorp"]) for text, word in places()]
+    model.batch_size = 5
+    for (text, word, _), slot in zip(asked, model.slots(asked), strict=True):
+        ids = tokenizer(text[: word.start] + "[MASK]" + text[word.end :], return_tensors="pt")
+        with torch.no_grad():
+            row = slow(**ids).logits[0, ids["input_ids"][0].tolist().index(4)].log_softmax(-1)
+        assert slot.words["green"] == pytest.approx(float(row[tokenizer.vocab["green"]]), abs=1e-5)
+        assert slot.words["blorp"] == -np.inf
+        assert slot.first == pytest.approx(float(row.max()), abs=1e-5)
+        assert slot.own == pytest.approx(float(row[tokenizer.vocab[word.lower]]), abs=1e-5)
+        chances = [float(row[tokenizer.vocab[filler]]) for filler in slot.fillers]
+        assert chances == sorted(chances, reverse=True)
+        assert not {"##s", "[PAD]", ".", "("} & set(slot.fillers)
+
+
+def test_similarities_are_cosines_of_states(model: MaskedModel, masked_folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(masked_folder)
+    slow = AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
+
+    def state(text: str, word: str, start: int) -> np.ndarray:
+        ids = tokenizer(text, return_tensors="pt")
+        with torch.no_grad():
+            hidden = slow(**ids, output_hidden_states=True).hidden_states[2][0]
+        inside = [n for n in range(hidden.shape[0]) if (span := ids.token_to_chars(n)) and span.start == start]
+        return hidden[inside[0]].numpy()
+
+    asked = [(text, word, ["green", "buy"]) for text, word in places()]
+    for (text, word, others), found in zip(asked, model.similarities(asked), strict=True):
+        own = state(text, word.text, word.start)
+        for other, cosine in zip(others, found, strict=True):
+            vector = state(text[: word.start] + other + text[word.end :], other, word.start)
+            wanted = own @ vector / np.linalg.norm(own) / np.linalg.norm(vector)
+            assert cosine == pytest.approx(wanted, abs=1e-5)
+
+
+def test_a_word_that_was_cut_off(model: MaskedModel) -> None:
+    text = "the river " * 60 + "green"
+    word = split_words(text)[-1]
+    (slot,) = model.slots([(text, word, ["green"])])
+    assert (slot.own, slot.words, slot.fillers) == (-np.inf, {"green": -np.inf}, ())
+    assert model.similarities([(text, word, ["strange"])]) == [[0.0]]
+
+
+@pytest.mark.parametrize("family", ["roberta", "distilbert", "albert", "electra", "modernbert"])
+def test_other_families(family: str, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    """The head that is fed the mask alone is found in each: one batch gives what one sentence each gives."""
+    body = folder_of(family)
+    model = AutoModelForMaskedLM.from_pretrained(body)
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(body).save_pretrained(tmp_path)
+    masked = MaskedModel(str(tmp_path), device="cpu")
+    texts = ["The stock market fell sharply on Monday.", "Two dogs run."]
+    asked = [(text, split_words(text)[1], ["dog"]) for text in texts]
+    for one, slot in zip(asked, masked.slots(asked), strict=True):
+        ids = masked.tokenizer(
+            one[0][: one[1].start] + masked.tokenizer.mask_token + one[0][one[1].end :], return_tensors="pt"
+        )
+        with torch.no_grad():
+            row = masked.model(**ids).logits[0, ids["input_ids"][0].tolist().index(masked.tokenizer.mask_token_id)]
+        assert slot.first == pytest.approx(float(row.log_softmax(-1).max()), abs=1e-4)
+
+
+def test_what_is_no_masked_model(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="mask"):
+        MaskedModel(str(folder_of("gpt2")))
+    with pytest.raises(ModelError, match="nowhere"):
+        MaskedModel(str(tmp_path / "nowhere"))

@@ -1,0 +1,84 @@
+"""A WordNet of a few words, written in the format of Princeton's database files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LETTER = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
+KEYS = {"noun": "1", "verb": "2", "adj": "3", "adv": "4"}
+LICENCE = "  1 Not Princeton's database: a few words in its format.\n"
+
+# name of a synset: part of speech, words, how often its first sense is tagged, pointers (kind, synset, from, to)
+SYNSETS: dict[str, tuple[str, str, int, list[tuple[str, str, int, int]]]] = {
+    "illegal": ("adj", "illegal", 9, [("!", "legal", 1, 1), ("&", "illegitimate", 0, 0)]),
+    "legal": ("adj", "legal", 8, [("!", "illegal", 1, 1)]),
+    "illegitimate": ("adj", "illegitimate", 2, [("&", "illegal", 0, 0)]),
+    "boost": ("verb", "boost hike hike_up", 4, [("@", "increase", 0, 0)]),
+    "increase": ("verb", "increase", 20, [("!", "decrease", 1, 1), ("~", "boost", 0, 0)]),
+    "decrease": ("verb", "decrease lower", 7, [("!", "increase", 1, 1)]),
+    "big": ("adj", "large big", 30, [("!", "small", 2, 1), ("!", "small", 1, 2)]),
+    "small": ("adj", "small little", 30, [("!", "big", 1, 1), ("!", "big", 2, 2)]),
+    "happy": ("adj", "happy glad", 30, [("!", "unhappy", 1, 1), ("!", "sad", 2, 1), ("+", "happiness", 1, 1)]),
+    "unhappy": ("adj", "unhappy", 9, [("!", "happy", 1, 1)]),
+    "sad": ("adj", "sad", 9, [("!", "happy", 1, 2)]),
+    "buy": ("verb", "buy purchase", 30, [("!", "sell", 1, 1)]),
+    "sell": ("verb", "sell", 20, [("!", "buy", 1, 1)]),
+    "love": ("verb", "love adore", 30, [("!", "hate", 1, 1)]),
+    "hate": ("verb", "hate detest", 20, [("!", "love", 1, 1)]),
+    "start": ("verb", "start begin", 30, [("!", "stop", 1, 1)]),
+    "stop": ("verb", "stop halt", 20, [("!", "start", 1, 1)]),
+    "happiness": ("noun", "happiness", 5, [("+", "happy", 1, 1)]),
+    "really": ("adv", "really", 5, []),
+}
+
+
+def write_wordnet(folder: Path) -> Path:
+    """Write the eight files and the counts; returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    offsets = _offsets()
+    for part in LETTER:
+        lines = [_line(name, offsets) for name, row in SYNSETS.items() if row[0] == part]
+        (folder / f"data.{part}").write_text(LICENCE + "".join(lines), "latin-1")
+        (folder / f"index.{part}").write_text(LICENCE + "".join(_index(part, offsets)), "latin-1")
+    counts = [
+        f"{word}%{KEYS[part]}:00:00:: 1 {count}\n"
+        for part, words, count, _ in SYNSETS.values()
+        for word in words.split()
+    ]
+    (folder / "cntlist.rev").write_text("".join(sorted(counts)), "latin-1")
+    return folder
+
+
+def _offsets() -> dict[str, int]:
+    """Every line is as long with any offset in it, so two rounds are enough."""
+    unknown = dict.fromkeys(SYNSETS, 0)
+    found = {}
+    for part in LETTER:
+        at = len(LICENCE)
+        for name, row in SYNSETS.items():
+            if row[0] == part:
+                found[name] = at
+                at += len(_line(name, unknown))
+    return found
+
+
+def _line(name: str, offsets: dict[str, int]) -> str:
+    part, words, _, pointers = SYNSETS[name]
+    spelled = " ".join(f"{word} 0" for word in words.split())
+    pointed = "".join(
+        f" {kind} {offsets[other]:08d} {LETTER[SYNSETS[other][0]]} {source:02x}{target:02x}"
+        for kind, other, source, target in pointers
+    )
+    head = f"{offsets[name]:08d} 00 {LETTER[part]} {len(words.split()):02x} {spelled} {len(pointers):03d}{pointed}"
+    return f"{head} | {name} in a few words  \n"
+
+
+def _index(part: str, offsets: dict[str, int]) -> list[str]:
+    found: dict[str, list[str]] = {}
+    for name, (kind, words, _, _) in SYNSETS.items():
+        for word in words.split() if kind == part else ():
+            found.setdefault(word, []).append(name)
+    return [
+        f"{word} {LETTER[part]} {len(names)} 1 ! {len(names)} 1 {' '.join(f'{offsets[n]:08d}' for n in names)}  \n"
+        for word, names in sorted(found.items())
+    ]
