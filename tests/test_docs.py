@@ -20,8 +20,8 @@ from essent.encoder import Encoder
 from essent.layers import token_tables
 from essent.lowering import CannotLowerError, stock_modules
 from essent.pool import reductions
-from essent.shaping import shapers
 from essent.reproduce import tables
+from essent.shaping import shapers
 from essent.tasks import catalogue, task_names
 from essent.weights import weightings
 from families import CORPUS

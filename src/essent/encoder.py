@@ -62,8 +62,8 @@ class Encoder(SentenceTransformer):
     def _sign(self) -> None:
         """Tell what keeps results by name and revision (MTEB) one encoder from another: recipe, and what it learned."""
         module = self.module
-        revision = key_of(digest_of(module.shaping or torch.nn.Identity(), self._origin), self.recipe.digest(), module.stats)
-        self.model_card_data.base_model_revision = revision
+        learned = digest_of(module.shaping or torch.nn.Identity(), self._origin)
+        self.model_card_data.base_model_revision = key_of(learned, self.recipe.digest(), module.stats)
 
     @property
     def module(self) -> RecipeModule:
