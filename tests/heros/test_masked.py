@@ -83,6 +83,10 @@ def test_other_families(family: str, folder_of: Callable[[str], Path], tmp_path:
         with torch.no_grad():
             row = masked.model(**ids).logits[0, ids["input_ids"][0].tolist().index(masked.tokenizer.mask_token_id)]
         assert slot.first == pytest.approx(float(row.log_softmax(-1).max()), abs=1e-4)
+    batch = masked.tokenizer(texts, return_tensors="pt", padding=True)
+    with torch.inference_mode():
+        whole = masked.model.base_model(**batch, output_hidden_states=True).hidden_states[2]
+        torch.testing.assert_close(masked._middle(batch), whole)
 
 
 def test_what_is_no_masked_model(folder_of: Callable[[str], Path], tmp_path: Path) -> None:

@@ -35,6 +35,14 @@ class Slot:
     fillers: tuple[str, ...]
 
 
+class _Reached(Exception):  # noqa: N818  no error: a way out of the model's pass
+    """The states below a layer."""
+
+    def __init__(self, states: torch.Tensor) -> None:
+        super().__init__()
+        self.states = states
+
+
 class MaskedModel:
     """Any masked language model of transformers, by hub name or folder, with a fast tokenizer.
 
@@ -153,11 +161,32 @@ class MaskedModel:
                 return_offsets_mapping=True,
             )
             offsets = batch.pop("offset_mapping").numpy()  # (B,T,2)
-            hidden = self.model.base_model(**batch.to(self.device), output_hidden_states=True).hidden_states
-            states = hidden[round(2 / 3 * (len(hidden) - 1))].float().cpu().numpy()  # (B,T,D)
+            states = self._middle(batch.to(self.device)).float().cpu().numpy()  # (B,T,D)
             begin, end = (np.array([texts[n][side] for n in part])[:, None] for side in (1, 2))
             inside = (offsets[..., 0] < end) & (offsets[..., 1] > begin)  # (B,T)
             sums = np.einsum("bt,btd->bd", inside.astype(np.float32), states)
             norms = np.linalg.norm(sums, axis=1, keepdims=True)
             found.update(zip(part, sums / np.where(norms > 0, norms, 1.0), strict=True))
         return np.stack([found[number] for number in range(len(texts))])
+
+    def _middle(self, batch: Any) -> torch.Tensor:
+        """States (B,T,D) after two thirds of the layers; those above are not run where the layers can be told apart."""
+        body, config = self.model.base_model, self.model.config
+        above = round(2 / 3 * config.num_hidden_layers)
+        stacks = [part for part in body.modules() if isinstance(part, torch.nn.ModuleList)]
+        stack = next((part for part in stacks if len(part) == config.num_hidden_layers), None)
+        if stack is None or above >= len(stack):  # ALBERT has one layer, run again and again
+            hidden: torch.Tensor = body(**batch, output_hidden_states=True).hidden_states[above]
+            return hidden
+
+        def stop(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            raise _Reached(args[0] if args else kwargs["hidden_states"])
+
+        hook = stack[above].register_forward_pre_hook(stop, with_kwargs=True)
+        try:
+            body(**batch)
+        except _Reached as reached:
+            return reached.states
+        finally:
+            hook.remove()
+        raise ModelError(f"{self.name}: the model did not run its layer {above + 1}.")

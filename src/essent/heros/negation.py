@@ -236,6 +236,10 @@ def _negate_adjective(sentence: str, tags: Sequence[Tagged], index: int, style: 
         while owner > 0 and tags[owner].tag == "A":
             owner -= 1
         return negate_group(sentence, tags, Group(owner, True, owner, copula), style)
+    if copula >= 0 and tags[copula].word.lower in ("be", "been"):  # would not be safe, not: would be not safe
+        group = group_around(tags, copula)
+        if group is not None:
+            return negate_group(sentence, tags, group, style)
     if any(tag.word.lower in ALREADY for tag in tags[max(0, first - 3) : first]):
         raise CannotNegateError("negated by another word")
     after_be = copula >= 0 and (tags[copula].tag == "B" or tags[copula].word.lower in ("be", "been", "being"))

@@ -1,0 +1,118 @@
+"""`essent heros build` and `essent heros check`: files, notes, reports, refusals before a model is loaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from heros_sentences import LEFT_OUT, SENTENCES
+from typer.testing import CliRunner
+
+from essent.cli import app
+from essent.heros import choose, push
+from essent.heros.wordnet import ENVIRONMENT
+from essent.tasks.heros import SUBSETS
+from essent.tasks.heros_files import load_heros
+from essent.types import DataError
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command line; `code` is the exit status that is expected. No WordNet is installed."""
+    monkeypatch.setattr("essent.heros.wordnet.PLACES", ("/nowhere",))
+    monkeypatch.delenv(ENVIRONMENT, raising=False)
+    for name in ("SAME", "BETWEEN"):  # a model with random weights finds nothing alike
+        monkeypatch.setattr(choose, name, -2.0)
+    monkeypatch.setattr(choose, "RELATED", 2.0)
+
+    def invoke(*arguments: object, code: int = 0) -> Result:
+        result = CliRunner().invoke(app, ["heros", *map(str, arguments)])
+        assert result.exit_code == code, (result.output, result.exception)
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text("".join(f"{text}\n" for text in [*SENTENCES, *LEFT_OUT]), "utf-8")
+    return path
+
+
+def test_all_subsets_and_the_report(
+    run: Run, texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path
+) -> None:
+    output, report = tmp_path / "new" / "pairs.jsonl", tmp_path / "report.json"
+    given = ("--texts", texts, "--wordnet", wordnet_folder, "--mlm", masked_folder, "--device", "cpu")
+    shown = run("build", *given, "-o", output, "--report", report)
+    task = load_heros(output)
+    assert {pair.subset for pair in task.pairs} == set(SUBSETS)
+    told: dict[str, Any] = json.loads(report.read_text("utf-8"))
+    assert told["originals"] == len(task.originals) >= 10
+    assert told["pairs"] == dict.fromkeys(SUBSETS, told["originals"])
+    assert told["fallen"]["question"] == {"a question": 1}
+    assert "1000 originals were wanted" in shown.stderr
+    for word in (*SUBSETS, "the paper's HEROS", "92.9", "a question 1", f"{told['overlap']['all']['rouge1']:.1f}"):
+        assert word in shown.stdout, word
+    assert "none breaks the rule" in run("check", output).stdout
+    again = tmp_path / "again.jsonl"
+    run("build", *given, "-o", again, "--quiet")
+    assert again.read_bytes() == output.read_bytes()
+
+
+def test_without_wordnet_and_model(run: Run, texts: Path, tmp_path: Path) -> None:
+    output = tmp_path / "pairs.jsonl"
+    shown = run("build", "-i", texts, "-o", output, "-n", 3)
+    assert "apt-get install wordnet-base" in shown.stderr
+    assert "Without --mlm" in shown.stderr
+    task = load_heros(output)
+    assert len(task.originals) == 3
+    assert {pair.subset for pair in task.pairs} == {"Typo", "Negation (Main)", "Negation (Antonym)"}
+
+
+def test_refusals_come_before_the_model(run: Run, texts: Path, tmp_path: Path) -> None:
+    output = tmp_path / "pairs.jsonl"
+    base = ("build", "--mlm", tmp_path / "nowhere", "-o", output)
+    assert "does not exist" in run(*base, "-i", tmp_path / "no.txt", code=2).stderr
+    assert "no WordNet" in run(*base, "-i", texts, "--wordnet", tmp_path, code=2).stderr
+    assert ".jsonl" in run("build", "-i", texts, "-o", tmp_path / "pairs.csv", code=2).stderr
+    output.write_text("mine", "utf-8")
+    assert "--force" in run(*base, "-i", texts, code=2).stderr
+    assert output.read_text("utf-8") == "mine"
+
+
+def test_no_suitable_sentence(run: Run, tmp_path: Path) -> None:
+    texts, output = tmp_path / "texts.txt", tmp_path / "pairs.jsonl"
+    texts.write_text("Too short.\nIs this a question that nobody can use?\n", "utf-8")
+    shown = run("build", "-i", texts, "-o", output, code=2)
+    assert "fewer than 8 words (1)" in shown.stderr
+    assert not output.exists()
+
+
+def test_check_lists_what_is_wrong(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    rows = [("He is old.", "He is old."), ("He is old.", "He was very young."), ("He is old.", "He is young.")]
+    path.write_text(
+        "".join(json.dumps({"original": a, "converted": b, "subset": "Antonym"}) + "\n" for a, b in rows), "utf-8"
+    )
+    shown = run("check", path, code=1)
+    assert "pair 1, Antonym: the two sentences are equal" in shown.stdout
+    assert "pair 2, Antonym: more than one word differs" in shown.stdout
+    assert "2 of 3 pairs break the rule" in shown.stderr
+
+
+def test_the_hub_cannot_be_reached(run: Run, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sockets are blocked: the file is written, and the message says what to do."""
+    output = tmp_path / "pairs.jsonl"
+    shown = run("build", "-i", texts, "-o", output, "-n", 2, "--push", "me/my-pairs", code=2)
+    assert "Cannot put the data set 'me/my-pairs' on the hub" in shown.stderr
+    assert output.exists()
+    with pytest.raises(DataError, match="hf auth login"):
+        push.push_rows([], "me/my-pairs")
