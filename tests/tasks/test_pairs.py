@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from essent.data import Pair
 from essent.tasks import PairTask
+from essent.tasks.pairs import interval
 from essent.types import DataError, InputError
 
 GENERATOR = np.random.default_rng(7)
@@ -83,8 +85,21 @@ def test_scores_equal_the_ones_by_hand() -> None:
 
 def test_without_subsets_there_is_only_all() -> None:
     result = PairTask("toy", tuple(pair._replace(subset=None) for pair in PAIRS)).run(encode)
-    assert set(result.metrics["spearman"]) == set(result.metrics["pearson"]) == {"all"}
+    assert set(result.metrics["spearman"]) == set(result.metrics["pearson"]) == {"all", "low", "high"}
     assert result.subsets == {}
+
+
+@pytest.mark.parametrize("metric", ["spearman", "pearson"])
+def test_the_interval_holds_95_of_100(metric: str) -> None:
+    draw, truth, inside = np.random.default_rng(0), 0.6, 0
+    truth = truth if metric == "pearson" else 6 / np.pi * np.arcsin(truth / 2)  # of a normal distribution
+    for _ in range(400):
+        pair = draw.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=80)
+        found = getattr(stats, f"{metric}r")(pair[:, 0], pair[:, 1]).statistic
+        bounds = interval(metric, 100 * float(found), 80)
+        inside += bounds["low"] <= 100 * truth <= bounds["high"]
+    assert 0.92 < inside / 400 < 0.98
+    assert interval(metric, 50.0, 3) == interval(metric, float("nan"), 99) == interval(metric, 100.0, 99) == {}
 
 
 def test_texts_keep_duplicates_and_each_is_encoded_once() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -124,7 +125,9 @@ class PairTask:
             raise InputError(f"{self.name}: the similarity of pair {first + 1} is {similarity[first]}.")
         gold = np.array([pair.score for pair in self.pairs], dtype=np.float64)
         overall, notes = correlations(similarity, gold, "all pairs")
-        metrics = {metric: {"all": overall[metric]} for metric in METRICS}
+        metrics = {
+            metric: {"all": overall[metric], **interval(metric, overall[metric], len(self))} for metric in METRICS
+        }
         subsets: dict[str, dict[str, float]] = {}
         for name, members in self._members().items():
             scores, more = correlations(similarity[members], gold[members], f"the subset {name!r}")
@@ -169,6 +172,15 @@ def correlations(similarity: np.ndarray, gold: np.ndarray, where: str) -> tuple[
         return {"spearman": spearman, "pearson": pearson}, []
     undefined = dict.fromkeys(METRICS, float("nan"))
     return undefined, [f"Correlations over {where} are undefined: {reason}."]
+
+
+def interval(metric: str, score: float, pairs: int) -> dict[str, float]:
+    """The 95 % interval of a correlation ×100 as "low" and "high" (Bonett & Wright 2000); empty where there is none."""
+    share = score / 100
+    if pairs < 4 or not abs(share) < 1:
+        return {}
+    wide = 1.96 * math.sqrt((1 + share**2 / 2 if metric == "spearman" else 1.0) / (pairs - 3))
+    return {"low": 100 * math.tanh(math.atanh(share) - wide), "high": 100 * math.tanh(math.atanh(share) + wide)}
 
 
 def encode_distinct(encode: Encode, texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:

@@ -24,7 +24,8 @@ class Result:
     Attributes:
         task: name of the task, e.g. "sts12" or "stsb.dev".
         metrics: {"spearman": {"all": …, "mean": …, "wmean": …}, "pearson": {…}}. "all" takes all pairs together;
-            "mean" and "wmean" (weighted by size) average over the subsets and are absent when the task has none.
+            "mean" and "wmean" (weighted by size) average over the subsets and are absent when the task has none. "low"
+            and "high" are the 95 % interval of "all".
         subsets: {subset: {"n": pairs, "spearman": …, "pearson": …}}, in the order of the data.
         n: number of pairs.
         provenance: plain values: where the data came from, its digest, library versions, and what the caller adds.
