@@ -241,7 +241,7 @@ def _find(row: Row, columns: dict[str, str], wanted: str) -> Any:
 def _sentences(row: Row, columns: dict[str, str]) -> tuple[str, str]:
     has_none = not any(name in columns for side in ("sentence1", "sentence2") for name in PAIR_COLUMNS[side])
     if JOINED_COLUMN in columns and has_none:
-        joined = _sentence(row, columns[JOINED_COLUMN], row.values[columns[JOINED_COLUMN]])
+        joined = text_value(row, columns[JOINED_COLUMN], row.values[columns[JOINED_COLUMN]])
         pieces = [piece.strip() for piece in joined.split("\n") if piece.strip()]
         if len(pieces) != 2:
             raise DataError(
@@ -249,11 +249,16 @@ def _sentences(row: Row, columns: dict[str, str]) -> tuple[str, str]:
                 f"not {len(pieces)}. For labelled texts write classification:FILE or clustering:FILE."
             )
         return pieces[0], pieces[1]
-    first, second = (_sentence(row, side, _find(row, columns, side)) for side in ("sentence1", "sentence2"))
+    first, second = (text_value(row, side, _find(row, columns, side)) for side in ("sentence1", "sentence2"))
     return first, second
 
 
-def _sentence(row: Row, column: str, value: Any) -> str:
+def text_value(row: Row, column: str, value: Any) -> str:
+    """A value that is a text any tokenizer takes.
+
+    Raises:
+        DataError: not a string, or half a surrogate pair in it.
+    """
     if not isinstance(value, str):
         raise DataError(f"{row.where}: {column!r} must be a string, not {type(value).__name__} ({value!r}).")
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from essent.data import PAIR_COLUMNS, Row, pairs_from_rows
+from essent.data import PAIR_COLUMNS, Row, pairs_from_rows, text_value
 from essent.types import DataError
 
 PARTS = ("train", "dev", "test")
@@ -56,24 +56,14 @@ def scored_from_rows(rows: Iterable[Row]) -> list[Example]:
 def _texts(row: Row, columns: dict[str, Any]) -> tuple[str, ...]:
     pair = [_first(columns, PAIR_COLUMNS[side]) for side in ("sentence1", "sentence2")]
     if all(name is not None for name in pair):
-        return tuple(_text(row, str(name), columns[str(name)]) for name in pair)
+        return tuple(text_value(row, str(name), columns[str(name)]) for name in pair)
     name = _first(columns, TEXT)
     if name is None:
         raise DataError(
             f"{row.where}: no column 'text' (accepted: {', '.join(TEXT)}; for pairs sentence1 and sentence2); "
             f"it has {', '.join(map(repr, row.values))}."
         )
-    return (_text(row, name, columns[name]),)
-
-
-def _text(row: Row, column: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise DataError(f"{row.where}: {column!r} must be a string, not {type(value).__name__} ({value!r}).")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise DataError(f"{row.where}: {column!r} holds half a surrogate pair: {value!r}.") from None
-    return value
+    return (text_value(row, name, columns[name]),)
 
 
 def _label(row: Row, columns: dict[str, Any]) -> str:
