@@ -168,3 +168,25 @@ def test_a_text_that_tasks_share_is_encoded_once_and_a_kept_cache_serves_the_nex
     evaluate(shell_of("bert"), ["mean", "first-last-idf"], [TASK], cache=tmp_path / "cache")
     assert ran == [distinct, distinct]  # idf's rows depend on what it has counted
     assert not any("morning" in path.read_text("latin-1") for path in (tmp_path / "cache").iterdir())
+
+
+def test_texts_cut_at_a_length(bert: Path) -> None:
+    words = " ".join(["flute", "dog", "moon"] * 20)
+    pairs = (
+        Pair(f"a man {words}", f"a man {words} red ball", 1.0),
+        Pair("a dog", "the dog", 2.0),
+        Pair("a", "moon", 3),
+    )
+    task = PairTask("toy", pairs)
+    (cut,) = evaluate(bert, ["mean"], [task], max_length=12)["mean"]
+    encoder = Encoder(bert, "mean")
+    encoder.max_seq_length = 12
+    assert cut.metrics == task.run(encoder).metrics
+    assert cut.provenance["max_length"] == 12
+    assert cut.metrics != evaluate(bert, ["mean"], [task])["mean"][0].metrics
+    (long,) = evaluate(bert, ["mean"], [task], max_length=10**6)["mean"]
+    assert long.provenance["max_length"] == Encoder(bert, "mean").max_seq_length
+    with pytest.raises(InputError, match="max_length=0 must be a positive number"):
+        evaluate(bert, ["mean"], [task], max_length=0)
+    with pytest.raises(InputError, match="set your encoder's own limit"):
+        evaluate(encoder, [], [task], max_length=8)

@@ -33,6 +33,7 @@ def evaluate(
     batch_size: int = 32,
     progress: bool = False,
     cache: str | Path | None = None,
+    max_length: int | None = None,
     report: Callable[[str, Result], None] | None = None,
     **options: Any,
 ) -> dict[str, list[Result]]:
@@ -51,6 +52,8 @@ def evaluate(
         frequency_texts: count tokens on these instead of each task's texts (idf^W).
         cache: a folder that keeps pooled vectors for later runs on the same weights; by default a text that several
             tasks share goes through the model once in this run.
+        max_length: most tokens of a text, template included; by default the model's own limit. The papers' clustering
+            cuts at 64.
         report: called with (recipe text, result) as soon as each result is there.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
@@ -66,14 +69,17 @@ def evaluate(
     if not found:
         raise InputError("evaluate needs at least one task, e.g. ['stsb'].")
     if not parsed:
-        return _as_it_is(model, found, report, options)
-    bench = Bench(model, parsed, batch_size=batch_size, progress=progress, options=options, cache=cache)
+        return _as_it_is(model, found, report, options, max_length)
+    bench = Bench(
+        model, parsed, batch_size=batch_size, progress=progress, options=options, cache=cache, max_length=max_length
+    )
     results: dict[str, list[Result]] = {str(recipe): [] for recipe in parsed}
     for task in found:
         for recipe, vectors in bench.vectors(task.texts(), fit_texts, frequency_texts):
             result = task.score_vectors(vectors).with_provenance(
                 recipe=str(recipe),
                 recipe_digest=recipe.digest(),
+                max_length=bench.backbone.max_length,
                 model=str(model) if isinstance(model, (str, Path)) else type(model).__name__,
                 fitted_on="task" if fit_texts is None else "other texts",
                 frequencies_from="task" if frequency_texts is None else "other texts",
@@ -85,10 +91,18 @@ def evaluate(
 
 
 def _as_it_is(
-    model: Any, tasks: Sequence[Task], report: Callable[[str, Result], None] | None, options: dict[str, Any]
+    model: Any,
+    tasks: Sequence[Task],
+    report: Callable[[str, Result], None] | None,
+    options: dict[str, Any],
+    max_length: int | None,
 ) -> dict[str, list[Result]]:
     """Score an encoder without fitting anything."""
+    if max_length is not None and not isinstance(model, (str, Path)):
+        raise InputError("max_length is for models that are loaded here; set your encoder's own limit instead.")
     encoder = Encoder(model, **options) if isinstance(model, (str, Path)) else model
+    if max_length is not None:
+        encoder.max_seq_length = min(max_length, encoder.max_seq_length or max_length)
     label = str(encoder.recipe) if isinstance(encoder, Encoder) else type(encoder).__name__
     results = []
     for task in tasks:
@@ -115,7 +129,10 @@ class Bench:
         progress: bool,
         options: dict[str, Any],
         cache: str | Path | None = None,
+        max_length: int | None = None,
     ) -> None:
+        if max_length is not None and (isinstance(max_length, bool) or max_length < 1):
+            raise InputError(f"max_length={max_length!r} must be a positive number of tokens.")
         loaded = load(model, recipes, options)
         self.backbone = loaded.backbone
         self.recipes = list(recipes)
@@ -125,6 +142,8 @@ class Bench:
         self.backbone.cut(max((d for d in depths if d is not None), default=None))
         if all(depth is None for depth in depths):
             self.backbone.max_length = None
+        if max_length is not None:
+            self.backbone.max_length = min(max_length, self.backbone.max_length or max_length)
         as_module(self.backbone, list(self.plans.values())).to(loaded.settings["device"])
         self.batch_size, self.progress = batch_size, progress
         self.cache = PooledCache(cache)

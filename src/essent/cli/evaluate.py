@@ -72,6 +72,7 @@ def evaluate(
             metavar="DIR", help="Keep vectors here: later runs encode only what is new.", rich_help_panel=opt.RUN
         ),
     ] = None,
+    max_length: opt.MaxLength = None,
     batch_size: opt.BatchSize = 32,
     device: opt.Device = None,
     revision: opt.Revision = None,
@@ -109,6 +110,7 @@ def evaluate(
         batch_size=batch_size,
         progress=wants_progress(quiet),
         cache=cache,
+        max_length=max_length,
         report=None if quiet else _show_result,
         **opt.model_options(device, revision, trust_remote_code),
     )

@@ -2,7 +2,7 @@
 
 Source: Stankevičius 2024 (3.5.1), after Zhang et al. 2021 ("Supporting Clustering with Contrastive Learning"): mean
 accuracy of ten runs, clusters matched to classes by the Hungarian algorithm. Their code starts each run ten times and
-cuts texts at 64 tokens; the cut is the encoder's matter (`max_length`).
+cuts texts at 64 tokens; the cut is `evaluate`'s `max_length`.
 """
 
 from __future__ import annotations
