@@ -55,7 +55,7 @@ def test_the_papers_words_have_listed_alternatives(wordnet: WordNet) -> None:
     for sentence, (*_, word) in PAPER.items():
         tags = tag_words(split_words(sentence), wordnet.count)
         place = next(n for n in replaceable(tags) if tags[n].word.lower == word)
-        found[word] = [[one.word for one in some] for some in substitutes(wordnet, tags[place])]
+        found[word] = [[one.word for one in some] for some in substitutes(wordnet, tags, place)]
     assert found == {"illegal": [["illegitimate"], ["legal"]], "boosted": [["hiked", "increased"], ["decreased"]]}
 
 

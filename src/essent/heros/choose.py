@@ -87,7 +87,7 @@ def _options(one: Suitable, wordnet: WordNet | None) -> list[Options] | Unsuitab
         return UnsuitableError("replaceable word", "no verb or adjective of its own meaning")
     if wordnet is None:
         return [Options(index, (), ()) for index in places]
-    found = [Options(index, *substitutes(wordnet, one.tags[index])) for index in places]
+    found = [Options(index, *substitutes(wordnet, one.tags, index)) for index in places]
     both = [option for option in found if option.synonyms and option.antonyms]
     return both or UnsuitableError("synonym and antonym", "no word that has both in one of its frequent senses")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from essent.heros.closed import SUBJECTS
-from essent.heros.inflection import readings
+from essent.heros.inflection import inflect, readings
 from essent.heros.tags import Tagged
 from essent.types import InputError
 
@@ -67,6 +67,7 @@ def main_group(tags: Sequence[Tagged]) -> Group:
                 continue
             if not subject:
                 raise CannotNegateError("no subject before the verb")
+            _check_subject(tags, index)
             return group_from(tags, index)
         if _opens_clause(tags, index, subject):
             pending += 1
@@ -133,6 +134,32 @@ def _opens_clause(tags: Sequence[Tagged], index: int, subject: bool) -> bool:
     return lower in (*SUBJECTS, "you") and (before.tag == "N" or before.word.lower in ("all", "everything", "one"))
 
 
+def _check_subject(tags: Sequence[Tagged], index: int) -> None:
+    """Refuse verbs that only look like the main one: inversions, comparisons, nouns taken for verbs."""
+    verb, after = tags[index], tags[index + 1].word.lower if index + 1 < len(tags) else ""
+    if after in (*SUBJECTS, "you", "it") and verb.tag in ("M", "B", "H", "D"):
+        raise CannotNegateError("an inversion")
+    if (
+        index > 1
+        and tags[index - 2].word.lower in ("as", "than", "like")
+        and tags[index - 1].word.lower in (*SUBJECTS, "you")
+    ):
+        raise CannotNegateError("no main verb")
+    if disagrees(tags, index):
+        raise CannotNegateError("no agreement of subject and verb")
+
+
+def disagrees(tags: Sequence[Tagged], index: int) -> bool:
+    """Whether a verb in the form of the plural stands right after a singular noun: it is rather a noun itself."""
+    verb, before = tags[index], tags[index - 1] if index else None
+    if verb.tag != "F" or before is None:
+        return False
+    base = verb.word.lower == verb.lemma and inflect(verb.lemma, "VBD") != verb.lemma
+    singular = before.tag == "DT" or (before.tag == "N" and before.form == "NN")
+    joined = any(tag.word.lower in ("and", "or", "of") for tag in tags[max(0, index - 5) : index])
+    return base and singular and not joined
+
+
 def _is_possessive(tags: Sequence[Tagged], index: int) -> bool:
     """ "Jackie's dog": 's after a noun and before what it owns."""
     if tags[index].word.lower != "'s" or index == 0 or tags[index - 1].tag != "N":
@@ -157,7 +184,7 @@ def group_from(tags: Sequence[Tagged], first: int) -> Group:
         auxiliary = True
     elif tag.tag == "H":
         better = following is not None and tags[first + 1].word.lower in ("better", "got")
-        auxiliary = better or joined or _is_participle(tags, rest)
+        auxiliary = better or joined or _is_participle(tags, rest) or _is_participle(tags, first + 1)
     elif tag.tag == "D":
         auxiliary = joined or bool(following and following.tag == "V" and rest > first)
     else:
@@ -168,13 +195,16 @@ def group_from(tags: Sequence[Tagged], first: int) -> Group:
 
 
 def _is_participle(tags: Sequence[Tagged], index: int) -> bool:
-    """Whether a word after "have" is its participle, also where it was taken for an adjective: have *finished*."""
-    if index >= len(tags) or tags[index].tag not in ("E", "F", "J"):
+    """Whether a word after "have" is its participle, also where it was taken for something else: have *left*."""
+    if index >= len(tags) or tags[index].tag not in ("E", "F", "J", "N", "A"):
         return False
     if tags[index].tag == "E":
         return True
     following = tags[index + 1].tag if index + 1 < len(tags) else "U"
-    return following not in ("N", "J") and any(one.form == "VBN" for one in readings(tags[index].word.lower))
+    return following not in ("N", "J") and any(
+        one.form == "VBN" and (tags[index].tag not in ("N", "A") or one.lemma != tags[index].word.lower)
+        for one in readings(tags[index].word.lower)
+    )
 
 
 def _head(tags: Sequence[Tagged], verb: int) -> int:

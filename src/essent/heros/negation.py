@@ -82,6 +82,8 @@ def negate_at(sentence: str, tags: Sequence[Tagged], index: int, style: Style | 
     if tag not in ("V", "F", "G", "E"):
         raise CannotNegateError("neither a verb nor an adjective")
     group = group_around(tags, index)
+    if tag == "F" and tags[index].form == "VBP" and index and tags[index - 1].tag == "C":
+        return _negate_bare(sentence, tags, index)  # to impact or *enjoy*, with the "to" of the verb before
     if group is None:
         try:
             group = main_group(tags)
@@ -222,7 +224,7 @@ def _without(sentence: str, start: int, end: int) -> Edit:
 def _negate_adjective(sentence: str, tags: Sequence[Tagged], index: int, style: Style) -> Negation:
     """Not before the adjective and what grades it; before its article when both follow a form of be."""
     first = index
-    while first and tags[first - 1].tag == "A" and _grades(tags[first - 1].word.lower):
+    while first and tags[first - 1].tag in ("A", "DT", "PR") and _grades(tags[first - 1]):
         first -= 1
     before = first - 1
     has_article = before >= 0 and tags[before].word.lower in ("a", "an")
@@ -248,11 +250,16 @@ def _negate_adjective(sentence: str, tags: Sequence[Tagged], index: int, style: 
         return _done(sentence, [Edit(place, place, "not ")], "not before the article", Style())
     place = tags[first].word.start
     edits = [Edit(place, place, "not "), *mend_article([tag.word for tag in tags], first, "not")]
+    if place == _first_letter(tags) and tags[first].form:  # Bad jokes: Not bad jokes
+        edits[0] = Edit(place, tags[first].word.end, f"Not {tags[first].word.lower}")
     return _done(sentence, edits, "not before the adjective", Style())
 
 
-def _grades(adverb: str) -> bool:
-    return adverb in DEGREE or (adverb.endswith("ly") and adverb not in OUTSIDE)
+def _grades(tagged: Tagged) -> bool:
+    lower = tagged.word.lower
+    if tagged.tag != "A":
+        return lower in ("more", "most", "less")
+    return lower in DEGREE or (lower.endswith("ly") and lower not in OUTSIDE)
 
 
 def _negate_bare(sentence: str, tags: Sequence[Tagged], index: int) -> Negation:

@@ -18,6 +18,7 @@ from essent.types import InputError
 SHORTEST, LONGEST = 8, 25  # words
 NAME, NAME_INSTEAD = "[NAME]", "Jackie"  # Appendix A.1
 PLAIN = re.compile(r"[A-Za-z0-9 ,.!'’;&%$()\-]+")
+EDGES = re.compile(r"^[\"“”'*>~_\s]+|[^\w.!?,:;)\]]+$")  # quotation marks, emphasis, emoji around a sentence
 REPEATED = re.compile(r"[.!,;'’\-]{2,}|\s{2,}|\s[.,!;]|\.\w{2,}")
 CURSES = re.compile(
     r"\b(?:\w*f+u+c+k\w*|\w*shit\w*|\w*bitch\w*|\w*cunt\w*|ass|\w*asshole\w*|\w*bastard\w*|dick\w*|piss\w*|damn\w*|"
@@ -27,8 +28,11 @@ CURSES = re.compile(
 )
 FILLER_VERBS = ("mean", "guess", "know", "think", "say", "swear", "suppose", "bet")
 POSITIVE = ("pretty", "already", "rather", "only", "even", "almost", "kinda", "too")
+NO_APOSTROPHE = set(
+    "im ive dont cant wont didnt doesnt isnt wasnt arent thats youre theyre hes shes theres whats".split()
+)
 INFORMAL = set(  # of what people write, in no lexicon
-    "gonna kinda info pics pic vid app apps bro bros tv website websites podcast screenshot username karma cop cops "
+    "kinda info pics pic vid app apps bro bros tv website websites podcast screenshot username karma cop cops "
     "lol reddit subreddit subreddits upvote upvotes upvoted downvote downvotes downvoted repost mod mods "
     "etc meme memes".split()
 )
@@ -84,6 +88,7 @@ class Filters:
         Raises:
             UnsuitableError: the first filter that it does not pass.
         """
+        sentence = EDGES.sub("", sentence)
         for name, filter in LOOKS.items():
             if (reason := filter(self, sentence)) is not None:
                 raise UnsuitableError(name, reason)
@@ -100,6 +105,8 @@ class Filters:
 
     def _unknown(self, words: Sequence[Word]) -> str | None:
         for word in words:
+            if word.lower in NO_APOSTROPHE:
+                return "a missing apostrophe"
             if word.lower in self.misspelled:
                 return "a misspelled word"
             if word.text[0].islower() and word.lower.isalpha() and not self._is_known(word):

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from essent.heros.clauses import group_around
-from essent.heros.inflection import inflect
+from essent.heros.clauses import disagrees, group_around
+from essent.heros.inflection import forms_of, inflect
 from essent.heros.tags import Tagged
 from essent.heros.wordnet import ALSO, ANTONYM, HYPERNYM, HYPONYM, SIMILAR, Sense, Synset, WordNet
 from essent.tasks.overlap import levenshtein
@@ -40,7 +40,7 @@ UNCOUNTED = 2.0  # for a word that nobody met when WordNet's senses were tagged
 LIGHT = set(  # verbs with too little meaning of their own, adjectives that only point or count
     "be have do get go give make let say take come use try seem need keep put want mean happen guess thank ought cause "
     "other same own such many few much several last next first second only main whole certain different entire "
-    "various little big-time else due able worth".split()
+    "opposite various little big-time else due able worth".split()
 )
 PARTICLES = set("up out off down over away back on around along apart through in by about into for".split())
 
@@ -88,7 +88,9 @@ def _may_be_replaced(tags: Sequence[Tagged], index: int) -> bool:
         return False
     if tagged.tag == "E":
         return group_around(tags, index) is not None
-    return True
+    if tagged.tag == "G" and index and tags[index - 1].tag in ("J", "DT"):  # a noun
+        return False
+    return not disagrees(tags, index)
 
 
 def part_of_speech(tagged: Tagged) -> str:
@@ -96,8 +98,14 @@ def part_of_speech(tagged: Tagged) -> str:
     return "adj" if tagged.tag == "J" else "verb"
 
 
-def substitutes(wordnet: WordNet, tagged: Tagged) -> tuple[list[Candidate], list[Candidate]]:
-    """Synonyms and antonyms in the word's frequent senses, each word once, the likeliest source first."""
+def substitutes(wordnet: WordNet, tags: Sequence[Tagged], index: int) -> tuple[list[Candidate], list[Candidate]]:
+    """Synonyms and antonyms in the word's frequent senses, each word once, the likeliest source first.
+
+    A verb with a clause or infinitive after it is only replaced by words of its synset, which take the same more often.
+    """
+    tagged, following = tags[index], tags[index + 1].tag if index + 1 < len(tags) else "U"
+    strict = tagged.tag != "J" and following in ("TO", "W", "S", "PR", "PO")
+    present = {tag.word.lower for tag in tags} | {tag.lemma for tag in tags} | forms_of(tagged.lemma)
     same: dict[str, Candidate] = {}
     opposite: dict[str, Candidate] = {}
     for sense, prior in _senses(wordnet, tagged):
@@ -106,6 +114,8 @@ def substitutes(wordnet: WordNet, tagged: Tagged) -> tuple[list[Candidate], list
             (same, _synonyms(wordnet, tagged, sense, prior)),
         ):
             for one in found:
+                if {one.lemma, one.word} & present or (strict and one.source not in ("synset", "direct")):
+                    continue
                 if one.lemma not in kept or one.prior > kept[one.lemma].prior:
                     kept[one.lemma] = one
     both = same.keys() & opposite.keys()

@@ -48,6 +48,7 @@ FOLLOWS = {
 }
 FREE, SOMETIMES, RARE = 0.0, 1.6, 5.0
 PROSE = {"noun": 0.8, "verb": 0.6, "adj": 0.85, "adv": 1.0}  # odds of readings that nothing was counted for
+SINGULAR = ("this", "that", "a", "an", "every", "each")
 VARIANTS = {
     "Y": "X",
     "K": "A",
@@ -82,6 +83,10 @@ def tag_words(words: Sequence[Word], counts: Counts | None = None) -> list[Tagge
     if not words:
         return []
     choices = [_choices(word, number == 0, counts) for number, word in enumerate(words)]
+    for article, readable in zip(words, choices[1:], strict=False):
+        noun = readable["N"][1] if "N" in readable else None
+        if article.lower in SINGULAR and noun is not None and noun.form == "NNS" and len(readable) > 1:
+            del readable["N"]  # this looks: no plural noun
     best: list[dict[str, tuple[float, str]]] = []
     before: dict[str, tuple[float, str]] = {"START": (0.0, "")}
     for options in choices:
