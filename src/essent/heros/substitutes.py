@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from essent.heros.clauses import disagrees, group_around
+from essent.heros.closed import SUBJECTS
 from essent.heros.inflection import forms_of, inflect
 from essent.heros.tags import Tagged
 from essent.heros.wordnet import ALSO, ANTONYM, HYPERNYM, HYPONYM, SIMILAR, Sense, Synset, WordNet
@@ -103,8 +104,8 @@ def substitutes(wordnet: WordNet, tags: Sequence[Tagged], index: int) -> tuple[l
 
     A verb with a clause or infinitive after it is only replaced by words of its synset, which take the same more often.
     """
-    tagged, following = tags[index], tags[index + 1].tag if index + 1 < len(tags) else "U"
-    strict = tagged.tag != "J" and following in ("TO", "W", "S", "PR", "PO")
+    tagged, after = tags[index], tags[index + 1 : index + 2]
+    strict = tagged.tag != "J" and any(one.tag in ("TO", "W", "S") or one.word.lower in SUBJECTS for one in after)
     present = {tag.word.lower for tag in tags} | {tag.lemma for tag in tags} | forms_of(tagged.lemma)
     same: dict[str, Candidate] = {}
     opposite: dict[str, Candidate] = {}
