@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from essent.heros.closed import TABLE
 from essent.heros.inflection import readings
 from essent.heros.words import like_case
 from essent.types import MissingDependencyError
@@ -58,15 +59,19 @@ def make_typo(word: str, rng: np.random.Generator, listed: dict[str, tuple[str, 
     lower = word.lower()
     if len(lower) < SHORTEST or not lower.isascii() or not lower.isalpha():
         return None
-    if common := [wrong for wrong in listed.get(lower, ()) if wrong != lower and not readings(wrong)]:
+    if common := [wrong for wrong in listed.get(lower, ()) if wrong != lower and not _is_word(wrong)]:
         return like_case(common[rng.integers(len(common))], word), "common misspelling"
     for _ in range(TRIES):
         rule = ("letter deleted", "letter replaced", "letters swapped")[rng.integers(3)]
         place = int(rng.integers(1, len(lower)))  # the first letter stays
         wrong = _changed(lower, rule, place, LETTERS[rng.integers(26)])
-        if wrong != lower and len(wrong) > 1 and not readings(wrong):
+        if wrong != lower and len(wrong) > 1 and not _is_word(wrong):
             return like_case(wrong, word), rule
     return None
+
+
+def _is_word(word: str) -> bool:
+    return word in TABLE or bool(readings(word))
 
 
 def _changed(word: str, rule: str, place: int, letter: str) -> str:
