@@ -15,6 +15,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +25,9 @@ import torch
 from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
+import essent
 from essent import Encoder, demo
-from essent.engine import compile_encoder
+from essent.engine import CompiledEncoder, compile_encoder
 from essent.engine.compiled import cosines
 from essent.engine.convert import openvino
 
@@ -78,11 +80,15 @@ def work_per_token(path: str) -> int:
     return sum(2 * m.weight.numel() for m in model.modules() if isinstance(m, torch.nn.Linear))
 
 
-def memory_of(options: argparse.Namespace, name: str) -> float:
-    """Peak memory in MB of a process that makes the encoder, saves nothing, and encodes 100 texts."""
-    command = [sys.executable, __file__, "--model", options.model, "--memory-of", name]
-    command += ["--texts", str(options.texts)] if options.texts else []
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  this file itself
+def memory_of(options: argparse.Namespace, name: str, model: Any) -> float:
+    """Peak memory in MB of a process that loads the encoder and encodes 100 texts; a compiled one from its folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        if isinstance(model, CompiledEncoder):
+            model.save(folder)
+            name = folder
+        command = [sys.executable, __file__, "--model", options.model, "--memory-of", name]
+        command += ["--texts", str(options.texts)] if options.texts else []
+        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  this file itself
     return float(done.stdout.splitlines()[-1])
 
 
@@ -109,7 +115,8 @@ def main() -> None:
     texts = options.texts.read_text("utf-8").splitlines() if options.texts else default_texts()
     made = makers(options.model, texts)
     if options.memory_of:
-        made[options.memory_of]().encode(texts[:100])
+        saved = Path(options.memory_of).is_dir()
+        (essent.load(options.memory_of) if saved else made[options.memory_of]()).encode(texts[:100])
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
         return
     report(
@@ -147,7 +154,7 @@ def report(options: argparse.Namespace, texts: list[str], made: dict[str, Callab
         comparable = name == BASE or "mean" in name
         cosine = f"{cosines(model.encode(texts), exact).min():.6f}" if comparable else "–"
         spearman = f"{spearman_of(model, options.pairs):.2f}" if options.pairs and comparable else "–"
-        memory = f"{memory_of(options, name):.0f}" if options.memory else "–"
+        memory = f"{memory_of(options, name, model):.0f}" if options.memory else "–"
         print(
             f"| {name} | {len(texts) / taken:.0f} | {ratio:.2f} | {tokens / taken:.0f} | {100 * share:.0f} % | "
             f"{1000 * statistics.median(query[name]):.1f} | {faster:.2f} | {cosine} | {spearman} | {memory} |",

@@ -16,19 +16,21 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
 
 import essent
-from essent import Encoder
+from essent import NAMED, Encoder
 from essent.engine import CompiledEncoder, compile_encoder, load
 from essent.engine.compiled import cosines
 from essent.engine.convert import openvino
 from essent.engine.files import digests
 from essent.engine.graph import QuantileGraph, graph_of, shaping_graph
 from essent.engine.runtime import OnnxRuntime, check_precision
+from essent.named import NamedRecipe
 from essent.shaping import Chain
 from essent.shaping.quantile import QuantileMap, column_quantiles
 from essent.types import EngineError, InputError, ModelError, NotFittedError
 from families import CORPUS, FAMILIES
 
 RECIPE = "layers=0+2 weights=idf*ditto:1-2 template='This sentence : \"{text}\" means [MASK] .' | zscore | normalize"
+OWN_GRAPHS = ("ditto", "first-last-idf-zscore", "whitening", "prompt-denoised", "t4-idf-quantile", "flow")
 WORDS = "the moon is a large flute and dogs run after it in every green field on monday".split()
 
 
@@ -327,10 +329,26 @@ def test_int8_says_what_it_costs(bert: Path, tmp_path: Path, caplog: pytest.LogC
 # -- families ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", FAMILIES if "ESSENT_ALL_FAMILIES" in os.environ else ["t5", "llama"])
+@pytest.mark.parametrize("family", FAMILIES if "ESSENT_ALL_FAMILIES" in os.environ else ["t5"])
 def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -> None:
-    """An encoder and a decoder that differ from BERT; ESSENT_ALL_FAMILIES=1 converts them all, in some minutes."""
+    """One that differs most from BERT; ESSENT_ALL_FAMILIES=1 converts them all, in a minute or more."""
     encoder = Encoder(shell_of(family), "layers=1 weights=ditto:1-3")
     compiled = encoder.compile("openvino", threads=1)
     texts = [*CORPUS[:8], "a", "the moon " * 40]
     assert_same(compiled.encode(texts), encoder.encode(texts))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [row for row in NAMED.values() if row.name in OWN_GRAPHS or "ESSENT_ALL_FAMILIES" in os.environ],
+    ids=lambda row: row.name,
+)
+def test_named_recipes_as_graphs(shell_of: Callable[[str], SentenceTransformer], row: NamedRecipe) -> None:
+    """What is converted is what the Encoder computes, by torch; conversions are tested above."""
+    corpus = sorted({text for text in texts_of(60, 20, seed=11) if len(text) > 20})
+    encoder = Encoder(shell_of("bert"), f"{row.name}:2-1" if row.argument else row.name).fit(corpus)
+    texts, graph = texts_of(20, 30, seed=12), graph_of(encoder)
+    tokens = encoder.module.pad(encoder.module.ids(texts))
+    with graph.for_export():
+        found = graph(tokens["input_ids"], tokens["attention_mask"])
+    assert_same(found.numpy(), encoder.encode(texts))
