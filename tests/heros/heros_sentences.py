@@ -39,6 +39,7 @@ LEFT_OUT = {  # sentence: filter, a part of the reason
     "Yesterday he went to the blorptastic market to buy bread.": ("words", "unknown"),
     "Yesterday he definately went to the market to buy bread.": ("words", "misspelled"),
     "Yesterday he went to the the market to buy bread.": ("grammar", "doubled"),
+    "Yesterday he went to an market to buy bread.": ("grammar", "wrong sound"),
     "Every day they was at the market to buy bread.": ("grammar", "agreement"),
     "He never goes to the market to buy bread.": ("main verb", "negated by 'never'"),
     "Go to the market now and buy some bread.": ("main verb", "an imperative"),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 
 from essent.heros.inflection import readings
 from essent.heros.negation import STEMS
 from essent.heros.sentences import ungrammatical
-from essent.heros.words import article, split_words
+from essent.heros.words import split_words, wrong_articles
 from essent.tasks.heros import MinimalPair
 from essent.tasks.overlap import levenshtein
 
@@ -49,7 +48,7 @@ def problem_of(pair: MinimalPair) -> str | None:
         return problem
     if ungrammatical(before) is None and (reason := ungrammatical(after)) is not None:
         return f"ungrammatical: {reason}"
-    if pair.subset != "Typo" and _wrong_articles(pair.changed) - _wrong_articles(pair.original):
+    if pair.subset != "Typo" and wrong_articles(pair.changed) - wrong_articles(pair.original):
         return "ungrammatical: a or an before the wrong sound"
     return None
 
@@ -100,9 +99,3 @@ def _plain(word: str) -> str:
 def _lemmas(word: str) -> set[str]:
     listed = {"has": "have", "had": "have", "does": "do", "did": "do", "'ve": "have"}
     return {one.lemma for one in readings(word)} | {listed.get(word, word)}
-
-
-def _wrong_articles(sentence: str) -> Counter[tuple[str, str]]:
-    words = [word.lower for word in split_words(sentence)]
-    pairs = pairwise(words)
-    return Counter((a, b) for a, b in pairs if a in ("a", "an") and b.isalpha() and len(b) > 1 and article(b) != a)

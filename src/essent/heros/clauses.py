@@ -155,7 +155,7 @@ def disagrees(tags: Sequence[Tagged], index: int) -> bool:
     if verb.tag != "F" or before is None:
         return False
     base = verb.word.lower == verb.lemma and inflect(verb.lemma, "VBD") != verb.lemma
-    singular = before.tag == "DT" or (before.tag == "N" and before.form and before.word.lower == before.lemma)
+    singular = before.tag == "DT" or (before.tag == "N" and bool(before.form) and before.word.lower == before.lemma)
     joined = any(tag.word.lower in ("and", "or", "of") for tag in tags[max(0, index - 5) : index])
     return base and singular and not joined
 

@@ -12,7 +12,7 @@ from essent.heros.closed import TABLE
 from essent.heros.inflection import readings
 from essent.heros.negation import Negation, Style, negate_group
 from essent.heros.tags import Counts, Tagged, tag_words
-from essent.heros.words import CLITICS, Word, count_words, split_words
+from essent.heros.words import CLITICS, Word, count_words, split_words, wrong_articles
 from essent.types import InputError
 
 SHORTEST, LONGEST = 8, 25  # words
@@ -100,6 +100,8 @@ class Filters:
         tags = tuple(tag_words(words, self.counts))
         if (reason := ungrammatical(words)) is not None:
             raise UnsuitableError("grammar", reason)
+        if wrong_articles(text):
+            raise UnsuitableError("grammar", "a or an before the wrong sound")
         main, negation = self._negate(text, tags)
         return Suitable(text, tags, main, negation)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 CLITICS = ("n't", "'s", "'re", "'m", "'ve", "'ll", "'d")
@@ -105,3 +107,10 @@ def mend_article(words: Sequence[Word], index: int, new: str) -> list[Edit]:
         return []  # a spelling that the rule gets wrong: leave it to the writer
     wanted = article(new)
     return [] if wanted == before.lower else [Edit(before.start, before.end, like_case(wanted, before.text[:1]))]
+
+
+def wrong_articles(sentence: str) -> Counter[tuple[str, str]]:
+    """Every "a" or "an" before the wrong sound, with the word after it."""
+    words = [word.lower for word in split_words(sentence)]
+    both = [(first, second) for first, second in pairwise(words) if first in ("a", "an") and len(second) > 1]
+    return Counter((first, second) for first, second in both if second.isalpha() and article(second) != first)
