@@ -101,7 +101,12 @@ def test_shaping_and_counts_may_come_from_other_texts(shell_of: Shells) -> None:
 
 def test_results_are_reported_as_they_come(shell_of: Shells) -> None:
     seen = []
-    evaluate(shell_of("bert"), ["mean", "cls"], [TASK, TASK], report=lambda recipe, result: seen.append(recipe))
+    evaluate(
+        shell_of("bert"),
+        ["mean", "cls"],
+        [TASK, PairTask("again", PAIRS)],
+        report=lambda recipe, result: seen.append(recipe),
+    )
     assert seen == ["mean", "cls", "mean", "cls"]
 
 
@@ -190,3 +195,16 @@ def test_texts_cut_at_a_length(bert: Path) -> None:
         evaluate(bert, ["mean"], [task], max_length=0)
     with pytest.raises(InputError, match="set your encoder's own limit"):
         evaluate(encoder, [], [task], max_length=8)
+
+
+def test_what_evaluate_refuses(bert: Path) -> None:
+    for arguments, message in (
+        ((["mean"], "stsb"), r"tasks is a list, \['stsb'\]"),
+        (("mean", [TASK]), r"recipes is a list, \['mean'\]"),
+        ((["mean"], TASK), "tasks is a list"),
+        ((["mean"], [TASK, TASK]), "Two tasks are called 'tiny'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            evaluate(bert, *arguments)
+    with pytest.raises(InputError, match="give recipes with them"):
+        evaluate(bert, [], [TASK], fit_texts=["a"])

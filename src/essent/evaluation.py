@@ -64,10 +64,18 @@ def evaluate(
         RecipeError, UnknownNameError, DataError: before the model is loaded.
         UnsupportedRecipeError: before its weights are read.
     """
+    for name, value in (("recipes", recipes), ("tasks", tasks)):
+        if isinstance(value, (str, Path, Recipe)) or hasattr(value, "score_vectors"):
+            raise InputError(f"{name} is a list, [{str(value)!r}], not {value!r} alone.")
     parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
     found = [load_task(task, data) if isinstance(task, (str, Path)) else task for task in tasks]
+    names = [task.name for task in found]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise InputError(f"Two tasks are called {twice[0]!r}; leave one out, or rename its file.")
     if not found:
         raise InputError("evaluate needs at least one task, e.g. ['stsb'].")
+    if not parsed and (fit_texts is not None or frequency_texts is not None):
+        raise InputError("fit_texts and frequency_texts are what a recipe learns from; give recipes with them.")
     if not parsed:
         return _as_it_is(model, found, report, options, max_length)
     bench = Bench(
@@ -80,7 +88,7 @@ def evaluate(
                 recipe=str(recipe),
                 recipe_digest=recipe.digest(),
                 max_length=bench.backbone.max_length,
-                model=str(model) if isinstance(model, (str, Path)) else type(model).__name__,
+                model=_name_of(model),
                 fitted_on="task" if fit_texts is None else "other texts",
                 frequencies_from="task" if frequency_texts is None else "other texts",
             )
@@ -88,6 +96,10 @@ def evaluate(
             if report is not None:
                 report(str(recipe), result)
     return results
+
+
+def _name_of(model: Any) -> str:
+    return str(model) if isinstance(model, (str, Path)) else type(model).__name__
 
 
 def _as_it_is(
@@ -106,7 +118,7 @@ def _as_it_is(
     label = str(encoder.recipe) if isinstance(encoder, Encoder) else type(encoder).__name__
     results = []
     for task in tasks:
-        result = task.run(encoder).with_provenance(recipe=label, model=str(model), fitted_on="as saved")
+        result = task.run(encoder).with_provenance(recipe=label, model=_name_of(model), fitted_on="as saved")
         results.append(result)
         if report is not None:
             report(label, result)

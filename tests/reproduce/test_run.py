@@ -73,10 +73,10 @@ def test_cells_are_what_evaluate_gives(deep: Callable[[str], str], toy_data: Pat
     assert "reverse of their" in find_table("stankevicius-A1").note
     for row, column, recipe, fit, counts in (
         ("avg.", "T0", "t0-mean", None, None),
-        ("avg. + zscore", "BERT", "first-last | zscore", None, None),
+        ("avg. + zscore", "BERT", "layers=1+L | zscore", None, None),
         ("idf^T + quantile-u^W", "T4", "template=T4 weights=idf | quantile", CORPUS, CORPUS),
-        ("idf^W + whiten", "BERT", "first-last-idf | whiten", None, None),
-        ("-biases + normalize", "BERT", "layers=0+L weights=remove | normalize", None, None),
+        ("idf^W + whiten", "BERT", "layers=1+L weights=idf | whiten", None, None),
+        ("-biases + normalize", "BERT", "layers=1+L weights=remove | normalize", None, None),
         ("[MASK] + whiten^W", "T0", "template=T0 weights=mask | whiten", CORPUS, None),
     ):
         ((result,),) = evaluate(

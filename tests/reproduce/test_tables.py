@@ -132,7 +132,7 @@ def test_cells_are_what_the_rows_say() -> None:
     rows = find_table("stankevicius-A1").blocks[0].rows
     by_column = {cell.column: cell for cell in rows["idf^W + whiten"]}
     assert str(by_column["T4"].recipe()) == "template=T4 weights=idf | whiten"
-    assert str(by_column["BERT"].recipe()) == "first-last-idf | whiten"
+    assert str(by_column["BERT"].recipe()) == "layers=1+L weights=idf | whiten"
     assert str(by_column["RE"].recipe(3)) == "layers=random:768,3 weights=idf | whiten"
     assert (by_column["T4"].settings["counts"], by_column["T4"].settings["fit"]) == ("task", "task")
     assert by_column["B2S"].missing == "the authors' BERT2Static word vectors"

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from essent.tasks.heads import STRENGTHS, as_probabilities, cross_validated, held_out, logits_by_strength, scaled
+from essent.tasks import heads
+from essent.tasks.heads import STRENGTHS as ALL_STRENGTHS
+from essent.tasks.heads import as_probabilities, cross_validated, held_out, logits_by_strength, scaled
 
 
 def data(classes: int, rows: int = 240, width: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -19,10 +21,16 @@ def data(classes: int, rows: int = 240, width: int = 12, seed: int = 0) -> tuple
     return vectors, labels, targets[:, 1:] if classes == 2 else targets
 
 
-def reference(vectors: np.ndarray, labels: np.ndarray, rows: np.ndarray, strength: float) -> np.ndarray:
+STRENGTHS = ALL_STRENGTHS[:7]  # weaker regularisation leaves the solution to rounding
+
+
+def reference(
+    vectors: np.ndarray, labels: np.ndarray, rows: np.ndarray, strength: float, seen: np.ndarray | None = None
+) -> np.ndarray:
     """Probabilities of all rows by scikit-learn, fitted on some."""
-    model = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(scaled(vectors)[rows], labels[rows])
-    return np.asarray(model.predict_proba(scaled(vectors)))
+    prepared = scaled(vectors, seen)
+    model = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(prepared[rows], labels[rows])
+    return np.asarray(model.predict_proba(prepared))
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -33,7 +41,7 @@ def test_every_problem_is_scikit_learns(classes: int, part: str) -> None:
     if part != "all":
         for problem in range(3):
             used[problem::3, problem] = False
-    for strength, logits in zip(STRENGTHS, logits_by_strength(scaled(vectors), targets, used), strict=True):
+    for strength, logits in zip(STRENGTHS, logits_by_strength(scaled(vectors), targets, used, STRENGTHS), strict=True):
         for problem in range(3):
             expected = reference(vectors, labels, used[:, problem], strength)
             np.testing.assert_allclose(as_probabilities(logits[:, problem]), expected, atol=5e-3)
@@ -42,7 +50,7 @@ def test_every_problem_is_scikit_learns(classes: int, part: str) -> None:
 def test_more_dimensions_than_rows() -> None:
     vectors, labels, targets = data(2, rows=40, width=100)
     used = np.arange(40)[:, None] % 4 != 0
-    for strength, logits in zip(STRENGTHS, logits_by_strength(scaled(vectors), targets, used), strict=True):
+    for strength, logits in zip(STRENGTHS, logits_by_strength(scaled(vectors), targets, used, STRENGTHS), strict=True):
         expected = reference(vectors, labels, used[:, 0], strength)
         np.testing.assert_allclose(as_probabilities(logits[:, 0]), expected, atol=5e-3)
 
@@ -95,21 +103,21 @@ def test_held_out(with_dev: bool) -> None:
     part = np.arange(300) % 5
     train, dev = (part > 1) if with_dev else (part > 0), (part == 1) & with_dev
     folds = np.arange(300) // 5 % 3
-    probabilities, strength = held_out(vectors, targets, train, dev, folds)
+    probabilities, strength = held_out(vectors, targets, train, dev, folds, STRENGTHS)
     scores = []
     for candidate in STRENGTHS:
         if with_dev:
-            predicted = reference(vectors, labels, train, candidate).argmax(1)
+            predicted = reference(vectors, labels, train, candidate, train).argmax(1)
             scores.append(np.mean(predicted[dev] == labels[dev]))
         else:
             parts = [train & (folds == fold) for fold in range(3)]
             right = [
-                reference(vectors, labels, train & ~inner, candidate).argmax(1)[inner] == labels[inner]
+                reference(vectors, labels, train & ~inner, candidate, train).argmax(1)[inner] == labels[inner]
                 for inner in parts
             ]
             scores.append(np.mean(np.concatenate(right)))
     assert max(scores) - scores[STRENGTHS.index(strength)] < 0.01
-    expected = reference(vectors, labels, train, strength)
+    expected = reference(vectors, labels, train, strength, train)
     np.testing.assert_allclose(probabilities, expected, atol=5e-3)
 
 
@@ -133,10 +141,37 @@ def test_vectors_that_say_nothing() -> None:
 def test_two_folds_have_no_inner_one() -> None:
     vectors, _, targets = data(2)
     _, strengths = cross_validated(vectors, targets, np.arange(240) % 2)
-    assert strengths == [STRENGTHS[len(STRENGTHS) // 2]] * 2
+    assert strengths == [ALL_STRENGTHS[len(ALL_STRENGTHS) // 2]] * 2
 
 
 def test_same_bytes() -> None:
     vectors, _, targets = data(4)
     one, two = (cross_validated(vectors, targets, np.arange(240) % 5)[0] for _ in range(2))
     assert one.tobytes() == two.tobytes()
+
+
+def test_a_far_test_row_changes_no_other() -> None:
+    vectors, labels, targets = data(2, rows=300)
+    part = np.arange(300) % 3
+    train, dev, nothing = part == 0, part == 1, np.zeros(300, dtype=int)
+    before, strength = held_out(vectors, targets, train, dev, nothing)
+    moved = vectors.copy()
+    moved[2] *= 1e6
+    after, same = held_out(moved, targets, train, dev, nothing)
+    assert strength == same
+    np.testing.assert_allclose(np.delete(after, 2, axis=0), np.delete(before, 2, axis=0), atol=1e-5)
+    moved[2] /= 1e3
+    folds = np.arange(300) % 5
+    outlier = cross_validated(moved, targets, folds)[0].argmax(1) == labels
+    assert outlier.mean() > (cross_validated(vectors, targets, folds)[0].argmax(1) == labels).mean() - 0.05
+
+
+def test_parts_of_the_problems_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, _, targets = data(3)
+    folds = np.arange(240) % 4
+    whole, _ = cross_validated(vectors, targets, folds)
+    monkeypatch.setattr(heads, "AT_ONCE", 2 * targets.size)
+    np.testing.assert_allclose(cross_validated(vectors, targets, folds)[0], whole, atol=5e-3)
+    monkeypatch.setattr(heads, "AT_MOST", 5 * targets.size)
+    fewer, _ = cross_validated(vectors, targets, folds)
+    assert np.mean(fewer.argmax(1) == whole.argmax(1)) > 0.9

@@ -57,7 +57,8 @@ def test_parts(parts: tuple[str, ...]) -> None:
     result = task.run(encode)
     assert result.n == 40
     rows = {part: [place for place, e in enumerate(examples) if e.part == part] for part in parts}
-    vectors, labels = scaled(encode(task.texts())), np.array([e.target for e in examples])
+    train = np.array([example.part == "train" for example in examples])
+    vectors, labels = scaled(encode(task.texts()), train), np.array([e.target for e in examples])
     strength = result.provenance["strengths"][0]
     model = LogisticRegression(C=strength, max_iter=5000).fit(vectors[rows["train"]], labels[rows["train"]])
     expected = 100 * np.mean(model.predict(vectors[rows["test"]]) == labels[rows["test"]])
@@ -137,3 +138,32 @@ def test_refusals() -> None:
 def test_numbers_are_sorted_by_value() -> None:
     examples = tuple(Example((f"t{n}",), str(n % 11)) for n in range(110))
     assert LabelTask("many", examples).classes == [str(n) for n in range(11)]
+
+
+@pytest.mark.parametrize(
+    ("examples", "changes", "message"),
+    [
+        ((), {}, "has no examples"),
+        ((Example("text", "a"),), {}, "must be a tuple of one or two strings"),  # type: ignore[arg-type]
+        ((Example(("a",), "x"), Example(("a", "b"), "y")), {}, "example 2 has 2 texts, the first one 1"),
+        ((Example(("a",), "x", "train"), Example(("b",), "y")), {}, "part of example 2 is None"),
+        ((Example(("a",), "x", "validation"),), {}, "part of example 1 is 'validation'"),
+        (tuple(Example((f"t{n}",), str(n)) for n in range(20)), {}, "20 classes in 20 examples; is its label an id"),
+        ((Example(("a", "b"), "x"),) * 12, {"scale": (1, 5)}, "score of example 1 is 'x'"),
+        ((Example(("a", "b"), float("nan")),) * 12, {"scale": (1, 5)}, "score of example 1 is nan"),
+    ],
+)
+def test_examples_are_checked(examples: tuple, changes: dict, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        LabelTask("bad", examples, **changes)
+    with pytest.raises(InputError, match="from the lowest class to the highest"):
+        LabelTask("bad", (Example(("a", "b"), 1.0),) * 12, (5, 1))
+    with pytest.raises(InputError, match=r"at least 2 folds, not 3\.5"):
+        LabelTask("bad", tuple(animals(20)), folds=3.5)  # type: ignore[arg-type]
+
+
+def test_unseen_classes_do_not_choose_the_strength() -> None:
+    examples = [*animals(40, part="train"), *animals(12, ("eel",), "dev"), *animals(10, part="dev")]
+    task = LabelTask("animals", (*examples, *animals(10, part="test")))
+    assert task._learned().sum() == 60
+    assert task.run(encode).main_score > 60

@@ -129,7 +129,7 @@ def test_own_files(tmp_path: Path) -> None:
     assert isinstance(one, LabelTask)
     assert isinstance(other, ClusterTask)
     assert one.examples == other.examples
-    assert one.name == "mine"
+    assert (one.name, other.name) == ("classification.mine", "clustering.mine")
     split = put(
         tmp_path / "split.jsonl", lines(12, split="train") + lines(4, split="validation") + lines(3, split="test")
     )
@@ -140,7 +140,7 @@ def test_own_files(tmp_path: Path) -> None:
     put(tmp_path / "apart.test.jsonl", lines(2))
     apart = load_task(f"classification:{train}")
     assert isinstance(apart, LabelTask)
-    assert (apart.name, len(apart)) == ("apart", 14)
+    assert (apart.name, len(apart)) == ("classification.apart", 14)
     with pytest.raises(DataError, match=r"does not exist\. Did you mean"):
         load_task(f"clustering:{tmp_path / 'mime.csv'}")
     with pytest.raises(DataError, match="write classification:FILE"):
@@ -197,3 +197,20 @@ def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {e.part for e in toy.examples} == {None}
     assert {e.part for e in parts.examples} == {"train", "test"}
     assert "not pinned" in toy.notes[0]
+
+
+def test_published_parts(tmp_path: Path) -> None:
+    for part, count in (("train", 12), ("dev", 4), ("test", 4)):
+        for name in ("trec", "cr", "sst5"):
+            if (name, part) != ("sst5", "dev"):
+                put(tmp_path / "classification" / f"{name}.{part}.jsonl", lines(count))
+    trec, cr, sst5 = (load_task(name, tmp_path) for name in ("trec", "cr", "sst5"))
+    assert [e.part for e in trec.examples].count("train") == 16  # type: ignore[union-attr]
+    assert {e.part for e in cr.examples} == {None}  # type: ignore[union-attr]
+    assert "dev is not here" in sst5.notes[0]  # type: ignore[union-attr]
+    with pytest.raises(DataError, match="is the task 'trec', without classification:"):
+        load_task("classification:trec")
+    for part in ("train", "validation", "test"):
+        put(tmp_path / f"own.{part}.jsonl", lines(12))
+    own = load_task(f"classification:{tmp_path / 'own.train.jsonl'}")
+    assert {e.part for e in own.examples} == {"train", "dev", "test"}  # type: ignore[union-attr]

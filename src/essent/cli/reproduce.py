@@ -104,9 +104,11 @@ def reproduce(
     console.print(f"{found.name}: {found.caption}. Above measured ± 95 %, below published (difference).", markup=False)
     console.print(render(done))
     console.print(summary(done), markup=False)
-    if not quiet:
-        for line in settings_of(done):
+    for line in settings_of(done):
+        if not quiet or line.startswith("Not run"):
             show_note(line)
+    if all(cell.score is None for cell in done.cells):
+        raise InputError("No cell could be run; the reasons stand above.")
 
 
 def _list() -> None:
@@ -128,7 +130,7 @@ def _models(given: list[str] | None, table: Table) -> dict[str, list[str]] | Non
     models: dict[str, list[str]] = {}
     for item in given:
         role, sign, name = item.partition("=")
-        if not sign or role not in table.models:
+        if not sign or role not in table.roles:
             if sign and not Path(item).exists():
                 raise InputError(f"{table.name} has no model {role!r}; it has {', '.join(table.roles)}.")
             role, name = table.roles[0], item

@@ -86,14 +86,17 @@ def run_table(
         options: SentenceTransformer's keyword arguments.
 
     Raises:
-        InputError: a role that the table has not.
+        InputError: a role that the table has not, or no seed.
     """
     given = {
-        role: [found] if isinstance(found, str) else list(found) for role, found in (models or table.models).items()
+        role: [found] if isinstance(found, str) else list(found)
+        for role, found in (table.models if models is None else models).items()
     }
-    unknown = set(given) - set(table.models)
+    unknown = set() if models is None else set(given) - set(table.roles)
     if unknown:
         raise InputError(f"{table.name} has no model {sorted(unknown)[0]!r}; it has {', '.join(table.roles)}.")
+    if most_seeds is not None and most_seeds < 1:
+        raise InputError(f"most_seeds={most_seeds} must be at least 1.")
     wanted = [cell for cell in table.cells() if rows(cell.row) and columns(cell.column)]
     shop = _Workshop(data, list(corpus or []), most_seeds, batch_size, progress, options, report)
     with tempfile.TemporaryDirectory(prefix="essent-reproduce-") as folder:

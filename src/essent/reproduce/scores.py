@@ -60,7 +60,7 @@ def mean_over_seeds(scores: Sequence[Score]) -> Score:
 
 
 def over_checkpoints(scores: Sequence[Score], statistic: str) -> Score:
-    """Mean (its error the deviation of the checkpoints, as papers print), maximum or minimum."""
+    """Mean (its error that of the data and of the drawing of checkpoints), maximum or minimum."""
     if len(scores) == 1:
         return scores[0]
     if statistic != "mean":

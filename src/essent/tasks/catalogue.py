@@ -57,8 +57,10 @@ class Labels:
         stem: the name of its files, when it is not its own: "sickr" for soft targets from SICK-R's scores.
         hub: the data set's repository on the hub, None when it is only read from files.
         revision: the pinned commit of that repository; None when none could be confirmed.
-        hub_splits: our part -> the split there; for cross-validation all of them together are the data set.
+        hub_splits: our part -> the split there, when they are not called train, validation, test; all of them together
+            are the data set: a dev part that is not published is trained on.
         hub_note: what differs on the hub, added to every result from there.
+        note: what every result says.
         senteval: where SentEval's folder layout keeps it.
     """
 
@@ -70,10 +72,9 @@ class Labels:
     stem: str | None = None
     hub: str | None = None
     revision: str | None = None
-    hub_splits: Mapping[str, str] = field(
-        default_factory=lambda: {"train": "train", "dev": "validation", "test": "test"}
-    )
+    hub_splits: Mapping[str, str] = field(default_factory=dict)
     hub_note: str = ""
+    note: str = ""
     senteval: ClassFiles | PartFiles | None = None
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from essent.tasks.examples import Example
+from essent.tasks.examples import Example, check_examples
 from essent.tasks.pairs import Encode, as_matrix, encode_distinct
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError, InputError
@@ -45,7 +45,8 @@ class ClusterTask:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        classes = len({example.target for example in self.examples})
+        check_examples(self.name, self.examples)
+        classes = len({str(example.target) for example in self.examples})
         if classes < 2:
             raise DataError(f"The task {self.name!r} has {classes} class; at least 2 are needed to tell apart.")
         if len(self.examples[0].texts) != 1:
@@ -123,7 +124,8 @@ def cluster(vectors: np.ndarray, clusters: int, seeds: Sequence[int] = SEEDS, st
     matrix = (centred / largest).astype(np.float32)
 
     def run(seed: int) -> np.ndarray:
-        labels: np.ndarray = KMeans(clusters, n_init=starts, random_state=seed).fit(matrix).labels_
+        with threadpool_limits(1):  # OpenMP counts threads by thread
+            labels: np.ndarray = KMeans(clusters, n_init=starts, random_state=seed).fit(matrix).labels_
         return labels
 
     with warnings.catch_warnings(), threadpool_limits(1), ThreadPoolExecutor(_cores()) as pool:

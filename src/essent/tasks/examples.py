@@ -24,6 +24,26 @@ class Example(NamedTuple):
     part: str | None = None
 
 
+def check_examples(name: str, examples: Iterable[Example]) -> None:
+    """Refuse what cannot be a task: no examples, texts that are none, parts or numbers of texts that do not match.
+
+    Raises:
+        DataError: says which example.
+    """
+    found = list(examples)
+    if not found:
+        raise DataError(f"The task {name!r} has no examples.")
+    for number, (texts, _, part) in enumerate(found, start=1):
+        if not isinstance(texts, tuple) or not texts or not all(isinstance(text, str) for text in texts):
+            raise DataError(f"{name}: the texts of example {number} must be a tuple of one or two strings: {texts!r}.")
+        if len(texts) != len(found[0].texts) or len(texts) > 2:
+            raise DataError(f"{name}: example {number} has {len(texts)} texts, the first one {len(found[0].texts)}.")
+        if part not in {None, *PARTS} or (part is None) != (found[0].part is None):
+            raise DataError(
+                f"{name}: the part of example {number} is {part!r}; all are {', '.join(PARTS)}, or all are None."
+            )
+
+
 def examples_from_rows(rows: Iterable[Row]) -> list[Example]:
     """Check rows of labelled texts or pairs; order and duplicates are kept. A whole number is a label as its digits.
 

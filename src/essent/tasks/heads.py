@@ -20,24 +20,32 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)  # C, for vectors whose numbers have variance 1
+STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 30.0, 100.0)  # C, for numbers of variance about 1
 TOLERANCE = 1e-6  # of the objective: the decrease that a further step promises
 MOST_STEPS = 300
 PATIENCE = 2  # strengths that are tried beyond the best one
+AT_ONCE = 3e7  # logits of problems that are solved together: 120 MB, several times
+AT_MOST = 3e8  # logits of all problems; beyond, each test fold has one inner fold instead of all others
 FLAT = 0.25  # a line search ends where the slope is this part of the first one
 
 
-def scaled(vectors: np.ndarray) -> np.ndarray:
-    """Centre rows (N,D) and divide by one number, so that the mean variance of a dimension is 1; float32.
+def scaled(vectors: np.ndarray, seen: np.ndarray | None = None) -> np.ndarray:
+    """Centre rows (N,D) and divide by one number, so that a number's variance is about 1; float32.
 
-    Neither changes what a linear classifier can say; the strengths then mean the same for vectors of any length.
+    Neither changes what a linear classifier can say; the strengths then mean the same for vectors of any length. Centre
+    and number are medians: one row that is far away does not move them.
+
+    Args:
+        seen: which rows (N,) centre and number come from; all by default.
     """
-    centred = np.asarray(vectors, dtype=np.float64) - np.mean(vectors, axis=0, dtype=np.float64)
-    largest = np.abs(centred).max(initial=0.0)
-    if largest > 0:
-        centred /= largest  # first: squares of 1e200 would overflow
-        centred /= np.sqrt(np.mean(centred**2))
-    return centred.astype(np.float32)
+    rows = np.asarray(vectors, dtype=np.float64)
+    base = rows if seen is None else rows[seen]
+    largest = np.abs(base).max(initial=0.0) or 1.0  # first: squares of 1e200 would overflow
+    middle = np.median(base / largest, axis=0)
+    squares = np.mean((base / largest - middle) ** 2, axis=1)  # (n,)
+    scale = np.sqrt(np.median(squares) or squares.mean() or 1.0)
+    limit = np.finfo(np.float32).max ** 0.25  # their products stay finite
+    return np.clip((rows / largest - middle) / scale, -limit, limit).astype(np.float32)
 
 
 def logits_by_strength(
@@ -57,11 +65,15 @@ def logits_by_strength(
     import torch
 
     matrix = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))  # (N,D)
-    _, basis = torch.linalg.eigh((matrix.T @ matrix).double())
-    problems = _Problems(matrix @ basis.float(), torch.from_numpy(targets).float(), torch.from_numpy(used).float())
+    seen = matrix[torch.from_numpy(used.any(axis=1))]
+    _, basis = torch.linalg.eigh((seen.T @ seen).double())
+    rows, goal = matrix @ basis.float(), torch.from_numpy(targets).float()
+    together = max(int(AT_ONCE / max(targets.size, 1)), 1)  # problems
+    groups = [_Problems(rows, goal, part.float()) for part in torch.from_numpy(used).split(together, dim=1)]
     for strength in strengths:
-        problems.solve(strength)
-        yield problems.logits.numpy().copy()
+        for problems in groups:
+            problems.solve(strength)
+        yield np.concatenate([problems.logits.numpy() for problems in groups], axis=1)
 
 
 class _Problems:
@@ -77,7 +89,7 @@ class _Problems:
         self.weights = torch.zeros(rows.shape[1], *shape)  # (D,B,K)
         self.bias = torch.zeros(shape)
         self.logits = torch.zeros(len(rows), *shape)  # (N,B,K)
-        self.spread = rows.square().mean(0)[:, None, None]  # (D,1,1)
+        self.spread = rows[used.any(1)].square().mean(0)[:, None, None]  # (D,1,1)
 
     def solve(self, strength: float) -> None:
         """Minimise mean loss + decay/2 ‖w‖² of every problem."""
@@ -189,6 +201,8 @@ def cross_validated(
     """
     count = int(folds.max()) + 1
     pairs = [(first, second) for first in range(count) for second in range(first)] if count > 2 else []
+    if (count + len(pairs)) * targets.size > AT_MOST:
+        pairs = pairs and [(first, (first + 1) % count) for first in range(count)]
     left_out = [(fold, fold) for fold in range(count)] + pairs
     used = np.stack([(folds != first) & (folds != second) for first, second in left_out], axis=1)  # (N,B)
     outer, inner = [], []
@@ -232,7 +246,7 @@ def held_out(
         used = np.stack([train, *(train & ~fold for fold in members)], axis=1)  # (N,B)
         judged = np.stack([np.zeros_like(train), *members], axis=1)
     best, found, place = -np.inf, np.empty(0), 0
-    paths = logits_by_strength(scaled(vectors), targets, used, strengths)
+    paths = logits_by_strength(scaled(vectors, train), targets, used, strengths)
     for number, logits in enumerate(paths):
         score = float(_scores(logits, targets)[judged].mean())
         if score > best:

@@ -37,9 +37,10 @@ add(Labels("mpqa", senteval=ClassFiles("MPQA", {"1": "mpqa.pos", "0": "mpqa.neg"
 # -- classification: with parts ---------------------------------------------------------------------------------------
 
 add(
-    Labels(  # 6,920 whole sentences to train on here; Stankevičius trains on 67,349 phrases
+    Labels(
         "sst2",
         PARTS,
+        note="Trained on 6,920 whole sentences, as in SentEval; Stankevičius trains on 67,349 phrases.",
         hub="SetFit/sst2",
         senteval=PartFiles(
             {part: f"SST/binary/sentiment-{part}" for part in PARTS},
@@ -61,6 +62,7 @@ add(
         "mrpc",
         ("train", "test"),
         hub="SetFit/mrpc",
+        hub_splits={"train": "train", "dev": "validation", "test": "test"},
         senteval=PartFiles(
             {"train": "MRPC/msr_paraphrase_train.txt", "test": "MRPC/msr_paraphrase_test.txt"},
             {"label": 0, "sentence1": 3, "sentence2": 4},

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from essent.tasks.examples import Example
+from essent.tasks.examples import Example, check_examples
 from essent.tasks.heads import STRENGTHS, cross_validated, held_out
 from essent.tasks.pairs import Encode, as_matrix, correlations, encode_distinct
 from essent.tasks.result import Result, library_versions
@@ -50,11 +50,14 @@ class LabelTask:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.folds < 2:
-            raise InputError(f"{self.name}: cross-validation needs at least 2 folds, not {self.folds}.")
+        check_examples(self.name, self.examples)
+        if not isinstance(self.folds, int) or self.folds < 2:
+            raise InputError(f"{self.name}: cross-validation needs at least 2 folds, not {self.folds!r}.")
         strengths = self.strengths
         if not strengths or min(strengths) <= 0 or list(strengths) != sorted(strengths):
             raise InputError(f"{self.name}: strengths are positive numbers in ascending order, not {strengths!r}.")
+        if self.scale is not None:
+            self._check_scores(*self.scale)
         counts = Counter(example.part for example in self.examples)
         if None not in counts and not (counts["train"] and counts["test"]):
             raise DataError(
@@ -63,8 +66,19 @@ class LabelTask:
         taught = [e.target for e in self.examples if e.part in {None, "train"}]
         if self.scale is None and len(set(taught)) < 2:
             raise DataError(f"The task {self.name!r} has {len(set(taught))} class to learn, at least 2 are needed.")
+        if self.scale is None and len(set(taught)) > max(len(taught) // 2, 2):
+            raise DataError(
+                f"The task {self.name!r} has {len(set(taught))} classes in {len(taught)} examples; is its label an id?"
+            )
         if len(taught) < self.folds and not counts["dev"]:
             raise DataError(f"The task {self.name!r} has {len(taught)} examples for {self.folds} folds; give folds=….")
+
+    def _check_scores(self, low: int, high: int) -> None:
+        if not low < high:
+            raise InputError(f"{self.name}: a scale goes from the lowest class to the highest, not {self.scale!r}.")
+        for number, example in enumerate(self.examples, start=1):
+            if not isinstance(example.target, (int, float)) or not math.isfinite(example.target):
+                raise DataError(f"{self.name}: the score of example {number} is {example.target!r}, not a number.")
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -124,7 +138,7 @@ class LabelTask:
             probabilities, strengths = cross_validated(features, self.targets(), folds, self.strengths)
             judged, protocol = np.ones(len(self), dtype=bool), f"{folds.max() + 1}-fold cross-validation"
         else:
-            train, dev = parts == "train", parts == "dev"
+            train, dev = parts == "train", (parts == "dev") & self._learned()
             folds = np.zeros(len(self), dtype=int)
             if not dev.any():
                 folds[train] = self._folds(np.flatnonzero(train))
@@ -143,6 +157,11 @@ class LabelTask:
         metrics, notes = self._measure(probabilities[judged], np.flatnonzero(judged))
         main = ("pearson", "all") if self.scale is not None else ("accuracy", "all")
         return Result(self.name, metrics, {}, int(judged.sum()), provenance, (*self.notes, *notes), main)
+
+    def _learned(self) -> np.ndarray:
+        """Which examples (N,) are of a class that can be predicted."""
+        known = set(self.classes)
+        return np.array([self.scale is not None or str(example.target) in known for example in self.examples])
 
     def _features(self, vectors: np.ndarray) -> np.ndarray:
         if len(self.examples[0].texts) == 1:
@@ -166,6 +185,8 @@ class LabelTask:
             gold = np.array(targets, dtype=np.float64)
             values = np.arange(self.scale[0], self.scale[1] + 1)
             scores, notes = correlations(probabilities @ values, gold, "all pairs")
+            if below := int((gold < self.scale[0]).sum()):
+                notes.append(f"{below} gold scores are below {self.scale[0]} and count as the class {self.scale[0]}.")
             nearest = np.clip(np.floor(gold + 0.5), *self.scale)
             right = values[probabilities.argmax(axis=1)] == nearest
             return {name: {"all": score} for name, score in scores.items()} | {"accuracy": share(right)}, notes

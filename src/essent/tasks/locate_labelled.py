@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from essent.data import SUFFIXES, Row, hub_rows, located_rows
-from essent.tasks.catalogue import Clusters, Labels
+from essent.tasks.catalogue import Clusters, Labels, task_names
 from essent.tasks.clusters import ClusterTask
-from essent.tasks.examples import PARTS, Example, examples_from_rows, scored_from_rows
+from essent.tasks.examples import PART_NAMES, PARTS, Example, examples_from_rows, scored_from_rows
 from essent.tasks.labels import LabelTask
 from essent.types import DataError
 
@@ -23,12 +23,15 @@ def task_of_file(kind: str, path: Path) -> LabelTask | ClusterTask:
     Raises:
         DataError: no such file, or a malformed row.
     """
+    if not path.exists() and str(path).lower() in task_names(kind):
+        raise DataError(f"{path} is no file; the data set of that name is the task {str(path)!r}, without {kind}:.")
     name, dot, part = path.stem.rpartition(".")
-    if kind == "classification" and dot and part in PARTS:
-        files = {found: path.with_name(f"{name}.{found}{path.suffix}") for found in PARTS}
-        rows = _rows_of_parts({found: file for found, file in files.items() if file.is_file() or found == part})
-        return LabelTask(name, tuple(examples_from_rows(rows)), source={"source": str(path)})
-    return _task(kind, path.stem, tuple(examples_from_rows(located_rows(path))), {"source": str(path)})
+    if kind == "classification" and dot and part in PART_NAMES:
+        files = {found: path.with_name(f"{name}.{found}{path.suffix}") for found in PART_NAMES}
+        present = {found: file for found, file in files.items() if file.is_file() or found == part}
+        examples = tuple(examples_from_rows(_rows_of_parts(present)))
+        return _task(kind, f"{kind}.{name}", examples, {"source": str(path)})
+    return _task(kind, f"{kind}.{path.stem}", tuple(examples_from_rows(located_rows(path))), {"source": str(path)})
 
 
 def labelled_task(row: Labels | Clusters, data: Path | None) -> LabelTask | ClusterTask:
@@ -46,13 +49,27 @@ def labelled_task(row: Labels | Clusters, data: Path | None) -> LabelTask | Clus
         reason = "is a file" if data.is_file() else "does not exist"
         raise DataError(f"The data folder {data} {reason}. {DEALT}")
     rows, source = _from_folder(row, data)
-    examples = tuple(_examples(row, rows))
-    notes = []
-    if isinstance(row, Labels) and row.parts and examples[0].part is None:
-        notes.append(f"{row.name} is published with {', '.join(row.parts)}; here it is one file: cross-validation.")
+    examples, notes = _as_published(row, _examples(row, rows))
     if isinstance(row, Clusters) and len(examples) != row.size:
         notes.append(f"The published {row.name} has {row.size:,} texts, this one {len(examples):,}.")
     return _task(row.kind, row.name, examples, {"source": str(source)}, row, tuple(notes))
+
+
+def _as_published(row: Labels | Clusters, examples: list[Example]) -> tuple[tuple[Example, ...], list[str]]:
+    """The published parts: none where it is cross-validation, dev with train where there is no dev; what differs."""
+    if not isinstance(row, Labels):
+        return tuple(examples), []
+    found = {example.part for example in examples}
+    notes = [row.note] if row.note else []
+    if not row.parts:
+        return tuple(example._replace(part=None) for example in examples), notes
+    if None in found:
+        notes.append(f"{row.name} is published with {', '.join(row.parts)}; here it is one file: cross-validation.")
+    elif "dev" in found and "dev" not in row.parts:
+        examples = [e._replace(part="train") if e.part == "dev" else e for e in examples]
+    elif absent := set(row.parts) - found:
+        notes.append(f"{row.name} is published with {', '.join(row.parts)}; {', '.join(sorted(absent))} is not here.")
+    return tuple(examples), notes
 
 
 def _task(
@@ -116,14 +133,14 @@ def _from_hub(row: Labels | Clusters) -> LabelTask | ClusterTask:
     if isinstance(row, Clusters) or row.hub is None:
         raise DataError(f"{row.name!r} is not on the hub. Give local files: {instead}.")
     rows = []
-    for part, split in row.hub_splits.items():
-        if row.parts and part not in row.parts:
-            continue
+    names = {"train": "train", "dev": "validation", "test": "test"}
+    for part, split in (row.hub_splits or {part: names[part] for part in row.parts}).items():
         where = f"hub data set {row.hub}, split {split}"
         for number, values in enumerate(hub_rows(row.hub, row.revision, split, instead), start=1):
             columns = {name: value for name, value in values.items() if name.lower() != "split"}
             rows.append(Row(f"{where}, row {number}", {**columns, "split": part} if row.parts else columns))
     source = {"source": f"hub:{row.hub}", "revision": row.revision}
     unpinned = f"The revision of {row.hub} is not pinned: none could be confirmed." if row.revision is None else ""
-    notes = tuple(note for note in (row.hub_note, unpinned) if note)
-    return _task(row.kind, row.name, tuple(_examples(row, rows)), source, row, notes)
+    examples, notes = _as_published(row, _examples(row, rows))
+    notes += [note for note in (row.hub_note, unpinned) if note]
+    return _task(row.kind, row.name, examples, source, row, tuple(notes))
