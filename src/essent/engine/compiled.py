@@ -162,6 +162,7 @@ def compile_encoder(
         raise EngineError(f"Graphs are made on the CPU, this model is on {model.device}: load it with device='cpu'.")
     graph = graph_of(model)
     folder = Path(tempfile.mkdtemp(prefix="essent-"))
+    abandoned = weakref.finalize(graph, shutil.rmtree, folder, ignore_errors=True)  # when something below fails
     convert(graph, engine, folder)
     if precision == "int8":
         quantise(folder / "model.xml", _calibration_batches(graph, texts[:CALIBRATION_TEXTS]))
@@ -171,6 +172,7 @@ def compile_encoder(
     module = EngineModule(kind(folder, precision, threads, streams), recipe.tokenizer, reading, golden.shape[1])
     compiled = CompiledEncoder(module, text_of(graph), settings=_settings(model))
     compiled.golden = list(GOLDEN_TEXTS), golden
+    abandoned.detach()
     weakref.finalize(compiled, shutil.rmtree, folder, ignore_errors=True)  # what is compiled reads its files
     check_golden(compiled, "The converted graph")
     if precision != "f32":
