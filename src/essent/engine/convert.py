@@ -152,9 +152,9 @@ def quantise(path: Path, batches: list[tuple[Any, Any]]) -> None:
         MissingDependencyError: nncf is not installed.
     """
     ov = openvino()
-    with _quiet(), redirect_stdout(sys.stderr):  # its progress bars
+    with redirect_stdout(sys.stderr):  # its progress bars, and what its logger writes to from its import on
         nncf = optional_import("nncf", "openvino")
-        nncf.set_log_level(logging.ERROR)
+    with _quiet(), redirect_stdout(sys.stderr):
         model = ov.Core().read_model(path)
         if batches:
             data = nncf.Dataset(batches, lambda batch: {"ids": batch[0], "attend": batch[1]})
