@@ -59,13 +59,6 @@ def test_every_output_at_once(run: Run, tiny: str, scored: Path, tmp_path: Path)
     assert again.stdout.splitlines()[:6] == result.stdout.splitlines()[:6]
 
 
-def test_templates_slot_by_slot(run: Run, tiny: str, scored: Path) -> None:
-    result = run("search", "-m", tiny, "--data", scored, "--templates", "promptbert")
-    assert "relation: " in result.stderr
-    assert "wrapping: " in result.stderr
-    assert "[MASK]" in result.stdout
-
-
 def test_without_labels(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
     many = tmp_path / "many.txt"
     many.write_text("".join(f"line {n} of {n * n} words about {'cats dogs rain hills'.split()[n % 4]}\n"
@@ -83,7 +76,6 @@ def test_without_labels(run: Run, tiny: str, lines: Path, tmp_path: Path) -> Non
         (["--data", "none.jsonl"], "none.jsonl"),
         (["--data", "stsb.dev", "--space", "hats"], "Unknown search space 'hats'"),
         (["--data", "stsb.dev", "--picture", "a.gif"], ".png"),
-        (["--data", "stsb.dev", "--templates", "promptbart"], "promptbert"),
     ],
 )
 def test_refusals(run: Run, tiny: str, arguments: list[str], message: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 INPUTS, RECIPE, RUN = "Texts", "Recipe", "Model and run"
+FOUND, JUDGED, OUTPUT = "What is searched", "How it is judged", "Output"  # of searches
 
 Model = Annotated[
     str,
@@ -53,6 +54,38 @@ MaxLength = Annotated[
     int | None,
     typer.Option(min=1, help="Most tokens of a text, template included. Default: the model's.", rich_help_panel=RUN),
 ]
+Baselines = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="RECIPE",
+        help="Compare the winner with it; repeat for more. Default: mean and first-last.",
+        rich_help_panel=JUDGED,
+    ),
+]
+Checks = Annotated[
+    str | None,
+    typer.Option(metavar="TASKS", help="Report the winner on these tasks, not chosen on them.", rich_help_panel=JUDGED),
+]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Local data of named tasks. Default: the hub.", rich_help_panel=JUDGED),
+]
+Top = Annotated[int, typer.Option(min=1, help="Rows to show.", rich_help_panel=OUTPUT)]
+SaveWinner = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Save the winner, fitted on the data, as a folder.", rich_help_panel=OUTPUT),
+]
+Trials = Annotated[
+    Path | None, typer.Option("--json", metavar="OUT", help="Write every trial.", rich_help_panel=OUTPUT)
+]
+Work = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Keep what is computed here; the same command resumes there.", rich_help_panel=OUTPUT
+    ),
+]
+Memory = Annotated[float, typer.Option(metavar="GIB", help="For hidden states and vectors.", rich_help_panel=RUN)]
+Seed = Annotated[int, typer.Option(help="Of resampling and label-free criteria.", rich_help_panel=RUN)]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes, no progress bar.")]
 

@@ -18,8 +18,6 @@ from essent.types import InputError
 if TYPE_CHECKING:
     from essent.selection import Leaderboard
 
-FOUND, JUDGED, OUTPUT = "What is searched", "How it is judged", "Output"
-
 
 def search(
     model: opt.Model,
@@ -30,7 +28,7 @@ def search(
             "-d",
             metavar="TASK|FILE",
             help="Scored pairs to choose on: a task such as stsb.dev, or a file.",
-            rich_help_panel=FOUND,
+            rich_help_panel=opt.FOUND,
         ),
     ] = None,
     texts: Annotated[
@@ -38,7 +36,7 @@ def search(
         typer.Option(
             metavar="FILE",
             help="Choose without labels, on these texts; running text in its order.",
-            rich_help_panel=FOUND,
+            rich_help_panel=opt.FOUND,
         ),
     ] = None,
     space: Annotated[
@@ -48,17 +46,9 @@ def search(
             "-s",
             metavar="NAME|FILE",
             help="heads, layers, weights, shaping, full, or a .yaml file of grids.",
-            rich_help_panel=FOUND,
+            rich_help_panel=opt.FOUND,
         ),
     ] = "full",
-    templates: Annotated[
-        str | None,
-        typer.Option(
-            metavar="GRAMMAR",
-            help="Search a template slot by slot instead: promptbert, or a .yaml file with the template and choices.",
-            rich_help_panel=FOUND,
-        ),
-    ] = None,
     criterion: Annotated[
         str | None,
         typer.Option(
@@ -67,51 +57,24 @@ def search(
             metavar="NAMES",
             help="What ranks the recipes; of several with commas the first, all are shown. "
             "Default: spearman with labels, the best label-free one without.",
-            rich_help_panel=JUDGED,
+            rich_help_panel=opt.JUDGED,
         ),
     ] = None,
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RECIPE",
-            help="Compare the winner with it; repeat for more. Default: mean and first-last.",
-            rich_help_panel=JUDGED,
-        ),
-    ] = None,
-    test: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TASKS", help="Report the winner on these tasks, not chosen on them.", rich_help_panel=JUDGED
-        ),
-    ] = None,
-    data_folder: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Local data of named tasks. Default: the hub.", rich_help_panel=JUDGED),
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Rows to show.", rich_help_panel=OUTPUT)] = 20,
-    save: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Save the winner, fitted on the data, as a folder.", rich_help_panel=OUTPUT),
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Write every trial.", rich_help_panel=OUTPUT)
-    ] = None,
+    baseline: opt.Baselines = None,
+    test: opt.Checks = None,
+    data_folder: opt.DataFolder = None,
+    top: opt.Top = 20,
+    save: opt.SaveWinner = None,
+    json_file: opt.Trials = None,
     picture: Annotated[
         Path | None,
         typer.Option(
-            metavar="OUT.png", help="Draw heads × layers, the layer curve, the first rows.", rich_help_panel=OUTPUT
+            metavar="OUT.png", help="Draw heads × layers, the layer curve, the first rows.", rich_help_panel=opt.OUTPUT
         ),
     ] = None,
-    work: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Keep what is computed here; the same command resumes there.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    memory: Annotated[
-        float, typer.Option(metavar="GIB", help="For hidden states and vectors.", rich_help_panel=opt.RUN)
-    ] = 0.5,
-    seed: Annotated[int, typer.Option(help="Of resampling and label-free criteria.", rich_help_panel=opt.RUN)] = 0,
+    work: opt.Work = None,
+    memory: opt.Memory = 0.5,
+    seed: opt.Seed = 0,
     column: opt.Column = "text",
     batch_size: opt.BatchSize = 32,
     device: opt.Device = None,
@@ -131,9 +94,8 @@ def search(
     [dim]$[/] essent search -m ./my-model --texts corpus.txt --space weights
     """
     check_outputs(save, json_file, picture, force)
-    from essent.selection import Settings, draw_leaderboard, find_grammar
+    from essent.selection import Settings, draw_leaderboard
     from essent.selection import search as run_search
-    from essent.selection.templates import search_templates
 
     pairs: Any = _read_question(data, texts, column)
     settings = Settings(
@@ -146,20 +108,16 @@ def search(
         progress=wants_progress(quiet),
     )
     calm_libraries()
-    shared: dict[str, Any] = {
-        "criterion": _names(criterion),
-        "folder": data_folder,
-        "settings": settings,
-        "options": opt.model_options(device, revision, trust_remote_code),
-        "test": _names(test),
-    }
-    if templates is not None:
-        found = search_templates(model, pairs, find_grammar(templates), **shared)
-        board = found.board
-        for step in found.steps:
-            show_note(f"{step.slot}: {step.chosen!r}")
-    else:
-        board = run_search(model, pairs, space, **shared)
+    board = run_search(
+        model,
+        pairs,
+        space,
+        criterion=_names(criterion),
+        folder=data_folder,
+        settings=settings,
+        options=opt.model_options(device, revision, trust_remote_code),
+        test=_names(test),
+    )
     show_board(board, top, quiet)
     if json_file is not None:
         with replacing(json_file) as temporary:

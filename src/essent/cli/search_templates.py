@@ -14,7 +14,7 @@ from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.evaluate import split_names
 from essent.cli.files import replacing
-from essent.cli.search import FOUND, JUDGED, OUTPUT, check_outputs, show_board
+from essent.cli.search import check_outputs, show_board
 from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KEPT = "generated.json"  # in the work folder
 
 
-class Method(enum.StrEnum):
+class Method(str, enum.Enum):
     """How templates are found."""
 
     GREEDY = "greedy"
@@ -39,12 +39,12 @@ def search_templates(
             "-d",
             metavar="TASK|FILE",
             help="Scored pairs to choose on: a task such as stsb.dev, or a file.",
-            rich_help_panel=FOUND,
+            rich_help_panel=opt.FOUND,
         ),
     ],
     method: Annotated[
         Method,
-        typer.Option(help="Slot by slot through a grammar, or templates written by a T5.", rich_help_panel=FOUND),
+        typer.Option(help="Slot by slot through a grammar, or templates written by a T5.", rich_help_panel=opt.FOUND),
     ] = Method.GREEDY,
     grammar: Annotated[
         str | None,
@@ -52,7 +52,7 @@ def search_templates(
             metavar="NAME|FILE",
             help="greedy: promptbert (default, the candidates of its Table 4), or a .yaml file with the template and "
             "choices for its slots.",
-            rich_help_panel=FOUND,
+            rich_help_panel=opt.FOUND,
         ),
     ] = None,
     t5: Annotated[
@@ -61,7 +61,7 @@ def search_templates(
             "--t5",
             metavar="NAME|DIR",
             help="generate: a T5, e.g. t5-large; on the hub or a folder.",
-            rich_help_panel=FOUND,
+            rich_help_panel=opt.FOUND,
         ),
     ] = None,
     pairs: Annotated[
@@ -69,59 +69,33 @@ def search_templates(
         typer.Option(
             metavar="FILE",
             help="generate: word–definition pairs, columns word and definition. Default: 50 that come along.",
-            rich_help_panel=FOUND,
+            rich_help_panel=opt.FOUND,
         ),
     ] = None,
     candidates: Annotated[
-        int | None, typer.Option(min=2, help="generate: templates to write. Default: 500.", rich_help_panel=FOUND)
+        int | None, typer.Option(min=2, help="generate: templates to write. Default: 500.", rich_help_panel=opt.FOUND)
     ] = None,
     longest: Annotated[
         int | None,
-        typer.Option(min=2, help="generate: most tokens of a filling. Default: 20.", rich_help_panel=FOUND),
+        typer.Option(min=2, help="generate: most tokens of a filling. Default: 20.", rich_help_panel=opt.FOUND),
     ] = None,
-    layers: Annotated[str, typer.Option(metavar="LAYERS", help="Read at the mask.", rich_help_panel=FOUND)] = "L",
+    layers: Annotated[str, typer.Option(metavar="LAYERS", help="Read at the mask.", rich_help_panel=opt.FOUND)] = "L",
     shaping: Annotated[
-        str, typer.Option(metavar="STEPS", help='A shaping chain behind it, e.g. "zscore".', rich_help_panel=FOUND)
+        str, typer.Option(metavar="STEPS", help='A shaping chain behind it, e.g. "zscore".', rich_help_panel=opt.FOUND)
     ] = "",
     criterion: Annotated[
         str | None,
-        typer.Option("--criterion", "-c", metavar="NAMES", help="As in essent search.", rich_help_panel=JUDGED),
+        typer.Option("--criterion", "-c", metavar="NAMES", help="As in essent search.", rich_help_panel=opt.JUDGED),
     ] = None,
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RECIPE",
-            help="Compare the winner with it; repeat for more. Default: mean and first-last.",
-            rich_help_panel=JUDGED,
-        ),
-    ] = None,
-    test: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TASKS", help="Report the winner on these tasks, not chosen on them.", rich_help_panel=JUDGED
-        ),
-    ] = None,
-    data_folder: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Local data of named tasks. Default: the hub.", rich_help_panel=JUDGED),
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Rows to show.", rich_help_panel=OUTPUT)] = 20,
-    save: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Save the winner as an encoder.", rich_help_panel=OUTPUT)
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Write every template.", rich_help_panel=OUTPUT)
-    ] = None,
-    work: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Keep what is computed here; the same command resumes there.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    memory: Annotated[
-        float, typer.Option(metavar="GIB", help="For hidden states and vectors.", rich_help_panel=opt.RUN)
-    ] = 0.5,
-    seed: Annotated[int, typer.Option(help="Of resampling.", rich_help_panel=opt.RUN)] = 0,
+    baseline: opt.Baselines = None,
+    test: opt.Checks = None,
+    data_folder: opt.DataFolder = None,
+    top: opt.Top = 20,
+    save: opt.SaveWinner = None,
+    json_file: opt.Trials = None,
+    work: opt.Work = None,
+    memory: opt.Memory = 0.5,
+    seed: opt.Seed = 0,
     batch_size: opt.BatchSize = 32,
     device: opt.Device = None,
     revision: opt.Revision = None,
@@ -182,7 +156,7 @@ def search_templates(
     results().print(f"Best template: {template}", markup=False)
     if json_file is not None:
         with replacing(json_file) as temporary:
-            values = {**board.to_dict(), "method": str(method), "template": template, **written}
+            values = {**board.to_dict(), "method": method.value, "template": template, **written}
             temporary.write_text(json.dumps(values, ensure_ascii=False, allow_nan=False, indent=1) + "\n", "utf-8")
     if save is not None:
         board.encoder().save(str(save))
@@ -193,7 +167,7 @@ def _check_method(method: Method, greedy: dict[str, Any], generate: dict[str, An
     """Refuse options of the other method, and generation without a T5."""
     other, name = (generate, Method.GENERATE) if method is Method.GREEDY else (greedy, Method.GREEDY)
     if given := [option for option, value in other.items() if value is not None]:
-        raise InputError(f"{given[0]} belongs to --method {name}.")
+        raise InputError(f"{given[0]} belongs to --method {name.value}.")
     if method is Method.GENERATE and generate["--t5"] is None:
         raise InputError("--method generate needs a T5 that writes the templates: --t5 t5-large, or a folder.")
 
