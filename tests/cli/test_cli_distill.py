@@ -85,6 +85,11 @@ def test_a_run_killed_while_it_wrote_its_state_goes_on(run: Run, tiny: str, corp
 
 
 def test_averages_have_no_place_in_a_file(run: Run, tiny: str, corpus: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept" / "averages.txt"
+    kept.parent.mkdir()
+    kept.touch()
+    start = ("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", "--contexts", kept.parent)
+    assert "is not empty" in run(*start, code=2).stderr
     result = run("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", "--contexts", corpus, code=2)
     assert "is a file" in result.stderr
     assert not (tmp_path / "static").exists()  # refused before the pass
@@ -102,6 +107,7 @@ def test_averages_have_no_place_in_a_file(run: Run, tiny: str, corpus: Path, tmp
         (["--shaping", "quantile"], "not affine"),
         (["--unseen", "guess"], "alone, static, zero, mean"),
         (["--search", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--search", "nowhere.jsonl", "--weights", "sif"], "give either it or these"),
         (["--evaluate", "nowhere.jsonl"], "nowhere.jsonl"),
     ],
 )

@@ -99,3 +99,4 @@ def test_options_of_the_other_method_are_refused(run: Run, tiny: str, pairs: Pat
         in run(*start, "--method", "generate", "--grammar", "promptbert", code=2).stderr
     )
     assert "needs a T5" in run(*start, "--method", "generate", code=2).stderr
+    assert "promptbert" in run(*start, "--grammar", "promptbart", code=2).stderr

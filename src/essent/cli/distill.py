@@ -18,9 +18,8 @@ from essent.cli.verify import show_verification
 from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
-    from essent.static import Distilled
-    from essent.static.choose import Trial
-    from essent.tasks import Task
+    from essent.static import Choice, Distilled, Material, Trial
+    from essent.tasks import PairTask, Task
 
 TABLE, SEARCH = "Table", "Search and scores"
 STATE = "distill.safetensors"
@@ -137,8 +136,10 @@ def distill(
     [dim]$[/] essent distill -m bert-base-uncased -c a.jsonl -c b.jsonl -o static --search stsb.dev -t stsb,sickr
     """
     check_folder(_beside_state(output), "stock", force)
-    if contexts is not None and contexts.is_file():
-        raise DataError(f"{contexts} is a file; context-averaged tables are saved as a folder.")
+    if contexts is not None:
+        _check_contexts(contexts, force or (output / STATE).is_file())  # a killed run may have written it
+    if search is not None and (layers, weights, fit, shaping) != ("L", "uniform", None, ""):
+        raise InputError("--search chooses layers, weights, fit and shaping: give either it or these.")
     texts = read_corpus(corpus, column, duplicates)
     from essent.tasks import load_pairs, load_task
 
@@ -180,6 +181,13 @@ def distill(
         _compare(model, made, asked, options, batch_size, teacher)
 
 
+def _check_contexts(folder: Path, may_replace: bool) -> None:
+    if folder.is_file():
+        raise DataError(f"{folder} is a file; context-averaged tables are saved as a folder.")
+    if folder.is_dir() and any(folder.iterdir()) and not may_replace:
+        raise DataError(f"{folder} is not empty; give another --contexts folder, or --force to replace what is in it.")
+
+
 def _beside_state(output: Path) -> Path:
     """A folder that holds only what a killed run left is as good as an empty one."""
     held = {entry.name for entry in output.iterdir()} if output.is_dir() else set()
@@ -192,8 +200,8 @@ def _half_written(output: Path) -> list[Path]:
     return list(output.glob(f".{STATE}.*.tmp"))
 
 
-def _search(material: Any, judge: Any, quiet: bool) -> Any:
-    from essent.static.choose import find_choice
+def _search(material: Material, judge: PairTask, quiet: bool) -> Choice:
+    from essent.static import find_choice
 
     def report(trial: Trial) -> None:
         show_note(f"{trial.score:6.2f}  {trial.choice}")
