@@ -23,13 +23,11 @@ from essent.backbone import Backbone
 from essent.encoder import Encoder
 from essent.module import RecipeModule
 from essent.recipe import MASK, SLOT, Recipe
-from essent.tasks import PairTask, load_pairs
+from essent.tasks import PairTask
 from essent.template import make_frame
 from essent.tokens import Frame
-from essent.train.build import Run, checkpoint_of, open_encoder, replace_module, tokenizer_kind
-from essent.train.examples import as_examples
-from essent.train.run import train_encoder
-from essent.train.settings import resolve_settings
+from essent.train.build import Run, checkpoint_of, replace_module
+from essent.train.run import prepare, train_encoder
 from essent.types import InputError, UnsupportedRecipeError
 
 
@@ -70,11 +68,8 @@ def train_continuous(
         InputError: an objective with other than one template.
         UnsupportedRecipeError: a template without words, or a tokenizer that cannot take tokens of its own.
     """
-    examples = as_examples(texts)
     run = Run(Path(output), resume, device, progress, options or {})
-    task = validate if isinstance(validate, PairTask) or validate is None else load_pairs(validate)
-    encoder = open_encoder(model, run)
-    settings = resolve_settings(preset, tokenizer_kind(encoder), changes)
+    encoder, examples, settings, task = prepare(model, texts, preset, changes, run, validate)
     if len(settings.templates) != 1:
         raise InputError(
             f"A continuous template is trained with one template: objective='same-template' or "

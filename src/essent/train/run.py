@@ -72,12 +72,19 @@ def train(
         DataError: `output` holds another run.
         MissingDependencyError: without the extra `train`.
     """
-    examples = as_examples(data)
     run = Run(Path(output), resume, device, progress, options or {})
+    encoder, examples, settings, task = prepare(model, data, preset, changes, run, validate)
+    return train_encoder(encoder, examples, settings, run, task, checkpoint=checkpoint_of(model, encoder))
+
+
+def prepare(
+    model: Any, data: Any, preset: str, changes: Mapping[str, Any], run: Run, validate: str | Path | PairTask | None
+) -> tuple[Encoder, Examples, Settings, PairTask | None]:
+    """What a run reads, the data first: nothing is loaded for what cannot be trained on; see `train`."""
+    examples = as_examples(data)
     task = validate if isinstance(validate, PairTask) or validate is None else load_pairs(validate)
     encoder = open_encoder(model, run)
-    settings = resolve_settings(preset, tokenizer_kind(encoder), changes)
-    return train_encoder(encoder, examples, settings, run, task, checkpoint=checkpoint_of(model, encoder))
+    return encoder, examples, resolve_settings(preset, tokenizer_kind(encoder), changes), task
 
 
 def train_encoder(
