@@ -17,7 +17,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Modules and folders directly below essent, by layer: a module imports only from its own layer and from lower ones.
 LAYERS = {
     0: "types registry contexts",
-    1: "named layers mlm_head recipe pool tokens template weights backbone rows denoise plan shaping data tasks heros",
+    1: "named layers mlm_head recipe pool tokens by_word template weights backbone rows denoise plan shaping data "
+    "tasks heros",
     2: "bags module passes cache",
     # encoder and portable are a pair
     3: "loading folding lowering folder portable card encoder evaluation selection explain engine reproduce report "
@@ -81,7 +82,13 @@ def test_only_the_backbone_and_loading_know_transformers_models() -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["import essent", "import essent.recipe, essent.named", "import essent.tasks, essent.data"]
+    "statement",
+    [
+        "import essent",
+        "import essent.recipe, essent.named",
+        "import essent.tasks, essent.data",
+        "import essent.tokens, essent.by_word",
+    ],
 )
 def test_torch_is_imported_late(statement: str) -> None:
     heavy = ["torch", "transformers", "sentence_transformers", "datasets", "matplotlib", "zuko"]

@@ -16,7 +16,7 @@ from essent import verify
 from essent.encoder import Encoder
 from essent.folding import CannotFoldError, folded, quantised, rounded
 from essent.recipe import Recipe
-from essent.rows import unknown_token
+from essent.tokens import unknown_token
 from essent.types import RecipeError
 from families import CORPUS, build_tokenizer
 from samples import LONG, TEXTS

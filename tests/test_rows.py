@@ -21,8 +21,8 @@ from transformers import AutoTokenizer
 from essent import evaluate, search, verify
 from essent.encoder import Encoder
 from essent.recipe import Recipe
-from essent.rows import rows_backbone, unknown_token
-from essent.tokens import count_tokens, text_ids
+from essent.rows import rows_backbone
+from essent.tokens import count_tokens, text_ids, unknown_token
 from essent.types import ModelError, RecipeError, UnsupportedRecipeError
 from families import build_tokenizer
 from samples import LONG, TEXTS

@@ -32,7 +32,7 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from essent.backbone import Backbone
-from essent.tokens import DROPPED, fast_backend
+from essent.tokens import DROPPED, fast_backend, unknown_token
 from essent.types import ModelError
 
 
@@ -156,15 +156,6 @@ def _names(backend: Tokenizer) -> dict[str, str]:
     mask = next((text for text in ("[MASK]", "<mask>") if backend.token_to_id(text) is not None), None)
     names = {"unk_token": unknown_token(backend), "mask_token": mask}
     return {key: text for key, text in names.items() if text is not None}
-
-
-def unknown_token(backend: Tokenizer) -> str | None:
-    """The token that a tokenizer's model gives for what it does not know; None when it has none."""
-    model = json.loads(backend.to_str())["model"]
-    if isinstance(model.get("unk_id"), int):  # Unigram
-        return str(model["vocab"][model["unk_id"]][0])
-    token = model.get("unk_token")
-    return token if isinstance(token, str) else None
 
 
 # -- static models of sentence-transformers and model2vec -------------------------------------------------------------

@@ -1,12 +1,13 @@
 """Texts to `Tokens`: the user's words in their frame, sorted by length, batched by a budget of tokens.
 
 A text is tokenised on its own and set into its frame: the ids of the special tokens and the template before and
-after it. Truncation shortens the text, never the frame.
+after it. Truncation shortens the text, never the frame. Only `pad` needs torch.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,11 +15,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
 
 from essent.types import CorpusStats, InputError, ModelError, Tokens
 
 if TYPE_CHECKING:
+    import torch
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 T = TypeVar("T")
@@ -149,20 +151,36 @@ def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: b
         backend = fast_backend(tokenizer)
         backend.encode_special_tokens = plain_text
         try:
-            encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
-        except (UnicodeEncodeError, TypeError):  # lone surrogates cannot cross into Rust
-            encodings = backend.encode_batch_fast([mend_surrogates(t) for t in texts], add_special_tokens=False)
+            found = read_ids(backend, texts)
         finally:
             backend.encode_special_tokens = False  # the tokenizer may be shared with a model that reads them
     dropped = frozenset(dropped_ids(tokenizer))
     if dropped:
-        return [[i for i in encoding.ids if i not in dropped] for encoding in encodings]
+        return [[i for i in ids if i not in dropped] for ids in found]
+    return found
+
+
+def read_ids(backend: Tokenizer, texts: list[str]) -> list[list[int]]:
+    """Ids of each text alone by a tokenizer as it is set, with lone surrogates mended."""
+    try:
+        encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
+    except (UnicodeEncodeError, TypeError):  # lone surrogates cannot cross into Rust
+        encodings = backend.encode_batch_fast([mend_surrogates(t) for t in texts], add_special_tokens=False)
     return [encoding.ids for encoding in encodings]
 
 
 def dropped_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Ids that this tokenizer leaves out of every text; none unless `essent.rows` made it so."""
     return list(getattr(tokenizer, "init_kwargs", {}).get(DROPPED) or ())
+
+
+def unknown_token(backend: Tokenizer) -> str | None:
+    """The token that a tokenizer's model gives for what it does not know; None when it has none."""
+    model = json.loads(backend.to_str())["model"]
+    if isinstance(model.get("unk_id"), int):  # Unigram
+        return str(model["vocab"][model["unk_id"]][0])
+    token = model.get("unk_token")
+    return token if isinstance(token, str) else None
 
 
 def fast_backend(tokenizer: PreTrainedTokenizerBase) -> Any:
@@ -222,6 +240,8 @@ def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "
     A sequence of no tokens at all (an empty text for a tokenizer without special tokens) becomes one attended pad
     token: a text always has a vector.
     """
+    import torch  # late: a static encoder without torch has no padding
+
     lengths = np.fromiter((len(s) for s in sequences), dtype=np.int64, count=len(sequences))  # (B,)
     width = max(int(lengths.max(initial=0)), 1)
     shown = np.maximum(lengths, 1)

@@ -13,12 +13,11 @@ from sentence_transformers import SentenceTransformer
 from essent import verify
 from essent.encoder import Encoder
 from essent.recipe import Recipe
-from essent.rows import unknown_token
 from essent.static import Choice, Material, collect, distill, find_choice, make_encoder
 from essent.static.regress import bag_matrix, fit_rows
 from essent.static.smaller import agreement, reduce_table
 from essent.tasks import load_pairs
-from essent.tokens import text_ids
+from essent.tokens import text_ids, unknown_token
 from essent.types import InputError, RecipeError
 from families import CORPUS
 from samples import TEXTS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from essent.bags import words_apart
+from essent.by_word import words_apart
 from essent.encoder import Encoder
 from essent.static import WordVectors, read_word_vectors, word_model
 from essent.types import DataError, InputError, RecipeError
@@ -157,7 +157,7 @@ def test_splitting(glove: Path) -> None:
 def test_texts_are_read_by_words(glove: Path) -> None:
     """The fast path applies."""
     encoder = Encoder(word_model(glove), "static weights=idf").fit(TEXTS)
-    assert words_apart(encoder.tokenizer)
+    assert words_apart(encoder.tokenizer.backend_tokenizer)
     assert encoder.module.bags is not None
 
 

@@ -22,13 +22,13 @@ from essent.layers import Mix, parse_mix, resolve
 from essent.loading import load
 from essent.plan import Plan
 from essent.recipe import Recipe
-from essent.rows import unknown_token, unlimited
+from essent.rows import unlimited
 from essent.shaping import AffineShaper, Chain
 from essent.static.gather import Settings, average_contexts
 from essent.static.regress import bag_matrix, fit_rows, is_strength
 from essent.static.smaller import Losses, agreement, reduce_table
 from essent.static.vocabulary import extended, find_extension
-from essent.tokens import Vocabulary, check_texts, count_tokens, fast_backend, text_ids
+from essent.tokens import Vocabulary, check_texts, count_tokens, fast_backend, text_ids, unknown_token
 from essent.types import CorpusStats, InputError, RecipeError
 from essent.weights import ByToken, weightings
 
