@@ -88,6 +88,7 @@ def test_only_the_backbone_and_loading_know_transformers_models() -> None:
         "import essent.recipe, essent.named",
         "import essent.tasks, essent.data",
         "import essent.tokens, essent.by_word",
+        "import essent.static; essent.static.StaticEncoder",
     ],
 )
 def test_torch_is_imported_late(statement: str) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from essent.portable import verify
     from essent.recipe import Recipe
     from essent.selection import search
+    from essent.static import StaticEncoder
     from essent.types import EssentError
 
 _WHERE = {
@@ -31,6 +32,7 @@ _WHERE = {
     "EssentError": "essent.types",
     "NAMED": "essent.named",
     "Recipe": "essent.recipe",
+    "StaticEncoder": "essent.static",
     "TEMPLATES": "essent.named",
     "evaluate": "essent.evaluation",
     "load": "essent.engine",
@@ -44,6 +46,7 @@ __all__ = [
     "Encoder",
     "EssentError",
     "Recipe",
+    "StaticEncoder",
     "__version__",
     "evaluate",
     "load",

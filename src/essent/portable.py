@@ -143,6 +143,9 @@ def _write_state(
         arrays |= {f"table.{place}": rows.detach().float().cpu().numpy() for place, rows in enumerate(carried)}
     if first is StaticEmbedding and not is_trivial(module):  # folded rows; the recipe reads its own
         arrays["rows"] = backbone.static_table.detach().float().cpu().numpy()[:-1]
+    if first is StaticEmbedding:  # which knows zeros alone: essent.static.StaticEncoder reads it
+        with torch.inference_mode():
+            arrays["empty"] = module(module.pad([[]]))["sentence_embedding"][0].float().cpu().numpy()
     state = module.chain.state() if module.chain.needs_fit else {}
     arrays |= {f"chain.{key}": np.ascontiguousarray(value) for key, value in state.items()}
     save_file(arrays, folder / "state.safetensors")

@@ -1,13 +1,43 @@
 """Static encoders: one vector a token or word, none of its context."""
 
-from essent.contexts import Contexts
-from essent.static.choose import Trial, find_choice
-from essent.static.distillation import Choice, Distilled, Material, collect, distill, make_encoder
-from essent.static.gather import Settings, average_contexts
-from essent.static.smaller import Losses
-from essent.static.vectors import WordVectors, is_word_vectors, read_word_vectors
-from essent.static.vocabulary import Extension, extended, find_extension
-from essent.static.words import word_model
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from essent.contexts import Contexts
+    from essent.static.choose import Trial, find_choice
+    from essent.static.distillation import Choice, Distilled, Material, collect, distill, make_encoder
+    from essent.static.encoder import StaticEncoder
+    from essent.static.gather import Settings, average_contexts
+    from essent.static.smaller import Losses
+    from essent.static.vectors import WordVectors, is_word_vectors, read_word_vectors
+    from essent.static.vocabulary import Extension, extended, find_extension
+    from essent.static.words import word_model
+
+_WHERE = {
+    "Choice": "essent.static.distillation",
+    "Contexts": "essent.contexts",
+    "Distilled": "essent.static.distillation",
+    "Extension": "essent.static.vocabulary",
+    "Losses": "essent.static.smaller",
+    "Material": "essent.static.distillation",
+    "Settings": "essent.static.gather",
+    "StaticEncoder": "essent.static.encoder",
+    "Trial": "essent.static.choose",
+    "WordVectors": "essent.static.vectors",
+    "average_contexts": "essent.static.gather",
+    "collect": "essent.static.distillation",
+    "distill": "essent.static.distillation",
+    "extended": "essent.static.vocabulary",
+    "find_choice": "essent.static.choose",
+    "find_extension": "essent.static.vocabulary",
+    "is_word_vectors": "essent.static.vectors",
+    "make_encoder": "essent.static.distillation",
+    "read_word_vectors": "essent.static.vectors",
+    "word_model": "essent.static.words",
+}
 
 __all__ = [
     "Choice",
@@ -17,6 +47,7 @@ __all__ = [
     "Losses",
     "Material",
     "Settings",
+    "StaticEncoder",
     "Trial",
     "WordVectors",
     "average_contexts",
@@ -30,3 +61,14 @@ __all__ = [
     "read_word_vectors",
     "word_model",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the names when they are first used: `StaticEncoder` needs no torch, the others do."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'essent.static' has no attribute {name!r}; it has {', '.join(__all__)}.")
+    return getattr(importlib.import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

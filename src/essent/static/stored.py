@@ -1,0 +1,178 @@
+"""The folder of a static encoder, read without torch: rows, their weights, the tokenizer, what is done to a mean."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
+
+from essent.tokens import unknown_token
+from essent.types import ModelError
+
+KEPT = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int8))  # as they are stored; others become float32
+NAMES = ("embedding.weight", "embeddings")  # of the rows: sentence-transformers', model2vec's
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """What a folder holds. The vector of the token t is rows[mapping[t]]·weights[t], without either rows[t].
+
+    Attributes:
+        rows: (R,D), finite; float32, float16 or int8.
+        tokenizer: cuts and pads nothing any more.
+        mapping, weights: (V,) int32 and float32, or None.
+        unit: whether a mean is scaled to length 1.
+        dropped: the id that leaves every text: model2vec counts no unknown tokens.
+        limit, cuts_left: most tokens of a text, and the side where more are cut off.
+        empty: the vector (D,) of a text without tokens; None: zeros.
+        prompts, prompt_name: what may be put before a text, and which one is when none is asked for.
+    """
+
+    rows: np.ndarray
+    tokenizer: Tokenizer
+    mapping: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    unit: bool = False
+    dropped: int | None = None
+    limit: int | None = None
+    cuts_left: bool = False
+    empty: np.ndarray | None = None
+    prompts: dict[str, str] = field(default_factory=dict)
+    prompt_name: str | None = None
+
+
+def read_table(folder: str | Path) -> StoredTable:
+    """Read the folder of a StaticEmbedding, with or without Normalize, or of model2vec.
+
+    Raises:
+        ModelError: no such folder, another kind of model, or files that are missing, damaged or do not fit.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise ModelError(
+            f"There is no folder {str(root)!r}; StaticEncoder reads folders. essent.Encoder also loads hub names."
+        )
+    listed = _read_json(root / "modules.json")
+    about: dict[str, Any] = {}
+    if listed is None:
+        config = _read_json(root / "config.json") or {}
+        if config.get("model_type") != "model2vec" and "StaticModel" not in (config.get("architectures") or ()):
+            raise _other(root, "no static encoder: it has no modules.json, and its config.json is not model2vec's")
+        place, about["unit"] = root, bool(config.get("normalize"))
+    else:
+        place, about["unit"] = _modules(root, listed)
+        about |= _prompts(root)
+        about["empty"] = _vector_of_nothing(root)
+    tokenizer = _tokenizer(place)
+    if listed is None and (token := unknown_token(tokenizer)) is not None:
+        about["dropped"] = tokenizer.token_to_id(token)
+    if tokenizer.truncation is not None:
+        about["limit"] = int(tokenizer.truncation["max_length"])
+        about["cuts_left"] = str(tokenizer.truncation["direction"]).lower() == "left"
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    rows, mapping, weights = _arrays(root, place / "model.safetensors")
+    _check(root, tokenizer, rows, mapping, weights)
+    return StoredTable(rows, tokenizer, mapping, weights, **about)
+
+
+def _other(root: Path, what: str) -> ModelError:
+    return ModelError(
+        f"{str(root)!r} is {what}. StaticEncoder reads what essent distill writes, a StaticEmbedding of "
+        "sentence-transformers with or without Normalize, and model2vec's folders; load other models with "
+        f"essent.Encoder({str(root)!r})."
+    )
+
+
+def _read_json(path: Path) -> Any:
+    """What a file holds; None where there is none."""
+    try:
+        return json.loads(path.read_text("utf-8")) if path.is_file() else None
+    except ValueError as error:
+        raise ModelError(f"{path}: no JSON: {error}") from error
+
+
+def _modules(root: Path, listed: Any) -> tuple[Path, bool]:
+    """Where the table is, and whether Normalize follows."""
+    kinds = [str(module.get("type", "")).rpartition(".")[2] for module in listed]
+    if kinds[:1] != ["StaticEmbedding"] or set(kinds[1:]) - {"Normalize"}:
+        raise _other(root, f"a model of {' and '.join(kinds) or 'no modules'}")
+    for module in listed[1:]:
+        names = _read_json(root / str(module.get("path", "")) / "config.json") or {}
+        if {value for value in names.values() if value is not None} - {"sentence_embedding"}:
+            raise _other(root, f"a model whose Normalize works on {names}")
+    return root / str(listed[0].get("path", "")), len(kinds) > 1
+
+
+def _prompts(root: Path) -> dict[str, Any]:
+    settings = _read_json(root / "config_sentence_transformers.json") or {}
+    prompts = {key: text for key, text in (settings.get("prompts") or {}).items() if text is not None}
+    return {"prompts": prompts, "prompt_name": settings.get("default_prompt_name")}
+
+
+def _tokenizer(place: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(place / "tokenizer.json"))
+    except Exception as error:  # tokenizers raises the bare class
+        raise ModelError(f"{place / 'tokenizer.json'}: cannot be read as a tokenizer: {error}") from error
+
+
+def _vector_of_nothing(root: Path) -> np.ndarray | None:
+    """What essent gave a text without tokens, where it saved the folder."""
+    path = root / "essent" / "state.safetensors"
+    return _tensors(path, ("empty",)).get("empty") if path.is_file() else None
+
+
+def _arrays(root: Path, path: Path) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Rows, mapping and weights."""
+    if not path.is_file():
+        raise _other(root, f"without {path.name} in {str(path.parent)!r}")
+    found = _tensors(path, (*NAMES, "mapping", "weights"))
+    rows = next((found[name] for name in NAMES if name in found), None)
+    if rows is None:
+        raise ModelError(f"{path}: has no table of token vectors, which is called {' or '.join(NAMES)}.")
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise ModelError(f"{path}: a table of token vectors has the shape (V,D), not {rows.shape}.")
+    mapping, weights = (found.get(name) if NAMES[0] not in found else None for name in ("mapping", "weights"))
+    return (
+        rows if rows.dtype in KEPT else rows.astype(np.float32),
+        None if mapping is None else mapping.astype(np.int32),
+        None if weights is None else weights.astype(np.float32),
+    )
+
+
+def _tensors(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Those of the arrays that a file has."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in set(file.keys()).intersection(names)}
+    except (SafetensorError, OSError, TypeError, ValueError) as error:  # TypeError: a type that NumPy lacks (bfloat16)
+        raise ModelError(f"{path}: cannot be read without torch: {error}; essent.Encoder may read it.") from error
+
+
+def _check(
+    root: Path, tokenizer: Tokenizer, rows: np.ndarray, mapping: np.ndarray | None, weights: np.ndarray | None
+) -> None:
+    """Refuse ids without a row, and numbers that are none."""
+    tokens = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+    for name, length in (
+        ("rows", None if mapping is not None else len(rows)),
+        ("places in mapping", None if mapping is None else len(mapping)),
+        ("weights", None if weights is None else len(weights)),
+    ):
+        if length is not None and length < tokens:
+            raise ModelError(
+                f"{str(root)!r}: the tokenizer has ids up to {tokens - 1}, the table {length} {name}; they do not "
+                "belong together."
+            )
+    if mapping is not None and not 0 <= mapping.min() <= mapping.max() < len(rows):
+        raise ModelError(f"{str(root)!r}: mapping points to rows {mapping.min()} … {mapping.max()} of {len(rows)}.")
+    for name, numbers in (("vectors", rows), ("weights", weights)):
+        if numbers is not None and numbers.dtype != np.int8 and not np.isfinite([numbers.min(), numbers.max()]).all():
+            bad = int(np.flatnonzero(~np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1))[0])
+            raise ModelError(f"{str(root)!r}: token {name} have NaN or infinite values, first in row {bad}.")

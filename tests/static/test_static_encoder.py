@@ -1,0 +1,302 @@
+"""Static encoders without torch: the same vectors as `Encoder` of the same folder, or an error that says why not."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from model2vec import StaticModel
+from safetensors.numpy import save_file
+from safetensors.torch import save_file as save_tensors
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Normalize
+from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, WordEmbeddings
+from tokenizers import Tokenizer
+
+import essent.static.encoder
+from essent import StaticEncoder
+from essent.encoder import Encoder
+from essent.static.distillation import encoder_of
+from essent.static.words import word_model
+from essent.tasks import load_task
+from essent.tokens import unknown_token
+from essent.types import InputError, ModelError
+from families import build_tokenizer
+from samples import LONG, TEXTS
+from test_by_word import ODD
+from test_rows import save_model2vec, static_model, table_of
+
+EVERY = [*TEXTS, LONG, *ODD, "unknown ☃ sign", "☃", TEXTS[0], TEXTS[3]]
+
+
+def assert_same(folder: Path, limit: float = 1e-6) -> StaticEncoder:
+    """As Encoder has them: all at once, in another order, in other portions, alone."""
+    light, expected = StaticEncoder.load(folder), Encoder(str(folder)).encode(EVERY)
+    shown = light.encode(EVERY)
+    assert shown.dtype == np.float32
+    assert shown.shape == (len(EVERY), light.dimensions)
+    np.testing.assert_allclose(shown, expected, atol=limit, rtol=limit)
+    np.testing.assert_array_equal(light.encode(EVERY[::-1]), shown[::-1])
+    for place in (0, 2, 8, -1):
+        np.testing.assert_array_equal(light.encode(EVERY[place]), shown[place])
+    return light
+
+
+@pytest.fixture
+def wordpiece() -> Tokenizer:
+    return build_tokenizer("wordpiece").backend_tokenizer
+
+
+@pytest.fixture
+def folder(wordpiece: Tokenizer, tmp_path: Path) -> Path:
+    static_model(wordpiece).save(str(tmp_path / "model"))
+    return tmp_path / "model"
+
+
+# -- the same vectors -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("kind", ["wordpiece", "bytes", "metaspace"])
+def test_static_embeddings_of_sentence_transformers(kind: str, unit: bool, tmp_path: Path) -> None:
+    model = static_model(build_tokenizer(kind).backend_tokenizer, *([Normalize()] if unit else []))
+    model.save(str(tmp_path))
+    assert_same(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_what_distill_writes(dtype: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
+    tokenizer = Encoder(static_model(wordpiece)).module.backbone.tokenizer
+    encoder_of(table_of(wordpiece), tokenizer, dtype).save(str(tmp_path))
+    light = assert_same(tmp_path)
+    assert repr(light) == f"StaticEncoder({wordpiece.get_vocab_size()} rows of {dtype}, dimensions=12, normalized)"
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    ["static weights=sif", "static weights=idf*remove | normalize", "static | centre", "static | whiten:4 | centre"],
+)
+def test_recipes_that_fold_into_a_table(recipe: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
+    """Also what they make of a text without tokens, which is no mean of rows."""
+    Encoder(static_model(wordpiece), recipe).fit([text for text in EVERY if text]).save(str(tmp_path))
+    light = assert_same(tmp_path, 1e-5)
+    nothing = light.encode("")
+    np.testing.assert_allclose(nothing, Encoder(str(tmp_path)).encode(""), atol=1e-6)
+    assert nothing.any() == ("centre" in recipe)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_folders_of_model2vec(kind: str, mapped: bool, wordpiece: Tokenizer, tmp_path: Path) -> None:
+    """A token's vector is embeddings[mapping[id]]·weights[id], unknown tokens count in no mean; in float64."""
+    size, generator = wordpiece.get_vocab_size(), np.random.default_rng(3)
+    rows = 7 if mapped else size
+    arrays = {"embeddings": (generator.standard_normal((rows, 9)) * 9).astype(kind)}
+    arrays["weights"] = generator.random(size).astype(np.float32)
+    if mapped:
+        arrays["mapping"] = generator.integers(0, rows, size)
+    path = save_model2vec(tmp_path / "potion", wordpiece, arrays, normalize=mapped)
+    light = assert_same(path, 1e-6 if mapped else 1e-5)
+    assert light._table.rows.dtype == kind
+    unknown = wordpiece.token_to_id(unknown_token(wordpiece))
+    for text in TEXTS:
+        ids = [i for i in wordpiece.encode(text, add_special_tokens=False).ids if i != unknown]
+        vectors = [
+            arrays["embeddings"][arrays["mapping"][i] if mapped else i].astype(float) * float(arrays["weights"][i])
+            for i in ids
+        ]
+        mean = np.mean(vectors, axis=0) if ids else np.zeros(9)
+        if mapped:
+            mean /= max(np.linalg.norm(mean), 1e-30)
+        np.testing.assert_allclose(light.encode(text), mean, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
+def test_what_model2vec_writes(dtype: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
+    """Its 8 bits have no scale: model2vec takes the steps as numbers, and Encoder does not load them."""
+    table = (table_of(wordpiece) * 20).astype(dtype)
+    model = StaticModel(table, wordpiece, {"model_type": "model2vec"}, normalize=dtype != "float32")
+    model.save_pretrained(tmp_path)
+    (tmp_path / "modules.json").unlink()  # with it sentence-transformers reads the folder, and counts unknown tokens
+    known = [text for text in EVERY if text.isascii()]
+    np.testing.assert_allclose(StaticEncoder.load(tmp_path).encode(known), model.encode(known), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("direction", ["left", "right"])
+def test_a_limit_in_the_tokenizer_holds(direction: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
+    wordpiece.enable_truncation(5, direction=direction)
+    wordpiece.enable_padding(length=9)
+    static_model(wordpiece).save(str(tmp_path))
+    assert_same(tmp_path)
+
+
+def test_word_vectors(tmp_path: Path) -> None:
+    """Words that the file lacks give no token at all."""
+    rows = [f"{word} {n} {n * n} {-n}" for n, word in enumerate(["the", "man", "flute", "is", "in", "a"], 1)]
+    (tmp_path / "glove.txt").write_text("\n".join(rows), "utf-8")
+    word_model(tmp_path / "glove.txt").save(str(tmp_path / "words"))
+    light = assert_same(tmp_path / "words", 1e-5)
+    assert not light.encode("nowhere").any()
+
+
+def test_prompts_of_the_folder(folder: Path) -> None:
+    path = folder / "config_sentence_transformers.json"
+    config = json.loads(path.read_text("utf-8"))
+    config |= {"prompts": {"query": "how : ", "document": None}, "default_prompt_name": "query"}
+    path.write_text(json.dumps(config), "utf-8")
+    light, encoder = assert_same(folder), Encoder(str(folder))
+    for settings in ({}, {"prompt_name": "query"}, {"prompt": "the "}, {"prompt": ""}):
+        np.testing.assert_allclose(light.encode("dogs", **settings), encoder.encode("dogs", **settings), atol=1e-6)
+    with pytest.raises(InputError, match="prompt_name='title'; the folder has query"):
+        light.encode("dogs", prompt_name="title")
+
+
+def test_evaluate_takes_it(folder: Path, tmp_path: Path) -> None:
+    pairs = [{"sentence1": a, "sentence2": b, "score": n} for n, (a, b) in enumerate(itertools.pairwise(TEXTS))]
+    (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs), "utf-8")
+    task = load_task(str(tmp_path / "few.jsonl"))
+    shown, expected = task.run(StaticEncoder.load(folder)), task.run(Encoder(str(folder)))
+    assert shown.main_score == pytest.approx(expected.main_score, abs=1e-3)
+
+
+# -- how it computes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("most_texts", "most_letters"), [(1, 10**6), (3, 10**6), (10**6, 40), (2, 1)])
+def test_portions_change_nothing(
+    most_texts: int, most_letters: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    light = StaticEncoder.load(folder)
+    expected = light.encode(EVERY)
+    monkeypatch.setattr(essent.static.encoder, "MOST_TEXTS", most_texts)
+    monkeypatch.setattr(essent.static.encoder, "MOST_LETTERS", most_letters)
+    portions = list(essent.static.encoder._portions(EVERY))
+    assert [stop for _, stop in portions] == [*(start for start, _ in portions[1:]), len(EVERY)]
+    for start, stop in portions:
+        assert stop - start <= most_texts
+        assert stop - start == 1 or sum(map(len, EVERY[start:stop])) <= most_letters
+    np.testing.assert_array_equal(light.encode(EVERY), expected)
+
+
+def test_threads_and_copies_share_nothing_that_changes(folder: Path) -> None:
+    light = StaticEncoder.load(folder)
+    expected = light.encode(EVERY)
+    fresh = StaticEncoder.load(folder)
+    with ThreadPoolExecutor(8) as pool:
+        for vectors in pool.map(fresh.encode, [EVERY] * 32):
+            np.testing.assert_array_equal(vectors, expected)
+    for other in (copy.deepcopy(light), pickle.loads(pickle.dumps(light))):  # noqa: S301
+        np.testing.assert_array_equal(other.encode(EVERY), expected)
+
+
+def test_it_runs_without_torch(folder: Path) -> None:
+    code = (
+        "import sys, essent, essent.static\n"
+        f"encoder = essent.StaticEncoder.load({str(folder)!r})\n"
+        "assert essent.static.StaticEncoder is essent.StaticEncoder\n"
+        "print(encoder.encode(['dogs', 'a man']).shape)\n"
+        "print([name for name in ('torch', 'transformers', 'sentence_transformers', 'sklearn') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["(2, 12)", "[]"]
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+def test_texts_are_checked(folder: Path) -> None:
+    light = StaticEncoder.load(str(folder))
+    assert light.encode([]).shape == (0, 12)
+    assert light.encode(("dogs",)).shape == (1, 12)
+    assert not light.encode(["", "  "]).any()
+    with pytest.raises(InputError, match="Text 1 is float"):
+        light.encode(["dogs", float("nan")])  # type: ignore[list-item]
+    with pytest.raises(InputError, match="Expected a list of texts, got int"):
+        light.encode(3)  # type: ignore[arg-type]
+
+
+def test_other_models_are_refused(wordpiece: Tokenizer, bert: Path, tmp_path: Path) -> None:
+    tokenizer = build_tokenizer("wordpiece")
+    words = [WordEmbeddings(tokenizer, table_of(wordpiece)), Pooling(12, "mean")]
+    models = {
+        "WordEmbeddings and Pooling": SentenceTransformer(modules=words, device="cpu"),
+        "StaticEmbedding and Dense": static_model(wordpiece, Dense(12, 5)),
+        "RecipeModule": Encoder(static_model(wordpiece), "static weights=tfidf | quantile").fit(TEXTS),
+    }
+    for number, (kinds, model) in enumerate(models.items()):
+        model.save(str(tmp_path / str(number)))
+        with pytest.raises(ModelError, match=rf"is a model of {kinds}\. .* load other models with essent\.Encoder"):
+            StaticEncoder.load(tmp_path / str(number))
+    with pytest.raises(ModelError, match=r"no static encoder: it has no modules\.json, and its config\.json"):
+        StaticEncoder.load(bert)
+    with pytest.raises(ModelError, match=r"There is no folder '.*nowhere'"):
+        StaticEncoder.load(tmp_path / "nowhere")
+    static_model(wordpiece, Normalize("token_embeddings")).save(str(tmp_path / "tokens"))
+    with pytest.raises(ModelError, match=r"Normalize works on .*token_embeddings"):
+        StaticEncoder.load(tmp_path / "tokens")
+
+
+def _write(name: str, text: str) -> Callable[[Path], object]:
+    return lambda folder: next(folder.rglob(name)).write_text(text, "utf-8")
+
+
+def _store(**arrays: np.ndarray) -> Callable[[Path], object]:
+    return lambda folder: save_file(arrays, next(folder.rglob("model.safetensors")))
+
+
+ROWS = 300  # at least as many as the tests' tokenizer has ids
+TABLE = np.ones((ROWS, 3), np.float32)
+BROKEN = {
+    "no file": (lambda folder: next(folder.rglob("model.safetensors")).unlink(), r"without model\.safetensors in"),
+    "no tokenizer": (lambda folder: next(folder.rglob("tokenizer.json")).unlink(), r"tokenizer\.json: cannot be read"),
+    "cut off": (_write("model.safetensors", "abc"), r"model\.safetensors: cannot be read without torch"),
+    "modules": (_write("modules.json", "[{"), r"modules\.json: no JSON"),
+    "no modules": (_write("modules.json", "[]"), "a model of no modules"),
+    "settings": (_write("config_sentence_transformers.json", "{"), r"config_sentence_transformers\.json: no JSON"),
+    "other arrays": (_store(matrix=TABLE), "no table of token vectors, which is called embedding.weight or embeddings"),
+    "a vector": (_store(embeddings=TABLE[0]), r"shape \(V,D\), not \(3,\)"),
+    "nothing": (_store(embeddings=TABLE[:0]), r"shape \(V,D\), not \(0, 3\)"),
+    "few rows": (_store(embeddings=TABLE[:5]), "ids up to [0-9]+, the table 5 rows"),
+    "few weights": (_store(embeddings=TABLE, weights=TABLE[:5, 0]), "ids up to [0-9]+, the table 5 weights"),
+    "few places": (_store(embeddings=TABLE, mapping=np.arange(5)), "ids up to [0-9]+, the table 5 places in mapping"),
+    "no such row": (_store(embeddings=TABLE[:9], mapping=np.arange(ROWS)), "points to rows 0 … 299 of 9"),
+    "NaN": (_store(**{"embedding.weight": np.where(np.arange(ROWS)[:, None] == 4, np.nan, TABLE)}), "first in row 4"),
+    "infinite": (_store(embeddings=TABLE, weights=np.full(ROWS, np.inf, np.float32)), "weights have NaN or infinite"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_damaged_folders_are_refused(case: str, folder: Path) -> None:
+    damage, message = BROKEN[case]
+    damage(folder)
+    with pytest.raises(ModelError, match=message):
+        StaticEncoder.load(folder)
+
+
+def test_types_that_numpy_lacks_are_refused(folder: Path) -> None:
+    path = next(folder.rglob("model.safetensors"))
+    save_tensors({"embedding.weight": torch.ones(ROWS, 3, dtype=torch.bfloat16)}, path)
+    with pytest.raises(ModelError, match=r"cannot be read without torch: .* essent\.Encoder may read it"):
+        StaticEncoder.load(folder)
+    assert Encoder(str(folder)).encode(["dogs"]).shape == (1, 3)
+
+
+def test_a_folder_without_what_essent_saved_beside_it(wordpiece: Tokenizer, tmp_path: Path) -> None:
+    """Then it is what sentence-transformers sees: zeros for a text without tokens."""
+    Encoder(static_model(wordpiece), "static | centre").fit(TEXTS).save(str(tmp_path))
+    shutil.rmtree(tmp_path / "essent")
+    assert not StaticEncoder.load(tmp_path).encode("").any()
+    model = SentenceTransformer(modules=[StaticEmbedding.load(str(tmp_path))], device="cpu")
+    known = [text for text in EVERY if text.isprintable()]
+    np.testing.assert_allclose(StaticEncoder.load(tmp_path).encode(known), model.encode(known), atol=1e-6)
