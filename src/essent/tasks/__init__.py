@@ -7,6 +7,7 @@ A task never sees an encoder, only something with `encode(list of N texts) -> (N
     load_task("stsb", data="my-data").run(model).main_score
 """
 
+from essent.tasks.base import Task
 from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add, task_names
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.examples import Example
@@ -16,7 +17,7 @@ from essent.tasks.heros_files import load_heros
 from essent.tasks.labelled_sets import CLASSIFICATION12, CLUSTERING6, TRANSFER7
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import load_pairs, load_task
-from essent.tasks.pairs import PairTask, Task
+from essent.tasks.pairs import PairTask
 from essent.tasks.result import Result, load_results, save_results
 from essent.tasks.table import ResultsTable, results_table
 

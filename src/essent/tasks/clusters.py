@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from essent.tasks.base import Task
 from essent.tasks.examples import Example, check_examples
-from essent.tasks.pairs import Encode, as_matrix, encode_distinct
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError, InputError
 
@@ -27,7 +27,7 @@ SEEDS = tuple(range(10))
 
 
 @dataclass(frozen=True)
-class ClusterTask:
+class ClusterTask(Task):
     """N texts with their classes.
 
     Attributes:
@@ -66,30 +66,11 @@ class ClusterTask:
         content = json.dumps([[e.texts[0], e.target] for e in self.examples], ensure_ascii=False)
         return hashlib.sha256(content.encode()).hexdigest()
 
-    def run(self, encode: Encode) -> Result:
-        """Encode each distinct text once, cluster and compare.
-
-        Args:
-            encode: something with `encode`, or a plain function; gets the list of distinct texts, gives (N,D).
-
-        Raises:
-            InputError: vectors of another shape, or one that is not finite (the message names its text).
-        """
-        vectors, rows = encode_distinct(encode, self.texts())
-        return self._judge(vectors[rows])
-
-    def score_vectors(self, vectors: Any) -> Result:
-        """Cluster ready vectors (N,D) and compare.
-
-        Raises:
-            InputError: vectors of another shape, or one that is not finite (the message names its text).
-        """
-        return self._judge(as_matrix(vectors, self.texts()))
-
-    def _judge(self, vectors: np.ndarray) -> Result:
+    def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         from sklearn.metrics import v_measure_score
 
         names, gold = np.unique([str(example.target) for example in self.examples], return_inverse=True)
+        vectors = vectors[list(rows)]  # (N,D)
         found = cluster(vectors, len(names), self.seeds, self.starts)  # (S,N)
         accuracy = [100 * matched_accuracy(gold, labels) for labels in found]
         together = [100 * float(v_measure_score(gold, labels)) for labels in found]

@@ -8,14 +8,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from essent.registry import did_you_mean
-from essent.tasks.pairs import Encode, PairTask, as_matrix, encode_distinct, unit_rows
+from essent.tasks.base import Task, unit_rows
+from essent.tasks.pairs import PairTask
 from essent.tasks.result import Result, library_versions
 from essent.types import InputError, UnknownNameError
 
@@ -162,7 +163,7 @@ SETTINGS = {
 
 
 @dataclass(frozen=True)
-class GeometryTask:
+class GeometryTask(Task):
     """The geometry of N sentences, and alignment over P positive pairs.
 
     Attributes:
@@ -210,33 +211,10 @@ class GeometryTask:
         content = json.dumps([self.sentences, self.positives], ensure_ascii=False)
         return hashlib.sha256(content.encode()).hexdigest()
 
-    def run(self, encode: Encode) -> Result:
-        """Encode each distinct text once and measure.
-
-        Args:
-            encode: something with `encode`, or a plain function; gets the list of distinct texts (N), gives (N,D).
-
-        Raises:
-            InputError: vectors of another shape, or one that is not finite (the message names its text).
-        """
-        vectors, rows = encode_distinct(encode, self.texts())
-        return self._measure(vectors, rows)
-
-    def score_vectors(self, vectors: Any) -> Result:
-        """Measure ready vectors, one for each of `texts()` in that order; equal texts have equal vectors.
-
-        Raises:
-            InputError: vectors of another shape, or one that is not finite (the message names its text).
-        """
-        texts = self.texts()
-        place: dict[str, int] = {}
-        rows = [place.setdefault(text, position) for position, text in enumerate(texts)]
-        return self._measure(as_matrix(vectors, texts), rows)
-
-    def _measure(self, vectors: np.ndarray, rows: list[int]) -> Result:
-        """The measures, from vectors (M,D) of which each of `texts()` has the one that `rows` tells."""
-        number = dict(zip(self.texts(), rows, strict=True))
-        members = np.array(rows[: len(self.sentences)])
+    def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
+        number: dict[str, int] = {}  # of the vector of each distinct text
+        members = np.array([number.setdefault(*pair) for pair in zip(self.texts(), rows, strict=True)])
+        members = members[: len(self.sentences)]
         seen, counts = np.unique(members, return_counts=True)
         scaled = unit_rows(vectors) if self.normalise else vectors
         sides = [[number[pair[side]] for pair in self.positives] for side in (0, 1)]

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from essent.tasks.pairs import SAME_COSINE, Encode, as_matrix, encode_distinct, unit_rows
+from essent.tasks.base import Task, unit_rows
+from essent.tasks.pairs import SAME_COSINE
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError, InputError
 
@@ -75,7 +76,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class HerosTask:
+class HerosTask(Task):
     """P minimal pairs; a subset may be missing, whole or in part.
 
     Attributes:
@@ -119,28 +120,8 @@ class HerosTask:
         content = json.dumps([list(pair) for pair in self.pairs], ensure_ascii=False)
         return hashlib.sha256(content.encode()).hexdigest()
 
-    def run(self, encode: Encode) -> Result:
-        """Encode each distinct text once and compare.
-
-        Args:
-            encode: something with `encode`, or a plain function; gets the list of distinct texts (N), gives (N,D).
-
-        Raises:
-            InputError: vectors of another shape, or one that is not finite (the message names its text).
-        """
-        vectors, rows = encode_distinct(encode, self.texts())
-        return self._measure(unit_rows(vectors)[rows])
-
-    def score_vectors(self, vectors: Any) -> Result:
-        """Compare ready vectors (2P,D), one for each of `texts()` in that order.
-
-        Raises:
-            InputError: vectors of another shape, or one that is not finite (the message names its text).
-        """
-        return self._measure(unit_rows(as_matrix(vectors, self.texts())))
-
-    def _measure(self, units: np.ndarray) -> Result:
-        """Everything, from vectors (2P,D) of length one."""
+    def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
+        units = unit_rows(vectors)[list(rows)]  # (2P,D)
         sums, counts = self._by_original(np.einsum("pd,pd->p", units[: len(self)], units[len(self) :]))
         place = {pair.original: position for position, pair in reversed(list(enumerate(self.pairs)))}
         originals = units[[place[text] for text in self.originals]]  # (O,D)

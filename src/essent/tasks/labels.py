@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from essent.tasks.base import Task
 from essent.tasks.examples import Example, check_examples
 from essent.tasks.heads import STRENGTHS, cross_validated, held_out
-from essent.tasks.pairs import Encode, as_matrix, correlations, encode_distinct
+from essent.tasks.pairs import correlations
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError, InputError
 
@@ -28,7 +29,7 @@ SEED = 1111  # SentEval's
 
 
 @dataclass(frozen=True)
-class LabelTask:
+class LabelTask(Task):
     """N labelled texts or pairs, all with a part (train, dev, test) or none.
 
     Attributes:
@@ -99,26 +100,6 @@ class LabelTask:
             return [str(value) for value in range(self.scale[0], self.scale[1] + 1)]
         return sorted({str(e.target) for e in self.examples if e.part in {None, "train"}}, key=_natural)
 
-    def run(self, encode: Encode) -> Result:
-        """Encode each distinct text once, fit and judge.
-
-        Args:
-            encode: something with `encode`, or a plain function; gets the list of distinct texts, gives (N,D).
-
-        Raises:
-            InputError: vectors of another shape, or one that is not finite (the message names its text).
-        """
-        vectors, rows = encode_distinct(encode, self.texts())
-        return self._judge(vectors[rows])
-
-    def score_vectors(self, vectors: Any) -> Result:
-        """Fit and judge ready vectors, one for each of `texts()` in that order.
-
-        Raises:
-            InputError: vectors of another shape, or one that is not finite (the message names its text).
-        """
-        return self._judge(as_matrix(vectors, self.texts()))
-
     def targets(self) -> np.ndarray:
         """Probabilities of the classes (N,K), K = 1 for two classes; a class that is not learned has zeros."""
         if self.scale is not None:
@@ -130,8 +111,8 @@ class LabelTask:
         hot = (known[:, None] == np.arange(len(number))).astype(np.float64)
         return hot[:, 1:] if len(number) == 2 else hot
 
-    def _judge(self, vectors: np.ndarray) -> Result:
-        features = self._features(vectors)  # (N,F)
+    def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
+        features = self._features(vectors[list(rows)])  # (N,F)
         parts = np.array([example.part or "" for example in self.examples])
         if (parts == "").all():
             folds = self._folds(np.arange(len(self)))
@@ -154,7 +135,7 @@ class LabelTask:
             "sha256": self.digest(),
             "versions": library_versions(),
         }
-        metrics, notes = self._measure(probabilities[judged], np.flatnonzero(judged))
+        metrics, notes = self._scores(probabilities[judged], np.flatnonzero(judged))
         main = ("pearson", "all") if self.scale is not None else ("accuracy", "all")
         return Result(self.name, metrics, {}, int(judged.sum()), provenance, (*self.notes, *notes), main)
 
@@ -178,7 +159,7 @@ class LabelTask:
         fold = {int(row): place % self.folds for place, row in enumerate(dealt)}
         return np.array([fold[int(row)] for row in members])
 
-    def _measure(self, probabilities: np.ndarray, judged: np.ndarray) -> tuple[dict[str, dict[str, float]], list[str]]:
+    def _scores(self, probabilities: np.ndarray, judged: np.ndarray) -> tuple[dict[str, dict[str, float]], list[str]]:
         """Scores of the probabilities (M,K) of the judged examples."""
         targets = [self.examples[row].target for row in judged]
         if self.scale is not None:

@@ -10,13 +10,14 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from essent.data import Pair
+from essent.tasks.base import Task, unit_rows
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError, InputError
 
@@ -24,35 +25,8 @@ METRICS = ("spearman", "pearson")
 SAME_COSINE = 1e-13  # a narrower spread of cosines is float64 rounding: to rank it would be to rank noise
 
 
-class HasEncode(Protocol):
-    """Anything with `encode`: an essent Encoder, a SentenceTransformer."""
-
-    def encode(self, texts: list[str], /) -> Any:
-        """Turn N texts into an (N,D) array or tensor."""
-
-
-Encode = HasEncode | Callable[[list[str]], Any]
-
-
-class Task(Protocol):
-    """What every kind of task offers: pairs, labels, clusters, minimal pairs, geometry."""
-
-    @property
-    def name(self) -> str:
-        """E.g. "sts12" or "stsb.dev"."""
-
-    def texts(self) -> list[str]:
-        """What `score_vectors` wants vectors of; duplicates kept, what a recipe learns is learned on these."""
-
-    def run(self, encode: Encode) -> Result:
-        """Encode each distinct text once and score."""
-
-    def score_vectors(self, vectors: Any) -> Result:
-        """Score ready vectors, one for each of `texts()` in that order."""
-
-
 @dataclass(frozen=True)
-class PairTask:
+class PairTask(Task):
     """P sentence pairs with gold scores.
 
     Attributes:
@@ -88,26 +62,9 @@ class PairTask:
             total.update(json.dumps(list(pair), ensure_ascii=False).encode() + b"\n")
         return total.hexdigest()
 
-    def run(self, encode: Encode) -> Result:
-        """Encode each distinct text once and score the pairs.
-
-        Args:
-            encode: something with `encode`, or a plain function; gets the list of distinct texts (N), gives (N,D).
-
-        Raises:
-            InputError: vectors of another shape, or one that is not finite (the message names its text).
-        """
-        vectors, rows = encode_distinct(encode, self.texts())
-        return self.score(_cosines(unit_rows(vectors), rows))
-
-    def score_vectors(self, vectors: Any) -> Result:
-        """Score ready vectors (2P,D), one for each of `texts()` in that order.
-
-        Raises:
-            InputError: vectors of another shape, or one that is not finite (the message names its text).
-        """
-        texts = self.texts()
-        return self.score(_cosines(unit_rows(as_matrix(vectors, texts)), range(len(texts))))
+    def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
+        units, half = unit_rows(vectors), len(self)
+        return self.score(np.einsum("pd,pd->p", units[list(rows[:half])], units[list(rows[half:])]))
 
     def score(self, cosines: Any) -> Result:
         """Score ready similarities (P,), one a pair.
@@ -181,52 +138,3 @@ def interval(metric: str, score: float, pairs: int) -> dict[str, float]:
         return {}
     wide = 1.96 * math.sqrt((1 + share**2 / 2 if metric == "spearman" else 1.0) / (pairs - 3))
     return {"low": 100 * math.tanh(math.atanh(share) - wide), "high": 100 * math.tanh(math.atanh(share) + wide)}
-
-
-def encode_distinct(encode: Encode, texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
-    """Encode each distinct text once: their vectors (N,D) float64, and which of them each text has.
-
-    Raises:
-        InputError: vectors of another shape, or one that is not finite (the message names its text).
-    """
-    distinct: dict[str, int] = {}
-    rows = [distinct.setdefault(text, len(distinct)) for text in texts]
-    # `.encode` first: a SentenceTransformer is callable too, as a torch module
-    function: Any = getattr(encode, "encode", encode)
-    return as_matrix(function(list(distinct)), list(distinct)), rows
-
-
-def as_matrix(vectors: Any, texts: Sequence[str]) -> np.ndarray:
-    """Bring whatever `encode` gave to float64 (N,D), one row a text, all finite."""
-    if hasattr(vectors, "detach"):  # a torch tensor, perhaps bfloat16 and on a GPU: NumPy takes neither
-        vectors = vectors.detach().cpu().double().numpy()
-    elif isinstance(vectors, (list, tuple)) and vectors and hasattr(vectors[0], "detach"):
-        vectors = [vector.detach().cpu().double().numpy() for vector in vectors]
-    try:
-        matrix = np.asarray(vectors, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"`encode` must give an (N,D) array of numbers, not {type(vectors).__name__}: {error}."
-        ) from None
-    if matrix.ndim != 2 or len(matrix) != len(texts) or matrix.shape[1] == 0:
-        raise InputError(f"`encode` must give one vector a text: expected ({len(texts)}, D), got {matrix.shape}.")
-    finite = np.isfinite(matrix).all(axis=1)
-    if not finite.all():
-        raise InputError(f"The vector of {texts[int(np.argmin(finite))]!r} is not finite.")
-    return matrix
-
-
-def unit_rows(matrix: np.ndarray) -> np.ndarray:
-    """Scale the rows of (N,D) to length one; a zero row stays zero, so that its cosine with anything is 0."""
-    largest = np.abs(matrix).max(axis=1, keepdims=True)  # first: squares of 1e200 would overflow
-    scaled = matrix / np.where(largest > 0, largest, 1.0)
-    length = np.linalg.norm(scaled, axis=1, keepdims=True)
-    units: np.ndarray = scaled / np.where(length > 0, length, 1.0)
-    return units
-
-
-def _cosines(units: np.ndarray, rows: Sequence[int]) -> np.ndarray:
-    """Cosines (P,) of the pairs, whose first sentences are rows[:P] of `units` and second ones rows[P:]."""
-    half = len(rows) // 2
-    cosines: np.ndarray = np.einsum("pd,pd->p", units[list(rows[:half])], units[list(rows[half:])])
-    return cosines

@@ -1,0 +1,93 @@
+"""What every kind of task shares: texts to encode, each distinct one once, and vectors to score."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from essent.tasks.result import Result
+from essent.types import InputError
+
+
+class HasEncode(Protocol):
+    """Anything with `encode`: an essent Encoder, a SentenceTransformer."""
+
+    def encode(self, texts: list[str], /) -> Any:
+        """Turn N texts into an (N,D) array or tensor."""
+
+
+Encode = HasEncode | Callable[[list[str]], Any]
+
+
+class Task(ABC):
+    """A data set with a kind of score: pairs, labels, clusters, minimal pairs, geometry.
+
+    Attributes:
+        name: e.g. "sts12" or "stsb.dev".
+    """
+
+    name: str
+
+    @abstractmethod
+    def texts(self) -> list[str]:
+        """What `score_vectors` wants vectors of; duplicates kept, what a recipe learns is learned on these."""
+
+    @abstractmethod
+    def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
+        """The scores, from vectors (M,D) float64 of which each of `texts()` has the one that `rows` tells."""
+
+    def run(self, encode: Encode) -> Result:
+        """Encode each distinct text once and score.
+
+        Args:
+            encode: something with `encode`, or a plain function; gets the list of distinct texts (M), gives (M,D).
+
+        Raises:
+            InputError: vectors of another shape, or one that is not finite (the message names its text).
+        """
+        distinct: dict[str, int] = {}
+        rows = [distinct.setdefault(text, len(distinct)) for text in self.texts()]
+        # `.encode` first: a SentenceTransformer is callable too, as a torch module
+        function: Any = getattr(encode, "encode", encode)
+        return self._measure(as_matrix(function(list(distinct)), list(distinct)), rows)
+
+    def score_vectors(self, vectors: Any) -> Result:
+        """Score ready vectors, one for each of `texts()` in that order.
+
+        Raises:
+            InputError: vectors of another shape, or one that is not finite (the message names its text).
+        """
+        texts = self.texts()
+        return self._measure(as_matrix(vectors, texts), range(len(texts)))
+
+
+def as_matrix(vectors: Any, texts: Sequence[str]) -> np.ndarray:
+    """Bring whatever `encode` gave to float64 (N,D), one row a text, all finite."""
+    if hasattr(vectors, "detach"):  # a torch tensor, perhaps bfloat16 and on a GPU: NumPy takes neither
+        vectors = vectors.detach().cpu().double().numpy()
+    elif isinstance(vectors, (list, tuple)) and vectors and hasattr(vectors[0], "detach"):
+        vectors = [vector.detach().cpu().double().numpy() for vector in vectors]
+    try:
+        matrix = np.asarray(vectors, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"`encode` must give an (N,D) array of numbers, not {type(vectors).__name__}: {error}."
+        ) from None
+    if matrix.ndim != 2 or len(matrix) != len(texts) or matrix.shape[1] == 0:
+        raise InputError(f"`encode` must give one vector a text: expected ({len(texts)}, D), got {matrix.shape}.")
+    finite = np.isfinite(matrix).all(axis=1)
+    if not finite.all():
+        raise InputError(f"The vector of {texts[int(np.argmin(finite))]!r} is not finite.")
+    return matrix
+
+
+def unit_rows(matrix: np.ndarray) -> np.ndarray:
+    """Scale the rows of (N,D) to length one; a zero row stays zero, so that its cosine with anything is 0."""
+    largest = np.abs(matrix).max(axis=1, keepdims=True)  # first: squares of 1e200 would overflow
+    scaled = matrix / np.where(largest > 0, largest, 1.0)
+    length = np.linalg.norm(scaled, axis=1, keepdims=True)
+    units: np.ndarray = scaled / np.where(length > 0, length, 1.0)
+    return units
