@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from essent.report.heat import FAINT, INK, heat_map, shortened
 from essent.types import optional_import
-
-if TYPE_CHECKING:
-    from essent.demo.run import DemoRow
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 COLOURS = {
@@ -23,6 +21,16 @@ COLOURS = {
     "shaping": "#009E73",
 }
 SIZE, DPI = (16.0, 10.0), 100  # 1600 × 1000 pixels
+
+
+@dataclass(frozen=True)
+class DemoRow:
+    """One recipe: Spearman ×100 on the pairs; similarity of each subset of minimal pairs, 0 unrelated, 1 the same."""
+
+    recipe: str
+    family: str
+    spearman: float
+    similarity: dict[str, float]
 
 
 def draw(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from essent.demo import minimal_pairs_path, pairs_path
-from essent.demo.picture import draw
+from essent.demo.picture import DemoRow, draw
 from essent.evaluation import Bench
 from essent.loading import load
 from essent.plan import allows_of, check
@@ -34,16 +34,6 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "shaping": ("first-last | quantile", "first-last-idf-zscore", "ditto:1-9 | zscore", "mean | whiten:64"),
 }
 SUBSETS = (*KEPT, *CHANGED)  # of the minimal pairs, by what happens to the meaning
-
-
-@dataclass(frozen=True)
-class DemoRow:
-    """One recipe: Spearman ×100 on the pairs; similarity of each subset of minimal pairs, 0 unrelated, 1 the same."""
-
-    recipe: str
-    family: str
-    spearman: float
-    similarity: dict[str, float]
 
 
 def run_demo(
