@@ -17,7 +17,7 @@ from essent.encoder import Encoder
 from essent.folding import CannotFoldError, folded, quantised, rounded
 from essent.recipe import Recipe
 from essent.tokens import unknown_token
-from essent.types import RecipeError
+from essent.types import InputError, RecipeError
 from families import CORPUS, build_tokenizer
 from samples import LONG, TEXTS
 
@@ -147,6 +147,16 @@ def test_model2vec_reads_the_folder(
 
 
 # -- fewer bits -------------------------------------------------------------------------------------------------------
+
+
+def test_numbers_beyond_sixteen_bits_are_refused() -> None:
+    table = np.ones((5, 3), np.float32)
+    table[3, 1] = -65504.0
+    assert quantised(table, "float16")["embeddings"][3, 1] == -65504.0
+    table[2, 0] = -65505.0
+    with pytest.raises(InputError, match=r"Row 2 of the table has a number of the size 65505; .* as float32"):
+        quantised(table, "float16")
+    assert np.isfinite(rounded(table, "int8")).all()
 
 
 @pytest.mark.parametrize(("kind", "error"), [("float32", 0.0), ("float16", 5e-4), ("int8", 4e-3)])

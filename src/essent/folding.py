@@ -23,7 +23,7 @@ from essent.pool import mix_sources
 from essent.shaping import Affine
 from essent.shaping import Normalize as UnitLength
 from essent.tokens import dropped_ids, fast_backend
-from essent.types import EssentError
+from essent.types import EssentError, InputError
 from essent.weights import ByToken
 from essent.weights.frequency import Sif
 from essent.weights.position import Content, NotSpecial
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 NEGLIGIBLE = 1e-9  # of the largest weight: a removed token, which counts only where nothing else is left
 STORED = ("float32", "float16", "int8")
+HALF = float(np.finfo(np.float16).max)
 
 
 class CannotFoldError(EssentError):
@@ -167,12 +168,22 @@ def read_table(path: Path) -> np.ndarray:
 
 
 def quantised(table: np.ndarray, kind: str) -> dict[str, np.ndarray]:
-    """`embeddings` in the type (float32, float16, int8 of 255 steps a row), and `weights` (V,) to multiply them by."""
+    """`embeddings` in the type (float32, float16, int8 of 255 steps a row), and `weights` (V,) to multiply them by.
+
+    Raises:
+        InputError: a number beyond what float16 holds; names its row.
+    """
     if kind == "float32":
         return {"embeddings": np.ascontiguousarray(table, np.float32)}
-    if kind == "float16":
-        return {"embeddings": table.astype(np.float16), "weights": np.ones(len(table), np.float32)}
     largest = np.abs(table).max(axis=1)
+    if kind == "float16":
+        if largest.max() > HALF:
+            row = int(largest.argmax())
+            raise InputError(
+                f"Row {row} of the table has a number of the size {largest[row]:g}; float16 holds {HALF:g} at most. "
+                "Store the table as float32."
+            )
+        return {"embeddings": table.astype(np.float16), "weights": np.ones(len(table), np.float32)}
     scale = np.where(largest > 0, largest / 127, 1.0).astype(np.float32)  # (V,)
     return {"embeddings": np.rint(table / scale[:, None]).clip(-127, 127).astype(np.int8), "weights": scale}
 

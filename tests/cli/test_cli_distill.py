@@ -104,6 +104,7 @@ def test_averages_have_no_place_in_a_file(run: Run, tiny: str, corpus: Path, tmp
         (["--teacher", "mean | zscore"], "leave the shaping out"),
         (["--dtype", "int4"], "float32, float16, int8"),
         (["--dimensions", "99"], "between 1 and the model's 32"),
+        (["--dimensions", "9", "--shaping", "whiten:8"], "between 1 and what shaping 'whiten:8' leaves: 8"),
         (["--shaping", "quantile"], "not affine"),
         (["--unseen", "guess"], "alone, static, zero, mean"),
         (["--search", "nowhere.jsonl"], "nowhere.jsonl"),
@@ -114,6 +115,7 @@ def test_averages_have_no_place_in_a_file(run: Run, tiny: str, corpus: Path, tmp
 def test_what_is_refused(arguments: list[str], reason: str, run: Run, tiny: str, corpus: Path, tmp_path: Path) -> None:
     result = run("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", *arguments, code=2)
     assert reason in result.stderr.replace("\n", " ")
+    assert not (tmp_path / "static").exists()  # refused before the pass
 
 
 def test_corpora_of_several_files(corpus: Path, pairs: Path, tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ def test_the_fit_comes_closer_to_the_model(material: Material, shell_of: Callabl
 def test_all_of_it(shell_of: Callable[[str], SentenceTransformer], tmp_path: Path) -> None:
     model = shell_of("bert")
     made = distill(model, TEXTS_, Choice("L-1+L", shaping="abtt:1"), dimensions=9, dtype="int8", state=tmp_path / "s")
+    assert (tmp_path / "s").is_file()  # the pass leaves it for another choice
     assert made.encoder.recipe == Recipe.parse("static | normalize")
     assert made.encoder.encode(TEXTS_).shape == (len(TEXTS_), 9)
     assert made.losses.variance is not None and 0.5 < made.losses.variance < 1  # noqa: PT018
@@ -179,7 +180,7 @@ PAIRED = [(a.replace('"', ""), b.replace('"', "")) for a, b in zip(TEXTS_, TEXTS
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_what_is_refused(material: Material, shell_of: Callable[[str], SentenceTransformer]) -> None:
+def test_what_is_refused(material: Material, shell_of: Callable[[str], SentenceTransformer], tmp_path: Path) -> None:
     model = shell_of("bert")
     with pytest.raises(RecipeError, match="'static' is no layer"):
         distill(model, TEXTS_, Choice("static"))
@@ -191,6 +192,17 @@ def test_what_is_refused(material: Material, shell_of: Callable[[str], SentenceT
         make_encoder(material, Choice(), dtype="int4")
     with pytest.raises(InputError, match="between 1 and the model's 32"):
         make_encoder(material, Choice(), dimensions=33)
+    with pytest.raises(InputError, match=r"dimensions=0 must be a whole number from 1"):
+        make_encoder(material, Choice(), dimensions=0)
+    for dimensions, shaping, reason in (
+        (33, "", "between 1 and the model's 32"),
+        (9, "whiten:8", "what shaping 'whiten:8' leaves: 8"),
+        (2.0, "", r"dimensions=2\.0 must be a whole number from 1"),
+        (True, "", "dimensions=True must be"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            distill(model, TEXTS_, Choice(shaping=shaping), dimensions=dimensions, state=tmp_path / "state")  # type: ignore[arg-type]
+    assert not (tmp_path / "state").exists()  # before the pass
     with pytest.raises(InputError, match="cannot run along"):
         distill(model, TEXTS_, teacher="t0-mean")
     with pytest.raises(RecipeError, match="leave the shaping out"):

@@ -149,7 +149,7 @@ def distill(
     from essent.static.distillation import FITTED, check_choice
 
     chosen = Choice(layers, weights, FITTED if fit is None else fit or None, shaping)
-    check_choice(chosen, dtype)
+    check_choice(chosen, dtype, dimensions)
     calm_libraries()
     options = opt.model_options(device, revision, trust_remote_code)
     progress = wants_progress(quiet)
@@ -165,6 +165,7 @@ def distill(
         words=words,
         expressions=expressions,
         teacher=teacher,
+        dimensions=dimensions,
         settings=settings,
         options=options,
     )

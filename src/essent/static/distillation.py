@@ -26,7 +26,7 @@ from essent.rows import unlimited
 from essent.shaping import AffineShaper, Chain
 from essent.static.gather import Settings, average_contexts
 from essent.static.regress import bag_matrix, fit_rows, is_strength
-from essent.static.smaller import Losses, agreement, reduce_table
+from essent.static.smaller import Losses, agreement, check_dimensions, reduce_table
 from essent.static.vocabulary import extended, find_extension
 from essent.tokens import Vocabulary, check_texts, count_tokens, fast_backend, text_ids, unknown_token
 from essent.types import CorpusStats, InputError, RecipeError
@@ -177,6 +177,7 @@ def collect(
     words: int = 0,
     expressions: int = 0,
     teacher: str | None = None,
+    dimensions: int | None = None,
     settings: Settings | None = None,
     options: dict[str, Any] | None = None,
 ) -> tuple[Material, Backbone]:
@@ -188,6 +189,7 @@ def collect(
         words, expressions: whole words and expressions of two words to add to the vocabulary, at most.
         teacher: the recipe of the sentence vectors, without shaping; None takes the model's own pooling, `mean` for a
             plain transformer.
+        dimensions: that the table will be asked for, so that too many are refused before the model runs.
         settings: how to pass; `layers` and `reader` are set here.
 
     Raises:
@@ -199,6 +201,8 @@ def collect(
     mixes = None if layers is None else [_mix(text) for text in layers]
     loaded = load(model, [], options or {})
     backbone = loaded.backbone
+    if dimensions is not None:
+        check_dimensions(dimensions, backbone.dimensions)
     recipe = _teacher(teacher) if teacher is not None else loaded.recipes[0]
     plan = Plan(replace(recipe, shaping=()), backbone)
     backbone.to(loaded.settings["device"])
@@ -237,9 +241,9 @@ def make_encoder(
         dtype: float32, float16 or int8: how the saved table is stored. The encoder has the rounded rows already.
 
     Raises:
-        InputError: an unknown dtype, or too many dimensions.
+        InputError: an unknown dtype, too many dimensions, or numbers too large for float16.
     """
-    check_choice(choice, dtype)
+    check_choice(choice, dtype, dimensions)
     table = material.table(choice, progress=progress)
     losses = Losses()
     if dimensions is not None:
@@ -252,12 +256,12 @@ def make_encoder(
     return Distilled(encoder_of(table, material.tokenizer, dtype), choice, losses, material)
 
 
-def check_choice(choice: Choice, dtype: str = "float32") -> None:
+def check_choice(choice: Choice, dtype: str = "float32", dimensions: int | None = None) -> None:
     """Refuse what can be refused before a corpus is read.
 
     Raises:
         RecipeError, UnknownNameError: a mix, weights or shaping that no table has.
-        InputError: an unknown dtype, or a strength that is not positive.
+        InputError: an unknown dtype, a strength that is not positive, or more dimensions than the shaping leaves.
     """
     if dtype not in STORED:
         raise InputError(f"dtype={dtype!r}; a table is stored as {', '.join(STORED)}.")
@@ -270,6 +274,8 @@ def check_choice(choice: Choice, dtype: str = "float32") -> None:
     chain = Chain.parse(Recipe.parse(f"static | {choice.shaping}").shaping) if choice.shaping.strip() else Chain()
     if not all(isinstance(step, AffineShaper) for step in chain.steps):
         raise RecipeError(f"shaping {choice.shaping!r} is not affine: it does not fold into a table.")
+    if dimensions is not None:
+        check_dimensions(dimensions, chain.dim_out(dimensions), f"what shaping {choice.shaping!r} leaves:")
 
 
 def encoder_of(table: np.ndarray, tokenizer: Any, dtype: str = "float32") -> Encoder:
@@ -320,7 +326,7 @@ def distill(
         InputError, RecipeError, ModelError, DataError: bad texts, mixes, models, states.
     """
     chosen = choice or Choice()
-    check_choice(chosen, dtype)
+    check_choice(chosen, dtype, dimensions)
     settings = Settings(
         unseen=unseen, state=None if state is None else Path(state), batch_size=batch_size, progress=progress
     )
@@ -331,6 +337,7 @@ def distill(
         words=words,
         expressions=expressions,
         teacher=teacher,
+        dimensions=dimensions,
         settings=settings,
         options=options,
     )

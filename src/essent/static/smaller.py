@@ -37,8 +37,7 @@ def reduce_table(
     Raises:
         InputError: more dimensions than there are, or fewer than one.
     """
-    if not 1 <= dimensions <= table.shape[1]:
-        raise InputError(f"dimensions={dimensions} must be between 1 and the model's {table.shape[1]}.")
+    check_dimensions(dimensions, table.shape[1])
     vectors = unit(bags @ table)
     values, components = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)
     kept = components[:, ::-1][:, :dimensions]
@@ -47,6 +46,18 @@ def reduce_table(
     smaller = (table @ kept).astype(np.float32)
     share = float(values[::-1][:dimensions].sum() / max(values.sum(), 1e-30))
     return smaller, share, agreement(bags, table, smaller, seed)
+
+
+def check_dimensions(dimensions: int, width: int, whose: str = "the model's") -> None:
+    """Refuse what is no number of dimensions, or more than there are.
+
+    Raises:
+        InputError: names both.
+    """
+    if isinstance(dimensions, bool) or not isinstance(dimensions, (int, np.integer)) or dimensions < 1:
+        raise InputError(f"dimensions={dimensions!r} must be a whole number from 1.")
+    if dimensions > width:
+        raise InputError(f"dimensions={dimensions} must be between 1 and {whose} {width}.")
 
 
 def agreement(bags: sparse.csr_matrix, first: np.ndarray, second: np.ndarray, seed: int = 0) -> float:
