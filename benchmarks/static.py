@@ -1,6 +1,6 @@
-"""Times static encoders on one table and the same texts, interleaved in one run: essent, model2vec's StaticModel and
-sentence-transformers' StaticEmbedding. Ratios are medians of the rounds' own ratios; each round begins without any
-words or texts kept from the one before.
+"""Times static encoders on one table and the same texts, interleaved in one run: essent with and without torch,
+model2vec's StaticModel and sentence-transformers' StaticEmbedding. Ratios are medians of the rounds' own ratios; each
+round begins without any words or texts kept from the one before.
 
 python benchmarks/static.py --texts texts.txt --number 100000 --rounds 5 --memory
 """
@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-BASE, ESSENT, PADDED, STOCK = "model2vec", "essent", "essent, padded batches", "sentence-transformers"
+BASE, ESSENT, LIGHT = "model2vec", "essent", "essent, without torch"
+PADDED, STOCK = "essent, padded batches", "sentence-transformers"
 QUERY = "how far is the moon from the earth"
 
 
@@ -41,11 +42,18 @@ def sentences(path: Path | None, number: int) -> list[str]:
         from essent import demo
 
         path = demo.pairs_path()
-    lines = path.read_text("utf-8").splitlines()
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SystemExit(f"{path}: no texts can be read: {error}") from error
     if path.suffix == ".jsonl":
         rows = [json.loads(line) for line in lines]
         lines = [row[key] for row in rows for key in ("sentence1", "sentence2", "text") if row.get(key)]
     distinct = list(dict.fromkeys(line for line in lines if line.strip()))
+    if not distinct:
+        raise SystemExit(
+            f"{path}: has no text; give a file with one a line, or jsonl with sentence1, sentence2 or text."
+        )
     found = distinct[:number]
     while len(found) < number:
         turn = len(found) // len(distinct)
@@ -95,6 +103,20 @@ class Fresh:
         return self.encoder.encode(texts)
 
 
+class Light:
+    """The same without torch, beginning as new too."""
+
+    def __init__(self, path: Path) -> None:
+        from essent import StaticEncoder
+
+        self.encoder = StaticEncoder.load(path)
+
+    def encode(self, texts: Any) -> Any:
+        if not isinstance(texts, str):
+            self.encoder = type(self.encoder)(self.encoder.table)
+        return self.encoder.encode(texts)
+
+
 class Model2Vec:
     """model2vec as it is; it turns the tokenizers' threads off for the whole process, which is undone here."""
 
@@ -123,6 +145,7 @@ def makers(folder: Path) -> dict[str, Callable[[], Any]]:
     return {
         BASE: lambda: Model2Vec(folder / "model2vec"),
         ESSENT: lambda: Fresh(folder / "model2vec"),
+        LIGHT: lambda: Light(folder / "model2vec"),
         PADDED: lambda: Fresh(folder / "model2vec", bags=False),
         STOCK: lambda: stock(folder / "stock"),
     }
@@ -140,12 +163,12 @@ def memory(peak: bool) -> float:
 
 
 def memory_of(options: argparse.Namespace, name: str, folder: Path) -> list[float]:
-    """MB of a process with the encoder ready, at most while it encodes all texts, and the difference."""
+    """Of a process: MB with the encoder ready, at most while it encodes all texts, the difference; seconds to start."""
     command = [sys.executable, __file__, "--memory-of", name, "--table", str(folder), "--number", str(options.number)]
     command += ["--texts", str(options.texts)] if options.texts else []
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  this file itself
-    ready, peak = map(float, done.stdout.split()[-2:])
-    return [ready, peak, peak - ready]
+    ready, peak, start = map(float, done.stdout.split()[-3:])
+    return [ready, peak, peak - ready, start]
 
 
 def main() -> None:
@@ -162,12 +185,14 @@ def main() -> None:
     options = parser.parse_args()
     if options.memory_of:
         texts = sentences(options.texts, options.number)
+        begin = time.perf_counter()
         model = makers(options.table)[options.memory_of]()
         model.encode(QUERY)
-        ready = memory(peak=False)
+        start, ready = time.perf_counter() - begin, memory(peak=False)
         model.encode(texts)
-        print(ready, memory(peak=True))
+        print(ready, memory(peak=True), start)
         return
+    sentences(options.texts, 1)  # a file without any is refused at once
     with tempfile.TemporaryDirectory() as folder:
         save_table(options.model, Path(folder), options.dimensions)
         report(options, Path(folder))
@@ -188,15 +213,15 @@ def report(options: argparse.Namespace, folder: Path) -> None:
     words = sum(text.count(" ") + 1 for text in texts)
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print(f"{len(texts)} different texts, {words} words, table of {exact.shape[1]} dimensions, {options.rounds} rounds")
-    print("| encoder | texts/s | × | CPU s | × | query ms | MB ready | MB at most | MB for the texts | difference |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+    columns = "texts/s | × | CPU s | × | query ms | MB ready | MB at most | MB for the texts | s to start | difference"
+    print(f"| encoder | {columns} |\n|---|{'--:|' * 10}")
     for name in made:
         taken, used = (statistics.median(pair[which] for pair in times[name]) for which in (0, 1))
         faster, cheaper = (
             statistics.median(base[which] / own[which] for base, own in zip(times[BASE], times[name], strict=True))
             for which in (0, 1)
         )
-        shown = " | ".join(f"{value:.0f}" for value in held[name]) if held else "– | – | –"
+        shown = "{:.0f} | {:.0f} | {:.0f} | {:.2f}".format(*held[name]) if held else "– | – | – | –"
         print(
             f"| {name} | {len(texts) / taken:.0f} | {faster:.2f} | {used:.2f} | {cheaper:.2f} | "
             f"{1000 * statistics.median(query[name]):.2f} | {shown} | {differences[name]:.0e} |",

@@ -29,7 +29,7 @@ class StaticEncoder:
     """
 
     def __init__(self, table: StoredTable) -> None:
-        self._table = table
+        self.table = table
         self._tokenise = partial(read_ids, table.tokenizer)
         self._by_word = WordIds(self._tokenise, *_rare(table)) if words_apart(table.tokenizer) else None
 
@@ -45,10 +45,10 @@ class StaticEncoder:
     @property
     def dimensions(self) -> int:
         """D of the vectors."""
-        return int(self._table.rows.shape[1])
+        return int(self.table.rows.shape[1])
 
     def __repr__(self) -> str:
-        rows, unit = self._table.rows, ", normalized" if self._table.unit else ""
+        rows, unit = self.table.rows, ", normalized" if self.table.unit else ""
         return f"StaticEncoder({len(rows)} rows of {rows.dtype}, dimensions={self.dimensions}{unit})"
 
     def encode(
@@ -78,14 +78,14 @@ class StaticEncoder:
         return vectors
 
     def _prompt(self, name: str | None) -> str:
-        prompts = self._table.prompts
+        prompts = self.table.prompts
         if name is not None and name not in prompts:
             raise InputError(f"prompt_name={name!r}; the folder has {', '.join(prompts) or 'no prompts'}.")
-        chosen = self._table.prompt_name if name is None else name
+        chosen = self.table.prompt_name if name is None else name
         return "" if chosen is None else prompts.get(chosen, "")
 
     def _ids(self, texts: list[str]) -> Ragged:
-        table = self._table
+        table = self.table
         ids, lengths = whole_ids(self._tokenise, texts) if self._by_word is None else self._by_word(texts)
         if table.dropped is not None:
             kept = ids != table.dropped
@@ -98,7 +98,7 @@ class StaticEncoder:
     def _means(self, found: Ragged) -> np.ndarray:
         """Means of the texts' rows, scaled to length 1 where the encoder does: (n,D)."""
         ids, lengths = found
-        table = self._table
+        table = self.table
         weights = np.ones(len(ids), np.float32) if table.weights is None else table.weights[ids]
         places = ids if table.mapping is None else table.mapping[ids]
         rows = table.rows
