@@ -163,7 +163,7 @@ def memory(peak: bool) -> float:
 
 
 def memory_of(options: argparse.Namespace, name: str, folder: Path) -> list[float]:
-    """Of a process: MB with the encoder ready, at most while it encodes all texts, the difference; seconds to start."""
+    """Of a process: MB with the encoder ready, at most with all texts encoded, the difference; CPU seconds to start."""
     command = [sys.executable, __file__, "--memory-of", name, "--table", str(folder), "--number", str(options.number)]
     command += ["--texts", str(options.texts)] if options.texts else []
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  this file itself
@@ -185,10 +185,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.memory_of:
         texts = sentences(options.texts, options.number)
-        begin = time.perf_counter()
+        begin = time.process_time()
         model = makers(options.table)[options.memory_of]()
         model.encode(QUERY)
-        start, ready = time.perf_counter() - begin, memory(peak=False)
+        start, ready = time.process_time() - begin, memory(peak=False)
         model.encode(texts)
         print(ready, memory(peak=True), start)
         return
@@ -213,7 +213,9 @@ def report(options: argparse.Namespace, folder: Path) -> None:
     words = sum(text.count(" ") + 1 for text in texts)
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print(f"{len(texts)} different texts, {words} words, table of {exact.shape[1]} dimensions, {options.rounds} rounds")
-    columns = "texts/s | × | CPU s | × | query ms | MB ready | MB at most | MB for the texts | s to start | difference"
+    columns = (
+        "texts/s | × | CPU s | × | query ms | MB ready | MB at most | MB for the texts | CPU s to start | difference"
+    )
     print(f"| encoder | {columns} |\n|---|{'--:|' * 10}")
     for name in made:
         taken, used = (statistics.median(pair[which] for pair in times[name]) for which in (0, 1))

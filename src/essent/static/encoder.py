@@ -131,8 +131,7 @@ def _portions(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 def _rare(table: StoredTable) -> tuple[list[str], int | None]:
     """Words that may stand between others, and the id that may not, see `WordIds`."""
     backend = table.tokenizer
-    last = max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
-    tokens = [backend.id_to_token(index) for index in range(max(last - 15, 0), last + 1)]
+    tokens = [backend.id_to_token(index) for index in range(max(table.tokens - 16, 0), table.tokens)]
     words = [token.removeprefix("##").removeprefix("▁") for token in tokens if token]
     unknown = getattr(backend.model, "unk_token", None)
     return [*SEPARATORS, *filter(None, words)], None if unknown is None else backend.token_to_id(unknown)

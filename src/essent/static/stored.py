@@ -25,6 +25,7 @@ class StoredTable:
     Attributes:
         rows: (R,D), finite; float32, float16 or int8.
         tokenizer: cuts and pads nothing any more.
+        tokens: its number of ids V, which are 0 … V-1.
         mapping, weights: (V,) int32 and float32, or None.
         unit: whether a mean is scaled to length 1.
         dropped: the id that leaves every text: model2vec counts no unknown tokens.
@@ -35,6 +36,7 @@ class StoredTable:
 
     rows: np.ndarray
     tokenizer: Tokenizer
+    tokens: int
     mapping: np.ndarray | None = None
     weights: np.ndarray | None = None
     unit: bool = False
@@ -77,8 +79,9 @@ def read_table(folder: str | Path) -> StoredTable:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     rows, mapping, weights = _arrays(root, place / "model.safetensors")
-    _check(root, tokenizer, rows, mapping, weights)
-    return StoredTable(rows, tokenizer, mapping, weights, **about)
+    tokens = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+    _check(root, tokens, rows, mapping, weights)
+    return StoredTable(rows, tokenizer, tokens, mapping, weights, **about)
 
 
 def _other(root: Path, what: str) -> ModelError:
@@ -155,11 +158,8 @@ def _tensors(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
         raise ModelError(f"{path}: cannot be read without torch: {error}; essent.Encoder may read it.") from error
 
 
-def _check(
-    root: Path, tokenizer: Tokenizer, rows: np.ndarray, mapping: np.ndarray | None, weights: np.ndarray | None
-) -> None:
+def _check(root: Path, tokens: int, rows: np.ndarray, mapping: np.ndarray | None, weights: np.ndarray | None) -> None:
     """Refuse ids without a row, and numbers that are none."""
-    tokens = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     for name, length in (
         ("rows", None if mapping is not None else len(rows)),
         ("places in mapping", None if mapping is None else len(mapping)),
