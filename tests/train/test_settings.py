@@ -13,6 +13,7 @@ import torch
 from training_helpers import SMALL, TEXTS, about
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
+from essent.named import TEMPLATES
 from essent.tasks import PairTask
 from essent.train import PRESETS, Settings, heads, read_examples, train_seeds
 from essent.train.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES, resolve_settings
@@ -46,6 +47,8 @@ def test_changes() -> None:
     assert (found.templates, found.batch_size, str(found.predicts.weights)) == (BERT_TEMPLATES[:1], 8, "('mask',)")
     found = resolve_settings("simcse-unsup", "roberta", {"objective": "different-templates"})
     assert (found.templates, found.recipe) == (ROBERTA_TEMPLATES, "prompt")
+    found = resolve_settings("promptbert-unsup", "bert", {"objective": "same-template", "templates": "T0"})
+    assert found.templates == (TEMPLATES["T0"],)
     found = resolve_settings("promptbert-sup", "bert", {"objective": "simcse"})
     assert (found.templates, found.recipe, found.views[0].weights) == ((), "cls", ("cls",))
     assert resolve_settings("promptbert-sup", "bert", {}).predicts.layers == (("L-bias", 1.0),)

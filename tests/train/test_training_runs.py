@@ -29,6 +29,8 @@ from training_helpers import SMALL, TEXTS, about
 from essent import Encoder, verify
 from essent.tasks import PairTask
 from essent.train import make_collator, make_loss, train
+from essent.train.build import warn_without_dropout
+from essent.train.examples import as_examples
 from essent.train.settings import resolve_settings
 from essent.types import DataError, InputError, RecipeError, TrainingError
 
@@ -85,14 +87,60 @@ def test_resumed_after_a_stop_in_the_second_epoch(whole: Path, bert: Path, dev: 
         train(bert, TEXTS, output=tmp_path / "run", resume=True, **{**settings, "learning_rate": 1e-2}, validate=dev)
     with pytest.raises(DataError, match="holds the checkpoints of another run"):
         train(bert, TEXTS, output=tmp_path / "run", **settings)
+    other = SentenceTransformer(str(bert), device="cpu")
+    with torch.no_grad():
+        next(other.parameters())[0, 0] += 1
+    with pytest.raises(DataError, match=r"model was '.*' and is '"):
+        train(other, TEXTS, output=tmp_path / "run", resume=True, validate=dev, **settings)
+
+
+def test_a_folder_that_was_moved(whole: Path, bert: Path, dev: PairTask, tmp_path: Path) -> None:
+    """The state names the best checkpoint by its path, which is not there any more."""
+    shutil.copytree(whole, tmp_path / "run")
+    for state in (tmp_path / "run" / "checkpoints").glob("*/trainer_state.json"):
+        state.write_text(state.read_text("utf-8").replace(str(whole), "/gone"), "utf-8")
+    settings = {**SMALL, "max_steps": 6, "validate_every": 2}
+    train(bert, TEXTS, output=tmp_path / "run", validate=dev, resume=True, **settings)
+    assert same(tmp_path / "run", whole)
+    runs = (about(tmp_path / "run"), about(whole))
+    assert runs[0]["steps"] == runs[1]["steps"] == 6  # and no step more
+    scored = [[row for row in run["history"] if "eval_spearman" in row] for run in runs]
+    assert scored[0] == scored[1]  # nothing was validated again
+
+
+def test_the_best_checkpoint_s_own_bias(bert: Path, dev: PairTask, tmp_path: Path) -> None:
+    """The template's vectors that the last validation kept are not those of the checkpoint that is taken back."""
+    data = list(zip(TEXTS, TEXTS[1:], TEXTS[2:], strict=False))
+    settings = {**SMALL, "max_steps": 6, "validate_every": 2}
+    encoder = train(bert, data, "promptbert-sup", output=tmp_path, validate=dev, **settings)
+    assert about(tmp_path)["best_step"] < 6
+    assert verify(str(tmp_path)).passed
+    np.testing.assert_allclose(Encoder(str(tmp_path)).encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
+
+
+def test_a_loaded_model_in_half_precision(bert: Path, tmp_path: Path) -> None:
+    shell = SentenceTransformer(str(bert), device="cpu").half()
+    train(shell, TEXTS, output=tmp_path, max_steps=1, **SMALL)
+    assert {weight.dtype for weight in weights(tmp_path).values()} == {torch.float32}
+    assert {weight.dtype for weight in shell.parameters()} == {torch.float16}
+
+
+def test_a_model_without_dropout_is_said(folder_of: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:
+    encoder = Encoder(str(folder_of("gpt2")), "mean")
+    settings = resolve_settings("simcse-unsup", "roberta", {})
+    warn_without_dropout(encoder, settings, as_examples(TEXTS))
+    assert not caplog.records
+    for name in ("resid_pdrop", "embd_pdrop", "attn_pdrop"):
+        setattr(encoder.module.backbone.model.config, name, 0.0)
+    warn_without_dropout(encoder, settings, as_examples(TEXTS))
+    assert "both views of a text are equal" in caplog.text
 
 
 KILLED = """
 import json, sys
 import torch
 torch.set_num_threads(1)  # as the tests have it: sums depend on the number of threads
-from essent.train import make_collator, make_loss, train
-from essent.train.settings import resolve_settings
+from essent.train import train
 texts, settings = json.loads(sys.argv[3])
 train(sys.argv[1], texts, output=sys.argv[2], **settings)
 """
@@ -278,6 +326,15 @@ def test_a_full_disk(bert: Path, tmp_path: Path) -> None:
 def test_refusals(data: Any, settings: dict[str, Any], message: str, bert: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         train(bert, data, output=tmp_path / "out", **{**SMALL, **settings})
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_nothing_can_be_learned_with(bert: Path, dev: PairTask, tmp_path: Path) -> None:
+    flat = PairTask("flat", tuple(pair._replace(score=1.0) for pair in dev.pairs))
+    with pytest.raises(InputError, match="All gold scores of 'flat' are equal"):
+        train(bert, TEXTS, output=tmp_path / "out", validate=flat, **SMALL)
+    with pytest.raises(RecipeError, match="counts tokens, which nothing does in training"):
+        train(bert, TEXTS, "simcse-unsup", output=tmp_path / "out", recipe="first-last-tfidf", **SMALL)
     assert not (tmp_path / "out").exists()
 
 

@@ -67,7 +67,7 @@ def open_encoder(model: Any, run: Run) -> Encoder:
     if run.device is not None:
         given["device"] = run.device
     if isinstance(model, SentenceTransformer):
-        return Encoder(copy.deepcopy(model), "mean", **given)
+        return Encoder(copy.deepcopy(model).float(), "mean", **given)
     given["model_kwargs"] = {"dtype": torch.float32, **(given.get("model_kwargs") or {})}
     return Encoder(model, "mean", **given)
 
@@ -92,13 +92,19 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
 
     Raises:
         UnsupportedRecipeError: the model cannot run the templates.
-        RecipeError: `keep_head` for a head or a recipe that has no stock modules.
+        RecipeError: weights that count tokens, `keep_head` for a head or a recipe that has no stock modules.
     """
     backbone = encoder.module.backbone
     settings.check(allows_of(backbone))
     generator = torch.Generator().manual_seed(settings.seed)
     head = heads[settings.head](backbone.dimensions, backbone.model.config, generator, checkpoint)
-    replace_module(encoder, ViewedModule(backbone, settings.predicts))
+    module = ViewedModule(backbone, settings.predicts)
+    if module.plan.reads_stats:
+        raise RecipeError(
+            f"{str(settings.predicts)!r} counts tokens, which nothing does in training; train with weights that do not "
+            "(mean, cls …), and take these afterwards."
+        )
+    replace_module(encoder, module)
     if settings.keep_head:  # refused before anything is trained
         _check_stock(encoder, head)
     return ContrastiveLoss(
@@ -139,7 +145,11 @@ def replace_module(encoder: Encoder, module: RecipeModule) -> None:
 def warn_without_dropout(encoder: Encoder, settings: Settings, examples: Examples) -> None:
     same_view = examples.width == 1 and settings.row.templates < 2
     config = encoder.module.backbone.model.config
-    rates = [value for key, value in config.to_dict().items() if "dropout" in key and isinstance(value, float)]
+    rates = [
+        value
+        for key, value in config.to_dict().items()
+        if "drop" in key and not key.startswith(("classifier", "summary")) and isinstance(value, float)
+    ]
     if same_view and not any(rates):
         logger.warning("The model has no dropout: both views of a text are equal under %r.", settings.objective)
 
@@ -184,6 +194,8 @@ def make_trainer(
         batch_sampler=ShuffledBatches,
         **validation,
     )
+    if arguments.n_gpu > 1:  # one process on several GPUs would multiply the batch; torchrun starts one for each
+        arguments._n_gpu = 1
     trainer = ContrastiveTrainer(
         model=encoder,
         args=arguments,

@@ -10,6 +10,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
+from essent.cache import digest_of
 from essent.encoder import Encoder
 from essent.module import RecipeModule
 from essent.plan import allows_of
@@ -83,6 +84,8 @@ def prepare(
     """What a run reads, the data first: nothing is loaded for what cannot be trained on; see `train`."""
     examples = as_examples(data)
     task = validate if isinstance(validate, PairTask) or validate is None else load_pairs(validate)
+    if task is not None and len({pair.score for pair in task.pairs}) < 2:
+        raise InputError(f"All gold scores of {task.name!r} are equal: no checkpoint does better on it than another.")
     encoder = open_encoder(model, run)
     return encoder, examples, resolve_settings(preset, tokenizer_kind(encoder), changes), task
 
@@ -106,13 +109,15 @@ def train_encoder(
         raise InputError("precision='fp16' needs a GPU; on a CPU take 'float32', or 'bf16' where it is fast.")
     backbone = encoder.module.backbone
     settings.check(allows_of(backbone))
+    loss = make_loss(encoder, settings, examples.width, checkpoint=checkpoint)
     about = {"settings": settings.to_dict(), "data": examples.digest(), "examples": len(examples)}
     about["validate"] = None if task is None else {"task": task.name, "sha256": task.digest()}
+    about["model"] = digest_of(backbone, backbone.max_length, backbone.vocabulary.digest)
     resumed = _prepare_folder(run, about)
-    loss = make_loss(encoder, settings, examples.width, checkpoint=checkpoint)
     warn_without_dropout(encoder, settings, examples)
     trainer = make_trainer(encoder, loss, examples, settings, run, task)
-    trainer.train(resume_from_checkpoint=resumed)
+    trainer.args.eval_on_start &= resumed is None  # which the run before has done
+    trainer.run(resumed)
     encoder.eval()
     replace_module(encoder, RecipeModule(backbone, settings.predicts))
     about |= _report(trainer.state, loss.head, examples)
@@ -159,7 +164,7 @@ def _check_same_run(started: Path, about: dict[str, Any], output: Path) -> None:
     changed = [name for name in new if old.get(name) != new[name]]
     if changed:
         shown = ", ".join(f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in changed)
-        raise DataError(f"{output} cannot be resumed with another run's data or settings: {shown}.")
+        raise DataError(f"{output} cannot be resumed with another run's model, data or settings: {shown}.")
 
 
 def _report(state: Any, head: Head, examples: Examples) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from essent.plan import Allows, check
-from essent.recipe import MASK, Recipe
+from essent.recipe import MASK, Recipe, read_field
 from essent.registry import did_you_mean
 from essent.train.objectives import Objective, find_objective
 from essent.types import InputError, RecipeError, UnknownNameError
@@ -22,7 +22,8 @@ class Settings:
 
     Attributes:
         objective: a name of `OBJECTIVES`.
-        templates: of the views; the first is the one that predicts afterwards. None without a template.
+        templates: of the views, names such as "T0" or texts; the first is the one that predicts afterwards. None
+            without a template.
         recipe: what the trained encoder computes: "prompt" or "prompt-denoised" on the first template, or for "simcse"
             any recipe without a template, such as "cls" or "mean".
         head: a name of `heads`, between the pooled vector and the loss.
@@ -58,7 +59,8 @@ class Settings:
     def __post_init__(self) -> None:
         from essent.train.heads import heads
 
-        object.__setattr__(self, "templates", tuple(self.templates))
+        given = (self.templates,) if isinstance(self.templates, str) else tuple(self.templates)
+        object.__setattr__(self, "templates", tuple(str(read_field("template", text)) for text in given))
         for name in ("batch_size", "max_steps", "text_length", "validate_every", "seed"):
             value = getattr(self, name)
             low = 0 if name == "seed" else 1

@@ -14,11 +14,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer
 from sentence_transformers.base.evaluation import BaseEvaluator
+from transformers import TrainerState
 
 from essent.encoder import Encoder
 from essent.portable import save_folder
 from essent.tasks import PairTask
-from essent.train.checkpoints import left_over, writing_checkpoint
+from essent.train.checkpoints import STATE, is_whole, left_over, writing_checkpoint
 from essent.train.heads import Head
 from essent.train.loss import ContrastiveLoss
 from essent.types import InputError, TrainingError
@@ -82,6 +83,21 @@ def exact_forward(model: Any) -> Iterator[None]:
 class ContrastiveTrainer(SentenceTransformerTrainer):
     """The trainer of `essent.train`: its model is an Encoder, its loss a `ContrastiveLoss`."""
 
+    def run(self, resumed: str | None) -> None:
+        """Train, from a checkpoint if there is one; the last one of a run is only read.
+
+        In the middle of an epoch transformers would make one step more.
+        """
+        if resumed is not None:
+            state = TrainerState.load_from_json(str(Path(resumed) / STATE))
+            if state.global_step >= state.max_steps:
+                self.state = state
+                self._load_from_checkpoint(resumed)
+                if self.args.load_best_model_at_end:
+                    self._load_best_model()
+                return
+        self.train(resume_from_checkpoint=resumed)
+
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """One step; the weights are not touched when its loss is no number.
 
@@ -121,14 +137,17 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         """Weights of the encoder and the head back from `_save`."""
         path = Path(resume_from_checkpoint)
         saved = Encoder(str(path), device="cpu").module.backbone.model
-        self._encoder.module.backbone.model.load_state_dict(saved.state_dict())
+        backbone = self._encoder.module.backbone
+        backbone.model.load_state_dict(saved.state_dict())
+        backbone.template_states.clear()  # of the weights before, which the last validation has kept
         self._head.load_state_dict(load_file(path / HEAD_FILE))
 
     def _load_best_model(self) -> None:
-        best = self.state.best_model_checkpoint
-        if best is None or not Path(best).is_dir():
-            raise TrainingError(f"The best checkpoint {best} is gone from {self.args.output_dir}.")
-        self._load_from_checkpoint(best)
+        """By the number of its step: the path that the state remembers is that of a folder moved since."""
+        best = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.best_global_step}"
+        if not is_whole(best):
+            raise TrainingError(f"The best checkpoint {best} is gone or broken.")
+        self._load_from_checkpoint(str(best))
 
     @property
     def _encoder(self) -> Encoder:
