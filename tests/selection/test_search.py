@@ -215,6 +215,7 @@ def test_the_leaderboard_as_json(shell_of: Shells, tmp_path: Path) -> None:
         ({"data": ["a text", "another"], "criterion": "spearman"}, InputError, "gold scores"),
         ({"memory": 0}, InputError, "memory=0"),
         ({"top": 0}, InputError, "top=0"),
+        ({"seed": -1}, InputError, "seed=-1"),
         ({"baselines": ("meen",)}, RecipeError, "meen"),
     ],
 )

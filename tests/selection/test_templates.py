@@ -35,7 +35,22 @@ def test_the_greedy_choice_is_the_best_of_each_step(shell_of: Shells) -> None:
         chosen[step.slot] = max(scores, key=lambda choice: scores[choice])
         assert step.chosen == chosen[step.slot]
     assert found.template == GRAMMAR.fill(chosen)
-    assert found.board.best.template == found.template or str(found.board.best) in found.board.baselines
+    assert found.board.best.template == found.template
+
+
+def test_the_choice_is_a_template_where_a_baseline_does_better(shell_of: Shells) -> None:
+    grammar = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")})
+    every = Settings(baselines=("mean", "first-last", "cls", "static", "layers=1", "layers=2"))
+    found = search_templates(shell_of("bert"), TASK, grammar, settings=every, test=[TASK])
+    first = found.board.trials[0].recipe
+    assert first.template is None
+    chosen = str(found.board.best)
+    assert found.board.best.template == found.template
+    assert {comparison.first for comparison in found.board.comparisons} == {chosen}
+    assert {comparison.second for comparison in found.board.comparisons} == set(every.baselines)
+    assert f"No template does better than {first}; the best of them is the choice all the same." in found.board.notes
+    assert chosen in found.board.checks[0].scores
+    assert found.board.encoder().recipe.template == found.template
 
 
 def test_no_template_runs_twice_and_the_baselines_run_once(shell_of: Shells) -> None:

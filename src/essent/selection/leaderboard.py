@@ -64,8 +64,8 @@ class Leaderboard:
         checks: the same on other data.
         notes: sentences that a reader of the numbers needs.
         provenance: model, data, space, counts, seconds, versions: plain values.
-        kept: the baseline that `best` gives instead of the first row, when that leads it by less than the criterion has
-            been found to tell (label-free criteria); None: the first row is the best.
+        kept: what `best` gives instead of the first row: a baseline that this leads by less than the criterion has been
+            found to tell (label-free criteria), or the best template where a baseline does better (template searches).
         cosines: of the first rows and the baselines (P,), by recipe, for tests of one's own; not in files.
     """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,8 @@ class Settings:
             raise InputError(f"memory={self.memory!r} must be a positive number of GiB.")
         if self.top < 1 or self.batch_size < 1:
             raise InputError(f"top={self.top!r} and batch_size={self.batch_size!r} must be at least 1.")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise InputError(f"seed={self.seed!r} must be a whole number of at least 0.")
 
 
 def search(
@@ -178,7 +180,7 @@ def check_on(
         table = {
             name: (float(score), *interval(draw)) for name, score, draw in zip(cosines, scores, draws, strict=True)
         }
-        checks.append(Check(task.name, len(task), table, _against(str(winner), baselines, cosines, gold, how.seed)))
+        checks.append(Check(task.name, len(task), table, against(str(winner), baselines, cosines, gold, how.seed)))
     return tuple(checks)
 
 
@@ -239,7 +241,7 @@ def judged(
     draws = bootstrap(np.stack([cosines[str(rows[i].recipe)] for i in at]), gold, seed=seed)
     for i, draw in zip(at, draws, strict=True):
         rows[i] = replace(rows[i], interval=interval(draw))
-    comparisons = _against(str(rows[0].recipe), baselines, cosines, gold, seed)
+    comparisons = against(str(rows[0].recipe), baselines, cosines, gold, seed)
     notes: tuple[str, ...] = ()
     if criterion == LABELS:
         notes = (
@@ -250,9 +252,10 @@ def judged(
     return Leaderboard(criterion, tuple(rows), tuple(baselines), comparisons, notes=notes, cosines=cosines)
 
 
-def _against(
-    winner: str, baselines: Sequence[str], cosines: dict[str, np.ndarray], gold: np.ndarray, seed: int
+def against(
+    winner: str, baselines: Sequence[str], cosines: Mapping[str, np.ndarray], gold: np.ndarray, seed: int
 ) -> tuple[Comparison, ...]:
+    """A recipe against each baseline, by their cosines (P,) and the gold scores (P,)."""
     others = [baseline for baseline in baselines if baseline != winner]
     return tuple(compare((winner, o), (cosines[winner], cosines[o]), gold, seed=seed) for o in others)
 

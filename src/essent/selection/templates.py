@@ -17,7 +17,7 @@ from essent.selection.generate import Candidate
 from essent.selection.grammar import PROMPT_BERT, Grammar
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.question import read_pairs_of
-from essent.selection.run import Settings, check_on, judged, model_name, search
+from essent.selection.run import Settings, against, check_on, judged, model_name, search
 from essent.selection.space import Grid, Space
 from essent.tasks import PairTask, load_pairs
 from essent.template import make_frame
@@ -92,12 +92,10 @@ def search_templates(
         filled = [scores[grammar.fill({**chosen, slot: choice})] for choice in choices]
         chosen[slot] = choices[int(np.argmax(np.nan_to_num(filled, nan=-np.inf)))]
         steps.append(Step(slot, {template: scores[template] for template in candidates}, chosen[slot]))
-    board = _merged(boards, data, folder, how)
+    template = grammar.fill(chosen)
+    board = _choosing(_merged(boards, data, folder, how), template, data, folder, how)
     board = replace(board, provenance={**board.provenance, "model": model_name(model)})
-    if test:
-        tasks = [task if isinstance(task, PairTask) else load_pairs(task, folder) for task in test]
-        board = replace(board, checks=check_on(shell, board.best, list(board.baselines), tasks, how, {}))
-    return TemplateSearch(grammar.fill(chosen), tuple(steps), board)
+    return TemplateSearch(template, tuple(steps), _checked(board, shell, test, folder, how))
 
 
 @dataclass(frozen=True)
@@ -147,13 +145,12 @@ def search_candidates(
     names = tuple(candidate.template for candidate in taken)
     grid = Grid(templates=names, layers=(layers,), weights=(weights,), shaping=(shaping,))
     step = replace(how, top=len(names) + len(how.baselines))
-    board = search(
-        shell, data, Space((grid,), name="generated"), criterion=criterion, folder=folder, settings=step, test=test
-    )
+    board = search(shell, data, Space((grid,), name="generated"), criterion=criterion, folder=folder, settings=step)
     board = replace(board, provenance={**board.provenance, "model": model_name(model), "space": "generated templates"})
-    scored = [trial for trial in board.trials if trial.recipe.template in names]
+    template = next(str(trial.recipe.template) for trial in board.trials if trial.recipe.template in names)
+    board = _checked(_choosing(board, template, data, folder, how), shell, test, folder, how)
     left_out = tuple(candidate.template for candidate in candidates if candidate not in taken)
-    return GeneratedSearch(str(scored[0].recipe.template), tuple(taken), left_out, board)
+    return GeneratedSearch(template, tuple(taken), left_out, board)
 
 
 def _opened(model: Any, layers: str, weights: str, masks: bool, options: dict[str, Any]) -> SentenceTransformer:
@@ -169,6 +166,34 @@ def _can_frame(shell: SentenceTransformer, template: str) -> bool:
     except UnsupportedRecipeError:
         return False
     return True
+
+
+def _choosing(board: Leaderboard, template: str, data: Any, folder: str | Path | None, how: Settings) -> Leaderboard:
+    """The leaderboard with the best template as its choice, also where a baseline does better, which is said."""
+    first = board.trials[0]
+    chosen = next(trial for trial in board.trials if trial.recipe.template == template)
+    if chosen.recipe == first.recipe or not np.isfinite(chosen.scores[board.criterion]):
+        return replace(board, kept=None)
+    _, _, _, gold = read_pairs_of(data, folder)
+    comparisons = board.comparisons
+    if gold is not None and board.cosines:
+        comparisons = against(str(chosen.recipe), board.baselines, board.cosines, gold, how.seed)
+    note = f"No template does better than {first.recipe}; the best of them is the choice all the same."
+    return replace(board, kept=str(chosen.recipe), comparisons=comparisons, notes=(*board.notes, note))
+
+
+def _checked(
+    board: Leaderboard,
+    shell: SentenceTransformer,
+    test: Sequence[PairTask | str],
+    folder: str | Path | None,
+    how: Settings,
+) -> Leaderboard:
+    """The leaderboard with its choice scored on other tasks."""
+    if not test:
+        return board
+    tasks = [task if isinstance(task, PairTask) else load_pairs(task, folder) for task in test]
+    return replace(board, checks=check_on(shell, board.best, list(board.baselines), tasks, how, {}))
 
 
 def _merged(boards: Sequence[Leaderboard], data: Any, folder: str | Path | None, how: Settings) -> Leaderboard:
