@@ -286,6 +286,12 @@ def test_the_head_learns_first(whole: Path, tmp_path: Path, monkeypatch: pytest.
     assert {name.startswith("bert.") for name in before if not torch.equal(before[name], after[name])} == {True, False}
 
 
+def test_a_warmup_longer_than_the_run(start: Start, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="warmup=8 steps of a run of 8"):
+        pretrain(TEXTS, tmp_path / "model", start, replace(SETTINGS, warmup=8), device="cpu")
+    assert not (tmp_path / "model").exists()
+
+
 def test_no_head_first_for_a_new_model(start: Start, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="head_first= is for a model to go on with"):
         pretrain(TEXTS, tmp_path / "model", start, replace(SETTINGS, head_first=2), device="cpu")
@@ -355,7 +361,13 @@ def test_a_model_is_not_written_over(whole: Path, start: Start, tmp_path: Path) 
     before = weights_of(whole)
     with pytest.raises(DataError, match="holds a model already"):
         pretrain(TEXTS, whole, start, SETTINGS, device="cpu")
+    with pytest.raises(DataError, match="no unfinished run to resume"):
+        pretrain(TEXTS, whole, start, SETTINGS, device="cpu", resume=True)
     assert weights_of(whole) == before
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "modules.json").write_text("[]", "utf-8")
+    with pytest.raises(DataError, match=r"sentence-transformers model \(modules\.json\)"):
+        pretrain(TEXTS, tmp_path / "encoder", start, SETTINGS, device="cpu", force=True)
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(DataError, match="is a file"):
         pretrain(TEXTS, tmp_path / "file", start, SETTINGS, device="cpu")
@@ -389,13 +401,20 @@ def test_texts_that_do_not_do(texts, changes, said: str, start: Start, tmp_path:
     [
         ({"epochs": 1}, "steps and epochs was given"),
         ({"steps": None}, "none was given"),
-        ({"steps": 0}, "steps=0; it must be above 0"),
+        ({"steps": 0}, "steps=0; it must be a number above 0"),
+        ({"steps": "8"}, "steps='8'; it must be a number above 0"),
+        ({"steps": 2.5}, r"steps=2\.5; it must be a whole number"),
+        ({"length": None}, "length=None; it must be a whole number"),
+        ({"validate_every": 0}, "validate_every=0"),
+        ({"learning_rate": True}, "learning_rate=True"),
         ({"steps": None, "minutes": math.nan}, "minutes=nan"),
         ({"learning_rate": -1.0}, "learning_rate=-1.0"),
         ({"mask_probability": 1.0}, "between 0 and 1"),
+        ({"mask_probability": "0.15"}, "between 0 and 1"),
         ({"warmup": -1}, "warmup=-1"),
         ({"head_first": -0.5}, "head_first=-0.5"),
         ({"parts": 0}, "parts=0"),
+        ({"parts": 9}, "parts=9 of a step with 8 sequences .* take 8 at most"),
         ({"seed": -1}, "seed=-1"),
         ({"schedule": "cosinus"}, "Did you mean 'cosine'"),
         ({"packing": "tight"}, "packing='tight' is unknown"),

@@ -38,8 +38,14 @@ class RunFolder:
                 f"{output} holds an unfinished run, the last checkpoint is {found.name}. Resume it (resume=True, "
                 "--resume), replace it (force=True, --force), or choose another folder."
             )
+        if (output / "modules.json").exists():
+            raise DataError(
+                f"{output} holds a sentence-transformers model (modules.json), whose files would mix with this one's; "
+                "choose another folder."
+            )
         if found is None and not force and (output / "config.json").exists():
-            raise DataError(f"{output} holds a model already. force=True (--force) replaces it.")
+            finished = "holds a model already" + (", no unfinished run to resume" if resume else "")
+            raise DataError(f"{output} {finished}. force=True (--force) replaces it.")
         self.resumed = found if resume else None
 
     def settled(self, about: Mapping[str, Any]) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -76,14 +77,14 @@ class Pretraining:
         if len(given) != 1:
             raise InputError(f"Give one of steps, epochs and minutes: {' and '.join(given) or 'none'} was given.")
         for name in (*given, "learning_rate"):
-            _check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "above 0")
+            _check(name, getattr(self, name), lambda value: 0 < value < math.inf, "a number above 0")
         for name in ("head_first", "warmup", "weight_decay"):
-            _check(name, getattr(self, name), 0 <= getattr(self, name) < math.inf, "0 or more")
-        _check("mask_probability", self.mask_probability, 0 < self.mask_probability < 1, "between 0 and 1")
-        for name in ("tokens_per_step", "length", "parts", "validate_every", "save_every"):
-            value = getattr(self, name)
-            _check(name, value, value is None or value >= 1, "1 or more")
-        _check("seed", self.seed, 0 <= self.seed < 2**32, "from 0 to 4294967295")
+            _check(name, getattr(self, name), lambda value: 0 <= value < math.inf, "a number, 0 or more")
+        _check("mask_probability", self.mask_probability, lambda value: 0 < value < 1, "a number between 0 and 1")
+        chosen = [name for name in ("steps", "validate_every", "save_every") if getattr(self, name) is not None]
+        for name in ("tokens_per_step", "length", "parts", *chosen):
+            _check(name, getattr(self, name), lambda value: value >= 1, "a whole number, 1 or more", int)
+        _check("seed", self.seed, lambda value: 0 <= value < 2**32, "a whole number from 0 to 4294967295", int)
         for name, known in (("schedule", SCHEDULES), ("packing", PACKINGS), ("precision", PRECISIONS)):
             value = getattr(self, name)
             if value not in known and not (name == "precision" and value is None):
@@ -92,6 +93,11 @@ class Pretraining:
             raise InputError(
                 f"tokens_per_step={self.tokens_per_step} is less than one sequence of length={self.length}: take at "
                 f"least {self.length}, or shorter sequences."
+            )
+        if self.parts > self.sequences_per_step:
+            raise InputError(
+                f"parts={self.parts} of a step with {self.sequences_per_step} sequences (tokens_per_step / length): "
+                f"take {self.sequences_per_step} at most."
             )
 
     @property
@@ -103,6 +109,6 @@ class Pretraining:
         return asdict(self)
 
 
-def _check(name: str, value: Any, fine: bool, allowed: str) -> None:
-    if not fine:
+def _check(name: str, value: Any, fine: Callable[[Any], bool], allowed: str, kind: Any = (int, float)) -> None:
+    if isinstance(value, bool) or not isinstance(value, kind) or not fine(value):
         raise InputError(f"{name}={value!r}; it must be {allowed}.")

@@ -124,6 +124,11 @@ class _Run:
                 f"The model has no weights for its prediction head ({', '.join(new)}): they begin at random."
             )
         steps = planned or self._steps(model)
+        if self.settings.warmup >= max(1, steps):
+            raise InputError(
+                f"warmup={self.settings.warmup:g} steps of a run of {steps}: the learning rate would never reach its "
+                "height. Give fewer, or a share below 1."
+            )
         self.folder.begin(self.about, steps)
         head = MaskedHead(model)
         try:
