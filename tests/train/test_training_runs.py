@@ -29,10 +29,10 @@ from training_helpers import SMALL, TEXTS, about
 from essent import Encoder, verify
 from essent.tasks import PairTask
 from essent.train import make_collator, make_loss, train
-from essent.train.build import warn_without_dropout
+from essent.train.build import warn
 from essent.train.examples import as_examples
 from essent.train.settings import resolve_settings
-from essent.types import DataError, InputError, RecipeError, TrainingError
+from essent.types import DataError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -125,15 +125,18 @@ def test_a_loaded_model_in_half_precision(bert: Path, tmp_path: Path) -> None:
     assert {weight.dtype for weight in shell.parameters()} == {torch.float16}
 
 
-def test_a_model_without_dropout_is_said(folder_of: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_hardly_meant_is_said(folder_of: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:
     encoder = Encoder(str(folder_of("gpt2")), "mean")
-    settings = resolve_settings("simcse-unsup", "roberta", {})
-    warn_without_dropout(encoder, settings, as_examples(TEXTS))
+    settings = resolve_settings("simcse-unsup", "roberta", {"recipe": "last-token"})
+    warn(encoder, settings, as_examples(TEXTS))
     assert not caplog.records
     for name in ("resid_pdrop", "embd_pdrop", "attn_pdrop"):
         setattr(encoder.module.backbone.model.config, name, 0.0)
-    warn_without_dropout(encoder, settings, as_examples(TEXTS))
+    warn(encoder, settings, as_examples(TEXTS))
     assert "both views of a text are equal" in caplog.text
+    caplog.clear()
+    warn(encoder, resolve_settings("simcse-unsup", "roberta", {}), as_examples(list(zip(TEXTS, TEXTS, strict=True))))
+    assert "recipe='last-token' does" in caplog.text
 
 
 KILLED = """
@@ -335,6 +338,9 @@ def test_what_nothing_can_be_learned_with(bert: Path, dev: PairTask, tmp_path: P
         train(bert, TEXTS, output=tmp_path / "out", validate=flat, **SMALL)
     with pytest.raises(RecipeError, match="counts tokens, which nothing does in training"):
         train(bert, TEXTS, "simcse-unsup", output=tmp_path / "out", recipe="first-last-tfidf", **SMALL)
+    long = f'"{{text}}" means [MASK]{" and so on" * 80} .'
+    with pytest.raises(UnsupportedRecipeError, match="leaves no room for a text: the model reads 256"):
+        train(bert, TEXTS, output=tmp_path / "out", objective="same-template", templates=long, **SMALL)
     assert not (tmp_path / "out").exists()
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from essent.train.heads import Head, heads
 from essent.train.loss import ContrastiveLoss
 from essent.train.settings import Settings
 from essent.train.views import ShuffledBatches, ViewCollator, ViewedModule, places_of
-from essent.types import InputError, RecipeError, optional_import
+from essent.types import InputError, RecipeError, UnsupportedRecipeError, optional_import
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
         checkpoint: where the prediction head's weights may be found.
 
     Raises:
-        UnsupportedRecipeError: the model cannot run the templates.
+        UnsupportedRecipeError: the model cannot run the templates, or has no room for them.
         RecipeError: weights that count tokens, `keep_head` for a head or a recipe that has no stock modules.
     """
     backbone = encoder.module.backbone
@@ -104,12 +105,19 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
             f"{str(settings.predicts)!r} counts tokens, which nothing does in training; train with weights that do not "
             "(mean, cls …), and take these afterwards."
         )
+    plans = [Plan(recipe, backbone) for recipe in settings.views]
+    for plan in plans:
+        if backbone.max_length is not None and len(plan.frame) >= backbone.max_length:
+            raise UnsupportedRecipeError(
+                f"The template {plan.recipe.template!r} has {len(plan.frame)} tokens, which leaves no room for a text: "
+                f"the model reads {backbone.max_length} at most."
+            )
     replace_module(encoder, module)
     if settings.keep_head:  # refused before anything is trained
         _check_stock(encoder, head)
     return ContrastiveLoss(
         encoder,
-        [Plan(recipe, backbone) for recipe in settings.views],
+        plans,
         places_of(columns, len(settings.views)),
         head,
         denoised=settings.row.denoised,
@@ -142,7 +150,8 @@ def replace_module(encoder: Encoder, module: RecipeModule) -> None:
     encoder._sign()
 
 
-def warn_without_dropout(encoder: Encoder, settings: Settings, examples: Examples) -> None:
+def warn(encoder: Encoder, settings: Settings, examples: Examples) -> None:
+    """Say what can be trained and will hardly be meant."""
     same_view = examples.width == 1 and settings.row.templates < 2
     config = encoder.module.backbone.model.config
     rates = [
@@ -152,6 +161,30 @@ def warn_without_dropout(encoder: Encoder, settings: Settings, examples: Example
     ]
     if same_view and not any(rates):
         logger.warning("The model has no dropout: both views of a text are equal under %r.", settings.objective)
+    if settings.predicts.weights == ("cls",) and encoder.module.backbone.tokenizer.cls_token is None:
+        logger.warning(
+            "The tokenizer has no token that stands for a text: recipe='cls' reads the first word, and in a decoder "
+            "that sees nothing of the others. recipe='last-token' does."
+        )
+
+
+@contextlib.contextmanager
+def bars(shown: bool) -> Iterator[None]:
+    """Without the libraries' own progress bars in this block, unless they are to be shown."""
+    import datasets
+    from transformers.utils import logging as transformers_logging
+
+    for_data, for_models = not datasets.are_progress_bars_disabled(), transformers_logging.is_progress_bar_enabled()
+    if not shown:
+        datasets.disable_progress_bars()
+        transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if for_data:
+            datasets.enable_progress_bars()
+        if for_models:
+            transformers_logging.enable_progress_bar()
 
 
 def make_trainer(

@@ -19,13 +19,14 @@ from essent.tasks import PairTask, load_pairs
 from essent.tasks.result import library_versions
 from essent.train.build import (
     Run,
+    bars,
     checkpoint_of,
     make_loss,
     make_trainer,
     open_encoder,
     replace_module,
     tokenizer_kind,
-    warn_without_dropout,
+    warn,
 )
 from essent.train.checkpoints import WRITE_ERRORS, last_checkpoint, left_over
 from essent.train.examples import Examples, as_examples
@@ -114,15 +115,16 @@ def train_encoder(
     about["validate"] = None if task is None else {"task": task.name, "sha256": task.digest()}
     about["model"] = digest_of(backbone, backbone.max_length, backbone.vocabulary.digest)
     resumed = _prepare_folder(run, about)
-    warn_without_dropout(encoder, settings, examples)
-    trainer = make_trainer(encoder, loss, examples, settings, run, task)
-    trainer.args.eval_on_start &= resumed is None  # which the run before has done
-    trainer.run(resumed)
-    encoder.eval()
-    replace_module(encoder, RecipeModule(backbone, settings.predicts))
-    about |= _report(trainer.state, loss.head, examples)
-    trainer.accelerator.unwrap_model(encoder, keep_fp32_wrapper=False)  # mixed precision ends with the training
-    _save(encoder, loss.head, settings, run, about)
+    warn(encoder, settings, examples)
+    with bars(run.progress):
+        trainer = make_trainer(encoder, loss, examples, settings, run, task)
+        trainer.args.eval_on_start &= resumed is None  # which the run before has done
+        trainer.run(resumed)
+        encoder.eval()
+        replace_module(encoder, RecipeModule(backbone, settings.predicts))
+        about |= _report(trainer.state, loss.head, examples)
+        trainer.accelerator.unwrap_model(encoder, keep_fp32_wrapper=False)  # mixed precision ends with the training
+        _save(encoder, loss.head, settings, run, about)
     return encoder
 
 
