@@ -161,6 +161,8 @@ def test_prompts_of_the_folder(folder: Path) -> None:
         np.testing.assert_allclose(light.encode("dogs", **settings), encoder.encode("dogs", **settings), atol=1e-6)
     with pytest.raises(InputError, match="prompt_name='title'; the folder has query"):
         light.encode("dogs", prompt_name="title")
+    with pytest.raises(InputError, match="prompt=3: a prompt is a str"):
+        light.encode("dogs", prompt=3)  # type: ignore[arg-type]
 
 
 def test_evaluate_takes_it(folder: Path, tmp_path: Path) -> None:
@@ -264,10 +266,19 @@ BROKEN = {
     "cut off": (_write("model.safetensors", "abc"), r"model\.safetensors: cannot be read without torch"),
     "modules": (_write("modules.json", "[{"), r"modules\.json: no JSON"),
     "no modules": (_write("modules.json", "[]"), "a model of no modules"),
+    "an object": (_write("modules.json", "{}"), r"modules\.json: expected a list, not {}"),
+    "names": (_write("modules.json", '["a"]'), r"modules\.json: expected a list of objects, not \['a'\]"),
+    "a list": (_write("config_sentence_transformers.json", "[]"), r"transformers\.json: expected a dict, not \[\]"),
+    "prompts": (_write("config_sentence_transformers.json", '{"prompts": {"a": 1}}'), "must be texts by their names"),
+    "default prompt": (
+        _write("config_sentence_transformers.json", '{"default_prompt_name": "a"}'),
+        "the default prompt 'a' is none of no prompts",
+    ),
     "settings": (_write("config_sentence_transformers.json", "{"), r"config_sentence_transformers\.json: no JSON"),
     "other arrays": (_store(matrix=TABLE), "no table of token vectors, which is called embedding.weight or embeddings"),
     "a vector": (_store(embeddings=TABLE[0]), r"shape \(V,D\), not \(3,\)"),
     "nothing": (_store(embeddings=TABLE[:0]), r"shape \(V,D\), not \(0, 3\)"),
+    "weights by rows": (_store(embeddings=TABLE, weights=TABLE), r"weights must have the shape \(V,\), not \(300, 3\)"),
     "few rows": (_store(embeddings=TABLE[:5]), "ids up to [0-9]+, the table 5 rows"),
     "few weights": (_store(embeddings=TABLE, weights=TABLE[:5, 0]), "ids up to [0-9]+, the table 5 weights"),
     "few places": (_store(embeddings=TABLE, mapping=np.arange(5)), "ids up to [0-9]+, the table 5 places in mapping"),

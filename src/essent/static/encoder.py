@@ -64,13 +64,15 @@ class StaticEncoder:
                 own default, as SentenceTransformer has it.
 
         Raises:
-            InputError: something that is not a text, or an unknown prompt.
+            InputError: something that is not a text, or a prompt that is none or unknown.
         """
         if isinstance(texts, str):
             vector: np.ndarray = self.encode([texts], prompt_name=prompt_name, prompt=prompt)[0]
             return vector
         found = check_texts(texts)
         before = self._prompt(prompt_name) if prompt is None else prompt
+        if not isinstance(before, str):
+            raise InputError(f"prompt={before!r}: a prompt is a str.")
         vectors = np.empty((len(found), self.dimensions), np.float32)
         for start, stop in _portions(found):
             portion = found[start:stop]

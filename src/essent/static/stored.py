@@ -59,7 +59,7 @@ def read_table(folder: str | Path) -> StoredTable:
         raise ModelError(
             f"There is no folder {str(root)!r}; StaticEncoder reads folders. essent.Encoder also loads hub names."
         )
-    listed = _read_json(root / "modules.json")
+    listed = _read_json(root / "modules.json", list)
     about: dict[str, Any] = {}
     if listed is None:
         config = _read_json(root / "config.json") or {}
@@ -92,16 +92,23 @@ def _other(root: Path, what: str) -> ModelError:
     )
 
 
-def _read_json(path: Path) -> Any:
+def _read_json(path: Path, kind: type = dict) -> Any:
     """What a file holds; None where there is none."""
+    if not path.is_file():
+        return None
     try:
-        return json.loads(path.read_text("utf-8")) if path.is_file() else None
+        found = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise ModelError(f"{path}: no JSON: {error}") from error
+    if type(found) is not kind:
+        raise ModelError(f"{path}: expected a {kind.__name__}, not {found!r:.60}.")
+    return found
 
 
 def _modules(root: Path, listed: Any) -> tuple[Path, bool]:
     """Where the table is, and whether Normalize follows."""
+    if not all(isinstance(module, dict) for module in listed):
+        raise ModelError(f"{root / 'modules.json'}: expected a list of objects, not {listed!r:.60}.")
     kinds = [str(module.get("type", "")).rpartition(".")[2] for module in listed]
     if kinds[:1] != ["StaticEmbedding"] or set(kinds[1:]) - {"Normalize"}:
         raise _other(root, f"a model of {' and '.join(kinds) or 'no modules'}")
@@ -114,8 +121,12 @@ def _modules(root: Path, listed: Any) -> tuple[Path, bool]:
 
 def _prompts(root: Path) -> dict[str, Any]:
     settings = _read_json(root / "config_sentence_transformers.json") or {}
-    prompts = {key: text for key, text in (settings.get("prompts") or {}).items() if text is not None}
-    return {"prompts": prompts, "prompt_name": settings.get("default_prompt_name")}
+    prompts, name = settings.get("prompts") or {}, settings.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(text, (str, type(None))) for text in prompts.values()):
+        raise ModelError(f"{str(root)!r}: prompts must be texts by their names, not {prompts!r:.60}.")
+    if name is not None and name not in prompts:
+        raise ModelError(f"{str(root)!r}: the default prompt {name!r} is none of {', '.join(prompts) or 'no prompts'}.")
+    return {"prompts": {key: text or "" for key, text in prompts.items()}, "prompt_name": name}
 
 
 def _tokenizer(place: Path) -> Tokenizer:
@@ -170,6 +181,9 @@ def _check(root: Path, tokens: int, rows: np.ndarray, mapping: np.ndarray | None
                 f"{str(root)!r}: the tokenizer has ids up to {tokens - 1}, the table {length} {name}; they do not "
                 "belong together."
             )
+    for name, numbers in (("mapping", mapping), ("weights", weights)):
+        if numbers is not None and numbers.ndim != 1:
+            raise ModelError(f"{str(root)!r}: {name} must have the shape (V,), not {numbers.shape}.")
     if mapping is not None and not 0 <= mapping.min() <= mapping.max() < len(rows):
         raise ModelError(f"{str(root)!r}: mapping points to rows {mapping.min()} … {mapping.max()} of {len(rows)}.")
     for name, numbers in (("vectors", rows), ("weights", weights)):
