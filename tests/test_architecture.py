@@ -18,7 +18,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 LAYERS = {
     0: "types registry contexts",
     1: "named layers mlm_head recipe pool tokens by_word template weights backbone rows denoise plan shaping data "
-    "tasks heros",
+    "tasks heros word_vectors",
     2: "bags module passes cache",
     # encoder and portable are a pair
     3: "loading folding lowering folder portable card encoder evaluation selection explain engine reproduce report "

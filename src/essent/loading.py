@@ -226,7 +226,7 @@ def _take_apart(shell: SentenceTransformer, recipes: Sequence[Recipe], last: int
 
 def _words_of(name: str) -> SentenceTransformer:
     """A file of word vectors as a static model."""
-    from essent.static import is_word_vectors, word_model
+    from essent.word_vectors import is_word_vectors, word_model
 
     if not is_word_vectors(name):
         raise ModelError(

@@ -27,10 +27,10 @@ import essent.static.encoder
 from essent import StaticEncoder
 from essent.encoder import Encoder
 from essent.static.distillation import encoder_of
-from essent.static.words import word_model
 from essent.tasks import load_task
 from essent.tokens import unknown_token
 from essent.types import InputError, ModelError
+from essent.word_vectors.model import word_model
 from families import build_tokenizer
 from samples import LONG, TEXTS
 from test_by_word import ODD

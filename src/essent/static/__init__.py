@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from essent.static.encoder import StaticEncoder
     from essent.static.gather import Settings, average_contexts
     from essent.static.smaller import Losses
-    from essent.static.vectors import WordVectors, is_word_vectors, read_word_vectors
     from essent.static.vocabulary import Extension, extended, find_extension
-    from essent.static.words import word_model
 
 _WHERE = {
     "Choice": "essent.static.distillation",
@@ -26,17 +24,13 @@ _WHERE = {
     "Settings": "essent.static.gather",
     "StaticEncoder": "essent.static.encoder",
     "Trial": "essent.static.choose",
-    "WordVectors": "essent.static.vectors",
     "average_contexts": "essent.static.gather",
     "collect": "essent.static.distillation",
     "distill": "essent.static.distillation",
     "extended": "essent.static.vocabulary",
     "find_choice": "essent.static.choose",
     "find_extension": "essent.static.vocabulary",
-    "is_word_vectors": "essent.static.vectors",
     "make_encoder": "essent.static.distillation",
-    "read_word_vectors": "essent.static.vectors",
-    "word_model": "essent.static.words",
 }
 
 __all__ = [
@@ -49,17 +43,13 @@ __all__ = [
     "Settings",
     "StaticEncoder",
     "Trial",
-    "WordVectors",
     "average_contexts",
     "collect",
     "distill",
     "extended",
     "find_choice",
     "find_extension",
-    "is_word_vectors",
     "make_encoder",
-    "read_word_vectors",
-    "word_model",
 ]
 
 
