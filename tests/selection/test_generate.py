@@ -189,13 +189,12 @@ def test_generated_templates_are_ranked_by_their_scores(shell_of: Shells, tmp_pa
         search_candidates(shell_of("bert"), TASK, [])
 
 
-def test_templates_that_the_tokenizer_cannot_split_are_left_out(
-    shell_of: Shells, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_templates_that_do_not_fit_are_left_out(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent.template.STAND_INS", ("a",))  # with all of them a tiny vocabulary splits everything
     glued, fine = Candidate("xyz{text}q [MASK]", -1.0), Candidate("{text} : [MASK] .", -2.0)
-    found = search_candidates(shell_of("bert"), TASK, [glued, fine])
-    assert found.left_out == (glued.template,)
+    long = Candidate("{text} means [MASK]" + " and so on" * 90, -3.0)  # no room for a text
+    found = search_candidates(shell_of("bert"), TASK, [glued, fine, long])
+    assert found.left_out == (glued.template, long.template)
     assert found.template == fine.template
     with pytest.raises(InputError, match="None of 1 generated"):
         search_candidates(shell_of("bert"), TASK, [glued])

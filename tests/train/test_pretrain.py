@@ -141,6 +141,9 @@ def test_epochs_become_steps(start: Start, tmp_path: Path) -> None:
     sequences = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))["sequences"]["train"]
     assert result.steps == math.ceil(0.5 * sequences / 8)
     assert result.tokens == result.steps * 128
+    uneven = replace(SETTINGS, steps=None, epochs=1, parts=3)  # 8 sequences in 3 parts are 6
+    result = pretrain(TEXTS, tmp_path / "uneven", start, uneven, device="cpu")
+    assert result.steps == math.ceil(sequences / 6)
 
 
 def test_a_step_in_parts_is_one_step(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,6 +434,11 @@ def test_settings_that_are_not_allowed(changes, said: str) -> None:
 def test_bf16_where_the_processor_has_it(found, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
     assert computes_bf16("cpu") is expected
+
+
+def test_a_vocabulary_that_is_none() -> None:
+    with pytest.raises(InputError, match="vocabulary='80'; it must be a whole number"):
+        Start(config="tiny", vocabulary="80")  # type: ignore[arg-type]
 
 
 def test_a_device_that_is_none(start: Start, tmp_path: Path) -> None:

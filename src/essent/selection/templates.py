@@ -105,7 +105,7 @@ class GeneratedSearch:
     Attributes:
         template: the best one.
         candidates: all that were tried, most probable for the generator first.
-        left_out: those that the model's tokenizer joins with the text.
+        left_out: those that the model's tokenizer joins with the text, or that leave no room for it.
         board: every template that was tried, and the baselines.
     """
 
@@ -162,10 +162,10 @@ def _opened(model: Any, layers: str, weights: str, masks: bool, options: dict[st
 
 def _can_frame(shell: SentenceTransformer, template: str) -> bool:
     try:
-        make_frame(shell.tokenizer, template)
+        frame = make_frame(shell.tokenizer, template)
     except UnsupportedRecipeError:
         return False
-    return True
+    return shell.max_seq_length is None or len(frame) < shell.max_seq_length
 
 
 def _choosing(board: Leaderboard, template: str, data: Any, folder: str | Path | None, how: Settings) -> Leaderboard:

@@ -104,6 +104,10 @@ class Pretraining:
     def sequences_per_step(self) -> int:
         return self.tokens_per_step // self.length
 
+    def sequences_at_once(self, processes: int = 1) -> int:
+        """Sequences that one process takes through the model at a time; a step rounds down to whole parts of them."""
+        return max(1, self.sequences_per_step // (self.parts * max(1, processes)))
+
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values."""
         return asdict(self)

@@ -33,6 +33,10 @@ class Start:
     cased: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.vocabulary, bool) or not isinstance(self.vocabulary, int) or self.vocabulary < 1:
+            raise InputError(f"vocabulary={self.vocabulary!r}; it must be a whole number, 1 or more.")
+
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values; of a path on this machine its last part."""
         named = {name: getattr(self, name) for name in ("model", "config", "tokenizer")}

@@ -65,9 +65,7 @@ def arguments_of(
     )
     if arguments.n_gpu > 1:  # one process on several GPUs; torchrun starts one for each
         arguments._n_gpu = 1
-    arguments.per_device_train_batch_size = max(
-        1, settings.sequences_per_step // (settings.parts * max(1, arguments.world_size))
-    )
+    arguments.per_device_train_batch_size = settings.sequences_at_once(arguments.world_size)
     arguments.per_device_eval_batch_size = arguments.per_device_train_batch_size
     return arguments
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -145,7 +146,9 @@ class _Run:
         if settings.steps is not None:
             return settings.steps
         if settings.epochs is not None:
-            return max(1, math.ceil(settings.epochs * len(self.prepared.train) / settings.sequences_per_step))
+            processes = int(os.environ.get("WORLD_SIZE", "1"))
+            per_step = settings.sequences_at_once(processes) * settings.parts * processes
+            return max(1, math.ceil(settings.epochs * len(self.prepared.train) / per_step))
         return self._steps_in(float(settings.minutes or 0), model)
 
     def _steps_in(self, minutes: float, model: Any) -> int:
