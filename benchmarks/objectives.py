@@ -66,7 +66,10 @@ def table_of(backbone: Backbone, prompt: Recipe, dev: PairTask, tests: list[Pair
 
 
 def shortened(task: PairTask, pairs: int | None) -> PairTask:
-    return task if pairs is None else replace(task, pairs=task.pairs[:pairs])
+    """So many of the pairs, evenly from the whole: files stand in the order of their sources."""
+    if pairs is None or pairs >= len(task):
+        return task
+    return replace(task, pairs=tuple(task.pairs[place * len(task) // pairs] for place in range(pairs)))
 
 
 def shown(found: dict[str, list[dict[str, dict[str, float]]]], task: str) -> None:
