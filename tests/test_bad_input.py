@@ -137,6 +137,12 @@ def test_masks_are_refused_on_decoders(tmp_path: Path, recipe: str) -> None:
         Encoder(build_family("gpt2", tmp_path / "gpt2"), recipe)
 
 
+def test_a_template_that_leaves_no_room_for_the_text(folder: Path) -> None:
+    words = "the moon " * 200
+    with pytest.raises(UnsupportedRecipeError, match="tokens, and the model reads 256, text included"):
+        Encoder(folder, f'template="{words}{{text}} [MASK] ." weights=mask')
+
+
 def test_names_that_do_not_exist_say_the_nearest(folder: Path) -> None:
     with pytest.raises(UnknownNameError, match="'first-last'"):
         Encoder(folder, "first-lst")

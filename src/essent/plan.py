@@ -20,7 +20,7 @@ from essent.layers import Source, format_mix, resolve, token_tables
 from essent.mlm_head import NO_HEAD, expected_rows
 from essent.pool import Reduction, mix_sources, reductions
 from essent.recipe import MASK, Recipe
-from essent.template import make_frame
+from essent.template import check_room, make_frame
 from essent.tokens import Frame
 from essent.types import CorpusStats, States, Tokens, UnsupportedRecipeError
 from essent.weights import Weighting, combine, weightings
@@ -123,6 +123,7 @@ class Plan(nn.Module):
         self.factors = [factor for _, factor in recipe.layers]
         leading_space = backbone.vocabulary.marker == "Ġ" and any(w.leading_space for w in self.weightings)
         self.frame: Frame = make_frame(backbone.tokenizer, recipe.template, leading_space)
+        check_room(self.frame, recipe.template, backbone.max_length)
         self.tables: dict[str, str] = {}  # source -> buffer
         for place, source in enumerate(self.sources):
             if isinstance(source.key, str) and source.key != "static":

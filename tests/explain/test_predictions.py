@@ -90,7 +90,7 @@ def test_bad_input(bert: Path, folder_of: Callable[[str], Path]) -> None:
             mask_predictions(str(bert), TEXTS, top=top)  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match=r"has no \[MASK\] to predict"):
         mask_predictions(str(bert), TEXTS, template="one-word")
-    with pytest.raises(RecipeError, match=r"tokens; the model reads 256, text included"):
+    with pytest.raises(RecipeError, match=r"tokens, and the model reads 256, text included"):
         mask_predictions(str(bert), TEXTS, template="{text} means [MASK]" + " and so on" * 90)
     with pytest.raises(RecipeError, match="must have exactly one"):
         mask_predictions(str(bert), TEXTS, template="[MASK]")

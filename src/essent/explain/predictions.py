@@ -18,7 +18,7 @@ from essent.denoise import debias
 from essent.loading import allowed, load
 from essent.mlm_head import NO_HEAD
 from essent.recipe import MASK, Recipe, read_field
-from essent.template import make_frame
+from essent.template import check_room, make_frame
 from essent.tokens import Vocabulary, batches, check_texts, framed_ids, pad
 from essent.types import InputError, ModelError, RecipeError
 
@@ -102,7 +102,8 @@ def mask_predictions(
 
     Raises:
         ModelError: the model has no masked-LM head.
-        RecipeError: a template without {text} or [MASK], or too long for the model.
+        RecipeError: a template without {text} or [MASK].
+        UnsupportedRecipeError: one too long for the model.
         InputError: no texts, or `top` is not a positive number.
     """
     found = check_texts(texts)
@@ -115,10 +116,7 @@ def mask_predictions(
         raise RecipeError(f"The template {filled!r} has no {MASK} to predict; e.g. T0.")
     backbone = _with_head(model, Recipe(template=filled, layers=(("topk:1", 1.0),), weights=("mask",)), options)
     frame, layer, count = make_frame(backbone.tokenizer, filled), backbone.last, filled.count(MASK)
-    if backbone.max_length is not None and len(frame) >= backbone.max_length:
-        raise RecipeError(
-            f"The template {filled!r} has {len(frame)} tokens; the model reads {backbone.max_length}, text included."
-        )
+    check_room(frame, filled, backbone.max_length)
     head, vocabulary = backbone.mlm_head, backbone.vocabulary
     sequences = framed_ids(backbone.tokenizer, frame, found, backbone.max_length)
     rows: dict[int, list[MaskPrediction]] = {}

@@ -20,7 +20,7 @@ from essent.selection.question import read_pairs_of
 from essent.selection.run import Settings, against, check_on, judged, model_name, search
 from essent.selection.space import Grid, Space
 from essent.tasks import PairTask, load_pairs
-from essent.template import make_frame
+from essent.template import check_room, make_frame
 from essent.types import InputError, UnsupportedRecipeError
 
 
@@ -162,10 +162,10 @@ def _opened(model: Any, layers: str, weights: str, masks: bool, options: dict[st
 
 def _can_frame(shell: SentenceTransformer, template: str) -> bool:
     try:
-        frame = make_frame(shell.tokenizer, template)
+        check_room(make_frame(shell.tokenizer, template), template, shell.max_seq_length)
     except UnsupportedRecipeError:
         return False
-    return shell.max_seq_length is None or len(frame) < shell.max_seq_length
+    return True
 
 
 def _choosing(board: Leaderboard, template: str, data: Any, folder: str | Path | None, how: Settings) -> Leaderboard:
