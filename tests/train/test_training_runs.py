@@ -339,7 +339,7 @@ def test_what_nothing_can_be_learned_with(bert: Path, dev: PairTask, tmp_path: P
     with pytest.raises(RecipeError, match="counts tokens, which nothing does in training"):
         train(bert, TEXTS, "simcse-unsup", output=tmp_path / "out", recipe="first-last-tfidf", **SMALL)
     long = f'"{{text}}" means [MASK]{" and so on" * 120} .'
-    with pytest.raises(UnsupportedRecipeError, match="leaves no room for a text: the model reads 256"):
+    with pytest.raises(UnsupportedRecipeError, match="tokens, and the model reads 256, text included"):
         train(bert, TEXTS, output=tmp_path / "out", objective="same-template", templates=long, **SMALL)
     assert not (tmp_path / "out").exists()
 

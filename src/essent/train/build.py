@@ -23,7 +23,7 @@ from essent.train.heads import Head, heads
 from essent.train.loss import ContrastiveLoss
 from essent.train.settings import Settings
 from essent.train.views import ShuffledBatches, ViewCollator, ViewedModule, places_of
-from essent.types import InputError, RecipeError, UnsupportedRecipeError, optional_import
+from essent.types import InputError, RecipeError, optional_import
 
 logger = logging.getLogger(__name__)
 
@@ -106,12 +106,6 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
             "(mean, cls …), and take these afterwards."
         )
     plans = [Plan(recipe, backbone) for recipe in settings.views]
-    for plan in plans:
-        if backbone.max_length is not None and len(plan.frame) >= backbone.max_length:
-            raise UnsupportedRecipeError(
-                f"The template {plan.recipe.template!r} has {len(plan.frame)} tokens, which leaves no room for a text: "
-                f"the model reads {backbone.max_length} at most."
-            )
     replace_module(encoder, module)
     if settings.keep_head:  # refused before anything is trained
         _check_stock(encoder, head)
