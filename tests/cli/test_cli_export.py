@@ -53,7 +53,6 @@ def test_a_model_that_no_recipe_describes_and_what_int8_costs(
     source, folder = tmp_path / "dense", tmp_path / "graph"
     shell = SentenceTransformer(tiny, device="cpu")
     SentenceTransformer(modules=[*list(shell)[:2], Dense(32, 8)], device="cpu").save(str(source))
-    caplog.set_level("WARNING", logger="essent")  # whatever other libraries have made of the root's level
     run("export", "-m", source, "--precision", "int8", "-q", "-o", folder)
     assert "mean + Dense in int8: cosine with float32" in caplog.text
     whole = SentenceTransformer(str(source), device="cpu").encode(TEXTS)

@@ -313,7 +313,6 @@ def test_affine_chains_of_the_graph() -> None:
 def test_int8_says_what_it_costs(bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     encoder = Encoder(str(bert), "layers=1", device="cpu")
     texts = texts_of(400, 20, seed=13)
-    caplog.set_level("WARNING", logger="essent")  # whatever other libraries have made of the root's level
     compiled = encoder.compile("openvino", precision="int8", calibration=texts, threads=1)
     assert "cosine with float32" in caplog.text
     assert compiled.loss is not None

@@ -134,7 +134,7 @@ class EngineModule(InputModule):
         )
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        raise NotImplementedError("A compiled encoder is saved as a whole: CompiledEncoder.save.")
+        raise EngineError("A compiled encoder is saved as a whole: CompiledEncoder.save.")
 
 
 def _windows(order: np.ndarray, letters: np.ndarray) -> Iterator[np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import cached_property
@@ -25,7 +26,7 @@ def cores() -> int:
     return int(joblib.cpu_count())
 
 
-class Runtime:
+class Runtime(ABC):
     """A converted file, ready to run.
 
     Args:
@@ -60,13 +61,13 @@ class Runtime:
             "folder there with essent.load."
         )
 
+    @abstractmethod
     def one(self, ids: np.ndarray, attend: np.ndarray) -> np.ndarray:
         """Vectors (B,K) of one batch, with all threads."""
-        raise NotImplementedError
 
+    @abstractmethod
     def many(self, batches: Iterable[Batch], keep: Keep) -> None:
         """Run batches as they come, `streams` at a time, and hand each one's vectors over."""
-        raise NotImplementedError
 
 
 class OpenVINORuntime(Runtime):
