@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -247,9 +248,8 @@ def _compare(
     shares = []
     for task in tasks:
         full, static = task.run(whole).main_score, task.run(made.encoder).main_score
-        if not full:
-            raise InputError(f"The model scores 0 on {task.name}; no share of it can be kept.")
-        shares.append(100 * static / full)
-        table.add_row(task.name, f"{full:.2f}", f"{static:.2f}", f"{shares[-1]:.1f} %")
+        share = 100 * static / full if full else math.nan  # of nothing no share can be kept
+        shares.append(share)
+        table.add_row(task.name, f"{full:.2f}", f"{static:.2f}", f"{share:.1f} %")
     table.add_row("average", "", "", f"{sum(shares) / len(shares):.1f} %")
     results().print(table)
