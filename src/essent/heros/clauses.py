@@ -3,43 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from essent.heros.closed import SUBJECTS
+from essent.heros.groups import FINITE, CannotNegateError, Group, group_around, group_from, is_nominal
 from essent.heros.inflection import inflect, readings
+from essent.heros.openings import clause_start, opens_sentence
 from essent.heros.tags import Tagged
-from essent.types import InputError
 
-FINITE = ("M", "B", "H", "D", "F")
-BETWEEN = ("A", "X")  # what may stand between an auxiliary and its verb
-PARTS_OF_GROUP = {"be", "been", "being", "have", "'ve"}  # auxiliaries that are not finite
 NOMINAL = ("N", "PR", "Q", "G", "PO")
-OPENING = ("I", "U", "C", "A")
 FEELINGS = ("sure", "sad", "glad", "happy", "funny", "weird", "cool", "certain")  # taken for adverbs
-SUBORDINATE = ("because", "if", "although", "unless", "whereas", "whether", "while", "when", "whenever", "since", "as")
-
-
-class CannotNegateError(InputError):
-    """A sentence that the rules leave alone; the message is the reason, the same for all sentences of a kind."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Auxiliaries and verb that are negated together.
-
-    Attributes:
-        first: place of the word that carries tense, or of the bare verb.
-        auxiliary: whether "not" follows that word; otherwise it needs do-support.
-        verb: place of the verb with the meaning; `first` for a copula.
-        negator: place of "not" or "n't", if there is one.
-        imperative: whether the clause is one.
-    """
-
-    first: int
-    auxiliary: bool
-    verb: int
-    negator: int | None = None
-    imperative: bool = False
 
 
 def main_group(tags: Sequence[Tagged]) -> Group:
@@ -54,7 +26,7 @@ def main_group(tags: Sequence[Tagged]) -> Group:
         raise CannotNegateError("a question")
     if tags[0].root is not None:
         return _parsed_group(tags)
-    start = _start(tags)
+    start = clause_start(tags)
     if imperative := _imperative(tags, start):
         return imperative
     pending, subject = 0, False
@@ -91,7 +63,7 @@ def _parsed_group(tags: Sequence[Tagged]) -> Group:
     """The group of the verb that a parser found to be the main one."""
     root = next((index for index, tag in enumerate(tags) if tag.root), None)
     if root is None:
-        start = next((index for index, tag in enumerate(tags) if not _opens_sentence(tag)), 0)
+        start = next((index for index, tag in enumerate(tags) if not opens_sentence(tag)), 0)
         if imperative := _imperative(tags, start):
             return imperative
         raise CannotNegateError("no main verb")
@@ -102,33 +74,6 @@ def _parsed_group(tags: Sequence[Tagged]) -> Group:
         raise CannotNegateError("no main verb")
     _check_subject(tags, group.first)
     return group
-
-
-def _start(tags: Sequence[Tagged]) -> int:
-    """Where the main clause may begin: after conjunctions, adverbs, interjections, and after a clause and its comma."""
-    start = 0
-    while start < len(tags) and _opens_sentence(tags[start]):
-        start += 1
-    if start == len(tags):
-        raise CannotNegateError("no main verb")
-    lower = tags[start].word.lower
-    as_long_as = lower == "as" and tags[start + 1 : start + 2] and tags[start + 1].word.lower in ("long", "soon", "far")
-    if as_long_as or (tags[start].tag in ("S", "W") and lower in SUBORDINATE):
-        for index in range(start + 1, len(tags)):
-            if tags[index].word.lower == "," and any(tag.tag in FINITE for tag in tags[start:index]):
-                after = index + 1
-                while after < len(tags) and tags[after].tag in OPENING:
-                    after += 1
-                if after < len(tags) and tags[after].tag not in ("S", "W", "P"):
-                    return after
-        raise CannotNegateError("a subordinate clause without an end")
-    if tags[start].tag == "W" and start + 1 < len(tags) and tags[start + 1].tag in FINITE:
-        raise CannotNegateError("a question")
-    return start
-
-
-def _opens_sentence(tag: Tagged) -> bool:
-    return (tag.tag in OPENING and tag.word.lower not in ("here", "there")) or tag.word.lower == "so"
 
 
 def _imperative(tags: Sequence[Tagged], start: int) -> Group | None:
@@ -187,17 +132,6 @@ def disagrees(tags: Sequence[Tagged], index: int) -> bool:
     return base and singular and not joined
 
 
-def is_nominal(tags: Sequence[Tagged], index: int) -> bool:
-    """Whether what looks like a finite verb is a noun: "three *stops*", "that disgusting *act*", "some *shows* get"."""
-    if tags[index].tag != "F":
-        return False
-    if index and (tags[index - 1].tag in ("Q", "DT", "J") or tags[index - 1].word.lower in ("much", "many", "few")):
-        return True
-    next_is_finite = index + 1 < len(tags) and tags[index + 1].tag in FINITE
-    after_subject = index and tags[index - 1].tag in ("PR", "W")  # all you need is
-    return next_is_finite and not after_subject and any(one.pos == "noun" for one in readings(tags[index].word.lower))
-
-
 def _is_reduced(tags: Sequence[Tagged], index: int) -> bool:
     """Whether what looks like a past tense is a participle: "the glass *used* in this vintage is …"."""
     if tags[index].tag != "F" or not index or tags[index - 1].tag != "N":
@@ -236,71 +170,3 @@ def _is_possessive(tags: Sequence[Tagged], index: int) -> bool:
         return False
     following = next((tag.tag for tag in tags[index + 1 :] if tag.tag not in ("A",)), "U")
     return following == "N" or (following == "J" and any(tag.tag == "N" for tag in tags[index + 2 : index + 4]))
-
-
-def group_from(tags: Sequence[Tagged], first: int) -> Group:
-    """The group that begins with a finite word."""
-    tag = tags[first]
-    rest = first + 1
-    negator = None
-    while rest < len(tags) and tags[rest].tag in BETWEEN:
-        if tags[rest].tag == "X" and negator is None:
-            negator = rest
-        rest += 1
-    following = tags[rest] if rest < len(tags) else None
-    verb = rest if following is not None and following.tag in ("V", "E", "G", "F", "J", "H") else first
-    joined = negator is not None and (negator == first + 1 or tags[negator].word.lower == "n't")
-    if tag.tag in ("B", "M") or tag.word.lower.startswith("'"):  # clitics are auxiliaries
-        auxiliary = True
-    elif tag.tag == "H":
-        better = following is not None and tags[first + 1].word.lower in ("better", "got")
-        auxiliary = better or joined or _is_participle(tags, rest) or _is_participle(tags, first + 1)
-    elif tag.tag == "D":
-        auxiliary = joined or bool(following and following.tag == "V" and rest > first)
-    else:
-        return Group(first, False, first)
-    if not auxiliary:
-        return Group(first, False, first)
-    return Group(first, True, _head(tags, verb), negator)
-
-
-def _is_participle(tags: Sequence[Tagged], index: int) -> bool:
-    """Whether a word after "have" is its participle, also where it was taken for something else: have *left*."""
-    if index >= len(tags) or tags[index].tag not in ("E", "F", "J", "N", "A"):
-        return False
-    if tags[index].tag == "E":
-        return True
-    following = tags[index + 1].tag if index + 1 < len(tags) else "U"
-    return following not in ("N", "J") and any(
-        one.form == "VBN" and (tags[index].tag not in ("N", "A") or one.lemma != tags[index].word.lower)
-        for one in readings(tags[index].word.lower)
-    )
-
-
-def _head(tags: Sequence[Tagged], verb: int) -> int:
-    """From the first verb after the auxiliary to the one with the meaning: could have been *boosted*."""
-    while tags[verb].word.lower in PARTS_OF_GROUP:
-        after = verb + 1
-        while after < len(tags) and tags[after].tag in BETWEEN:
-            after += 1
-        if after == len(tags) or tags[after].tag not in ("E", "G", "V", "F"):
-            return verb
-        verb = after
-    return verb
-
-
-def group_around(tags: Sequence[Tagged], verb: int) -> Group | None:
-    """The finite group whose meaning is the verb at `verb`; None for an infinitive or participle on its own."""
-    if tags[verb].tag == "F":
-        return Group(verb, False, verb)
-    index = verb - 1
-    while index >= 0:
-        word = tags[index]
-        bare = word.word.lower == "have" and any(tag.tag == "M" for tag in tags[max(0, index - 3) : index])
-        if word.tag in ("M", "B", "H", "D") and not bare:
-            group = group_from(tags, index)
-            return group if group.verb == verb and group.auxiliary else None
-        if word.tag not in BETWEEN and word.word.lower not in PARTS_OF_GROUP:
-            return None
-        index -= 1
-    return None
