@@ -142,6 +142,20 @@ def test_sentences_that_become_the_same_count_once(resources: Resources, lenient
     assert quality.left["wanted"] == 1
 
 
+@pytest.mark.parametrize(
+    ("sentence", "text"),
+    [
+        ('He said "Go home now, my old friends."', 'He said "Go home now, my old friends."'),
+        ('"He told the old man to go home!" ', "He told the old man to go home!"),
+        ('"Go home" was what he said to the old man', '"Go home" was what he said to the old man'),
+        ("He went to the old market... to buy bread...", "He went to the old market... to buy bread."),
+        ("The old survivors went to the market to buy bread", None),
+    ],
+)
+def test_quotation_marks_pauses_and_plurals(sentence: str, text: str | None) -> None:
+    assert Filters(lexicon={"survivor"}).check(sentence).text == (text or sentence)
+
+
 def test_a_name_is_made_neutral() -> None:
     """Appendix A.1."""
     assert Filters().check("I think that [NAME] is a very good singer.").text.count("Jackie") == 1

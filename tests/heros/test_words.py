@@ -55,6 +55,16 @@ def test_sentence_ends() -> None:
     assert count_words("A 7 year-old , - !") == 3
 
 
+def test_a_quoted_field_of_a_csv_file_and_emphasis() -> None:
+    assert split_sentences('"She called it ""art"". *Really.* It was ***so*** good."') == [
+        'She called it "art".',
+        "Really.",
+        "It was so good.",
+    ]
+    assert split_sentences('"art"" is not a field') == ['"art"" is not a field']
+    assert split_sentences("2 * 3 * 4 and a*b*c") == ["2 * 3 * 4 and a*b*c"]
+
+
 def test_edits_in_any_order() -> None:
     assert apply_edits("abc", [Edit(0, 1, "x"), Edit(3, 3, "!"), Edit(1, 2, "")]) == "xc!"
 

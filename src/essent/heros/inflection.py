@@ -97,6 +97,12 @@ def inflect(lemma: str, form: str) -> str | None:
     return f"{spelled[0]} {tail}" if tail else str(spelled[0])
 
 
+def singular(word: str) -> str:
+    """What a word that no lexicon lists would be the plural of, by its ending: survivors, survivor; "" if none."""
+    found = library().getAllLemmasOOV(word, "NOUN").get("NOUN", ()) if len(word) > 4 and word.endswith("s") else ()
+    return next((lemma for lemma in found if lemma != word and len(lemma) > 3), "")
+
+
 def forms_of(lemma: str) -> set[str]:
     """Every spelling of every inflection of a lemma, itself included."""
     found = {lemma}

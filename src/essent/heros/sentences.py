@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from essent.heros.clauses import CannotNegateError, Group, main_group
 from essent.heros.closed import TABLE
-from essent.heros.inflection import readings
+from essent.heros.inflection import readings, singular
 from essent.heros.negation import Negation, Style, negate_group
 from essent.heros.tags import Tagged, Tagger, tag_words
 from essent.heros.words import CLITICS, Word, count_words, split_words, wrong_articles
@@ -17,11 +17,15 @@ from essent.types import InputError
 
 SHORTEST, LONGEST = 8, 25  # words
 NAME, NAME_INSTEAD = "[NAME]", "Jackie"  # Appendix A.1
-PLAIN = re.compile(r"[A-Za-z0-9 ,.!'’;&%$()/:\-\"“”]+")
+PLAIN = re.compile(r"[A-Za-z0-9 ,.…!'’;&%$()/:+\-\"“”]+")
 QUOTES = re.compile(r"\"\"|^[^\"]*(?:\"[^\"]*\"[^\"]*)*\"[^\"]*$|“[^”]*$|^[^“]*”")  # doubled, or without their partner
 EDGES = re.compile(  # quotation marks, emphasis, emoji around a sentence
     r"^[\"“”'*>~_\s]+|(?:[^\w.!?,:;)\]]|(?<=[\s.!])[:;=]-?[)D(/]|(?<=[\s.!])<3|(?<=[.!])[.!])+$"
 )
+BARE_EDGES = re.compile(
+    EDGES.pattern.replace(r"\"“”'", "").replace(r"[^\w", r"[^\"“”\w")
+)  # the same but for quotation marks
+PAUSE = re.compile(r"(?<=\w)(?:\.{2,}|…)(?=\s)")
 REPEATED = re.compile(r"[.!,;'’\-]{2,}|\s{2,}|\s[.,!;]|\.\w{2,}")
 CURSES = re.compile(
     r"\b(?:\w*f+u+c+k\w*|\w*shit\w*|\w*bitch\w*|\w*cunt\w*|ass|\w*asshole\w*|\w*bastard\w*|dick\w*|piss\w*|damn\w*|"
@@ -39,7 +43,10 @@ INFORMAL = set(  # of what people write, in no lexicon
     "tbh legit lmao hella stats gif youtube instagram facebook twitter crypto calories gamers casinos euros meds merch "
     "downvoting upvoting texted texting gaming streamer streamers "
     "lol reddit subreddit subreddits upvote upvotes upvoted downvote downvotes downvoted repost mod mods "
-    "etc meme memes".split()
+    "etc meme memes gonna vs btw ads mic bio promo vids username usernames gameplay playlist videogame videogames "
+    "iphone photoshop selfie selfies wiki rehab cgi bbq dlc collab gosh geez dunno goodnight congrats backstory "
+    "meetup prequel offseason playthrough cryptocurrency brexit overthinking snarky cringy cringey giggly whilst "
+    "amidst whomever themself badass barista carpool backflips veggies millennia redditor redditors".split()
 )
 AGREEMENT = {
     "i": ("is", "are", "were", "has", "does", "'s", "'re"),
@@ -93,7 +100,7 @@ class Filters:
         Raises:
             UnsuitableError: the first filter that it does not pass.
         """
-        sentence = EDGES.sub("", sentence)
+        sentence = _trimmed(sentence)
         for name, filter in LOOKS.items():
             if (reason := filter(self, sentence)) is not None:
                 raise UnsuitableError(name, reason)
@@ -122,7 +129,8 @@ class Filters:
 
     def _is_known(self, word: Word) -> bool:
         lower = word.lower
-        return lower in TABLE or lower in CLITICS or lower in INFORMAL or lower in self.lexicon or bool(readings(lower))
+        listed = lower in TABLE or lower in CLITICS or lower in INFORMAL or lower in self.lexicon
+        return listed or bool(readings(lower)) or singular(lower) in self.lexicon
 
     def _negate(self, text: str, tags: Sequence[Tagged]) -> tuple[Group, Negation]:
         """The negation of the main verb, and that negating again gives the sentence back."""
@@ -176,6 +184,12 @@ def ungrammatical(words: Sequence[Word]) -> str | None:
     return "a small letter" if any(word.text == "i" for word in words) else None
 
 
+def _trimmed(sentence: str) -> str:
+    """Without what stands around it; quotation marks at an edge stay where there are others inside."""
+    trimmed, bare = EDGES.sub("", sentence), BARE_EDGES.sub("", sentence)
+    return bare if re.search('["“”]', trimmed) and not QUOTES.search(bare) else trimmed
+
+
 Look = Callable[[Filters, str], "str | None"]
 
 
@@ -195,13 +209,17 @@ def _names(_: Filters, sentence: str) -> str | None:
 
 
 def _ends(_: Filters, sentence: str) -> str | None:
-    if not re.match(r"[A-Za-z]|\[NAME\]", sentence):
+    if not re.match(r"[\"“]?(?:[A-Za-z]|\[NAME\])", sentence):
         return "no letter at its beginning"
-    return None if re.search(r"(?:[A-Za-z0-9]|\[NAME\]|\([^()]+\))[.!]?$", sentence) else "no end of a sentence"
+    return (
+        None
+        if re.search(r"(?:[A-Za-z0-9]|\[NAME\]|\([^()]+\))(?:[.!]?[\"”]?|[\"”][.!])$", sentence)
+        else "no end of a sentence"
+    )
 
 
 def _marks(_: Filters, sentence: str) -> str | None:
-    plain = sentence.replace(NAME, NAME_INSTEAD)
+    plain = PAUSE.sub(",", sentence.replace(NAME, NAME_INSTEAD))
     if not PLAIN.fullmatch(plain):
         return "marks other than , . ! ' ; : & % $ - / ( ) and quotation marks"
     if QUOTES.search(plain):

@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 CLITICS = ("n't", "'s", "'re", "'m", "'ve", "'ll", "'d")
-WORD = re.compile(r"\[NAME\]|[^\W\d_]+(?:['’\-][^\W\d_]+)*['’]?|\d+(?:[.,:/\-]\d+)*[^\W_]*|\S", re.UNICODE)
+WORD = re.compile(r"\[NAME\]|[^\W\d_]+(?:['’\-][^\W\d_]+)*['’]?|\d+(?:[.,:/\-]\d+)*[^\W_]*|\.{2,}|\S", re.UNICODE)
+EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3})(?=[^\s*])([^*]*[^\s*])\1(?![\w*])")  # *so*, **never**
 SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[A-Z])")
 ABBREVIATION = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|vs|etc|e\.g|i\.e|No|[A-Z])\.)$")
 VOWEL_SOUND = re.compile(r"(?:[aeio]|u(?!n[ai][^nmd]|s[eiu]|t[ei]|r[aeiou]|b[ei])|h(?:our|on[eo]|eir))", re.IGNORECASE)
@@ -34,9 +35,12 @@ class Edit(NamedTuple):
 
 
 def split_sentences(text: str) -> list[str]:
-    """Sentences of a text: they end at . ! ? before a capital, not after an abbreviation; and at line ends."""
+    """Sentences of a text: they end at . ! ? before a capital, not after an abbreviation; and at line ends.
+
+    A text that is a quoted field of a CSV file is read as such, and stars for emphasis are taken away.
+    """
     found: list[str] = []
-    for line in text.splitlines():
+    for line in EMPHASIS.sub(r"\2", _unquoted(text)).splitlines():
         held = ""
         for part in SENTENCE_END.split(line):
             held = f"{held} {part}" if held else part
@@ -45,6 +49,13 @@ def split_sentences(text: str) -> list[str]:
                 held = ""
         found.append(held.strip())
     return [sentence for sentence in found if sentence]
+
+
+def _unquoted(text: str) -> str:
+    """A CSV field as it was before it was written: "He said ""no""." gives He said "no"."""
+    inside = text.strip()[1:-1]
+    is_field = text.strip() == f'"{inside}"' and '""' in inside and '"' not in inside.replace('""', "")
+    return inside.replace('""', '"') if is_field else text
 
 
 def split_words(sentence: str) -> list[Word]:
