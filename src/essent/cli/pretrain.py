@@ -107,6 +107,14 @@ def pretrain(
     whole_words: Annotated[
         bool, typer.Option("--whole-words", help="Mask words, not tokens.", rich_help_panel=LEARNING)
     ] = False,
+    frames: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE",
+            help="Of the texts that are put into frames such as '\" … \" is about … .', for prompts to work.",
+            rich_help_panel=LEARNING,
+        ),
+    ] = 0.0,
     seed: Annotated[int, typer.Option(help="Same seed, same model.", rich_help_panel=LEARNING)] = 0,
     validate_every: Annotated[
         int | None, typer.Option(metavar="STEPS", help="Default: ten times.", rich_help_panel=opt.RUN)
@@ -157,6 +165,7 @@ def pretrain(
         weight_decay=weight_decay,
         mask_probability=mask_probability,
         whole_words=whole_words,
+        frames=frames,
         untied=untied,
         precision=precision,
         parts=parts,

@@ -42,6 +42,7 @@ class Pretraining:
         weight_decay: of AdamW; biases and normalisations have none.
         mask_probability: of a token to be predicted. Of these 80 % are masked, 10 % replaced by any token, 10 % kept.
         whole_words: choose words, not tokens; all their tokens are masked.
+        frames: share of the texts that are put into frames for prompts (`essent.train.frames`).
         untied: an output matrix of its own instead of the embedding table (PromptBERT, App. A.2).
         precision: "f32", "bf16" (mixed), or None: bf16 where the device computes in it.
         parts: of a step that pass through the model one after the other, to save memory.
@@ -65,6 +66,7 @@ class Pretraining:
     weight_decay: float = 0.01
     mask_probability: float = 0.15
     whole_words: bool = False
+    frames: float = 0.0
     untied: bool = False
     precision: str | None = None
     parts: int = 1
@@ -81,6 +83,7 @@ class Pretraining:
         for name in ("head_first", "warmup", "weight_decay"):
             _check(name, getattr(self, name), lambda value: 0 <= value < math.inf, "a number, 0 or more")
         _check("mask_probability", self.mask_probability, lambda value: 0 < value < 1, "a number between 0 and 1")
+        _check("frames", self.frames, lambda value: 0 <= value <= 1, "a share between 0 and 1")
         chosen = [name for name in ("steps", "validate_every", "save_every") if getattr(self, name) is not None]
         for name in ("tokens_per_step", "length", "parts", *chosen):
             _check(name, getattr(self, name), lambda value: value >= 1, "a whole number, 1 or more", int)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from essent.train.frames import in_frames
 from essent.train.mlm_data import Packed, Texts, pack, split_texts
 from essent.train.mlm_model import fit_config, open_tokenizer, read_config
 from essent.train.mlm_settings import Pretraining
@@ -84,6 +85,8 @@ def prepare(texts: Sequence[str], held_out: Sequence[str] | None, start: Start, 
     if settings.head_first and start.model is None:
         raise InputError("head_first= is for a model to go on with: of a new one nothing is worth keeping.")
     split = split_texts(texts, held_out, settings.seed)
+    if settings.frames:
+        split = replace(split, train=tuple(in_frames(split.train, settings.frames, settings.seed)))
     options = dict(start.options)
     config = read_config(start.model, start.config, options)
     tokenizer = open_tokenizer(

@@ -1,0 +1,62 @@
+"""Sentences in frames: who is framed, with what, and the same every time."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from essent.train.frames import FRAMES, in_frames
+from essent.train.mlm_settings import Pretraining
+from essent.train.mlm_start import Start, prepare
+from essent.types import InputError
+
+THINGS = ("river", "garden", "kitchen", "station", "window")
+TEXTS = [f"The old {THINGS[n % 5]} is near the Big {THINGS[(n * 3 + 1) % 5]} of Ulm{n}." for n in range(60)]
+ALL = [re.escape(frame).replace(r"\{text\}", "(?P<text>.+)") for frame in FRAMES]
+PATTERNS = [
+    re.compile(one.replace(r"\{first\}", r"(?P<first>\w+)").replace(r"\{second\}", r"(?P<second>\w+)")) for one in ALL
+]
+
+
+def test_every_frame_holds_the_sentence_and_its_rare_words() -> None:
+    found = in_frames(TEXTS, 1.0)
+    counts = Counter(word for text in TEXTS for word in set(re.findall(r"[a-z]{3,}", text.lower())))
+    used = Counter()
+    for before, after in zip(TEXTS, found, strict=True):
+        number, match = next((n, match) for n, one in enumerate(PATTERNS) if (match := one.fullmatch(after)))
+        used[number] += 1
+        assert match["text"] == before.rstrip(".")
+        known = sorted({w for w in re.findall(r"[a-z]{3,}", before.lower()) if counts[w] >= 4}, key=counts.get)
+        fillings = [match[name] for name in ("first", "second") if name in match.groupdict()]
+        assert len(set(fillings)) == len(fillings)
+        assert all(filling in before for filling in fillings)  # as it is written there
+        assert all(counts[filling.lower()] <= counts[known[2]] for filling in fillings)
+    assert len(used) == len(FRAMES)
+
+
+def test_a_share_of_the_texts_and_no_other() -> None:
+    odd = ["Too short.", "word " * 23, "Unheardof neologisms abound nowadays.", "这里没有空格"]
+    found = in_frames([*TEXTS, *odd], 0.5, seed=3)
+    same = [before == after for before, after in zip([*TEXTS, *odd], found, strict=True)]
+    assert all(same[-4:])
+    assert 15 < sum(same[:60]) < 45
+    assert found == in_frames([*TEXTS, *odd], 0.5, seed=3) != in_frames([*TEXTS, *odd], 0.5, seed=4)
+    assert in_frames(TEXTS, 0.0) == TEXTS
+
+
+@pytest.mark.parametrize(("share", "texts", "said"), [(1.5, TEXTS, "1.5"), (0.5, ["One two.", "Three."], "no text")])
+def test_what_is_refused(share: float, texts: list[str], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        in_frames(texts, share)
+    with pytest.raises(InputError, match="frames=-1"):
+        Pretraining(steps=1, frames=-1)
+
+
+def test_a_run_learns_from_framed_texts_and_measures_on_plain_ones() -> None:
+    settings = Pretraining(steps=1, tokens_per_step=64, length=32, frames=1.0)
+    prepared = prepare(TEXTS, None, Start(config="tiny", vocabulary=200), settings)
+    assert all(any(one.fullmatch(text) for one in PATTERNS) for text in prepared.texts.train)
+    assert set(prepared.texts.held_out) <= set(TEXTS)
+    assert prepared.about(settings)["settings"]["frames"] == 1.0
