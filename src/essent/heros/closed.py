@@ -59,7 +59,7 @@ TABLE = _rows(
     ("P S", "for before after since until till as than like except"),
     ("A", "before since as once though however even"),
     ("P F V J", "like"),
-    ("TO", "to"),
+    ("TO", "to gonna"),
     ("C", "and or but nor yet plus &"),
     ("A", "yet plus then"),
     ("S A", "so though once"),

@@ -43,6 +43,14 @@ def is_nominal(tags: Sequence[Tagged], index: int) -> bool:
         return False
     if index and (tags[index - 1].tag in ("Q", "DT", "J") or tags[index - 1].word.lower in ("much", "many", "few")):
         return True
+    if index and tags[index - 1].word.lower in ("these", "those") and tags[index].form == "VBZ":  # those reams
+        return True
+    if (
+        index > 1
+        and tags[index - 2].word.lower in ("at", "from", "in", "on")
+        and tags[index - 1].word.lower in ("this", "that")
+    ):
+        return True
     next_is_finite = index + 1 < len(tags) and tags[index + 1].tag in FINITE
     after_subject = index and tags[index - 1].tag in ("PR", "W")  # all you need is
     return next_is_finite and not after_subject and any(one.pos == "noun" for one in readings(tags[index].word.lower))

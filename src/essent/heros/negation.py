@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from essent.heros.clauses import CannotNegateError, Group, group_around, is_caused, main_group
 from essent.heros.closed import DEGREE
 from essent.heros.inflection import inflect
+from essent.heros.scope import ALREADY, check_negatives, check_polarity
 from essent.heros.tags import Tagged, Tagger, tag_words
 from essent.heros.words import Edit, apply_edits, like_case, mend_article, split_words
 
-ALREADY = set("never no nothing nobody none nowhere neither nor hardly barely scarcely rarely seldom noone".split())
-POLARITY = set("any anything anyone anybody anymore anywhere ever yet either".split())  # want a negation before them
 STEMS = {"ca": "can", "wo": "will", "sha": "shall"}
 SHORT = {"can": "ca", "will": "wo", "shall": "sha"}
-FREQUENCY = ("always", "often", "constantly", "ever", "necessarily", "entirely", "fully")  # "not" stands before these
+FREQUENCY = ("always", "often", "constantly", "ever", "necessarily", "entirely", "fully", "quite")  # "not" before them
 OUTSIDE = set(  # adverbs about the statement: "not" follows them
     "probably definitely certainly actually also still just literally honestly clearly obviously generally usually "
     "currently apparently simply basically surely now then again sometimes maybe perhaps kind sort".split()
@@ -34,10 +33,12 @@ class Style:
     Attributes:
         contraction: "" puts " not", after can "cannot"; " not" never joins; "n't" and "n’t" put that.
         drop_do: taking "not" from "does not run" gives "runs"; otherwise "does run", as in the paper.
+        undo: the "not" to take was put before; it goes from "the best that I have not ever seen" too.
     """
 
     contraction: str = ""
     drop_do: bool = False
+    undo: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,16 +100,18 @@ def negate_at(sentence: str, tags: Sequence[Tagged], index: int, style: Style | 
 def negate_group(sentence: str, tags: Sequence[Tagged], group: Group, style: Style) -> Negation:
     """Put or take the "not" of a verb group."""
     words = [tag.word.lower for tag in tags]
-    if other := next((word for word in words if word in ALREADY), None):
-        raise CannotNegateError(f"negated by {other!r}")
+    check_negatives(tags, group)
     if "ai" in words[group.first : group.first + 1]:
         raise CannotNegateError("ain't")
     if group.negator is not None:
-        if found := next((word for word in words[group.negator :] if word in POLARITY), None):
-            raise CannotNegateError(f"{found!r} wants its negation")
+        if not style.undo:
+            check_polarity(tags, group.negator)
         if words[group.negator + 1 : group.negator + 2] == ["only"]:
             raise CannotNegateError("not only")
         return _take(sentence, tags, group, group.negator, style)
+    after = next((word for word in words[group.verb + 1 : group.verb + 2] if word in ("either", "yet")), None)
+    if after or words[group.first + 1 : group.first + 2] in (["either"], ["yet"]):
+        raise CannotNegateError("'either' or 'yet' at the verb")
     if group.auxiliary:
         return _put_after(sentence, tags, group, style)
     return _put_with_do(sentence, tags, group, style)
@@ -129,7 +132,7 @@ def _put_after(sentence: str, tags: Sequence[Tagged], group: Group, style: Style
         end = tags[after].word.end
         joined = word.lower == "can" and not style.contraction and after == group.first
         edit = Edit(end, end, "not" if joined else " not")
-    return _done(sentence, [edit], "not after the auxiliary", Style())
+    return _done(sentence, [edit], "not after the auxiliary", Style(undo=True))
 
 
 def _put_with_do(sentence: str, tags: Sequence[Tagged], group: Group, style: Style) -> Negation:
@@ -147,7 +150,7 @@ def _put_with_do(sentence: str, tags: Sequence[Tagged], group: Group, style: Sty
         edits = [Edit(before.start, before.start, f"{text} "), Edit(word.start, word.end, base)]
     else:
         edits = [Edit(word.start, word.end, f"{text} {base}")]
-    return _done(sentence, edits, "do-support", Style(drop_do=True))
+    return _done(sentence, edits, "do-support", Style(drop_do=True, undo=True))
 
 
 def _first_letter(tags: Sequence[Tagged]) -> int:

@@ -8,7 +8,7 @@ from essent.heros.groups import FINITE, CannotNegateError
 from essent.heros.tags import Tagged
 
 OPENING = ("I", "U", "C", "A")
-SUBORDINATE = ("because", "if", "although", "unless", "whereas", "whether", "while", "when", "whenever", "since", "as")
+SUBORDINATE = set("because if although unless whereas whether while when whenever since as cuz cause 'cause".split())
 
 
 def clause_start(tags: Sequence[Tagged]) -> int:

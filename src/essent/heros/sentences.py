@@ -160,7 +160,8 @@ def _unfit(tags: Sequence[Tagged], main: Group) -> str | None:
         return "a filler such as 'I mean,'"
     if main.negator is None:
         place = main.first + 1 if main.auxiliary else main.first - 1
-        if 0 <= place < len(tags) and tags[place].word.lower in POSITIVE:
+        adverb = tags[place].word.lower if 0 <= place < len(tags) else ""
+        if adverb in POSITIVE and not (main.auxiliary and adverb in ("too", "already")):  # it's not too cold
             return "an adverb that does not go with 'not'"
     return None
 

@@ -94,6 +94,9 @@ def tag_words(words: Sequence[Word], counts: Counts | None = None) -> list[Tagge
         noun = readable["N"][1] if "N" in readable else None
         if article.lower in SINGULAR and noun is not None and noun.form == "NNS" and len(readable) > 1:
             del readable["N"]  # this looks: no plural noun
+    for number in range(2, len(words)):
+        if words[number].lower == "like" and _follows_subject(words, number):
+            del choices[number]["P"]
     best: list[dict[str, tuple[float, str]]] = []
     before: dict[str, tuple[float, str]] = {"START": (0.0, "")}
     for options in choices:
@@ -114,6 +117,14 @@ def tag_words(words: Sequence[Word], counts: Counts | None = None) -> list[Tagge
         )
         tag = step[tag][1]
     return found[::-1]
+
+
+def _follows_subject(words: Sequence[Word], index: int) -> bool:
+    """Whether nothing but adverbs stands between a word and I, you, we or they: I quite *like*."""
+    before = index - 1
+    while before and TABLE.get(words[before].lower, ("",))[0] == "A":
+        before -= 1
+    return before < index - 1 and words[before].lower in ("i", "you", "we", "they")
 
 
 def _choices(word: Word, first: bool, counts: Counts | None) -> dict[str, tuple[float, Reading | None]]:
