@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from essent.heros.groups import FINITE, CannotNegateError
+from essent.heros.groups import BETWEEN, FINITE, CannotNegateError, is_nominal
 from essent.heros.tags import Tagged
 
 OPENING = ("I", "U", "C", "A")
 SUBORDINATE = set("because if although unless whereas whether while when whenever since as cuz cause 'cause".split())
+
+
+PRONOUNS = set("i you he she it we they this there".split())
+ROLES = set("a an the my your our someone somebody one".split())
+RELATIVE = set("that all everything anything something everyone anyone someone one thing so".split())
+CLAUSAL = set(  # verbs and adjectives that a clause may follow without "that"
+    "think know say feel hope find doubt believe guess mean tell see hear wish assume suppose swear bet notice realize "
+    "realise understand figure claim remember forget decide prove show learn imagine pretend expect ask make let help "
+    "sure glad sorry afraid happy certain aware sad be".split()
+)
 
 
 def clause_start(tags: Sequence[Tagged]) -> int:
@@ -20,18 +30,65 @@ def clause_start(tags: Sequence[Tagged]) -> int:
         raise CannotNegateError("no main verb")
     lower = tags[start].word.lower
     as_long_as = lower == "as" and tags[start + 1 : start + 2] and tags[start + 1].word.lower in ("long", "soon", "far")
-    if as_long_as or (tags[start].tag in ("S", "W") and lower in SUBORDINATE):
-        for index in range(start + 1, len(tags)):
-            if tags[index].word.lower == "," and any(tag.tag in FINITE for tag in tags[start:index]):
-                after = index + 1
-                while after < len(tags) and tags[after].tag in OPENING:
-                    after += 1
-                if after < len(tags) and tags[after].tag not in ("S", "W", "P"):
-                    return after
-        raise CannotNegateError("a subordinate clause without an end")
+    if as_long_as or (tags[start].tag in ("S", "W") and lower in SUBORDINATE) or _is_role(tags, start):
+        end = _after_comma(tags, start) or _after_clause(tags, start)
+        if end is None:
+            raise CannotNegateError("a subordinate clause without an end")
+        return end
     if tags[start].tag == "W" and start + 1 < len(tags) and tags[start + 1].tag in FINITE:
         raise CannotNegateError("a question")
     return start
+
+
+def _is_role(tags: Sequence[Tagged], start: int) -> bool:
+    """ "As a nurse, …", "as someone from Spain …": a phrase, not a clause."""
+    return tags[start].word.lower == "as" and start + 1 < len(tags) and tags[start + 1].word.lower in ROLES
+
+
+def _after_comma(tags: Sequence[Tagged], start: int) -> int | None:
+    """Where the main clause begins after the comma that ends a clause or a role; None without one."""
+    for index in range(start + 1, len(tags)):
+        over = _is_role(tags, start) or any(tag.tag in FINITE for tag in tags[start:index])
+        if tags[index].word.lower == "," and over:
+            after = index + 1
+            while after < len(tags) and tags[after].tag in OPENING:
+                after += 1
+            if after < len(tags) and tags[after].tag not in ("S", "W", "P"):
+                return after
+    return None
+
+
+def _after_clause(tags: Sequence[Tagged], start: int) -> int | None:
+    """Where the main clause begins after a clause without a comma: at a pronoun with a verb that nothing else wants."""
+    over = _is_role(tags, start)
+    for index in range(start + 2, len(tags) - 1):
+        if over and begins_clause(tags, index) and _is_free(tags, index):
+            return index
+        over = over or (tags[index].tag in FINITE and not is_nominal(tags, index))
+    return None
+
+
+def begins_clause(tags: Sequence[Tagged], index: int) -> bool:
+    """Whether a pronoun has a finite verb right after it."""
+    if tags[index].word.lower not in PRONOUNS or tags[index].tag not in ("PR", "PO", "DT", "A"):
+        return False
+    after = index + 1
+    while after < len(tags) and tags[after].tag in BETWEEN:
+        after += 1
+    return after < len(tags) and tags[after].tag in FINITE and not is_nominal(tags, after)
+
+
+def _is_free(tags: Sequence[Tagged], index: int) -> bool:
+    """Whether a clause at `index` is no relative clause ("the book I read") and no object ("if you think I lie")."""
+    before = tags[index - 1]
+    if before.word.lower == "then":
+        return True
+    if any(tag.lemma in CLAUSAL for tag in tags[max(0, index - 3) : index]):
+        return False
+    if before.tag == "N":
+        verb = next(tag.tag for tag in tags[index + 1 :] if tag.tag in FINITE)
+        return verb in ("M", "B") or tags[index].word.lower in ("it", "this", "there")
+    return before.tag in ("F", "V", "G", "E", "PR", "PO", "J", "A", "Q") and before.word.lower not in RELATIVE
 
 
 def opens_sentence(tag: Tagged) -> bool:
