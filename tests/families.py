@@ -51,6 +51,7 @@ FAMILIES: dict[str, tuple[str, dict]] = {
 }
 DECODERS = ("gpt2", "llama", "qwen3")
 WITHOUT_MASK = (*DECODERS, "t5")
+RELATIVE = ("t5", "deberta-v2")  # no denoising: it shifts position ids
 MASKED = tuple(family for family in FAMILIES if family not in WITHOUT_MASK)  # saved with their masked-LM head
 
 

@@ -25,7 +25,7 @@ from essent.mlm_head import MaskedLMHead, expected_rows, load_masked
 from essent.selection import Grid, Space, search
 from essent.tasks import PairTask
 from essent.types import EngineError, ModelError, RecipeError, UnsupportedRecipeError
-from families import CORPUS, FAMILIES, MASKED, WITHOUT_MASK
+from families import CORPUS, FAMILIES, MASKED, RELATIVE, WITHOUT_MASK
 
 TEXTS = [*CORPUS[:6], "dogs", ""]
 PAIRS = PairTask("pairs", tuple(Pair(a, b, float(n)) for n, (a, b) in enumerate(pairwise(TEXTS))))
@@ -172,7 +172,8 @@ def test_kept_vectors_know_the_head(bert: Path) -> None:
 
 @pytest.mark.parametrize("family", MASKED)
 def test_the_head_is_saved_with_the_folder(family: str, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
-    encoder = Encoder(str(folder_of(family)), "prompt-topk-denoised | zscore").fit(TEXTS)
+    name = "prompt-topk" if family in RELATIVE else "prompt-topk-denoised"
+    encoder = Encoder(str(folder_of(family)), f"{name} | zscore").fit(TEXTS)
     expected = encoder.encode(TEXTS)
     encoder.save(str(tmp_path), create_model_card=False)
     assert json.loads((tmp_path / "config.json").read_text())["architectures"][0].endswith("ForMaskedLM")
@@ -180,7 +181,7 @@ def test_the_head_is_saved_with_the_folder(family: str, folder_of: Callable[[str
     np.testing.assert_allclose(loaded.encode(TEXTS), expected, atol=1e-6)
     report = essent.verify(str(tmp_path))
     assert not report.portable
-    assert report.reason == "layers=topk:200-bias runs the model's masked-LM head"
+    assert report.reason == f"layers={encoder.recipe.layers[0][0]} runs the model's masked-LM head"
 
 
 def test_only_recipes_that_read_the_head_save_it(bert: Path, tmp_path: Path) -> None:

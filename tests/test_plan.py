@@ -70,6 +70,7 @@ def without_weights(folder: Path, target: Path) -> str:
         ("bert", "ditto:4-1"),
         ("gpt2", "prompt"),
         ("t5", "prompt-denoised"),
+        ("deberta-v2", "prompt-denoised"),
         ("t5", "prompt-topk"),
         ("gpt2", "prompt-topk"),
     ],

@@ -24,7 +24,7 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedCon
 from essent.backbone import LAYER_LISTS, Backbone, Needs
 from essent.layers import reads_head, resolve
 from essent.mlm_head import MaskedLMHead, load_masked, names_head
-from essent.plan import Allows, allows_of, check
+from essent.plan import Allows, allows_of, check, is_relative
 from essent.portable import is_bare_table, is_essent_folder, is_exported_folder
 from essent.recipe import Recipe
 from essent.rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
@@ -291,6 +291,7 @@ def _allowed(name: str, config: PretrainedConfig, options: dict[str, Any]) -> Al
     layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
     kind = MODEL_MAPPING.get(type(config), None)
     positions = not isinstance(kind, type) or "position_ids" in inspect.signature(kind.forward).parameters
+    positions = positions and not is_relative(config)
     masks = tokenizer.mask_token is not None
     return Allows(str(config.model_type), layers, heads, masks, positions, head=names_head(config))
 

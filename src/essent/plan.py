@@ -225,13 +225,18 @@ class Plan(nn.Module):
         return self.reduction.reduce(mixed, weights, tokens.attend), mixed, weights
 
 
+def is_relative(config: object) -> bool:
+    """Whether attention goes by the distance of tokens whatever their position ids (DeBERTa)."""
+    return bool(getattr(config, "relative_attention", False))
+
+
 def allows_of(backbone: Backbone) -> Allows:
     return Allows(
         backbone.family,
         backbone.last,
         backbone.heads,
         backbone.tokenizer.mask_token is not None,
-        backbone.position_offset is not None,
+        backbone.position_offset is not None and not is_relative(backbone.model.config),
         backbone.only_static,
         backbone.mlm_head is not None,
     )
