@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from essent.heros.closed import SUBJECTS
 from essent.heros.groups import FINITE, CannotNegateError, Group, group_around, group_from, is_nominal
 from essent.heros.inflection import inflect, readings
-from essent.heros.openings import clause_start, opens_sentence
+from essent.heros.openings import clause_start, drops_subject, opens_sentence
 from essent.heros.tags import Tagged
 
 NOMINAL = ("N", "PR", "Q", "G", "PO")
@@ -27,7 +27,8 @@ def main_group(tags: Sequence[Tagged]) -> Group:
     if tags[0].root is not None:
         return _parsed_group(tags)
     start = clause_start(tags)
-    if imperative := _imperative(tags, start):
+    dropped = drops_subject(tags, start)
+    if not dropped and (imperative := _imperative(tags, start)):
         return imperative
     pending, subject = 0, False
     index = start
@@ -44,7 +45,7 @@ def main_group(tags: Sequence[Tagged]) -> Group:
                 pending -= 1
                 index = group_from(tags, index).verb + 1
                 continue
-            if not subject:
+            if not subject and not (dropped and index == start):
                 raise CannotNegateError("no subject before the verb")
             _check_subject(tags, index)
             if _is_fragment(tags, start, index):

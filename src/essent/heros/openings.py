@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from essent.heros.closed import LINKING
 from essent.heros.groups import BETWEEN, FINITE, CannotNegateError, is_nominal
+from essent.heros.inflection import readings
 from essent.heros.tags import Tagged
 
 OPENING = ("I", "U", "C", "A")
 SUBORDINATE = set("because if although unless whereas whether while when whenever since as cuz cause 'cause".split())
 
 
+WISHES = set("wanted tried used decided promised managed needed happened started began forgot got had".split())
 PRONOUNS = set("i you he she it we they this there".split())
 ROLES = set("a an the my your our someone somebody one".split())
 RELATIVE = set("that all everything anything something everyone anyone someone one thing so".split())
@@ -60,11 +63,12 @@ def _after_comma(tags: Sequence[Tagged], start: int) -> int | None:
 
 def _after_clause(tags: Sequence[Tagged], start: int) -> int | None:
     """Where the main clause begins after a clause without a comma: at a pronoun with a verb that nothing else wants."""
-    over = _is_role(tags, start)
+    role = over = _is_role(tags, start)
     for index in range(start + 2, len(tags) - 1):
-        if over and begins_clause(tags, index) and _is_free(tags, index):
+        if over and begins_clause(tags, index) and (role or _is_free(tags, index)):
             return index
-        over = over or (tags[index].tag in FINITE and not is_nominal(tags, index))
+        if tags[index].tag in FINITE and not is_nominal(tags, index):
+            over, role = True, False
     return None
 
 
@@ -75,7 +79,12 @@ def begins_clause(tags: Sequence[Tagged], index: int) -> bool:
     after = index + 1
     while after < len(tags) and tags[after].tag in BETWEEN:
         after += 1
-    return after < len(tags) and tags[after].tag in FINITE and not is_nominal(tags, after)
+    if after == len(tags) or tags[after].tag not in FINITE or is_nominal(tags, after):
+        return False
+    single = tags[index].word.lower in ("he", "she", "it", "this")
+    return not (
+        single and tags[after].tag == "F" and tags[after].word.lower == tags[after].lemma
+    )  # read it let me know
 
 
 def _is_free(tags: Sequence[Tagged], index: int) -> bool:
@@ -93,3 +102,35 @@ def _is_free(tags: Sequence[Tagged], index: int) -> bool:
 
 def opens_sentence(tag: Tagged) -> bool:
     return (tag.tag in OPENING and tag.word.lower not in ("here", "there")) or tag.word.lower == "so"
+
+
+def drops_subject(tags: Sequence[Tagged], index: int) -> bool:
+    """Whether a clause begins with its finite verb, as in a note: "Can't tell", "Was expecting it", "Gave up early"."""
+    word, after = tags[index], index + 1
+    while after < len(tags) and tags[after].tag in BETWEEN:
+        after += 1
+    if after == len(tags):
+        return False
+    following, lower = tags[after], word.word.lower
+    if word.tag == "M":
+        return following.tag == "V"
+    if word.tag == "D":
+        return lower in ("does", "did") and following.tag == "V"
+    if word.tag == "B":
+        rest = tags[after + 1].tag if after + 1 < len(tags) else "N"
+        return lower in ("am", "was", "were") and following.tag in ("E", "G", "J") and rest not in ("N", "J")
+    if word.tag == "H":
+        return following.tag == "E" or (lower == "had" and after == index + 1 and following.tag in ("DT", "TO", "Q"))
+    if word.tag != "F" or after > index + 2 or lower in ("lets", "says", "thanks"):
+        return False
+    if word.form == "VBZ" and following.word.lower == "like" and word.lemma not in LINKING:
+        return False  # lies like these are rare
+    if word.form == "VBZ":
+        return following.tag in ("PO", "DT", "P", "TO", "W", "J") or following.word.lower in PRONOUNS | {"that"}
+    if word.form != "VBD" or lower == word.lemma:
+        return False
+    if following.tag == "TO":
+        return lower in WISHES
+    if any(one.form == "VBN" for one in readings(lower)):
+        return following.tag in ("DT", "PO") or following.word.lower in PRONOUNS
+    return following.tag in ("PO", "DT", "P", "A", "W", "S", "PR")

@@ -18,7 +18,7 @@ Counts = Callable[[str, str], float]  # lemma and part of speech ("verb", "adj",
 
 # After a tag: tags that follow freely | that follow sometimes. What is not listed costs RARE.
 FOLLOWS = {
-    "START": "PR DT N I A C S W J V D | P G Q M B E U",
+    "START": "PR DT N I A C S W J V D | P G Q M B E U F H",
     "DT": "N J | A E G Q U DT",
     "J": "N U C P TO S W | J A PR DT I V",
     "N": "F B M H D P C U S W | A N TO G E PR J I X",
