@@ -33,6 +33,7 @@ SKIPPED = {
     "I have yet to see a good one.": "'either' or 'yet' at the verb",
     "I don't know anyone here.": "'anyone' wants its negation",
     "It ain't so.": "ain't",
+    "You gotta see the lake.": "'gotta' takes no 'not'",
     "He is not only rich but also kind.": "not only",
     "Glad I bought the car before it rained.": "a fragment before the main verb",
     "So sad they have to leave this place.": "a fragment before the main verb",

@@ -26,6 +26,8 @@ def main_group(tags: Sequence[Tagged]) -> Group:
         raise CannotNegateError("a question")
     if tags[0].root is not None:
         return _parsed_group(tags)
+    if found := next((tag.word.lower for tag in tags if tag.word.lower in ("gotta", "wanna")), None):
+        raise CannotNegateError(f"{found!r} takes no 'not'")
     start = clause_start(tags)
     dropped = drops_subject(tags, start)
     if not dropped and (imperative := _imperative(tags, start)):
@@ -159,7 +161,7 @@ def _is_fragment(tags: Sequence[Tagged], start: int, index: int) -> bool:
     """ "Glad I'm not the only one": what is left of the main clause has no verb."""
     if start and tags[start - 1].word.lower in FEELINGS:
         return True
-    if tags[start].tag not in ("J", "E", "G") or any(tag.word.lower == "," for tag in tags[start:index]):
+    if tags[start].tag not in ("J", "E", "G") or any(tag.word.lower in (",", "but") for tag in tags[start:index]):
         return False
     before = next((tag for tag in reversed(tags[start:index]) if tag.tag != "A"), tags[start])
     return before.tag == "PR" and before.word.lower not in ("this", "that", "these", "those")

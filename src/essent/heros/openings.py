@@ -16,6 +16,10 @@ SUBORDINATE = set("because if although unless whereas whether while when wheneve
 WISHES = set("wanted tried used decided promised managed needed happened started began forgot got had".split())
 PRONOUNS = set("i you he she it we they this there".split())
 ROLES = set("a an the my your our someone somebody one".split())
+PLACES = set("in on at for with without during after from to".split())
+THIS = set("this that these those one last next some my your his our their".split())
+TIMES = set("day time way year week month season night morning evening minute moment part".split())
+VOCATIVES = set("man dude god bro boy guys jeez jeepers gosh".split())
 RELATIVE = set("that all everything anything something everyone anyone someone one thing so".split())
 CLAUSAL = set(  # verbs and adjectives that a clause may follow without "that"
     "think know say feel hope find doubt believe guess mean tell see hear wish assume suppose swear bet notice realize "
@@ -38,6 +42,8 @@ def clause_start(tags: Sequence[Tagged]) -> int:
         if end is None:
             raise CannotNegateError("a subordinate clause without an end")
         return end
+    if (after := _after_phrase(tags, start)) is not None:
+        return after
     if tags[start].tag == "W" and start + 1 < len(tags) and tags[start + 1].tag in FINITE:
         raise CannotNegateError("a question")
     return start
@@ -70,6 +76,39 @@ def _after_clause(tags: Sequence[Tagged], start: int) -> int | None:
         if tags[index].tag in FINITE and not is_nominal(tags, index):
             over, role = True, False
     return None
+
+
+def _after_phrase(tags: Sequence[Tagged], start: int) -> int | None:
+    """Where the main clause begins after "In that case", "One day", "Of course", "Man", without a comma."""
+    words = [tag.word.lower for tag in tags[start : start + 2]]
+    if words[0] in VOCATIVES and start + 1 < len(tags) and begins_clause(tags, start + 1):
+        return start + 1
+    settled = words == ["of", "course"] or (words[0] in THIS and words[1:2] and words[1] in TIMES)
+    if words == ["in", "case"] or (not settled and words[0] not in PLACES):
+        return None
+    for index in range(start + 1, min(start + 8, len(tags))):
+        if index > start + 1 and begins_clause(tags, index):
+            return index if settled or _is_whole(tags, start, index) else None
+        if tags[index].tag in ("S", "W", "V", "U", "TO", "C") or (
+            tags[index].tag in FINITE and not is_nominal(tags, index)
+        ):
+            return None
+        settled = settled and index == start + 1
+    return None
+
+
+def _is_whole(tags: Sequence[Tagged], start: int, index: int) -> bool:
+    """Whether the phrase before a clause is over: not "with the people I know", but "in my opinion they know"."""
+    before = tags[index - 1]
+    if before.word.lower in RELATIVE or before.tag == "P":
+        return False
+    phrase = [tag.word.lower for tag in tags[start:index]]
+    if "the" in phrase and before.word.lower in TIMES:  # by the time it is
+        return False
+    if before.tag != "N" or before.word.text[0].isupper() or THIS.intersection(phrase):
+        return True
+    verb = next(tag.tag for tag in tags[index + 1 :] if tag.tag in FINITE)
+    return verb in ("M", "B", "D") or tags[index].word.lower in ("it", "this", "there")
 
 
 def begins_clause(tags: Sequence[Tagged], index: int) -> bool:
