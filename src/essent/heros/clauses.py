@@ -28,6 +28,8 @@ def main_group(tags: Sequence[Tagged]) -> Group:
         return _parsed_group(tags)
     if found := next((tag.word.lower for tag in tags if tag.word.lower in ("gotta", "wanna")), None):
         raise CannotNegateError(f"{found!r} takes no 'not'")
+    if tags[0].word.lower == "its" and len(tags) > 1 and tags[1].tag in ("DT", "P", "X", "S", "W", "PR"):
+        raise CannotNegateError("a missing apostrophe")
     start = clause_start(tags)
     dropped = drops_subject(tags, start)
     if not dropped and (imperative := _imperative(tags, start)):
@@ -130,7 +132,8 @@ def disagrees(tags: Sequence[Tagged], index: int) -> bool:
     if verb.tag != "F" or before is None:
         return False
     base = verb.word.lower == verb.lemma and inflect(verb.lemma, "VBD") != verb.lemma
-    singular = before.tag == "DT" or (before.tag == "N" and bool(before.form) and before.word.lower == before.lemma)
+    named = not before.form and (before.word.text[0].isupper() or before.word.lower.endswith("s"))
+    singular = before.tag == "DT" or (before.tag == "N" and not named and before.word.lower == before.lemma)
     joined = any(tag.word.lower in ("and", "or", "of") for tag in tags[max(0, index - 5) : index])
     return base and singular and not joined
 

@@ -74,7 +74,7 @@ def group_from(tags: Sequence[Tagged], first: int) -> Group:
         better = following is not None and tags[first + 1].word.lower in ("better", "got")
         auxiliary = better or joined or _is_participle(tags, rest) or _is_participle(tags, first + 1)
     elif tag.tag == "D":
-        alone = following is None or following.tag == "U"  # of course they do
+        alone = following is None or following.tag in ("U", "C")  # of course they do
         auxiliary = joined or alone or bool(following and following.tag == "V" and rest > first)
     else:
         return Group(first, False, first)

@@ -19,7 +19,7 @@ from essent.heros.words import Edit, apply_edits, like_case, mend_article, split
 
 STEMS = {"ca": "can", "wo": "will", "sha": "shall"}
 SHORT = {"can": "ca", "will": "wo", "shall": "sha"}
-FREQUENCY = ("always", "often", "constantly", "ever", "necessarily", "entirely", "fully", "quite")  # "not" before them
+FREQUENCY = ("always", "often", "constantly", "ever", "necessarily", "entirely", "fully", "quite", "completely")
 OUTSIDE = set(  # adverbs about the statement: "not" follows them
     "probably definitely certainly actually also still just literally honestly clearly obviously generally usually "
     "currently apparently simply basically surely now then again sometimes maybe perhaps kind sort".split()

@@ -19,7 +19,7 @@ ROLES = set("a an the my your our someone somebody one".split())
 PLACES = set("in on at for with without during after from to".split())
 THIS = set("this that these those one last next some my your his our their".split())
 TIMES = set("day time way year week month season night morning evening minute moment part".split())
-VOCATIVES = set("man dude god bro boy guys jeez jeepers gosh".split())
+VOCATIVES = set("man dude god bro boy guys jeez jeepers gosh except".split())
 RELATIVE = set("that all everything anything something everyone anyone someone one thing so".split())
 CLAUSAL = set(  # verbs and adjectives that a clause may follow without "that"
     "think know say feel hope find doubt believe guess mean tell see hear wish assume suppose swear bet notice realize "
@@ -81,7 +81,8 @@ def _after_clause(tags: Sequence[Tagged], start: int) -> int | None:
 def _after_phrase(tags: Sequence[Tagged], start: int) -> int | None:
     """Where the main clause begins after "In that case", "One day", "Of course", "Man", without a comma."""
     words = [tag.word.lower for tag in tags[start : start + 2]]
-    if words[0] in VOCATIVES and start + 1 < len(tags) and begins_clause(tags, start + 1):
+    called = words[0] in VOCATIVES or not (tags[start].known or words[0].endswith("s"))
+    if called and start + 1 < len(tags) and begins_clause(tags, start + 1):
         return start + 1
     settled = words == ["of", "course"] or (words[0] in THIS and words[1:2] and words[1] in TIMES)
     if words == ["in", "case"] or (not settled and words[0] not in PLACES):
