@@ -35,6 +35,10 @@ def main_group(tags: Sequence[Tagged]) -> Group:
     if not dropped and (imperative := _imperative(tags, start)):
         return imperative
     pending, subject = 0, False
+    bare, relative = (
+        False,
+        None,
+    )  # whether the last clause has no mark but its pronoun, and the first verb of such a one
     index = start
     while index < len(tags):
         tag, lower = tags[index].tag, tags[index].word.lower
@@ -47,15 +51,19 @@ def main_group(tags: Sequence[Tagged]) -> Group:
         elif tag in FINITE and not _is_possessive(tags, index):
             if pending:
                 pending -= 1
+                relative = index if bare and relative is None else relative
                 index = group_from(tags, index).verb + 1
                 continue
             if not subject and not (dropped and index == start):
                 raise CannotNegateError("no subject before the verb")
+            if relative is not None and _has_own_subject(tags, relative, index):
+                index = relative  # thanks for the advice I *needed* it and I owe you: no relative clause
             _check_subject(tags, index)
             if _is_fragment(tags, start, index):
                 raise CannotNegateError("a fragment before the main verb")
             return group_from(tags, index)
         if _opens_clause(tags, index, subject):
+            bare = pending == 0 and tag == "PR" and lower != "that"
             pending += 1
         before_verb = index + 1 < len(tags) and tags[index + 1].tag in FINITE
         if tag in NOMINAL or lower in ("here", "there", "this", "that", "all") or (tag == "J" and before_verb):
@@ -102,13 +110,27 @@ def _opens_clause(tags: Sequence[Tagged], index: int, subject: bool) -> bool:
     """Whether a clause with a verb of its own begins here, before the main verb."""
     tag, lower = tags[index].tag, tags[index].word.lower
     if tag in ("S", "W"):
-        return True
-    if lower == "that" and subject and index + 1 < len(tags) and tags[index + 1].tag in (*FINITE, "PR", "DT"):
+        return lower != "for"
+    if (
+        lower == "that"
+        and subject
+        and tags[index - 1].tag not in ("C", "U")
+        and index + 1 < len(tags)
+        and tags[index + 1].tag in (*FINITE, "PR", "DT")
+    ):
         return True
     if index == 0 or not subject:
         return False
     before = tags[index - 1]
     return lower in (*SUBJECTS, "you") and (before.tag == "N" or before.word.lower in ("all", "everything", "one"))
+
+
+def _has_own_subject(tags: Sequence[Tagged], relative: int, index: int) -> bool:
+    """Whether a pronoun of its own stands before a verb, so that the clause before it belongs to no subject."""
+    before = index - 1
+    while before > relative and tags[before].tag == "A":
+        before -= 1
+    return before > relative and tags[before].word.lower in (*SUBJECTS, "you")
 
 
 def _check_subject(tags: Sequence[Tagged], index: int) -> None:
@@ -146,7 +168,11 @@ def _is_reduced(tags: Sequence[Tagged], index: int) -> bool:
         return False
     if index + 1 == len(tags) or tags[index + 1].tag != "P":
         return False
-    rest = (tag.tag for tag in tags[index + 1 :] if tag.tag in (*FINITE, "C", "S", "W", "U", "PR"))
+    rest = (
+        tags[after].tag
+        for after in range(index + 1, len(tags))
+        if tags[after].tag in (*FINITE, "C", "S", "W", "U", "PR") and not _is_possessive(tags, after)
+    )
     return next(rest, "U") in FINITE
 
 
@@ -175,4 +201,6 @@ def _is_possessive(tags: Sequence[Tagged], index: int) -> bool:
     if tags[index].word.lower != "'s" or index == 0 or tags[index - 1].tag != "N":
         return False
     following = next((tag.tag for tag in tags[index + 1 :] if tag.tag not in ("A",)), "U")
-    return following == "N" or (following == "J" and any(tag.tag == "N" for tag in tags[index + 2 : index + 4]))
+    return following in ("N", *FINITE) or (
+        following == "J" and any(tag.tag == "N" for tag in tags[index + 2 : index + 4])
+    )

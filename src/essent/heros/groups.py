@@ -45,15 +45,24 @@ def is_nominal(tags: Sequence[Tagged], index: int) -> bool:
         return True
     if index and tags[index - 1].word.lower in ("these", "those") and tags[index].form == "VBZ":  # those reams
         return True
-    if (
-        index > 1
-        and tags[index - 2].word.lower in ("at", "from", "in", "on")
-        and tags[index - 1].word.lower in ("this", "that")
-    ):
+    if index and tags[index - 1].word.lower in ("this", "that") and _is_bare_noun(tags, index):  # at that point
         return True
     next_is_finite = index + 1 < len(tags) and tags[index + 1].tag in FINITE
     after_subject = index and tags[index - 1].tag in ("PR", "W")  # all you need is
     return next_is_finite and not after_subject and any(one.pos == "noun" for one in readings(tags[index].word.lower))
+
+
+def _is_bare_noun(tags: Sequence[Tagged], index: int) -> bool:
+    """Whether a verb after "this" or "that" is a noun: in a form of the plural, before "of", after "at"."""
+    lower = tags[index].word.lower
+    if not any(one.pos == "noun" for one in readings(lower)):
+        return False
+    before = tags[index - 2] if index > 1 else None
+    if before is not None and before.word.lower in ("at", "from", "in", "on", "with"):
+        return True
+    base = lower == tags[index].lemma and tags[index].form != "VBD"
+    of = index + 1 < len(tags) and tags[index + 1].word.lower == "of"
+    return (before is None or before.tag in ("U", "C", "I")) and (base or of)
 
 
 def group_from(tags: Sequence[Tagged], first: int) -> Group:

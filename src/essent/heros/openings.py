@@ -17,9 +17,9 @@ WISHES = set("wanted tried used decided promised managed needed happened started
 PRONOUNS = set("i you he she it we they this there".split())
 ROLES = set("a an the my your our someone somebody one".split())
 PLACES = set("in on at for with without during after from to".split())
-THIS = set("this that these those one last next some my your his our their".split())
-TIMES = set("day time way year week month season night morning evening minute moment part".split())
-VOCATIVES = set("man dude god bro boy guys jeez jeepers gosh except".split())
+THIS = set("this that these those one last next some most my your his our their".split())
+TIMES = set("day time way year week month season night morning evening minute moment part days nights".split())
+VOCATIVES = set("man dude god bro boy guys jeez jeepers gosh except yikes".split())
 RELATIVE = set("that all everything anything something everyone anyone someone one thing so".split())
 CLAUSAL = set(  # verbs and adjectives that a clause may follow without "that"
     "think know say feel hope find doubt believe guess mean tell see hear wish assume suppose swear bet notice realize "

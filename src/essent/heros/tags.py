@@ -94,7 +94,7 @@ def tag_words(words: Sequence[Word], counts: Counts | None = None) -> list[Tagge
         noun = readable["N"][1] if "N" in readable else None
         if article.lower in SINGULAR and noun is not None and noun.form == "NNS" and len(readable) > 1:
             del readable["N"]  # this looks: no plural noun
-    for number in range(2, len(words)):
+    for number in range(1, len(words)):
         if words[number].lower == "like" and _follows_subject(words, number):
             del choices[number]["P"]
     best: list[dict[str, tuple[float, str]]] = []
@@ -124,7 +124,7 @@ def _follows_subject(words: Sequence[Word], index: int) -> bool:
     before = index - 1
     while before and TABLE.get(words[before].lower, ("",))[0] == "A":
         before -= 1
-    return before < index - 1 and words[before].lower in ("i", "you", "we", "they")
+    return words[before].lower in ("i", "we", "they") or (before < index - 1 and words[before].lower == "you")
 
 
 def _choices(word: Word, first: bool, counts: Counts | None) -> dict[str, tuple[float, Reading | None]]:
