@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from essent.hub import check_dataset
 from essent.registry import did_you_mean
 from essent.types import DataError, optional_import
 
@@ -305,6 +306,7 @@ def hub_rows(repo: str, revision: str | None, split: str, instead: str = PAIRS_I
         MissingDependencyError: without `datasets`.
     """
     datasets = optional_import("datasets", "data")
+    check_dataset(repo, instead)
     try:
         rows: list[dict[str, Any]] = datasets.load_dataset(repo, revision=revision, split=split).to_list()
     except Exception as error:  # `datasets` documents no common base, and no network error may look like a bug

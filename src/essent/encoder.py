@@ -18,6 +18,7 @@ from tqdm.auto import tqdm
 from essent.bags import PORTION
 from essent.cache import digest_of, key_of
 from essent.card import amend_card
+from essent.hub import reach_model
 from essent.loading import load
 from essent.module import RecipeModule
 from essent.portable import is_essent_folder, load_folder, save_folder
@@ -49,6 +50,8 @@ class Encoder(SentenceTransformer):
 
     def __init__(self, model: Any, recipe: Recipe | str | None = None, **options: Any) -> None:
         parsed = None if recipe is None else Recipe.parse(recipe)
+        if isinstance(model, (str, Path)):
+            options = reach_model(str(model), options)
         if parsed is None and isinstance(model, (str, Path)) and is_essent_folder(str(model), options):
             module, settings = load_folder(str(model), options)
         else:

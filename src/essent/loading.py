@@ -22,6 +22,7 @@ from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
 from essent.backbone import LAYER_LISTS, Backbone, Needs
+from essent.hub import reach_model
 from essent.layers import reads_head, resolve
 from essent.mlm_head import MaskedLMHead, load_masked, names_head
 from essent.plan import Allows, allows_of, check, is_relative
@@ -74,7 +75,7 @@ def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Load
     name = str(model)
     if Path(name).is_file():
         return _take_apart(_words_of(name), recipes, None)
-    _refuse_missing_folder(name)
+    options = reach_model(name, options)
     _refuse_saved_encoder(name, recipes, options)
     with _clear_errors(name):
         if is_static(name, _hub(options)):
@@ -108,7 +109,7 @@ def open_model(model: Any, options: dict[str, Any], *, with_head: bool = False) 
         return model
     if Path(str(model)).is_file():
         return _words_of(str(model))
-    _refuse_missing_folder(str(model))
+    options = reach_model(str(model), options)
     _refuse_saved_encoder(str(model), [], options)
     with _clear_errors(str(model)):
         if with_head:
@@ -154,7 +155,7 @@ def allowed(model: Any, options: dict[str, Any]) -> Allows:
     name = str(model)
     if Path(name).is_file():
         return allows_of(_take_apart(_words_of(name), [Recipe()], None).backbone)
-    _refuse_missing_folder(name)
+    options = reach_model(name, options)
     _refuse_saved_encoder(name, [], options)
     with _clear_errors(name):
         if is_static(name, _hub(options)):
@@ -234,16 +235,6 @@ def _words_of(name: str) -> SentenceTransformer:
             "vectors (GloVe, word2vec, fastText)."
         )
     return word_model(name)
-
-
-def _refuse_missing_folder(name: str) -> None:
-    path = Path(name)
-    looks_local = path.is_absolute() or name.startswith(".") or name.count("/") > 1 or "\\" in name
-    if looks_local and not path.is_dir():
-        beside = sorted(p.name for p in path.parent.iterdir() if p.is_dir())[:8] if path.parent.is_dir() else []
-        raise ModelError(
-            f"There is no model folder {name!r}." + (f" Beside it: {', '.join(beside)}." if beside else "")
-        )
 
 
 def _refuse_saved_encoder(name: str, recipes: Sequence[Recipe], options: dict[str, Any]) -> None:

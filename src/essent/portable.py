@@ -29,6 +29,7 @@ import essent
 from essent.backbone import Backbone
 from essent.folder import LAYOUTS, write_own, write_stock
 from essent.folding import is_trivial, read_table
+from essent.hub import reach_model
 from essent.layers import reads_head, token_tables
 from essent.lowering import CannotLowerError, framed_tokenizer, is_static, stock_modules
 from essent.mlm_head import MaskedLMHead, load_masked
@@ -182,11 +183,16 @@ def _hub(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_essent_folder(name: str, options: dict[str, Any]) -> bool:
-    """Whether a folder, or a repository on the hub, was saved by an Encoder."""
+    """Whether a folder, or a repository on the hub, was saved by an Encoder.
+
+    Raises:
+        ModelError: neither the cache nor the hub can have it.
+    """
     if Path(name).is_dir():
         return (Path(name) / STATE_FOLDER / "encoder.json").is_file()
     if Path(name).exists() or Path(name).is_absolute() or name.startswith(".") or name.count("/") != 1:
         return False
+    options = reach_model(name, options)
     try:
         return load_file_path(name, "encoder.json", subfolder=STATE_FOLDER, **_hub(options)) is not None
     except (OSError, ValueError):

@@ -150,7 +150,7 @@ def test_sizes_are_bert_s_miniatures() -> None:
         (None, None, InputError, "none was given"),
         ("a", "mini", InputError, "both were given"),
         (None, "minni", InputError, "Did you mean 'mini'"),
-        ("./nowhere", None, ModelError, "Cannot load './nowhere'"),
+        ("./nowhere", None, ModelError, "There is no model folder './nowhere'"),
         (None, "bad.json", InputError, "is no configuration"),
         (None, "unknown.json", InputError, "model_type='bertt' is unknown"),
         (None, "gpt2.json", ModelError, "no masked language model for model_type='gpt2'"),

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from essent.heros.words import Word
+from essent.hub import reach_model
 from essent.types import ModelError
 
 FILLERS = 60
@@ -69,6 +70,7 @@ class MaskedModel:
     def __init__(self, name: str, device: str | None = None, batch_size: int = 64, **options: Any) -> None:
         from transformers import AutoModelForMaskedLM, AutoTokenizer
 
+        options = reach_model(name, options)
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(name, **options)
             if not self.tokenizer.is_fast or self.tokenizer.mask_token is None:

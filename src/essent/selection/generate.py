@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from tqdm.auto import tqdm
 
+from essent.hub import reach_model
 from essent.recipe import MASK, SLOT
 from essent.selection.definitions import DEFINITIONS, Definition
 from essent.types import InputError, ModelError
@@ -60,6 +61,7 @@ class Generator:
     def __init__(self, name: str, device: str | None = None, **options: Any) -> None:
         from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
+        options = reach_model(name, options)
         try:
             self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, **options)
             if not AutoConfig.from_pretrained(name, **options).is_encoder_decoder:

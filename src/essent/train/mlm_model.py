@@ -15,6 +15,7 @@ from torch import nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from essent.hub import reach_model
 from essent.registry import did_you_mean
 from essent.train.mlm_settings import SIZES
 from essent.train.word_pieces import train_word_pieces
@@ -40,6 +41,7 @@ def read_config(model: str | None, config: str | None, options: dict[str, Any]) 
             f" ({', '.join(SIZES)}, or a config.json): {'both were' if model else 'none was'} given."
         )
     if model is not None:
+        options = reach_model(model, options)
         with _clear_errors(model):
             found = AutoConfig.from_pretrained(model, **options)
     else:
@@ -99,6 +101,7 @@ def open_tokenizer(
     if model is None and tokenizer in (None, TRAIN):
         return train_word_pieces(texts, **settings)
     name = str(model or tokenizer)
+    options = reach_model(name, options)
     with _clear_errors(name):
         found = AutoTokenizer.from_pretrained(name, **options)
     for kind in ("mask", "pad"):
@@ -159,6 +162,7 @@ def open_model(
     if model is None:
         built = AutoModelForMaskedLM.from_config(config)
         return built.float(), sorted(name for name, _ in built.named_parameters())
+    options = reach_model(model, options)
     with _clear_errors(model):
         loaded, report = AutoModelForMaskedLM.from_pretrained(
             model, dtype=torch.float32, output_loading_info=True, **options
