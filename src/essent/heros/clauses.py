@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from essent.heros.closed import SUBJECTS
 from essent.heros.groups import FINITE, CannotNegateError, Group, group_around, group_from, is_nominal
 from essent.heros.inflection import inflect, readings
-from essent.heros.openings import clause_start, drops_subject, opens_sentence
+from essent.heros.openings import CLAUSAL, clause_start, drops_subject, opens_sentence
 from essent.heros.tags import Tagged
 
 NOMINAL = ("N", "PR", "Q", "G", "PO")
@@ -34,17 +35,20 @@ def main_group(tags: Sequence[Tagged]) -> Group:
     dropped = drops_subject(tags, start)
     if not dropped and (imperative := _imperative(tags, start)):
         return imperative
+    return _first_free_verb(tags, start, dropped)
+
+
+def _first_free_verb(tags: Sequence[Tagged], start: int, dropped: bool) -> Group:
+    """The group of the first finite verb that belongs to no clause opened before it."""
     pending, subject = 0, False
-    bare, relative = (
-        False,
-        None,
-    )  # whether the last clause has no mark but its pronoun, and the first verb of such a one
+    bare = False  # whether the last clause to open has nothing before its pronoun
+    relative: int | None = None  # the first verb of such a clause
     index = start
     while index < len(tags):
         tag, lower = tags[index].tag, tags[index].word.lower
-        if lower in (":", ";", '"', "“", "(") and not (lower == '"' and index == start):
+        if lower in (":", ";", '"', "“", "(") and not (lower == '"' and (index == start or _is_quoted(tags, index))):
             raise CannotNegateError("a mark before the main verb")
-        if is_nominal(tags, index) or _is_reduced(tags, index):
+        if is_nominal(tags, index) or _is_reduced(tags, index) or (not pending and _is_noun_here(tags, index)):
             subject = True
         elif tag == "F" and is_caused(tags, index):
             pass
@@ -70,6 +74,11 @@ def main_group(tags: Sequence[Tagged]) -> Group:
             subject = True
         index += 1
     raise CannotNegateError("no main verb")
+
+
+def _is_quoted(tags: Sequence[Tagged], index: int) -> bool:
+    """Whether the mark at `index` ends a quotation that is the subject: "Go home" was what he said."""
+    return tags[0].word.lower == '"' and index + 1 < len(tags) and tags[index + 1].tag in FINITE
 
 
 def _parsed_group(tags: Sequence[Tagged]) -> Group:
@@ -154,10 +163,52 @@ def disagrees(tags: Sequence[Tagged], index: int) -> bool:
     if verb.tag != "F" or before is None:
         return False
     base = verb.word.lower == verb.lemma and inflect(verb.lemma, "VBD") != verb.lemma
-    named = not before.form and (before.word.text[0].isupper() or before.word.lower.endswith("s"))
-    singular = before.tag == "DT" or (before.tag == "N" and not named and before.word.lower == before.lemma)
-    joined = any(tag.word.lower in ("and", "or", "of") for tag in tags[max(0, index - 5) : index])
-    return base and singular and not joined
+    unknown_plural = not before.form and before.word.lower.endswith("s")
+    singular = before.tag == "DT" or (before.tag == "N" and not unknown_plural and before.word.lower == before.lemma)
+    phrase = tags[max(0, index - 6) : index]
+    joined = any(tag.word.lower in ("and", "or") for tag in phrase)
+    of_many = any(one.form == "NNS" and two.tag == "P" for one, two in pairwise(phrase))  # stories on this page make me
+    return base and singular and not joined and not of_many
+
+
+def _is_noun_here(tags: Sequence[Tagged], index: int) -> bool:
+    """Whether what looks like a present tense is a noun: "his *comment*", "the mango *pods* I had were".
+
+    Raises:
+        CannotNegateError: it may be one, and no verb would be left.
+    """
+    verb, before = tags[index], tags[index - 1] if index else None
+    if verb.tag != "F" or verb.form == "VBD" or before is None:
+        return False
+    if not any(one.pos == "noun" for one in readings(verb.word.lower)):
+        return False
+    if before.word.lower == "his" or before.tag == "C":
+        return True
+    if before.tag == "U" and verb.form != "VBZ":
+        raise CannotNegateError("no main verb")  # thanks for the news, hope you win
+    if before.tag != "N":
+        return False
+    if index + 1 < len(tags) and (tags[index + 1].tag == "C" or tags[index + 1].word.lower in ('"', "”")):
+        return True
+    if index + 1 == len(tags) or tags[index + 1].tag == "U":
+        raise CannotNegateError("no main verb")  # such awful pet names
+    return verb.lemma not in CLAUSAL and _has_later_verb(tags, index)
+
+
+def _has_later_verb(tags: Sequence[Tagged], index: int) -> bool:
+    """Whether a verb without a subject of its own follows in the same clause."""
+    pending = 0
+    for after in range(index + 1, len(tags)):
+        tag, lower = tags[after].tag, tags[after].word.lower
+        if tag in ("C", "U"):
+            return False
+        if tag in ("S", "W") or lower in (*SUBJECTS, "you", "it", "that"):
+            pending += 1
+        elif tag in FINITE and not is_nominal(tags, after) and not is_caused(tags, after):
+            if not pending:
+                return tag != "F"
+            pending -= 1
+    return False
 
 
 def _is_reduced(tags: Sequence[Tagged], index: int) -> bool:

@@ -94,7 +94,7 @@ def _is_after(tags: Sequence[Tagged], group: Group, index: int) -> bool:
             before -= 1
         while after < len(tags) and tags[after].tag in BETWEEN:
             after += 1
-        has_subject = before > group.verb and tags[before].tag in ("PR", "N", "W")
+        has_subject = before > group.verb and tags[before].tag in ("PR", "N", "W", "C")
         return has_subject and after < len(tags) and tags[after].tag in FINITE and not is_nominal(tags, after)
     return lower in NEGATIVE_SUBJECTS and _is_later_subject(tags, index)
 
