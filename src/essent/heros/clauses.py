@@ -180,9 +180,11 @@ def _is_noun_here(tags: Sequence[Tagged], index: int) -> bool:
     verb, before = tags[index], tags[index - 1] if index else None
     if verb.tag != "F" or verb.form == "VBD" or before is None:
         return False
+    if before.tag == "C":  # sitting here and listen
+        return True
     if not any(one.pos == "noun" for one in readings(verb.word.lower)):
         return False
-    if before.word.lower == "his" or before.tag == "C":
+    if before.word.lower == "his":
         return True
     if before.tag == "U" and verb.form != "VBZ":
         raise CannotNegateError("no main verb")  # thanks for the news, hope you win
