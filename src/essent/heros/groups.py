@@ -41,7 +41,9 @@ def is_nominal(tags: Sequence[Tagged], index: int) -> bool:
     """Whether what looks like a finite verb is a noun: "three *stops*", "that disgusting *act*", "some *shows* get"."""
     if tags[index].tag != "F":
         return False
-    if index and (tags[index - 1].tag in ("Q", "DT", "J") or tags[index - 1].word.lower in ("much", "many", "few")):
+    if index and (
+        tags[index - 1].tag in ("Q", "DT", "J") or tags[index - 1].word.lower in ("much", "many", "few", "any")
+    ):
         return True
     if index and tags[index - 1].word.lower in ("these", "those") and tags[index].form == "VBZ":  # those reams
         return True

@@ -281,6 +281,7 @@ def _negate_bare(sentence: str, tags: Sequence[Tagged], index: int) -> Negation:
         negator = tags[first - 1].word
         if negator.lower != "not":
             raise CannotNegateError("a contraction without its verb")
+        check_polarity(tags, first - 1)
         return _done(sentence, [_without(sentence, negator.start, negator.end)], "not removed", Style())
     if first and tags[first - 1].tag == "TO":
         first -= 1
