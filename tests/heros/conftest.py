@@ -11,7 +11,7 @@ from tiny_wordnet import SYNSETS, write_wordnet
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-from essent.heros import MaskedModel, Resources, WordNet, misspelling_list, misspellings
+from essent.heros import MaskedModel, Resources, WordNet, choose, misspelling_list, misspellings
 from essent.heros.inflection import inflect
 from essent.heros.words import split_words
 
@@ -68,3 +68,11 @@ def model(masked_folder: Path) -> MaskedModel:
 @pytest.fixture(scope="session")
 def resources(wordnet_folder: Path, model: MaskedModel) -> Resources:
     return Resources(WordNet(wordnet_folder), model, misspellings(misspelling_list()))
+
+
+@pytest.fixture
+def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model with random weights finds nothing alike."""
+    for name in ("SURE", "BETWEEN", "CONTRARY", "UNSEEN_CONTRARY"):
+        monkeypatch.setattr(choose, name, -99.0)
+    monkeypatch.setattr(choose, "RELATED", 2.0)

@@ -10,7 +10,7 @@ from heros_sentences import LEFT_OUT, PAPER, SENTENCES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from essent.heros import MaskedModel, PairRow, Resources, build, check_rows, choose, overlaps, write_rows
+from essent.heros import MaskedModel, PairRow, Resources, build, check_rows, overlaps, write_rows
 from essent.heros.quality import as_dict, sample
 from essent.heros.sentences import Filters, UnsuitableError
 from essent.tasks.heros import SUBSETS, MinimalPair
@@ -18,14 +18,6 @@ from essent.tasks.heros_files import load_heros
 from essent.types import DataError, InputError
 
 WRONG = frozenset({"definately"})
-
-
-@pytest.fixture
-def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model with random weights finds nothing alike."""
-    for name in ("SAME", "BETWEEN", "CONTRARY", "UNSEEN_CONTRARY"):
-        monkeypatch.setattr(choose, name, -2.0)
-    monkeypatch.setattr(choose, "RELATED", 2.0)
 
 
 def pairs_of(rows: list[PairRow]) -> list[MinimalPair]:

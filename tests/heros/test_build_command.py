@@ -30,8 +30,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the command line; `code` is the exit status that is expected. No WordNet is installed."""
     monkeypatch.setattr("essent.heros.wordnet.PLACES", ("/nowhere",))
     monkeypatch.delenv(ENVIRONMENT, raising=False)
-    for name in ("SAME", "BETWEEN", "CONTRARY", "UNSEEN_CONTRARY"):  # a model with random weights finds nothing alike
-        monkeypatch.setattr(choose, name, -2.0)
+    for name in ("SURE", "BETWEEN", "CONTRARY", "UNSEEN_CONTRARY"):  # a model with random weights finds nothing alike
+        monkeypatch.setattr(choose, name, -99.0)
     monkeypatch.setattr(choose, "RELATED", 2.0)
 
     def invoke(*arguments: object, code: int = 0) -> Result:

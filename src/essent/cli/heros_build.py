@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +33,10 @@ def build(
     texts: Annotated[Path, typer.Option("--texts", "-i", metavar="FILE", help="Texts of one or more sentences.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT.jsonl", help="One minimal pair a line.")],
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="Originals that are wanted.")] = 1000,
+    look_at: Annotated[
+        int,
+        typer.Option(min=1, help="With --mlm: sentences looked at for each original; the surest originals are kept."),
+    ] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Which sentences, and what is random in the changes.")] = 0,
     mlm: Annotated[
         str | None,
@@ -91,8 +95,8 @@ def build(
     resources = _resources(mlm, wordnet, device, batch_size, {k: v for k, v in options.items() if v is not None})
     resources = replace(resources, tagger=tags)
     unit, tokenize = _tokens(resources, mlm)
-    with _bar(n, wants_progress(quiet)) as bar:
-        rows, quality = heros.build(given, resources, n, seed, bar.update if bar is not None else None)
+    with _bar(wants_progress(quiet)) as show:
+        rows, quality = heros.build(given, resources, n, seed, look_at, show)
     if not rows:
         raise DataError(f"{texts}: no sentence is suitable. What they failed: {_reasons(quality)}.")
     with replacing(output) as temporary:
@@ -184,12 +188,21 @@ def _tokens(resources: Resources, mlm: str | None) -> tuple[str, Tokenize]:
     return f"tokens of {mlm}", resources.model.tokens
 
 
-def _bar(n: int, wanted: bool) -> Any:
+@contextmanager
+def _bar(wanted: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """What shows how many sentences were looked at, and of how many."""
     if not wanted:
-        return nullcontext()
+        yield None
+        return
     from tqdm import tqdm
 
-    return tqdm(total=n, desc="originals", unit="")
+    with tqdm(desc="sentences", unit="") as bar:
+
+        def show(seen: int, total: int) -> None:
+            bar.total = total
+            bar.update(seen - bar.n)
+
+        yield show
 
 
 def _write_report(path: Path, rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,35 +63,40 @@ def build(
     resources: Resources,
     n: int = 1000,
     seed: int = 0,
-    progress: Callable[[int], object] | None = None,
+    look_at: int = 20,
+    progress: Callable[[int, int], object] | None = None,
 ) -> tuple[list[PairRow], Quality]:
     """Minimal pairs of `n` sentences, each with all subsets that the resources allow.
 
     Args:
         texts: of one or more sentences; duplicates count once.
-        progress: called with the number of originals found since the last call.
+        look_at: sentences for each original that is wanted, as many more as it takes to find `n`. Of those found the
+            surest are kept, by what the model thinks of their synonym and antonym; without a model the first ones.
+        progress: called with the number of sentences looked at, and of those there are to look at.
 
     Returns:
         Rows, the subsets of one original together, in a random order of originals that `seed` determines; and what
         became of the other sentences. Fewer than `n` originals when the texts do not give more.
 
     Raises:
-        InputError: n below 1.
+        InputError: n or look_at below 1.
         DataError: no texts.
         MissingDependencyError: LemmInflect is not installed.
     """
-    if n < 1:
-        raise InputError(f"n must be at least 1, not {n}.")
+    for name, value in (("n", n), ("look_at", look_at)):
+        if value < 1:
+            raise InputError(f"{name} must be at least 1, not {value}.")
     lemminflect()
     sentences = list(dict.fromkeys(sentence for text in texts for sentence in split_sentences(text)))
     if not sentences:
         raise DataError("There are no sentences to build minimal pairs from.")
     order = np.random.default_rng(seed).permutation(len(sentences))
+    enough = min(len(order), n * look_at if resources.model is not None and resources.wordnet is not None else 1)
     filters = resources.filters()
     taken: set[str] = set()
     fallen: Counter[tuple[str, str]] = Counter()
-    rows: list[PairRow] = []
-    found = seen = 0
+    found: list[Built] = []
+    seen = 0
     for start in range(0, len(order), CHUNK):
         suitable: list[Suitable] = []
         for number in order[start : start + CHUNK]:
@@ -103,25 +109,30 @@ def build(
             except UnsuitableError as error:
                 fallen[error.filter, error.reason] += 1
         seen += len(order[start : start + CHUNK])
-        before = found
         for outcome in _convert(suitable, resources, seed):
             if isinstance(outcome, UnsuitableError):
                 fallen[outcome.filter, outcome.reason] += 1
-            elif found == n:
-                fallen[ENOUGH, "more than were wanted"] += 1
             else:
-                rows += outcome
-                found += 1
+                found.append(outcome)
         if progress is not None:
-            progress(found - before)
-        if found == n:
+            progress(seen, max(enough, seen) if len(found) >= n else len(order))
+        if len(found) >= n and seen >= enough:
             break
+    surest = sorted(range(len(found)), key=lambda number: -found[number].sureness)[:n]
+    if len(found) > n:
+        fallen[ENOUGH, "others are surer, or came first"] += len(found) - n
+    rows = [row for number in sorted(surest) for row in found[number].rows]
     return rows, Quality.of(rows, seen, len(sentences), fallen, (*FILTERS, "repeated", *LATER, ENOUGH))
 
 
-def _convert(
-    suitable: Sequence[Suitable], resources: Resources, seed: int
-) -> Iterator[list[PairRow] | UnsuitableError]:
+class Built(NamedTuple):
+    """The rows of an original, and how sure its synonym and antonym are."""
+
+    sureness: float
+    rows: list[PairRow]
+
+
+def _convert(suitable: Sequence[Suitable], resources: Resources, seed: int) -> Iterator[Built | UnsuitableError]:
     """Every sentence's rows, or why it has none."""
     for one, choices in zip(suitable, choose(suitable, resources.wordnet, resources.model, seed), strict=True):
         if isinstance(choices, UnsuitableError):
@@ -130,7 +141,7 @@ def _convert(
         problem = UnsuitableError("in context", "no choice")
         for choice in choices:
             try:
-                yield _rows_of(one, choice, resources, generator(one.text, seed))
+                yield Built(choice.sureness, _rows_of(one, choice, resources, generator(one.text, seed)))
                 break
             except UnsuitableError as error:
                 problem = error

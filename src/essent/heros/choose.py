@@ -19,26 +19,29 @@ from essent.heros.masked import MaskedModel, Slot
 from essent.heros.negation import Negation, negate_at
 from essent.heros.sentences import Suitable, UnsuitableError, ungrammatical
 from essent.heros.substitutes import Candidate, part_of_speech, replaceable, substitutes
+from essent.heros.sureness import Evidence, sureness
 from essent.heros.tags import Tagged
 from essent.heros.wordnet import WordNet
 from essent.heros.words import Word, split_words
 
-SYNONYM_GAP, ANTONYM_GAP = 6.0, 7.5  # how much less likely (natural log) than the original a replacement may be
+SYNONYM_GAP, ANTONYM_GAP = 9.0, 9.5  # how much less likely (natural log) than the original a replacement may be
 UNSEEN = 5.0  # a word that the model has no token for counts as this much less likely than the original
 UNKNOWN_OWN = 3.0  # such an original as this much less likely than the likeliest filler
-ALIKE = 20.0  # a similarity in context lower by 0.05 counts as much as a synonym e times less likely
-SAME = 0.23  # similarity, less what the synonym is improbable, from which it means the same; by reading 700 pairs
-BETWEEN, RELATED = 0.55, 0.60  # from which the word between a word and its antonym, and a random word, mean the same
-CONTRARY, UNSEEN_CONTRARY = 0.25, 0.40  # from which an antonym is of the word's sense; one that is not a single token
+SURE = 0.0  # log-odds from which a synonym or antonym is taken
+BETWEEN, RELATED = 0.5, 0.60  # from which the word between a word and its antonym, and a random word, mean the same
+CONTRARY, UNSEEN_CONTRARY = 0.15, 0.30  # from which an antonym is of the word's sense; one that is not a single token
 PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
-LOOKED_AT = 5  # synonyms, antonyms and fillers whose states are compared
+LOOKED_AT = 8  # synonyms, antonyms and fillers whose states are compared
 AT_ONCE = 2  # fillers, as the first that is good is taken
-NATURAL = 2.0  # for a word whose negation reads well: a finite verb, an adjective after its verb
+NATURAL = 0.4  # for a word whose negation reads well: a finite verb, an adjective after its verb
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A word of a sentence, by its place among the words, its negation, and what may stand for it."""
+    """A word of a sentence, by its place among the words, its negation, and what may stand for it.
+
+    `value` compares the words of a sentence, `sureness` sentences: log-odds that synonym and antonym are good.
+    """
 
     index: int
     negation: Negation
@@ -46,6 +49,7 @@ class Choice:
     antonym: Candidate | None = None
     filler: str = ""
     value: float = 0.0
+    sureness: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ def _natural(one: Suitable, index: int) -> float:
 
 def _by_frequency(one: Suitable, option: Options) -> Choice:
     same, opposite = option.synonyms[0], option.antonyms[0]
-    value = same.prior + opposite.prior + _natural(one, option.index)
+    value = same.prior + opposite.prior + 5 * _natural(one, option.index)
     return Choice(option.index, option.negation, same, opposite, value=value)
 
 
@@ -147,7 +151,7 @@ def _in_context(
         for p in plausible
     ]
     alike = _alike(words, compared, model)
-    found = [_best(*pair, left, some) for pair, left, some in zip(asked, plausible, alike, strict=True)]
+    found = [_best(*pair, left, some, wordnet) for pair, left, some in zip(asked, plausible, alike, strict=True)]
     fillers = _fillers_of_the_best(asked, found, slots, wordnet, seed)
     random = _random_words(words, fillers, model)
     return [
@@ -211,57 +215,64 @@ def _random_words(
 
 @dataclass(frozen=True)
 class Plausible:
-    """What may stand in a word's place by its probability there; `prior` holds the score so far."""
+    """What may stand in a word's place by its probability there, and the word's own (natural log)."""
 
     same: list[Candidate]
     opposite: list[Candidate]
+    own: float
 
 
 def _plausible(option: Options, slot: Slot) -> Plausible:
     own = max(slot.own, slot.first - UNKNOWN_OWN)
     kept = []
     for candidates, gap in ((option.synonyms, SYNONYM_GAP), (option.antonyms, ANTONYM_GAP)):
-        known = [replace(c, seen=bool(np.isfinite(slot.words[c.word]))) for c in candidates]
-        gaps = [own - slot.words[c.word] if c.seen else UNSEEN for c in known]
-        good = [
-            replace(c, prior=c.prior - 0.5 * lost)
-            for c, lost in zip(known, gaps, strict=True)
-            if lost <= gap and (c.seen or c.counted)
-        ]
-        kept.append(sorted(good, key=lambda c: (-c.prior, c.lemma))[:LOOKED_AT])
+        known = [replace(c, probability=float(slot.words[c.word])) for c in candidates]
+        gaps = {c.lemma: own - c.probability if c.seen else UNSEEN for c in known}
+        good = [c for c in known if gaps[c.lemma] <= gap and (c.seen or c.counted)]
+        kept.append(sorted(good, key=lambda c: (0.5 * gaps[c.lemma] - c.prior, c.lemma))[:LOOKED_AT])
     if any(not c.via for c in kept[1]):  # an antonym of the word itself needs no detour
         kept[1] = [c for c in kept[1] if not c.via]
-    return Plausible(kept[0], kept[1])
+    return Plausible(kept[0], kept[1], own)
 
 
-def _best(one: Suitable, option: Options, left: Plausible, alike: dict[str, float]) -> Choice | None:
-    """The most alike of the plausible synonyms; the likeliest antonym."""
-    if not left.same or not left.opposite:
+def _best(
+    one: Suitable, option: Options, left: Plausible, alike: Mapping[str, float], wordnet: WordNet
+) -> Choice | None:
+    """The surest synonym and antonym, where both are sure enough."""
+    tagged = one.tags[option.index]
+    senses = max(1, len(wordnet.senses(tagged.lemma, part_of_speech(tagged))))
+
+    def evidence(c: Candidate) -> Evidence:
+        prefix = _has_prefix(c, tagged.word.lower)
+        return Evidence(alike[c.word], c.prior, c.probability, left.own, senses, prefix)
+
+    same = [(evidence(c).synonym, c.lemma, c) for c in left.same if left.opposite]
+    opposite = [(evidence(c).antonym, c.lemma, c) for c in left.opposite if left.same]
+    opposite = [found for found in opposite if _is_contrary(found[2], tagged.word.lower, alike)]
+    surest = max((found for found in same if found[0] >= SURE), key=lambda found: found[:2], default=None)
+    if surest is None:
         return None
-    same = [
-        replace(c, prior=c.prior + ALIKE * (alike[c.word] - 1))
-        for c in left.same
-        if alike[c.word] + c.prior / ALIKE >= SAME
-    ]
-    word = one.tags[option.index].word.lower
-    opposite = [c for c in left.opposite if _is_contrary(c, word, alike)]
-    if not same or not opposite:
+    others = [found for found in opposite if found[0] >= SURE and found[1] != surest[1]]
+    contrary = max(others, key=lambda found: found[:2], default=None)
+    if contrary is None:
         return None
-    synonym = max(same, key=lambda c: (c.prior, c.lemma))
-    antonym = max((c for c in opposite if c.lemma != synonym.lemma), key=lambda c: (c.prior, c.lemma), default=None)
-    if antonym is None:
-        return None
-    value = synonym.prior + antonym.prior + _natural(one, option.index)
-    return Choice(option.index, option.negation, synonym, antonym, value=value)
+    sure = sureness(surest[0], contrary[0])
+    value = sure + _natural(one, option.index)
+    return Choice(option.index, option.negation, surest[2], contrary[2], value=value, sureness=sure)
 
 
-def _is_contrary(candidate: Candidate, word: str, alike: dict[str, float]) -> bool:
+def _is_contrary(candidate: Candidate, word: str, alike: Mapping[str, float]) -> bool:
     """Whether an antonym is of the sense that the word has here; one with a prefix always is."""
     if candidate.via and alike[candidate.via] < BETWEEN:
         return False
-    if any(_differ_by_a_prefix(candidate.word, other) for other in (word, candidate.via) if other):
+    if _has_prefix(candidate, word):
         return True
     return alike[candidate.word] >= (CONTRARY if candidate.seen else UNSEEN_CONTRARY)
+
+
+def _has_prefix(candidate: Candidate, word: str) -> bool:
+    """Whether an antonym is the word, or the one between, with or without a prefix."""
+    return any(_differ_by_a_prefix(candidate.word, other) for other in (word, candidate.via) if other)
 
 
 def _differ_by_a_prefix(first: str, second: str) -> bool:

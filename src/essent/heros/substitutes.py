@@ -77,7 +77,7 @@ class Candidate:
         sense: the synset of the replaced word, e.g. "verb 00227165".
         via: the word of WordNet between the two, for an antonym of a near synonym; else "".
         counted: whether WordNet's senses of it were ever met in texts.
-        seen: whether a language model that was asked has a token for it.
+        probability: its log-probability in the place, by a language model that was asked; -inf without a token there.
     """
 
     lemma: str
@@ -87,7 +87,12 @@ class Candidate:
     sense: str
     via: str = ""
     counted: bool = True
-    seen: bool = True
+    probability: float = -math.inf
+
+    @property
+    def seen(self) -> bool:
+        """Whether the language model has a token for it."""
+        return math.isfinite(self.probability)
 
 
 def replaceable(tags: Sequence[Tagged]) -> list[int]:
