@@ -31,6 +31,7 @@ FOUND = {
 }
 GOOD = [
     (SAID, "He runs a young shop.", "Antonym"),
+    ('He runs "an old" shop.', 'He runs "a young" shop.', "Antonym"),
     (SAID, "He runs an odl shop.", "Typo"),
     (SAID, "He does not run an old shop.", "Negation (Main)"),
     (SAID, "He runs a not old shop.", "Negation (Antonym)"),

@@ -59,15 +59,19 @@ def _words_differ(pair: MinimalPair) -> str | None:
     if len(before) != len(after):
         return "more than one word differs"
     places = [n for n, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-    places = [n for n in places if {before[n].lower(), after[n].lower()} != {"a", "an"}]
+    places = [n for n in places if {_bare(before[n]), _bare(after[n])} != {"a", "an"}]
     if len(places) != 1:
         return "more than one word differs" if places else "only an article differs"
-    old, new = (words[places[0]].strip(".,!;()").lower() for words in (before, after))
+    old, new = (_bare(words[places[0]]) for words in (before, after))
     if old == new:
         return "only marks or capitals differ"
     if pair.subset == "Typo" and levenshtein(old, new) > most_edits(old):
         return "the typo is another word"
     return None
+
+
+def _bare(word: str) -> str:
+    return word.strip(".,!;()\"“”").lower()
 
 
 def _negation_differs(pair: MinimalPair) -> str | None:
