@@ -14,9 +14,9 @@ from essent.types import InputError
 
 
 def test_the_log_odds_are_a_sum() -> None:
-    evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, own=-2.0, senses=4, prefix=True)
-    assert math.isclose(evidence.synonym, 1.9 + 3.1 - 0.24 - 0.8 - 0.52 - 0.82 * math.log(4))
-    assert math.isclose(evidence.antonym, 3.1 + 1.8 - 0.77 - 0.68 - 0.46 - 0.15 * math.log(4) + 1.0)
+    evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, own=-2.0, senses=4, verb=True, prefix=True)
+    assert math.isclose(evidence.synonym, 2.6 + 3.4 - 0.22 - 0.72 - 0.8 - 0.97 * math.log(4))
+    assert math.isclose(evidence.antonym, 4.0 + 1.55 - 0.51 - 0.6 - 0.58 - 0.18 * math.log(4) + 0.6 - 0.89)
 
 
 def test_words_without_a_token_and_improbable_ones() -> None:

@@ -71,7 +71,7 @@ def _words_differ(pair: MinimalPair) -> str | None:
 
 
 def _bare(word: str) -> str:
-    return word.strip(".,!;()\"“”").lower()
+    return word.strip('.,!;()"“”').lower()
 
 
 def _negation_differs(pair: MinimalPair) -> str | None:

@@ -27,7 +27,7 @@ from essent.heros.words import Word, split_words
 SYNONYM_GAP, ANTONYM_GAP = 9.0, 9.5  # how much less likely (natural log) than the original a replacement may be
 UNSEEN = 5.0  # a word that the model has no token for counts as this much less likely than the original
 UNKNOWN_OWN = 3.0  # such an original as this much less likely than the likeliest filler
-SURE = 0.0  # log-odds from which a synonym or antonym is taken
+SURE = -0.4  # log-odds from which a synonym or antonym is taken: two in five, of which the surest originals are kept
 BETWEEN, RELATED = 0.5, 0.60  # from which the word between a word and its antonym, and a random word, mean the same
 CONTRARY, UNSEEN_CONTRARY = 0.15, 0.30  # from which an antonym is of the word's sense; one that is not a single token
 PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
@@ -244,7 +244,7 @@ def _best(
 
     def evidence(c: Candidate) -> Evidence:
         prefix = _has_prefix(c, tagged.word.lower)
-        return Evidence(alike[c.word], c.prior, c.probability, left.own, senses, prefix)
+        return Evidence(alike[c.word], c.prior, c.probability, left.own, senses, tagged.tag != "J", prefix)
 
     same = [(evidence(c).synonym, c.lemma, c) for c in left.same if left.opposite]
     opposite = [(evidence(c).antonym, c.lemma, c) for c in left.opposite if left.same]

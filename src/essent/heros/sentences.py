@@ -143,6 +143,8 @@ class Filters:
             raise UnsuitableError("main verb", "an imperative")
         if (reason := _unfit(tags, main)) is not None:
             raise UnsuitableError("main verb", reason)
+        if (reason := ungrammatical(split_words(negation.text))) is not None:
+            raise UnsuitableError("main verb", reason)
         try:
             again = self.tagger(split_words(negation.text))
             back = negate_group(negation.text, again, main_group(again), negation.back).text

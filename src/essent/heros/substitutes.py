@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from essent.heros.clauses import disagrees, group_around, is_nominal
 from essent.heros.closed import LINKING, SUBJECTS
+from essent.heros.groups import FINITE
 from essent.heros.inflection import forms_of, inflect
+from essent.heros.seldom import SELDOM
 from essent.heros.tags import Tagged
 from essent.heros.wordnet import ALSO, ANTONYM, HYPERNYM, HYPONYM, SIMILAR, Sense, Synset, WordNet
 from essent.tasks.overlap import levenshtein
@@ -44,23 +46,15 @@ LIGHT = set(  # verbs with too little meaning of their own, adjectives that only
     "other same own such many few much several last next first second only main whole certain different entire "
     "opposite various little big-time else due able worth wish sleep dear".split()
 )
-SELDOM = {  # listed as synonyms or antonyms in one sense, in most sentences none
-    *(("old", "elderly"), ("old", "aged"), ("dark", "black"), ("raise", "lift"), ("tie", "connect"), ("hit", "reach")),
-    *(("exact", "accurate"), ("real", "actual"), ("show", "prove"), ("cheap", "inexpensive"), ("wide", "broad")),
-    *(("dead", "murdered"), ("guilty", "criminal"), ("broken", "damaged"), ("young", "new"), ("cold", "frozen")),
-    *(("true", "truthful"), ("serious", "dangerous"), ("warm", "hot"), ("hard", "soft"), ("tough", "tender")),
-    *(("new", "current"), ("hot", "warm"), ("young", "immature"), ("critical", "vital"), ("tasteless", "bland")),
-    *(("attractive", "beautiful"), ("pull", "extract"), ("surround", "border"), ("attack", "bomb"), ("close", "shut")),
-    *(("personal", "private"), ("personal", "impersonal"), ("change", "stay"), ("cool", "warm"), ("odd", "even")),
-    *(("new", "fresh"), ("unfortunate", "miserable"), ("hit", "touch"), ("absolute", "sheer"), ("find", "determine")),
-    *(("reject", "refuse"), ("avoid", "prevent"), ("forbid", "prevent"), ("actual", "literal"), ("wrong", "mistaken")),
-    *(("raise", "boost"), ("know", "ignore"), ("continue", "discontinue"), ("like", "wish"), ("separate", "joint")),
-    *(("favourite", "unpopular"), ("funny", "familiar"), ("cold", "arctic"), ("middle", "central"), ("sell", "buy")),
-    *(("broken", "injured"), ("cover", "wrap"), ("short", "brief"), ("far", "long"), ("sick", "well")),
-    *(("great", "little"), ("great", "small"), ("full", "empty"), ("favorite", "unpopular"), ("pull", "push")),
-}
-CLAUSAL = set("think realize hope wonder".split())  # I believe you: no "I think you"
-ADVERBIAL = set("hard deep fast high far long wrong quick slow close tight".split())  # so hard that …
+CLAUSAL = set("think realize hope wonder".split())  # I believe you, such nonsense: no "I think you"
+NOT_CLAUSAL = set("disbelieve ignore disregard distrust".split())  # I believe he left: no "I disbelieve he left"
+NO_OBJECT = set("refrain rely comment consent differ dissent abstain succeed triumph".split())
+NO_GERUND = set("end conclude terminate".split())  # they started to clap, clapping: no "ended clapping"
+OF_THINGS = set("tragic tragicomic".split())  # that is sad: tragic; I am sad: not
+PERSONS = set("i you he she we they me him us them".split())
+COMPLEMENTED = set("find consider call make keep leave".split())  # I find it funny: no "discover it funny"
+SEPARABLE = set("up out off down over away back".split())  # laugh it off: no "giggle it off"
+ADVERBIAL = set("hard deep fast high far long wrong quick slow close tight bad good real".split())  # so hard that …
 BEFORE_NOUNS = set("little particular ultimate actual real certain sheer utter very".split())  # not after "is"
 MEASURES = set("year years month months week weeks day days hour hours foot feet inch inches".split())
 PARTICLES = set("up out off down over away back on around along apart through in by about into for".split())
@@ -112,7 +106,7 @@ def _may_be_replaced(tags: Sequence[Tagged], index: int) -> bool:
         return _adjective_may_be_replaced(tags, index)
     if tagged.tag not in ("V", "F", "G", "E") or _in_a_phrase(tags, index):
         return False
-    if tagged.tag == "F" and is_nominal(tags, index):
+    if (tagged.tag == "F" and is_nominal(tags, index)) or _has_complement(tags, index):
         return False
     if following is not None and (following.word.lower in PARTICLES or following.tag in ("J", "E", "V")):
         return False
@@ -134,6 +128,8 @@ def _adjective_may_be_replaced(tags: Sequence[Tagged], index: int) -> bool:
     noun = next((tag.tag for tag in tags[index + 1 :] if tag.tag != "J"), "U") in ("N", "G")
     if following is not None and following.tag == "J" and not noun:
         return False
+    if tags[index].lemma == "sure" and (after in ("if", "whether") or (following is not None and following.tag == "W")):
+        return False
     if tags[index].word.lower == "right" and not (noun or (following is not None and following.tag == "U")):
         return False
     if before is None:
@@ -141,7 +137,12 @@ def _adjective_may_be_replaced(tags: Sequence[Tagged], index: int) -> bool:
     verb = next((tag for tag in reversed(tags[:index]) if tag.tag not in ("A", "X")), before)
     if tags[index].lemma in ADVERBIAL and not noun and verb.tag != "B" and verb.lemma not in LINKING:
         return False
-    return not (before.tag == "I" or before.word.lower in MEASURES or (before.tag in ("P", "DT") and not noun))
+    return not (
+        before.tag == "I"
+        or before.lemma == "make"
+        or before.word.lower in MEASURES
+        or (before.tag in ("P", "DT") and not noun)
+    )
 
 
 def _in_a_phrase(tags: Sequence[Tagged], index: int) -> bool:
@@ -154,6 +155,34 @@ def _in_a_phrase(tags: Sequence[Tagged], index: int) -> bool:
         or (lemma in ("like", "love") and bool(before & {"would", "'d"}))
         or (lemma in ("believe", "wait", "stand", "bear") and bool(before & {"ca", "can", "could"}))
     )
+
+
+def _has_complement(tags: Sequence[Tagged], index: int) -> bool:
+    """ "I find it funny", "laugh the whole thing off": what comes after the verb's object belongs to its meaning."""
+    place = index + 1
+    while place < len(tags) and place < index + 6 and tags[place].tag in ("PO", "PR", "DT", "J", "N", "A"):
+        here, after = tags[place], tags[place + 1] if place + 1 < len(tags) else None
+        ends = after is None or after.tag not in ("N", "J", "DT", "PO", "G", "Q")
+        if place > index + 1 and ends and here.word.lower in SEPARABLE:
+            return True
+        if place > index + 1 and ends and here.tag == "J" and tags[index].lemma in COMPLEMENTED:
+            return True
+        place += 1
+    if place == index + 1 or place >= len(tags) or tags[place].word.lower not in SEPARABLE:
+        return False
+    return place + 1 == len(tags) or tags[place + 1].tag not in ("DT", "N", "PO", "Q")
+
+
+def _takes_clause(tags: Sequence[Tagged], index: int) -> bool:
+    """Whether a clause with a finite verb of its own follows the verb: "I believe (that) the dog was here"."""
+    for number, tag in enumerate(tags[index + 1 : index + 8]):
+        if number == 0 and tag.tag in ("W", "S"):
+            return True
+        if tag.tag in ("U", "C", "P", "TO"):
+            return False
+        if number and tag.tag in FINITE:
+            return True
+    return False
 
 
 def part_of_speech(tagged: Tagged) -> str:
@@ -201,8 +230,15 @@ def _fits(tags: Sequence[Tagged], index: int, lemma: str) -> bool:
         return bool(after) and after[0].tag in ("N", "G")
     if lemma in ("let", "grant", "discontinue"):
         return not any(tag.tag == "TO" for tag in tags[index : index + 5])
-    if lemma in CLAUSAL:
-        return not (after and (after[0].tag == "PO" or after[0].word.lower in ("you", "it")))
+    noun = bool(after) and (after[0].tag in ("DT", "N", "J", "PO", "Q") or after[0].word.lower in ("you", "it", "such"))
+    if lemma in CLAUSAL and noun and not _takes_clause(tags, index):
+        return False
+    if lemma in NOT_CLAUSAL and (not noun or _takes_clause(tags, index)):
+        return False
+    if (lemma in NO_OBJECT and noun) or (lemma in NO_GERUND and after and after[0].tag == "G"):
+        return False
+    if lemma in OF_THINGS and any(tag.word.lower in PERSONS for tag in tags[max(0, index - 4) : index]):
+        return False
     before = tags[index - 1].lemma if index else ""
     return not (lemma == "incorrect" and before in ("do", "go", "get", "doing", "going"))
 
