@@ -128,7 +128,7 @@ def _adjective_may_be_replaced(tags: Sequence[Tagged], index: int) -> bool:
     noun = next((tag.tag for tag in tags[index + 1 :] if tag.tag != "J"), "U") in ("N", "G")
     if following is not None and following.tag == "J" and not noun:
         return False
-    if tags[index].lemma == "sure" and (after in ("if", "whether") or (following is not None and following.tag == "W")):
+    if tags[index].lemma == "sure" and (after in ("if", "whether") or (following is not None and _asks(following))):
         return False
     if tags[index].word.lower == "right" and not (noun or (following is not None and following.tag == "U")):
         return False
@@ -143,6 +143,11 @@ def _adjective_may_be_replaced(tags: Sequence[Tagged], index: int) -> bool:
         or before.word.lower in MEASURES
         or (before.tag in ("P", "DT") and not noun)
     )
+
+
+def _asks(tag: Tagged) -> bool:
+    """ "What", "how": not sure what it is."""
+    return tag.tag == "W" and tag.word.lower != "that"
 
 
 def _in_a_phrase(tags: Sequence[Tagged], index: int) -> bool:
