@@ -14,11 +14,11 @@ import numpy as np
 
 from essent.heros.clauses import CannotNegateError
 from essent.heros.closed import TABLE
-from essent.heros.inflection import forms_of, readings
+from essent.heros.inflection import forms_of, inflect, readings
 from essent.heros.masked import MaskedModel, Slot
 from essent.heros.negation import Negation, negate_at
 from essent.heros.sentences import Suitable, UnsuitableError, ungrammatical
-from essent.heros.substitutes import Candidate, part_of_speech, replaceable, substitutes
+from essent.heros.substitutes import LIGHT, Candidate, part_of_speech, replaceable, substitutes
 from essent.heros.sureness import Evidence, sureness
 from essent.heros.tags import Tagged
 from essent.heros.wordnet import WordNet
@@ -285,10 +285,14 @@ def _unrelated(one: Suitable, tagged: Tagged, slot: Slot, wordnet: WordNet) -> l
     related = wordnet.relatives(tagged.lemma) | forms_of(tagged.lemma)
     present = {tag.lemma for tag in one.tags} | {tag.word.lower for tag in one.tags}
     part, forms = part_of_speech(tagged), ("VB", "VBP") if tagged.form in ("VB", "VBP") else (tagged.form,)
+    place = one.tags.index(tagged)
+    more = place > 0 and one.tags[place - 1].word.lower in ("more", "most", "less", "least")
     found: list[str] = []
     for word in slot.fillers:
         lemmas = [r.lemma for r in readings(word) if r.pos == part and r.form in forms]
-        lemmas = [lemma for lemma in lemmas if wordnet.is_mostly(lemma, part)]
+        lemmas = [lemma for lemma in lemmas if wordnet.is_mostly(lemma, part) and lemma not in LIGHT]
+        if more and any(not (inflect(lemma, "JJS") or "most").startswith("most") for lemma in lemmas):
+            continue  # the most important, but not the most big
         if not lemmas or word in TABLE or {word, *lemmas} & (related | present):
             continue
         if not any(tagged.lemma in wordnet.relatives(lemma) for lemma in lemmas):

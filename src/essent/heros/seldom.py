@@ -43,6 +43,7 @@ collect: store
 competitive: aggressive
 conscious: awake intended voluntary
 constant: faithful invariant stable
+contain: include
 cover: wrap
 crazy: fantastic maniacal psychotic strange
 critical: vital
@@ -98,6 +99,7 @@ giant: bigger great larger
 glad: willing
 good: favorable solid
 great: big bigger huge important large larger massive
+grow: expand increase
 guilty: criminal
 handsome: beautiful generous lovely picturesque pretty
 happy: blissful fortunate golden laughing lucky
@@ -106,7 +108,7 @@ harmful: catastrophic ill mischievous painful
 hate: disdain
 healthy: flushed robust well
 heat: toast
-hide: bury obscure
+hide: bury disguise obscure
 hideous: outrageous
 high: top upper
 hit: reach touch
@@ -127,13 +129,13 @@ incorrect: faulty improper
 increase: add change deepen extend widen
 independent: free individual separate
 inevitable: necessary
-inflated: accumulated
+inflated: accumulated increased multiplied
 insane: idiotic maniacal paranoid
 insensitive: unresponsive
 intellectual: mental psychic
 international: abroad foreign overseas whole world
 irrelevant: orthogonal unsuitable
-itchy: painful
+itchy: painful sore
 large: bigger great
 laugh: roast
 lazy: slow
@@ -141,7 +143,8 @@ legal: judicial
 lifelong: durable endless extended lengthy overnight prolonged
 like: desire prefer wish
 limit: confine specify
-long: far
+link: connect
+long: far lengthy
 lovely: handsome picturesque scenic
 mad: crazy frantic insane
 manage: handle
@@ -168,11 +171,11 @@ passive: peaceful
 past: ancient historic old recent
 pathetic: miserable poor ridiculous unfortunate
 perfect: complete idealized
-personal: private
+personal: private subjective
 pleasant: beautiful grateful
 political: governmental
 popular: common
-possible: likely potential practical realistic viable workable
+possible: contingent likely potential practical realistic viable workable
 predictable: inevitable
 pretty: awful bad handsome picturesque
 principal: cardinal distinguished
@@ -190,6 +193,7 @@ real: actual factual
 realize: create know recognize see
 reasonable: moderate
 recent: historic new past
+refuse: decline
 reject: refuse
 related: attached
 religious: inspirational sacred
@@ -202,6 +206,7 @@ sad: bittersweet mournful tragicomic
 senior: elder elderly older
 separate: joint
 serious: dangerous important
+severe: intense
 shady: doubtful infamous notorious shadowed
 short: brief low
 show: prove
@@ -222,7 +227,7 @@ sure: careful positive
 surround: border
 tasteless: bland brassy cheap loud
 tie: connect
-tired: worn
+tired: exhausted worn
 tolerable: allowable
 top: crowning high upper uppermost
 true: accurate honest right truthful
@@ -265,6 +270,7 @@ force: pull
 full: empty
 general: specific
 great: little small
+grow: decrease
 hard: soft
 incredible: credible
 insane: sane
@@ -283,6 +289,7 @@ ridiculous: wise
 salty: fresh
 sell: buy
 sick: well
+stay: move
 stellar: minor
 top: side
 tough: tender

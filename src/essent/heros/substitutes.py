@@ -44,17 +44,22 @@ UNCOUNTED = 2.0  # for a word that nobody met when WordNet's senses were tagged
 LIGHT = set(  # verbs with too little meaning of their own, adjectives that only point or count
     "be have do get go give make let say take come use try seem need keep put want mean happen guess thank ought cause "
     "other same own such many few much several last next first second only main whole certain different entire "
-    "opposite various little big-time else due able worth wish sleep dear".split()
+    "opposite various little big-time else due able worth wish sleep dear top become".split()
 )
 CLAUSAL = set("think realize hope wonder".split())  # I believe you, such nonsense: no "I think you"
-NOT_CLAUSAL = set("disbelieve ignore disregard distrust".split())  # I believe he left: no "I disbelieve he left"
+NOT_CLAUSAL = set("disbelieve ignore disregard distrust reject".split())  # I believe he left: no "I disbelieve he left"
+NOT_TO = set("let grant discontinue deny disallow reject".split())  # allow me to go: no "deny me to go"
+SHOWN = set("present display exhibit reveal disclose".split())  # show us how: no "display us how"
+OBJECT = set("conceal disguise smash present display exhibit".split())  # he hides: no "he conceals"
 NO_OBJECT = set("refrain rely comment consent differ dissent abstain succeed triumph".split())
 NO_GERUND = set("end conclude terminate".split())  # they started to clap, clapping: no "ended clapping"
 OF_THINGS = set("tragic tragicomic".split())  # that is sad: tragic; I am sad: not
 PERSONS = set("i you he she we they me him us them".split())
 COMPLEMENTED = set("find consider call make keep leave".split())  # I find it funny: no "discover it funny"
 SEPARABLE = set("up out off down over away back".split())  # laugh it off: no "giggle it off"
-ADVERBIAL = set("hard deep fast high far long wrong quick slow close tight bad good real".split())  # so hard that …
+ADVERBIAL = set(
+    "hard deep fast high far long wrong quick slow close tight bad good real wide".split()
+)  # so hard that …
 BEFORE_NOUNS = set("little particular ultimate actual real certain sheer utter very".split())  # not after "is"
 MEASURES = set("year years month months week weeks day days hour hours foot feet inch inches".split())
 PARTICLES = set("up out off down over away back on around along apart through in by about into for".split())
@@ -173,7 +178,11 @@ def _has_complement(tags: Sequence[Tagged], index: int) -> bool:
         if place > index + 1 and ends and here.tag == "J" and tags[index].lemma in COMPLEMENTED:
             return True
         place += 1
-    if place == index + 1 or place >= len(tags) or tags[place].word.lower not in SEPARABLE:
+    if place == index + 1 or place >= len(tags):
+        return False
+    if tags[place].word.lower == "as" and tags[index].lemma in COMPLEMENTED:
+        return True
+    if tags[place].word.lower not in SEPARABLE:
         return False
     return place + 1 == len(tags) or tags[place + 1].tag not in ("DT", "N", "PO", "Q")
 
@@ -233,12 +242,16 @@ def _fits(tags: Sequence[Tagged], index: int, lemma: str) -> bool:
     after = tags[index + 1 : index + 2]
     if lemma in BEFORE_NOUNS:
         return bool(after) and after[0].tag in ("N", "G")
-    if lemma in ("let", "grant", "discontinue"):
-        return not any(tag.tag == "TO" for tag in tags[index : index + 5])
+    if lemma in NOT_TO and any(tag.tag == "TO" for tag in tags[index : index + 5]):
+        return False
+    if lemma in SHOWN and (any(_asks(tag) for tag in tags[index + 1 : index + 4]) or (after and after[0].tag == "PO")):
+        return False
     noun = bool(after) and (after[0].tag in ("DT", "N", "J", "PO", "Q") or after[0].word.lower in ("you", "it", "such"))
     if lemma in CLAUSAL and noun and not _takes_clause(tags, index):
         return False
     if lemma in NOT_CLAUSAL and (not noun or _takes_clause(tags, index)):
+        return False
+    if lemma in OBJECT and not noun:
         return False
     if (lemma in NO_OBJECT and noun) or (lemma in NO_GERUND and after and after[0].tag == "G"):
         return False
