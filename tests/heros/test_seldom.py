@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from essent.heros.neighbours import fits
 from essent.heros.seldom import ANTONYMS, SELDOM, SYNONYMS
-from essent.heros.substitutes import _fits, replaceable
+from essent.heros.substitutes import replaceable
 from essent.heros.tags import tag_words
 from essent.heros.words import split_words
 
@@ -15,9 +16,9 @@ def places(sentence: str) -> list[str]:
     return [tags[index].word.text for index in replaceable(tags)]
 
 
-def fits(sentence: str, word: str, lemma: str) -> bool:
+def stands(sentence: str, word: str, lemma: str) -> bool:
     tags = tag_words(split_words(sentence))
-    return _fits(tags, next(index for index, tag in enumerate(tags) if tag.word.text == word), lemma)
+    return fits(tags, next(index for index, tag in enumerate(tags) if tag.word.text == word), lemma)
 
 
 def test_each_line_is_a_word_and_others() -> None:
@@ -79,7 +80,15 @@ def test_and_the_word_alone_is_not(sentence: str, word: str) -> None:
         ("That is a sad story.", "sad", "tragic", True),
         ("We acted the same.", "acted", "refrain", False),
         ("They won the game.", "won", "triumph", False),
+        ("He showed us how.", "showed", "display", False),
+        ("He showed a picture.", "showed", "display", True),
+        ("They allow me to go.", "allow", "deny", False),
+        ("That is a sad story.", "sad", "glad", False),
+        ("I am sad today.", "sad", "glad", True),
+        ("It is big enough.", "big", "huge", False),
+        ("You can find him here.", "find", "discover", False),
+        ("I am finished with it.", "finished", "complete", False),
     ],
 )
 def test_what_stands_beside_a_word(sentence: str, word: str, lemma: str, expected: bool) -> None:
-    assert fits(sentence, word, lemma) is expected
+    assert stands(sentence, word, lemma) is expected

@@ -51,7 +51,7 @@ criticize: comment
 cruel: brute
 cry: scream yell
 curious: funny inquiring peculiar queer rum strange unusual wondering
-cute: attractive charismatic
+cute: attractive charismatic crafty
 daily: monthly weekly yearly
 dangerous: vulnerable
 dark: black
@@ -66,6 +66,7 @@ dominant: paramount sovereign supreme
 double: dual triple
 dried: baked preserved smoked
 drink: gulp sip suck wine
+drunk: smashed
 eat: lunch
 embarrassing: acid challenging difficult hard harsh unpleasant
 end: break complete culminate resolve
@@ -79,6 +80,7 @@ extra: excess unnecessary
 extraordinary: special
 fail: neglect
 fake: assumed mock pretended pseudo
+familiar: known
 famous: known notable noted
 fantastic: strange unusual
 far: long remote
@@ -100,7 +102,7 @@ glad: willing
 good: favorable solid
 great: big bigger huge important large larger massive
 grow: expand increase
-guilty: criminal
+guilty: ashamed criminal
 handsome: beautiful generous lovely picturesque pretty
 happy: blissful fortunate golden laughing lucky
 hard: trying
@@ -121,10 +123,12 @@ huge: bigger great larger plumping walloping
 hypocritical: obsequious
 ignore: discount reject treat
 immoral: evil shameful shocking
+implicit: inherent
 important: big great key serious valuable
 impossible: hopeless unrealistic
 impressive: dramatic glorious proud
 improve: alter amend better change fix perfect reform relieve repair
+include: contain
 incorrect: faulty improper
 increase: add change deepen extend widen
 independent: free individual separate
@@ -144,7 +148,7 @@ lifelong: durable endless extended lengthy overnight prolonged
 like: desire prefer wish
 limit: confine specify
 link: connect
-long: far lengthy
+long: extended far lengthy
 lovely: handsome picturesque scenic
 mad: crazy frantic insane
 manage: handle
@@ -152,9 +156,10 @@ married: joined
 massive: bigger great larger
 mental: intellectual moral
 middle: central
-mild: moderate temperate
+mild: gentle moderate temperate
 minimum: nominal
 miserable: pathetic poor suffering unfortunate
+muddy: watery
 multiple: aggregate binary double doubled dual fourfold triple twofold
 multiply: calculate double
 naive: childlike
@@ -170,7 +175,7 @@ painful: biting poignant
 passive: peaceful
 past: ancient historic old recent
 pathetic: miserable poor ridiculous unfortunate
-perfect: complete idealized
+perfect: complete ideal idealized
 personal: private subjective
 pleasant: beautiful grateful
 political: governmental
@@ -214,9 +219,10 @@ significant: large
 similar: corresponding
 single: individual separate
 small: lesser slim
+special: exceptional
 specific: peculiar special specialized unique
 stellar: astral major star starring
-straightforward: square
+straightforward: direct square
 strange: curious exotic fantastic funny
 strong: intense robust severe
 stubborn: sturdy
@@ -233,7 +239,8 @@ top: crowning high upper uppermost
 true: accurate honest right truthful
 trust: anticipate hope rely
 typical: distinctive
-ugly: awkward evil worthless
+ugly: awkward evil horrible worthless
+undemocratic: totalitarian
 unfortunate: disastrous miserable pathetic piteous poor
 unlucky: dispossessed poor
 unreal: insubstantial
@@ -254,11 +261,14 @@ young: adolescent boyish childlike immature junior new teen teenage
 
 ANTONYMS = """
 awkward: graceful
+collect: spread
 common: individual
 continue: discontinue
 cool: warm
 curious: familiar
 delete: record
+discrete: joint
+dried: wet
 enforce: exempt
 enjoy: suffer
 exact: incorrect

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from essent.heros.clauses import disagrees, group_around, is_nominal
 from essent.heros.closed import LINKING, SUBJECTS
-from essent.heros.groups import FINITE
 from essent.heros.inflection import forms_of, inflect
+from essent.heros.neighbours import asks, fits, has_complement
 from essent.heros.seldom import SELDOM
 from essent.heros.tags import Tagged
 from essent.heros.wordnet import ALSO, ANTONYM, HYPERNYM, HYPONYM, SIMILAR, Sense, Synset, WordNet
@@ -46,21 +46,7 @@ LIGHT = set(  # verbs with too little meaning of their own, adjectives that only
     "other same own such many few much several last next first second only main whole certain different entire "
     "opposite various little big-time else due able worth wish sleep dear top become".split()
 )
-CLAUSAL = set("think realize hope wonder".split())  # I believe you, such nonsense: no "I think you"
-NOT_CLAUSAL = set("disbelieve ignore disregard distrust reject".split())  # I believe he left: no "I disbelieve he left"
-NOT_TO = set("let grant discontinue deny disallow reject".split())  # allow me to go: no "deny me to go"
-SHOWN = set("present display exhibit reveal disclose".split())  # show us how: no "display us how"
-OBJECT = set("conceal disguise smash present display exhibit".split())  # he hides: no "he conceals"
-NO_OBJECT = set("refrain rely comment consent differ dissent abstain succeed triumph".split())
-NO_GERUND = set("end conclude terminate".split())  # they started to clap, clapping: no "ended clapping"
-OF_THINGS = set("tragic tragicomic".split())  # that is sad: tragic; I am sad: not
-PERSONS = set("i you he she we they me him us them".split())
-COMPLEMENTED = set("find consider call make keep leave".split())  # I find it funny: no "discover it funny"
-SEPARABLE = set("up out off down over away back".split())  # laugh it off: no "giggle it off"
-ADVERBIAL = set(
-    "hard deep fast high far long wrong quick slow close tight bad good real wide".split()
-)  # so hard that …
-BEFORE_NOUNS = set("little particular ultimate actual real certain sheer utter very".split())  # not after "is"
+ADVERBIAL = set("hard deep fast high far long wrong quick slow close tight bad good real wide".split())  # so hard that
 MEASURES = set("year years month months week weeks day days hour hours foot feet inch inches".split())
 PARTICLES = set("up out off down over away back on around along apart through in by about into for".split())
 
@@ -111,7 +97,7 @@ def _may_be_replaced(tags: Sequence[Tagged], index: int) -> bool:
         return _adjective_may_be_replaced(tags, index)
     if tagged.tag not in ("V", "F", "G", "E") or _in_a_phrase(tags, index):
         return False
-    if (tagged.tag == "F" and is_nominal(tags, index)) or _has_complement(tags, index):
+    if (tagged.tag == "F" and is_nominal(tags, index)) or has_complement(tags, index):
         return False
     if following is not None and (following.word.lower in PARTICLES or following.tag in ("J", "E", "V")):
         return False
@@ -133,7 +119,9 @@ def _adjective_may_be_replaced(tags: Sequence[Tagged], index: int) -> bool:
     noun = next((tag.tag for tag in tags[index + 1 :] if tag.tag != "J"), "U") in ("N", "G")
     if following is not None and following.tag == "J" and not noun:
         return False
-    if tags[index].lemma == "sure" and (after in ("if", "whether") or (following is not None and _asks(following))):
+    if tags[index].lemma == "sure" and (
+        after in ("if", "whether", "to") or (following is not None and asks(following))
+    ):
         return False
     if tags[index].word.lower == "right" and not (noun or (following is not None and following.tag == "U")):
         return False
@@ -150,11 +138,6 @@ def _adjective_may_be_replaced(tags: Sequence[Tagged], index: int) -> bool:
     )
 
 
-def _asks(tag: Tagged) -> bool:
-    """ "What", "how": not sure what it is."""
-    return tag.tag == "W" and tag.word.lower != "that"
-
-
 def _in_a_phrase(tags: Sequence[Tagged], index: int) -> bool:
     """ "I would like", "I can't believe", "show us something": the verb means something else than alone."""
     before = {tag.word.lower for tag in tags[max(0, index - 3) : index]}
@@ -165,38 +148,6 @@ def _in_a_phrase(tags: Sequence[Tagged], index: int) -> bool:
         or (lemma in ("like", "love") and bool(before & {"would", "'d"}))
         or (lemma in ("believe", "wait", "stand", "bear") and bool(before & {"ca", "can", "could"}))
     )
-
-
-def _has_complement(tags: Sequence[Tagged], index: int) -> bool:
-    """ "I find it funny", "laugh the whole thing off": what comes after the verb's object belongs to its meaning."""
-    place = index + 1
-    while place < len(tags) and place < index + 6 and tags[place].tag in ("PO", "PR", "DT", "J", "N", "A"):
-        here, after = tags[place], tags[place + 1] if place + 1 < len(tags) else None
-        ends = after is None or after.tag not in ("N", "J", "DT", "PO", "G", "Q")
-        if place > index + 1 and ends and here.word.lower in SEPARABLE:
-            return True
-        if place > index + 1 and ends and here.tag == "J" and tags[index].lemma in COMPLEMENTED:
-            return True
-        place += 1
-    if place == index + 1 or place >= len(tags):
-        return False
-    if tags[place].word.lower == "as" and tags[index].lemma in COMPLEMENTED:
-        return True
-    if tags[place].word.lower not in SEPARABLE:
-        return False
-    return place + 1 == len(tags) or tags[place + 1].tag not in ("DT", "N", "PO", "Q")
-
-
-def _takes_clause(tags: Sequence[Tagged], index: int) -> bool:
-    """Whether a clause with a finite verb of its own follows the verb: "I believe (that) the dog was here"."""
-    for number, tag in enumerate(tags[index + 1 : index + 8]):
-        if number == 0 and tag.tag in ("W", "S"):
-            return True
-        if tag.tag in ("U", "C", "P", "TO"):
-            return False
-        if number and tag.tag in FINITE:
-            return True
-    return False
 
 
 def part_of_speech(tagged: Tagged) -> str:
@@ -226,7 +177,7 @@ def substitutes(wordnet: WordNet, tags: Sequence[Tagged], index: int) -> tuple[l
                     or (strict and one.source not in ("synset", "direct"))
                 ):
                     continue
-                if (tagged.lemma, one.lemma) in SELDOM or not _fits(tags, index, one.lemma):
+                if (tagged.lemma, one.lemma) in SELDOM or not fits(tags, index, one.lemma):
                     continue
                 if one.lemma not in kept or one.prior > kept[one.lemma].prior:
                     kept[one.lemma] = one
@@ -235,30 +186,6 @@ def substitutes(wordnet: WordNet, tags: Sequence[Tagged], index: int) -> tuple[l
         sorted((one for one in kept.values() if one.lemma not in both), key=lambda one: (-one.prior, one.lemma))
         for kept in (same, opposite)
     )
-
-
-def _fits(tags: Sequence[Tagged], index: int, lemma: str) -> bool:
-    """Whether a word takes what stands beside it, as far as that can be listed."""
-    after = tags[index + 1 : index + 2]
-    if lemma in BEFORE_NOUNS:
-        return bool(after) and after[0].tag in ("N", "G")
-    if lemma in NOT_TO and any(tag.tag == "TO" for tag in tags[index : index + 5]):
-        return False
-    if lemma in SHOWN and (any(_asks(tag) for tag in tags[index + 1 : index + 4]) or (after and after[0].tag == "PO")):
-        return False
-    noun = bool(after) and (after[0].tag in ("DT", "N", "J", "PO", "Q") or after[0].word.lower in ("you", "it", "such"))
-    if lemma in CLAUSAL and noun and not _takes_clause(tags, index):
-        return False
-    if lemma in NOT_CLAUSAL and (not noun or _takes_clause(tags, index)):
-        return False
-    if lemma in OBJECT and not noun:
-        return False
-    if (lemma in NO_OBJECT and noun) or (lemma in NO_GERUND and after and after[0].tag == "G"):
-        return False
-    if lemma in OF_THINGS and any(tag.word.lower in PERSONS for tag in tags[max(0, index - 4) : index]):
-        return False
-    before = tags[index - 1].lemma if index else ""
-    return not (lemma == "incorrect" and before in ("do", "go", "get", "doing", "going"))
 
 
 def _senses(wordnet: WordNet, tagged: Tagged) -> Iterator[tuple[Sense, float]]:
