@@ -55,12 +55,11 @@ def check_dataset(name: str, instead: str) -> None:
     Raises:
         DataError: names the data set and what can be given instead.
     """
+    if Path(name).exists() or not (reason := _unreachable()):
+        return
     from datasets import config
 
-    cached = Path(config.HF_DATASETS_CACHE) / name.replace("/", "___")
-    if Path(name).exists() or cached.exists():
-        return
-    if reason := _unreachable():
+    if not (Path(config.HF_DATASETS_CACHE) / name.replace("/", "___")).exists():
         raise DataError(
             f"Cannot load the data set {name!r}: it is no folder here, the cache does not have it, and {reason}. "
             f"Local files are an alternative: {instead}."
