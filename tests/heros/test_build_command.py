@@ -30,7 +30,13 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the command line; `code` is the exit status that is expected. No WordNet is installed."""
     monkeypatch.setattr("essent.heros.wordnet.PLACES", ("/nowhere",))
     monkeypatch.delenv(ENVIRONMENT, raising=False)
-    for name in ("SURE", "BETWEEN", "CONTRARY", "UNSEEN_CONTRARY"):  # a model with random weights finds nothing alike
+    for name in (
+        "SURE",
+        "SURE_OPPOSITE",
+        "BETWEEN",
+        "CONTRARY",
+        "UNSEEN_CONTRARY",
+    ):  # a model with random weights finds nothing alike
         monkeypatch.setattr(choose, name, -99.0)
     monkeypatch.setattr(choose, "RELATED", 2.0)
 

@@ -15,8 +15,8 @@ from essent.types import InputError
 
 def test_the_log_odds_are_a_sum() -> None:
     evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, own=-2.0, senses=4, verb=True, prefix=True)
-    assert math.isclose(evidence.synonym, 2.6 + 3.4 - 0.22 - 0.72 - 0.8 - 0.97 * math.log(4))
-    assert math.isclose(evidence.antonym, 4.0 + 1.55 - 0.51 - 0.6 - 0.58 - 0.18 * math.log(4) + 0.6 - 0.89)
+    assert math.isclose(evidence.synonym, 4.9 + 2.05 - 0.25 - 0.72 - 0.86 - 0.93 * math.log(4))
+    assert math.isclose(evidence.antonym, 4.2 + 1.1 - 0.35 - 0.72 - 0.46 - 0.23 * math.log(4) + 0.93 - 0.6)
 
 
 def test_words_without_a_token_and_improbable_ones() -> None:
@@ -28,7 +28,7 @@ def test_words_without_a_token_and_improbable_ones() -> None:
 
 def test_the_synonym_weighs_more() -> None:
     chances = [1 / (1 + math.exp(-odds)) for odds in (0.5, 2.0)]
-    assert math.isclose(sureness(0.5, 2.0), 1.5 * math.log(chances[0]) + math.log(chances[1]))
+    assert math.isclose(sureness(0.5, 2.0), 3 * math.log(chances[0]) + math.log(chances[1]))
     assert sureness(2.0, 0.5) > sureness(0.5, 2.0)
 
 

@@ -27,8 +27,8 @@ from essent.heros.words import Word, split_words
 SYNONYM_GAP, ANTONYM_GAP = 9.0, 9.5  # how much less likely (natural log) than the original a replacement may be
 UNSEEN = 5.0  # a word that the model has no token for counts as this much less likely than the original
 UNKNOWN_OWN = 3.0  # such an original as this much less likely than the likeliest filler
-SURE = -0.4  # log-odds from which a synonym or antonym is taken: two in five, of which the surest originals are kept
-BETWEEN, RELATED = 0.5, 0.60  # from which the word between a word and its antonym, and a random word, mean the same
+SURE = 0.0  # log-odds from which a synonym or antonym is taken; of all that are the surest originals are kept
+BETWEEN, RELATED = 0.42, 0.60  # from which the word between a word and its antonym, and a random word, mean the same
 CONTRARY, UNSEEN_CONTRARY = 0.15, 0.30  # from which an antonym is of the word's sense; one that is not a single token
 PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
 LOOKED_AT = 8  # synonyms, antonyms and fillers whose states are compared

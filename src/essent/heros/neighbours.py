@@ -18,13 +18,14 @@ NOT_TO = set("let grant discontinue deny disallow reject".split())  # allow me t
 SHOWN = set("present display exhibit reveal disclose".split())  # show us how: no "display us how"
 OBJECT = set("conceal disguise smash present display exhibit complete".split())  # he hides: no "he conceals"
 NO_OBJECT = set("refrain rely comment consent differ dissent abstain succeed triumph".split())
-NO_GERUND = set("end conclude terminate".split())  # they started to clap, clapping: no "ended clapping"
+NO_GERUND = set("end conclude terminate avert".split())  # they started to clap, clapping: no "ended clapping"
 OF_THINGS = set("tragic tragicomic".split())  # that is sad: tragic; I am sad: not
 OF_PERSONS = set("glad grateful thankful".split())  # I am sad: glad; a sad story: not
 EXTREME = set("huge massive enormous immense gigantic".split())  # big enough, very big: no "huge enough"
 PERSONS = set("i you he she we they me him us them".split())
 COMPLEMENTED = set("find consider call make keep leave".split())  # I find it funny: no "discover it funny"
 SEPARABLE = set("up out off down over away back".split())  # laugh it off: no "giggle it off"
+NOT_BEFORE_NOUNS = set("alike alive alone asleep awake afraid aware glad".split())  # similar cases: no "alike cases"
 BEFORE_NOUNS = set("little particular ultimate actual real certain sheer utter very".split())  # not after "is"
 
 
@@ -33,6 +34,9 @@ def fits(tags: Sequence[Tagged], index: int, lemma: str) -> bool:
     after = tags[index + 1 : index + 2]
     if lemma in BEFORE_NOUNS:
         return bool(after) and after[0].tag in ("N", "G")
+    attributive = bool(index and after) and tags[index - 1].tag in ("DT", "J", "PO") and after[0].tag in ("N", "J", "G")
+    if lemma in NOT_BEFORE_NOUNS and attributive:
+        return False
     if lemma in NOT_TO and any(tag.tag == "TO" for tag in tags[index : index + 5]):
         return False
     if lemma in SHOWN and (any(asks(tag) for tag in tags[index + 1 : index + 4]) or (after and after[0].tag == "PO")):

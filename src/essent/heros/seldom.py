@@ -9,7 +9,7 @@ from __future__ import annotations
 SYNONYMS = """
 abnormal: defective excessive insane unnatural
 accept: believe recognize
-acknowledge: appreciate communicate confess react receipt respond
+acknowledge: admit appreciate communicate confess react receipt respond
 actual: literal
 add: increase
 adjacent: connected contiguous imminent
@@ -29,7 +29,7 @@ awful: frightening
 bad: evil rotten sorry
 beautiful: attractive handsome picturesque pleasing scenic
 believe: consider expect rely view
-big: bigger large larger
+big: bigger great large larger
 black: dark
 bomb: attack shell
 broken: damaged injured
@@ -51,7 +51,7 @@ criticize: comment
 cruel: brute
 cry: scream yell
 curious: funny inquiring peculiar queer rum strange unusual wondering
-cute: attractive charismatic crafty
+cute: attractive charismatic crafty engaging
 daily: monthly weekly yearly
 dangerous: vulnerable
 dark: black
@@ -62,8 +62,8 @@ discourage: advise
 disgusted: annoyed exasperated frowning irritated offended pissed stung
 dislike: resent
 disrespectful: annihilating contemptuous derisive disdainful
-dominant: paramount sovereign supreme
-double: dual triple
+dominant: paramount sovereign superior supreme
+double: dual multiple triple
 dried: baked preserved smoked
 drink: gulp sip suck wine
 drunk: smashed
@@ -128,7 +128,7 @@ important: big great key serious valuable
 impossible: hopeless unrealistic
 impressive: dramatic glorious proud
 improve: alter amend better change fix perfect reform relieve repair
-include: contain
+include: consider contain
 incorrect: faulty improper
 increase: add change deepen extend widen
 independent: free individual separate
@@ -149,6 +149,7 @@ like: desire prefer wish
 limit: confine specify
 link: connect
 long: extended far lengthy
+love: cherish
 lovely: handsome picturesque scenic
 mad: crazy frantic insane
 manage: handle
@@ -176,7 +177,7 @@ passive: peaceful
 past: ancient historic old recent
 pathetic: miserable poor ridiculous unfortunate
 perfect: complete ideal idealized
-personal: private subjective
+personal: individualized private subjective
 pleasant: beautiful grateful
 political: governmental
 popular: common
@@ -199,7 +200,7 @@ realize: create know recognize see
 reasonable: moderate
 recent: historic new past
 refuse: decline
-reject: refuse
+reject: decline refuse
 related: attached
 religious: inspirational sacred
 remarkable: important singular
@@ -208,6 +209,7 @@ respond: act refuse
 reverse: alter change correct overthrow switch
 right: proper
 sad: bittersweet mournful tragicomic
+safe: secure
 senior: elder elderly older
 separate: joint
 serious: dangerous important
@@ -252,8 +254,9 @@ weird: ghostlike magic magical miraculous supernatural
 white: light
 wide: broad
 win: acquire triumph
+wise: sage
 wonderful: howling wonderworking
-worry: fear
+worry: dwell fear
 worthless: evil pointless vile wasted
 wrong: evil false inappropriate mistaken
 young: adolescent boyish childlike immature junior new teen teenage
