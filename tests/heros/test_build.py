@@ -127,7 +127,7 @@ def test_the_report_counts_every_sentence(resources: Resources, lenient: None) -
 
 
 def test_sentences_that_become_the_same_count_once(resources: Resources, lenient: None) -> None:
-    rows, quality = build([SENTENCES[2], f'"{SENTENCES[2]}"', SENTENCES[3], SENTENCES[4]], resources, n=1)
+    rows, quality = build([SENTENCES[2], f'"{SENTENCES[2]}"', SENTENCES[0], SENTENCES[1]], resources, n=1)
     assert len(rows) == len(SUBSETS) * quality.originals == len(SUBSETS)
     assert sum(quality.fallen["repeated"].values()) == 1
     assert sum(quality.fallen["wanted"].values()) == quality.seen - 2

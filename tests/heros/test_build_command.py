@@ -32,7 +32,6 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.delenv(ENVIRONMENT, raising=False)
     for name in (
         "SURE",
-        "SURE_OPPOSITE",
         "BETWEEN",
         "CONTRARY",
         "UNSEEN_CONTRARY",
