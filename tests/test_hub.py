@@ -76,6 +76,16 @@ def test_without_a_network_a_wrong_name_is_said_at_once_and_the_cache_is_read(be
     assert read[2] < 20
 
 
+def test_what_no_repository_can_be_called_is_refused_for_its_name(tmp_path: Path) -> None:
+    [(name, message, seconds)] = ask([["encoder", "Encoder", "my model", "mean"]], CLOSED, tmp_path)
+    assert name == "ModelError"
+    assert "'my model'" in message
+    assert "Repo id must" in message
+    assert "cannot be reached" not in message
+    assert seconds < 20
+    assert reach_model("my model", {"revision": "main"}) == {"revision": "main"}
+
+
 def test_a_hub_that_answers_is_asked(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

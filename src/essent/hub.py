@@ -32,7 +32,9 @@ def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str
     """
     _check_folder(name)
     options = dict(options or {})
-    if Path(name).exists() or options.get("local_files_only") or not (reason := _unreachable()):
+    if Path(name).exists() or options.get("local_files_only") or not _is_repository(name):
+        return options  # what is no name of a repository, the library refuses at once
+    if not (reason := _unreachable()):
         return options
     # sentence-transformers' own models go without their owner
     repositories = (name,) if "/" in name else (name, f"sentence-transformers/{name}")
@@ -76,15 +78,23 @@ def _check_folder(name: str) -> None:
         )
 
 
+def _is_repository(name: str) -> bool:
+    """Whether a repository of the hub can have this name."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
+
+
 def _is_cached(repository: str, options: Mapping[str, Any]) -> bool:
     from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
 
     place = options.get("cache_folder") or options.get("cache_dir")
-    try:
-        found = [try_to_load_from_cache(repository, file, place, options.get("revision")) for file in ENOUGH]
-    except HFValidationError:
-        return True  # no name of a repository: whoever loads it says so at once
+    found = (try_to_load_from_cache(repository, file, place, options.get("revision")) for file in ENOUGH)
     return any(isinstance(path, str) for path in found)
 
 
