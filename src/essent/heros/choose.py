@@ -25,7 +25,7 @@ from essent.heros.wordnet import WordNet
 from essent.heros.words import Word, split_words
 
 SYNONYM_GAP, ANTONYM_GAP = 9.0, 9.5  # how much less likely (natural log) than the original a replacement may be
-UNSEEN = 5.0  # a word that the model has no token for counts as this much less likely than the original
+UNSEEN_GAP = 5.0  # a word that the model has no token for counts as this much less likely than the original
 UNKNOWN_OWN = 3.0  # such an original as this much less likely than the likeliest filler
 SURE = 0.0  # log-odds from which a synonym or antonym is taken; of all that are the surest originals are kept
 BETWEEN, RELATED = 0.42, 0.60  # from which the word between a word and its antonym, and a random word, mean the same
@@ -33,7 +33,7 @@ CONTRARY, UNSEEN_CONTRARY = 0.15, 0.30  # from which an antonym is of the word's
 PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
 LOOKED_AT = 8  # synonyms, antonyms and fillers whose states are compared
 AT_ONCE = 2  # fillers, as the first that is good is taken
-NATURAL = 0.4  # for a word whose negation reads well: a finite verb, an adjective after its verb
+NATURAL, NATURAL_BY_FREQUENCY = 0.4, 2.0  # for a word whose negation reads well, in log-odds and in log shares
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def choose(
     judged: Iterator[Choice | None]
     if wordnet is None:
         judged = iter(
-            [Choice(option.index, option.negation, value=_natural(one, option.index)) for one, option in flat]
+            [Choice(option.index, option.negation, value=float(_is_natural(one, option.index))) for one, option in flat]
         )
     elif model is None:
         judged = iter([_by_frequency(one, option) for one, option in flat])
@@ -124,15 +124,15 @@ def negated_at(one: Suitable, index: int) -> Negation:
     return negation
 
 
-def _natural(one: Suitable, index: int) -> float:
-    """Whether the negation of the word will read well."""
+def _is_natural(one: Suitable, index: int) -> bool:
+    """Whether the negation of the word will read well: of a finite verb, or an adjective after its verb."""
     tag, before = one.tags[index].tag, one.tags[index - 1].tag if index else "U"
-    return NATURAL if (before in ("B", "A", "X") if tag == "J" else tag in ("F", "V")) else 0.0
+    return before in ("B", "A", "X") if tag == "J" else tag in ("F", "V")
 
 
 def _by_frequency(one: Suitable, option: Options) -> Choice:
     same, opposite = option.synonyms[0], option.antonyms[0]
-    value = same.prior + opposite.prior + 5 * _natural(one, option.index)
+    value = same.prior + opposite.prior + NATURAL_BY_FREQUENCY * _is_natural(one, option.index)
     return Choice(option.index, option.negation, same, opposite, value=value)
 
 
@@ -227,7 +227,7 @@ def _plausible(option: Options, slot: Slot) -> Plausible:
     kept = []
     for candidates, gap in ((option.synonyms, SYNONYM_GAP), (option.antonyms, ANTONYM_GAP)):
         known = [replace(c, probability=float(slot.words[c.word])) for c in candidates]
-        gaps = {c.lemma: own - c.probability if c.seen else UNSEEN for c in known}
+        gaps = {c.lemma: own - c.probability if c.seen else UNSEEN_GAP for c in known}
         good = [c for c in known if gaps[c.lemma] <= gap and (c.seen or c.counted)]
         kept.append(sorted(good, key=lambda c: (0.5 * gaps[c.lemma] - c.prior, c.lemma))[:LOOKED_AT])
     if any(not c.via for c in kept[1]):  # an antonym of the word itself needs no detour
@@ -239,6 +239,8 @@ def _best(
     one: Suitable, option: Options, left: Plausible, alike: Mapping[str, float], wordnet: WordNet
 ) -> Choice | None:
     """The surest synonym and antonym, where both are sure enough."""
+    if not left.same or not left.opposite:
+        return None
     tagged = one.tags[option.index]
     senses = max(1, len(wordnet.senses(tagged.lemma, part_of_speech(tagged))))
 
@@ -246,9 +248,9 @@ def _best(
         prefix = _has_prefix(c, tagged.word.lower)
         return Evidence(alike[c.word], c.prior, c.probability, left.own, senses, tagged.tag != "J", prefix)
 
-    same = [(evidence(c).synonym, c.lemma, c) for c in left.same if left.opposite]
-    opposite = [(evidence(c).antonym, c.lemma, c) for c in left.opposite if left.same]
-    opposite = [found for found in opposite if _is_contrary(found[2], tagged.word.lower, alike)]
+    same = [(evidence(c).synonym, c.lemma, c) for c in left.same]
+    contraries = [c for c in left.opposite if _is_contrary(c, tagged.word.lower, alike)]
+    opposite = [(evidence(c).antonym, c.lemma, c) for c in contraries]
     surest = max((found for found in same if found[0] >= SURE), key=lambda found: found[:2], default=None)
     if surest is None:
         return None
@@ -257,7 +259,7 @@ def _best(
     if contrary is None:
         return None
     sure = sureness(surest[0], contrary[0])
-    value = sure + _natural(one, option.index)
+    value = sure + NATURAL * _is_natural(one, option.index)
     return Choice(option.index, option.negation, surest[2], contrary[2], value=value, sureness=sure)
 
 

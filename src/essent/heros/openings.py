@@ -11,8 +11,6 @@ from essent.heros.tags import Tagged
 
 OPENING = ("I", "U", "C", "A")
 SUBORDINATE = set("because if although unless whereas whether while when whenever since as cuz cause 'cause".split())
-
-
 WISHES = set("wanted tried used decided promised managed needed happened started began forgot got had".split())
 PRONOUNS = set("i you he she it we they this there".split())
 ROLES = set("a an the my your our someone somebody one".split())
@@ -121,10 +119,9 @@ def begins_clause(tags: Sequence[Tagged], index: int) -> bool:
         after += 1
     if after == len(tags) or tags[after].tag not in FINITE or is_nominal(tags, after):
         return False
-    single = tags[index].word.lower in ("he", "she", "it", "this")
-    return not (
-        single and tags[after].tag == "F" and tags[after].word.lower == tags[after].lemma
-    )  # read it let me know
+    if tags[index].word.lower in ("he", "she", "it", "this") and tags[after].tag == "F":
+        return tags[after].word.lower != tags[after].lemma  # not: read it let me know
+    return True
 
 
 def _is_free(tags: Sequence[Tagged], index: int) -> bool:

@@ -71,16 +71,9 @@ def _is_before(tags: Sequence[Tagged], group: Group, index: int) -> bool:
         return False
     if index < start:
         return start <= group.first and any(tag.tag in FINITE for tag in tags[:start])
-    phrase = tags[index + 1 : index + 4]  # no offense, but
-    return (
-        index == start
-        and [tag.tag for tag in phrase][:1] == ["N"]
-        and [tag.word.lower for tag in phrase[1:]]
-        == [
-            ",",
-            "but",
-        ]
-    )
+    after = tags[index + 1 : index + 4]  # no offense, but
+    is_phrase = len(after) == 3 and after[0].tag == "N" and [tag.word.lower for tag in after[1:]] == [",", "but"]
+    return index == start and is_phrase
 
 
 def _is_after(tags: Sequence[Tagged], group: Group, index: int) -> bool:

@@ -19,12 +19,11 @@ SHORTEST, LONGEST = 8, 25  # words
 NAME, NAME_INSTEAD = "[NAME]", "Jackie"  # Appendix A.1
 PLAIN = re.compile(r"[A-Za-z0-9 ,.…!'’;&%$()/:+\-\"“”]+")
 QUOTES = re.compile(r"\"\"|^[^\"]*(?:\"[^\"]*\"[^\"]*)*\"[^\"]*$|“[^”]*$|^[^“]*”")  # doubled, or without their partner
-EDGES = re.compile(  # quotation marks, emphasis, emoji around a sentence
-    r"^[\"“”'*>~_\s]+|(?:[^\w.!?,:;)\]]|(?<=[\s.!])[:;=]-?[)D(/]|(?<=[\s.!])<3|(?<=[.!])[.!])+$"
-)
-BARE_EDGES = re.compile(
-    EDGES.pattern.replace(r"\"“”'", "").replace(r"[^\w", r"[^\"“”\w")
-)  # the same but for quotation marks
+FACES = r"(?<=[\s.!])(?:[:;=]-?[)D(/]|<3)"
+EDGES = re.compile(rf"^[\"“”'*>~_\s]+|(?:[^\w.!?,:;)\]]|{FACES}|(?<=[.!])[.!])+$")  # quotation marks, emphasis, emoji
+BARE_EDGES = re.compile(rf"^[*>~_\s]+|(?:[^\"“”\w.!?,:;)\]]|{FACES}|(?<=[.!])[.!])+$")  # all but quotation marks
+BEGINNING = re.compile(r"[\"“]?(?:[A-Za-z]|\[NAME\])")
+END = re.compile(r"(?:[A-Za-z0-9]|\[NAME\]|\([^()]+\))(?:[.!]?[\"”]?|[\"”][.!])$")
 PAUSE = re.compile(r"(?<=\w)(?:\.{2,}|…)(?=\s)")
 REPEATED = re.compile(r"[.!,;'’\-]{2,}|\s{2,}|\s[.,!;]|\.\w{2,}")
 CURSES = re.compile(
@@ -212,13 +211,9 @@ def _names(_: Filters, sentence: str) -> str | None:
 
 
 def _ends(_: Filters, sentence: str) -> str | None:
-    if not re.match(r"[\"“]?(?:[A-Za-z]|\[NAME\])", sentence):
+    if not BEGINNING.match(sentence):
         return "no letter at its beginning"
-    return (
-        None
-        if re.search(r"(?:[A-Za-z0-9]|\[NAME\]|\([^()]+\))(?:[.!]?[\"”]?|[\"”][.!])$", sentence)
-        else "no end of a sentence"
-    )
+    return None if END.search(sentence) else "no end of a sentence"
 
 
 def _marks(_: Filters, sentence: str) -> str | None:
