@@ -47,6 +47,18 @@ def test_a_table(run: Run, bert: Path, tmp_path: Path) -> None:
     assert "--force" in again.stderr
 
 
+def test_some_of_the_tasks(run: Run, bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "sts").mkdir()
+    for name in ("sts12", "sts13"):
+        (tmp_path / "sts" / f"{name}.jsonl").write_text(rows(12))
+    result = run(
+        "reproduce", "ditto-1", "-m", str(bert), "--data", str(tmp_path), "--rows", "BERT static avg.", "--tasks",
+        "sts12,sts13",
+    )  # fmt: skip
+    assert "49.56" in result.stdout  # (42.38 + 56.74) / 2
+    assert "Not run" not in result.stderr
+
+
 def test_wrong_input(run: Run, bert: Path, tmp_path: Path) -> None:
     for arguments, message in (
         ([], "Name a table"),
@@ -54,6 +66,7 @@ def test_wrong_input(run: Run, bert: Path, tmp_path: Path) -> None:
         (["ditto-6", "-m", "llama=x"], "has no model 'llama'; it has bert"),
         (["ditto-6", "--rows", "nothing*"], "Nothing is called 'nothing*' here. There is: BERT static avg."),
         (["stankevicius-A1", "--columns", "XX"], "There is: T0, T4, BERT"),
+        (["ditto-6", "--tasks", "sts17"], "Nothing is called 'sts17' here. There is: sts12, sts13"),
         (["ditto-6", "--corpus", str(tmp_path / "no.txt")], "does not exist"),
     ):
         result = run("reproduce", *arguments, code=2)

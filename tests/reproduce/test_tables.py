@@ -112,7 +112,7 @@ def test_normalising_does_not_move_a_rank_correlation() -> None:
 def test_settings_are_known() -> None:
     known = {"model", "recipe", "template", "templates", "layers", "weights", "shaping", "uniform", "fit", "counts"}
     known |= {"tasks", "measure", "seeds", "most_seeds", "statistic", "lowercase", "missing", "head", "prompt"}
-    known |= {"denoised", "average"}
+    known |= {"denoised"}
     for name, table in tables().items():
         assert set(table.roles) <= set(table.models)
         for cell in table.cells():

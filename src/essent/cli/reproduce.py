@@ -50,6 +50,9 @@ def reproduce(
         str, typer.Option(metavar="PATTERNS", help='Only these rows, e.g. "avg.*,idf^T". Comma between patterns.')
     ] = "*",
     columns: Annotated[str, typer.Option(metavar="PATTERNS", help='Only these columns, e.g. "RE,T0".')] = "*",
+    tasks: Annotated[
+        str, typer.Option(metavar="PATTERNS", help='Only these tasks, e.g. "sts*,cr"; means are over them alone.')
+    ] = "*",
     seeds: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="At most so many seeds of random embeddings.")
     ] = None,
@@ -75,7 +78,7 @@ def reproduce(
     [dim]$[/] essent reproduce ditto-6 --model bert-base-uncased --data data
     [dim]$[/] essent reproduce stankevicius-A1 -m bert-base-uncased --columns RE --data data --corpus wiki.txt
     """
-    from essent.reproduce import find_table, run_table
+    from essent.reproduce import find_table, only_tasks, run_table
     from essent.reproduce.show import render, settings_of, summary, to_dict
 
     if list_tables:
@@ -84,6 +87,8 @@ def reproduce(
     if table is None:
         raise InputError("Name a table, e.g. ditto-6; essent reproduce --list shows all.")
     found = find_table(table)
+    if tasks != "*":
+        found = only_tasks(found, _chosen(tasks, _tasks(found)))
     if json_file is not None:
         check_output(json_file, force)
     keep_row, keep_column = _chosen(rows, [c.row for c in found.cells()]), _chosen(columns, list(found.columns))
@@ -129,6 +134,10 @@ def _list() -> None:
     for table in tables().values():
         shown.add_row(Text(table.name), Text(table.caption), Text(", ".join(table.roles)))
     results().print(shown)
+
+
+def _tasks(table: Table) -> list[str]:
+    return [name for cell in table.cells() for name in cell.settings.get("tasks", ())]
 
 
 def _models(given: list[str] | None, table: Table) -> dict[str, list[str]] | None:

@@ -1,12 +1,14 @@
 """The papers' tables: published figures as data, run again, side by side.
 
 from essent.reproduce import find_table, run_table
+from essent.reproduce.show import render
 
 done = run_table(find_table("ditto-6"), {"bert": "bert-base-uncased"}, data="my-data")
-print(done.render())
+rich.print(render(done))
 """
 
+from essent.reproduce.parts import only_tasks
 from essent.reproduce.run import Measured, Reproduction, run_table
 from essent.reproduce.tables import Cell, Published, Table, find_table, tables
 
-__all__ = ["Cell", "Measured", "Published", "Reproduction", "Table", "find_table", "run_table", "tables"]
+__all__ = ["Cell", "Measured", "Published", "Reproduction", "Table", "find_table", "only_tasks", "run_table", "tables"]

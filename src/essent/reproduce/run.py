@@ -37,8 +37,8 @@ class Measured:
 
     @property
     def difference(self) -> float | None:
-        """Measured less published."""
-        if self.score is None or self.cell.published is None:
+        """Measured less published; None where one of them is missing or the published one is over other tasks."""
+        if self.score is None or self.cell.published is None or self.cell.published.over_all:
             return None
         return self.score.value - self.cell.published.value
 

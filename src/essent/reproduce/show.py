@@ -67,6 +67,8 @@ def _cell(found: Measured | None) -> Any:
         return Text.assemble("–\n", (published, "dim"))
     width = found.score.half_width
     measured = f"{found.score.value:.{digits}f}" + ("" if math.isnan(width) else f" ±{width:.{digits}f}")
+    if found.difference is None:
+        return Text.assemble(measured, "\n", (f"{published} of {found.cell.published.over_all}", "dim"))
     style = "green" if agrees(found) else "yellow"
     return Text.assemble(measured, "\n", (published, "dim"), (f" ({found.difference:+.{digits}f})", style))
 
@@ -83,6 +85,8 @@ def settings_of(done: Reproduction) -> list[str]:
         if found.score is not None and (recipe := _described(found)):
             told.setdefault(f"{found.cell.row}: {recipe}", []).append(found.cell.column)
     lines += [f"{what} [{', '.join(columns)}]" for what, columns in told.items()]
+    over_all = {found.cell.published.over_all for found in done.cells if found.cell.published is not None} - {0}
+    lines += [f'Figures "of {number}" are the paper\'s means over all {number} tasks.' for number in over_all]
     if done.corpus:
         lines.append(f"Corpus: {done.corpus} texts given; in the paper {done.table.corpus}.")
     lines += [f"{task}: {found['source']} (sha256 {found['sha256'][:12]})" for task, found in done.sources.items()]
@@ -91,6 +95,8 @@ def settings_of(done: Reproduction) -> list[str]:
         if found.score is None and found.cell.published is not None:
             problems[found.problem] = problems.get(found.problem, 0) + 1
     lines += [f"Not run: {count} cells, {problem}." for problem, count in problems.items()]
+    if any(found.problem.startswith("no data") and len(found.cell.settings["tasks"]) > 1 for found in done.cells):
+        lines.append("--tasks takes means over the tasks that there is data for.")
     return lines
 
 
@@ -106,7 +112,7 @@ def _described(found: Measured) -> str:
 
 def summary(done: Reproduction) -> str:
     """How many cells agree."""
-    judged = [agrees(found) for found in done.cells if found.score is not None and found.cell.published is not None]
+    judged = [agrees(found) for found in done.cells if found.difference is not None]
     return (
         f"{sum(map(bool, judged))} of {len(judged)} cells agree (difference up to {NEAR:g}, or the published figure "
         "within the interval)."
@@ -127,7 +133,7 @@ def to_dict(done: Reproduction) -> dict[str, Any]:
 
 
 def _plain(title: str, found: Measured) -> Mapping[str, Any]:
-    score, published = found.score, found.cell.published
+    score, published, tasks = found.score, found.cell.published, list(found.cell.settings.get("tasks", ()))
     width = score.half_width if score is not None else math.nan
     recipe = found.cell.recipe() if found.cell.missing is None else None
     return {
@@ -136,6 +142,8 @@ def _plain(title: str, found: Measured) -> Mapping[str, Any]:
         "column": found.cell.column,
         "published": None if published is None else published.value,
         "published_spread": None if published is None else published.spread,
+        "published_over": None if published is None else published.over_all or len(tasks) or None,
+        "tasks": tasks,
         "measured": None if score is None else _finite(score.value),
         "half_width": _finite(width),
         "difference": None if found.difference is None else _finite(found.difference),

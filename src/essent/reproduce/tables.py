@@ -33,10 +33,16 @@ PAPERS = ("ditto", "promptbert", "stankevicius", "heros")
 
 @dataclass(frozen=True)
 class Published:
-    """A printed figure; `spread` is the ± behind it, if there is one."""
+    """A printed figure.
+
+    Attributes:
+        spread: the ± behind it, if there is one.
+        over_all: over how many tasks it is a mean, where its cell is one over fewer of them; otherwise 0.
+    """
 
     value: float
     spread: float | None = None
+    over_all: int = 0
 
     @classmethod
     def read(cls, printed: float | str | None) -> Published | None:
