@@ -67,6 +67,20 @@ def test_every_format_gives_the_same_table(
     assert read_word_vectors(path, limit=1000).words == WORDS
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_byte_order_mark_is_no_part_of_the_file(name: str, packed: bool, tmp_path: Path) -> None:
+    """In front of a header, of a first word, and of a binary file alike."""
+    path, data = tmp_path / "marked.vec", b"\xef\xbb\xbf" + FORMATS[name]
+    path.write_bytes(gzip.compress(data) if packed else data)
+    found = read_word_vectors(path)
+    assert found.words == WORDS
+    np.testing.assert_array_equal(found.matrix, MATRIX)
+    path.write_bytes(b"\xef\xbb\xbf\n")
+    with pytest.raises(DataError, match="the file is empty"):
+        read_word_vectors(path)
+
+
 def test_words_with_spaces_and_one_dimension(tmp_path: Path) -> None:
     """GloVe 840B has ". . ." and "at name@domain.com"."""
     words = [*WORDS[:-2], ". . .", "at name@domain.com"]
@@ -107,6 +121,9 @@ BAD: dict[str, tuple[str, str]] = {
     "nan": (lines("2 2", "a 1 2", "b 3 nan"), "line 3: the vector of 'b' has NaN"),
     "infinite": (lines("a 1 2", "b 3 inf"), "line 2: the vector of 'b' has NaN or infinite"),
     "overflow": (lines("a 1 2", "b 3 1e99"), "line 2: the vector of 'b' has NaN or infinite"),
+    "underscore": (lines("a 1 2", "b 1_0 2"), "line 2: '1_0' in the vector of 'b' is no number"),
+    "underscore in line 1": (lines("a 1_0 2", "b 1 2"), "line 1: 'a 1_0 2' is neither"),
+    "header of 5000 digits": (lines("1" * 5000 + " 3", "a 1 2 3"), "line 1: a header of 5002 bytes"),
     "comma": (lines("a 1 2", "b 3,5 4"), "line 2: '3,5' in the vector of 'b' is no number"),
     "twice": (lines("2 2", "a 1 2", "a 3 4"), "line 3: 'a' stands in line 2 already; duplicates='first'"),
 }

@@ -6,6 +6,7 @@ first; that order is kept.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import re
@@ -123,13 +124,17 @@ class _Header:
 def _kind_of(stream: Any, path: Path, encoding: str) -> tuple[str, _Header]:
     """Kind and header of a file; the stream is left at its first row."""
     start = _read(stream, path, START)
-    stream.seek(0)
+    mark = len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0  # it is no part of the first word
+    stream.seek(mark)
+    start = start[mark:]
     if not start.strip():
         raise DataError(f"{path}: the file is empty; expected word vectors.")
     if start.startswith(FASTTEXT):
         return "fasttext", _Header(None, 0, 1)
     line, _, rows = start.partition(b"\n")
     if match := HEADER.fullmatch(line):
+        if len(line) > 60:
+            raise DataError(f"{path}, line 1: a header of {len(line)} bytes; no file has so many words.")
         words, dimensions = int(match[1]), int(match[2])
         if not words or not dimensions:
             raise DataError(f"{path}, line 1: the header announces {words} words of {dimensions} dimensions.")
@@ -165,7 +170,7 @@ def _is_number(value: bytes) -> bool:
         float(value)
     except ValueError:
         return False
-    return True
+    return b"_" not in value  # Python's float takes 1_0, NumPy does not
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
@@ -191,7 +196,7 @@ def _text_blocks(stream: Any, path: Path, header: _Header, limit: int | None, en
         numbers = _numbers(rests, width)
         if numbers is None:
             place = next(i for i, rest in enumerate(rests) if _numbers([rest], width) is None)
-            wrong = next(value for value in rests[place].split(b" ") if not _is_number(value))
+            wrong = next((value for value in rests[place].split(b" ") if not _is_number(value)), rests[place])
             raise DataError(
                 f"{path}, line {line + place}: {_shown(wrong, encoding)} in the vector of {words[place]!r} is no "
                 "number."
