@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -36,6 +37,22 @@ def test_help_imports_no_heavy_library() -> None:
 
 def test_version(run: Run) -> None:
     assert __version__ in run("--version").stdout
+
+
+@pytest.mark.parametrize("settings", [{"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}])
+def test_output_of_a_code_page_that_lacks_letters(settings: dict[str, str]) -> None:
+    """A pipe of Windows: UTF-8, which essent reads, unless the user has named an encoding."""
+    names = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LC_", "LANG"))}
+    code = "import sys; from essent.cli import app; sys.argv[0] = 'essent'; app()"
+    for arguments, shown in (["--help"], "e(s) = g("), (["recipes", "ditto:1-10"], "ω"), (["recipes", "dito"], "ditto"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            env={**names, "PYTHONUTF8": "0", **settings},
+        )
+        assert b"Traceback" not in done.stderr, done.stderr
+        written = (done.stdout + done.stderr).decode(settings.get("PYTHONIOENCODING", "utf-8"))
+        assert (shown if "PYTHONIOENCODING" not in settings else shown.replace("ω", "?")) in written
 
 
 def test_debug_keeps_the_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -20,6 +21,20 @@ def results() -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         return Console(highlight=False, width=WIDE)
     return console
+
+
+def open_streams() -> None:
+    """Let standard output and error take every character: a Windows pipe or file has a code page without "ω" and "✓".
+
+    Files and pipes get UTF-8, which is what essent reads. A terminal, and whoever set PYTHONIOENCODING, keep their
+    encoding; what it lacks is shown as "?".
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not where somebody else has put an object of their own
+            if not stream.isatty() and "PYTHONIOENCODING" not in os.environ:
+                stream.reconfigure(encoding="utf-8", errors="replace")
+            elif stream.errors == "strict":
+                stream.reconfigure(errors="replace")
 
 
 def show_note(message: str) -> None:

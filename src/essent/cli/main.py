@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from essent import __version__
 from essent.cli import explain, heros, heros_build
-from essent.cli.console import show_error
+from essent.cli.console import open_streams, show_error
 from essent.cli.demo import demo
 from essent.cli.distill import distill
 from essent.cli.encode import encode
@@ -34,6 +34,11 @@ FAILED_CHECK, FAILED, INTERRUPTED = 1, 2, 130
 
 class Commands(TyperGroup):
     """Turns what essent raises on purpose into one line on stderr and an exit code."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line; help is written before any command is invoked."""
+        open_streams()
+        return super().main(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; with --debug errors keep their traceback."""
