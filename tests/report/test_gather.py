@@ -16,7 +16,7 @@ from essent.report.gather import gather
 from essent.report.labels import names_of
 from essent.report.parts import Bars, Column, Curves, Heat, Number, Points, Section, Table, axis_of, shown
 from essent.report.read import leaderboard_from
-from essent.report.rows import MOST_BARS
+from essent.report.rows import MOST_BARS, bar_chart
 from essent.selection import Leaderboard, Trial
 from essent.tasks import Result
 from essent.tasks.heros import CHANGED, KEPT, comparisons
@@ -176,6 +176,24 @@ def test_heros() -> None:
     assert ranked.columns[1].name == first.above
     assert ranked.rows[0][1] == Number(100 * first.share, 100 * first.low, 100 * first.high)
     assert only(section, Bars).rows[0].number == ranked.rows[0][1]
+
+
+def test_of_many_rows_the_best_rank_a_change_of_meaning_least() -> None:
+    """A share of sentences ranked wrongly: lower is better, in the chart as in the table."""
+    section = gather([named(heros(seed), f"m{seed}") for seed in range(MOST_BARS + 9)]).sections[0]
+    values = [row[1].known for row in table(section, "Ranked above a synonym, % of the originals").rows]
+    chart = only(section, Bars)
+    assert len(set(values)) > 3
+    assert [bar.number.value for bar in chart.rows] == sorted(values)[:MOST_BARS]
+    assert chart.about == "Lower is better. The best 16 of 25."
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_bars_without_a_value_are_not_among_the_best(better: str) -> None:
+    rows = [((f"m{at}", "mean"), 0) for at in range(MOST_BARS + 2)]
+    lines = {row: Number(math.nan if at < 2 else float(at - 9)) for at, row in enumerate(rows)}
+    bars = bar_chart("", lines, names_of(key for key, _ in rows), 0, better=better).rows
+    assert [bar.number.value for bar in bars] == sorted(range(-7, 9), reverse=better == "higher")
 
 
 def test_heros_with_missing_subsets_and_without_comparisons() -> None:

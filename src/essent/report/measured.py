@@ -60,7 +60,7 @@ def _ranked(rows: Mapping[Row, Result], names: Names) -> list[Block]:
     for below, changes in found.items():
         first = next(iter(changes))
         if not blocks:
-            blocks.append(bar_chart(f"Ranks {first} above {below}, %", changes[first], names, 0))
+            blocks.append(bar_chart(f"Ranks {first} above {below}, %", changes[first], names, 0, better="lower"))
         table = Table(
             f"Ranked above {below}, % of the originals",
             (Column(ROW, None), *(Column(name, 0, "lower") for name in changes)),

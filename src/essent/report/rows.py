@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from essent.report.labels import Key, Names, key_of
@@ -49,15 +50,26 @@ def notes_of(group: Sequence[Result]) -> tuple[str, ...]:
 
 
 def bar_chart(
-    title: str, lines: Mapping[Row, Number], names: Names, decimals: int, reach: Sequence[float] = ()
+    title: str,
+    lines: Mapping[Row, Number],
+    names: Names,
+    decimals: int,
+    reach: Sequence[float] = (),
+    better: str = "higher",
 ) -> Bars:
-    """In the order of the table; of many the best, best first."""
-    rows, about = list(lines), ""
+    """In the order of the table; of many the best, best first, and those without a value after them.
+
+    Args:
+        better: "higher" or "lower".
+    """
+    sign = 1.0 if better == "lower" else -1.0
+    rows, about = list(lines), ["Lower is better."] if better == "lower" else []
     if len(rows) > MOST_BARS:
-        rows = sorted(rows, key=lambda row: -(lines[row].known or 0.0))[:MOST_BARS]
-        about = f"The best {MOST_BARS} of {len(lines)}."
+        values = {row: math.inf if (known := lines[row].known) is None else sign * known for row in rows}
+        rows = sorted(rows, key=lambda row: values[row])[:MOST_BARS]
+        about.append(f"The best {MOST_BARS} of {len(lines)}.")
     bars = tuple(Bar(label_of(row, names), lines[row], names.series(row[0])) for row in rows)
-    return Bars(title, bars, decimals, about, tuple(reach))
+    return Bars(title, bars, decimals, " ".join(about), tuple(reach))
 
 
 def long_table(
