@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +14,8 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from essent.cache import PooledCache, digest_of, key_of
+from essent import Encoder
+from essent.cache import PooledCache, digest_of, digest_of_backbone, key_of
 from essent.types import CorpusStats, DataError
 
 
@@ -83,3 +88,58 @@ def test_keys_tell_models_recipes_and_counts_apart(shell_of: Callable[[str], Sen
         changed = digest_of(model, 128)
         parameter[0, 0] -= 1
     assert changed != before
+
+
+def test_two_caches_on_one_folder_at_the_same_time(tmp_path: Path) -> None:
+    one, other = PooledCache(tmp_path), PooledCache(tmp_path)
+    for cache in (one, other):
+        cache.vectors(["a"], (3,), ["x"], Counting((3,)))
+    one.vectors(["a"], (3,), ["yy", "zzz"], Counting((3,)))
+    (found,) = other.vectors(["a"], (3,), ["vvvv", "zzz", "x"], Counting((3,)))
+    np.testing.assert_array_equal(found[:, 0], [4, 3, 1])
+    (found,) = one.vectors(["a"], (3,), ["vvvv", "yy", "x"], Counting((3,)))
+    np.testing.assert_array_equal(found[:, 0], [4, 2, 1])
+    assert (tmp_path / "a.f32").stat().st_size == 4 * 3 * 4  # every text once
+
+
+WRITES = """
+import sys
+import numpy as np
+from essent.cache import PooledCache
+cache = PooledCache(sys.argv[1])
+for start in range(int(sys.argv[2]), 300, 7):
+    texts = ["a" * (start + place) for place in range(5)]
+    (found,) = cache.vectors(["k"], (64,), texts, lambda missing: [np.array([[len(t)] * 64 for t in missing], "f4")])
+    assert found[:, 0].tolist() == [len(text) for text in texts], (start, found[:, 0])
+"""
+
+
+def test_processes_share_a_folder(tmp_path: Path) -> None:
+    running = [subprocess.Popen([sys.executable, "-c", WRITES, str(tmp_path), str(start)]) for start in (0, 2, 3)]
+    assert [process.wait(120) for process in running] == [0, 0, 0]
+    found = PooledCache(tmp_path)
+    (rows,) = found.vectors(["k"], (64,), ["a" * size for size in (9, 2, 300)], Counting((64,)))
+    np.testing.assert_array_equal(rows[:, 0], [9, 2, 300])
+
+
+def test_no_texts(tmp_path: Path) -> None:
+    (found,) = PooledCache(tmp_path).vectors(["a"], (2,), [], Counting((2,)))
+    assert found.shape == (0, 2)
+
+
+def test_another_tokenizer_or_configuration_is_another_model(bert: Path, tmp_path: Path) -> None:
+    def digest(folder: Path) -> str:
+        return digest_of_backbone(Encoder(folder, "mean").module.backbone)
+
+    folder = tmp_path / "model"
+    shutil.copytree(bert, folder)
+    same = digest(bert)
+    assert digest(folder) == same  # the path is no part of it
+    tokenizer, config = folder / "tokenizer.json", folder / "config.json"
+    pipeline, settings = json.loads(tokenizer.read_text("utf-8")), json.loads(config.read_text("utf-8"))
+    config.write_text(json.dumps({**settings, "layer_norm_eps": 1e-3}), "utf-8")
+    assert digest(folder) != same
+    config.write_text(json.dumps(settings), "utf-8")
+    pipeline["normalizer"] = {"type": "Lowercase"} if pipeline["normalizer"] is None else None
+    tokenizer.write_text(json.dumps(pipeline), "utf-8")
+    assert digest(folder) != same

@@ -1,26 +1,34 @@
 """Pooled vectors kept between tasks: each distinct text goes through a model once per recipe, in a run or for good.
 
-A store of rows by (recipe and what it has counted, text), in files of a folder: a temporary one, or one that is kept.
-Texts are known by their SHA-256; nothing of them is written.
+A store of rows by (recipe and what it has counted, text), in files of a folder: a temporary one, or one that is kept
+and that several processes may use at once. Texts are known by their SHA-256; nothing of them is written.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from filelock import FileLock
 from torch import nn
 
+from essent.tokens import tokenizer_digest
 from essent.types import CorpusStats, DataError
+
+if TYPE_CHECKING:
+    from essent.backbone import Backbone
 
 DIGEST = 32  # bytes of a SHA-256
 FLOAT = np.dtype("<f4")
+NOT_COMPUTED = ("_name_or_path", "transformers_version")  # entries of a configuration that change nothing
 
 
 class PooledCache:
@@ -40,6 +48,7 @@ class PooledCache:
         if self.folder.exists() and not self.folder.is_dir():
             raise DataError(f"The cache {self.folder} is a file; give a folder.")
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(self.folder / "lock")
         self._rows: dict[str, dict[bytes, int]] = {}
 
     def vectors(
@@ -60,40 +69,51 @@ class PooledCache:
         known = [self._index(key, width) for key, width in zip(keys, widths, strict=True)]
         missing = [text for text, name in names.items() if any(name not in rows for rows in known)]
         if missing:
-            for key, rows, made in zip(keys, known, compute(missing), strict=True):
-                new = [place for place, text in enumerate(missing) if names[text] not in rows]
-                self._append(key, [names[missing[place]] for place in new], made[new])
+            for key, width, made in zip(keys, widths, compute(missing), strict=True):
+                self._append(key, width, [names[text] for text in missing], made)
         found = []
         for key, width in zip(keys, widths, strict=True):
-            rows = self._rows[key]
-            stored = np.memmap(self._path(key, "f32"), FLOAT, "r", shape=(len(rows), width))
-            found.append(np.array(stored[[rows[names[text]] for text in texts]]))
+            places = [self._rows[key][names[text]] for text in texts]
+            if not places:
+                found.append(np.zeros((0, width), FLOAT))
+                continue
+            stored = np.memmap(self._path(key, "f32"), FLOAT, "r", shape=(max(places) + 1, width))
+            found.append(np.array(stored[places]))
         return found
 
     def _path(self, key: str, suffix: str) -> Path:
         return self.folder / f"{key}.{suffix}"
 
     def _index(self, key: str, width: int) -> dict[bytes, int]:
-        """Which text is in which row; rows that a killed run left without their name are cut off."""
+        """Which text is in which row, as far as this process knows."""
         if key not in self._rows:
-            names, vectors = self._path(key, "texts"), self._path(key, "f32")
-            listed = names.read_bytes() if names.is_file() else b""
-            complete = min(
-                len(listed) // DIGEST, (vectors.stat().st_size if vectors.is_file() else 0) // (width * FLOAT.itemsize)
-            )
-            for path, size in ((names, DIGEST), (vectors, width * FLOAT.itemsize)):
-                with path.open("ab") as file:
-                    file.truncate(complete * size)
-            self._rows[key] = {listed[DIGEST * row : DIGEST * (row + 1)]: row for row in range(complete)}
+            with self._lock:
+                self._rows[key] = self._listed(key, width)
         return self._rows[key]
 
-    def _append(self, key: str, names: Sequence[bytes], vectors: np.ndarray) -> None:
-        with self._path(key, "f32").open("ab") as file:
-            file.write(np.ascontiguousarray(vectors, FLOAT).data)
-        with self._path(key, "texts").open("ab") as file:
-            file.write(b"".join(names))
-        rows = self._rows[key]
-        rows.update({name: len(rows) + place for place, name in enumerate(names)})
+    def _listed(self, key: str, width: int) -> dict[bytes, int]:
+        """Which text is in which row of the files; rows that a killed run left without their name are cut off."""
+        names, vectors = self._path(key, "texts"), self._path(key, "f32")
+        listed = names.read_bytes() if names.is_file() else b""
+        complete = min(
+            len(listed) // DIGEST, (vectors.stat().st_size if vectors.is_file() else 0) // (width * FLOAT.itemsize)
+        )
+        for path, size in ((names, DIGEST), (vectors, width * FLOAT.itemsize)):
+            with path.open("ab") as file:
+                file.truncate(complete * size)
+        return {listed[DIGEST * row : DIGEST * (row + 1)]: row for row in range(complete)}
+
+    def _append(self, key: str, width: int, names: Sequence[bytes], vectors: np.ndarray) -> None:
+        """Write the rows that are not there; another process may have written in the meantime."""
+        with self._lock:
+            rows = self._rows[key] = self._listed(key, width)
+            new = [place for place, name in enumerate(names) if name not in rows]
+            first = self._path(key, "f32").stat().st_size // (width * FLOAT.itemsize)
+            with self._path(key, "f32").open("ab") as file:
+                file.write(np.ascontiguousarray(vectors[new], FLOAT).data)
+            with self._path(key, "texts").open("ab") as file:
+                file.write(b"".join(names[place] for place in new))
+        rows.update({names[place]: first + count for count, place in enumerate(new)})
 
 
 def key_of(model: str, recipe: str, stats: CorpusStats | None) -> str:
@@ -102,6 +122,13 @@ def key_of(model: str, recipe: str, stats: CorpusStats | None) -> str:
     if stats is not None:
         total.update(str(stats.texts).encode() + stats.document_frequency.tobytes() + stats.count.tobytes())
     return total.hexdigest()[:32]
+
+
+def digest_of_backbone(backbone: Backbone, *settings: object) -> str:
+    """SHA-256 of what makes a backbone's states: parameters, configuration, tokenizer, length limit; settings."""
+    config = {key: value for key, value in backbone.model.config.to_dict().items() if key not in NOT_COMPUTED}
+    computed = json.dumps(config, sort_keys=True, default=str)
+    return digest_of(backbone, computed, tokenizer_digest(backbone.tokenizer), backbone.max_length, *settings)
 
 
 def digest_of(model: nn.Module, *settings: object) -> str:

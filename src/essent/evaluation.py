@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from essent.cache import PooledCache, digest_of, key_of
+from essent.cache import PooledCache, digest_of_backbone, key_of
 from essent.encoder import Encoder
 from essent.engine import load as load_exported
 from essent.loading import load
@@ -166,7 +166,7 @@ class Bench:
         as_module(self.backbone, list(self.plans.values())).to(loaded.settings["device"])
         self.batch_size, self.progress = batch_size, progress
         self.cache = PooledCache(cache)
-        self.digest = "" if cache is None else digest_of(self.backbone, self.backbone.max_length)
+        self.digest = "" if cache is None else digest_of_backbone(self.backbone)
 
     def _pooled(
         self, texts: Sequence[str], recipes: Sequence[Recipe], frequency_texts: Sequence[str]

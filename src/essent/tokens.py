@@ -169,6 +169,14 @@ def read_ids(backend: Tokenizer, texts: list[str]) -> list[list[int]]:
     return [encoding.ids for encoding in encodings]
 
 
+def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 of how a tokenizer reads texts, its padding aside: normaliser, vocabulary, special tokens, settings."""
+    pipeline = {**json.loads(fast_backend(tokenizer).to_str()), "padding": None, "truncation": None}
+    special = [tokenizer.mask_token_id, tokenizer.pad_token_id, sorted(tokenizer.all_special_ids)]
+    settings = [special, dropped_ids(tokenizer), getattr(tokenizer, "truncation_side", "right")]
+    return hashlib.sha256(json.dumps([pipeline, settings]).encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def dropped_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Ids that this tokenizer leaves out of every text; none unless `essent.rows` made it so."""
     return list(getattr(tokenizer, "init_kwargs", {}).get(DROPPED) or ())

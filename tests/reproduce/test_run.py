@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from reproduce_helpers import text
+from safetensors.torch import load_file, save_file
 
 from essent import Encoder, evaluate
 from essent.explain import backbone_of, head_agreement, impact_agreement
@@ -120,9 +122,10 @@ def test_other_measures(deep: Callable[[str], str], toy_data: Path) -> None:
     model, corpus = deep("bert"), CORPUS
     four = values(run_table(find_table("ditto-4"), {"bert": model}, data=toy_data, corpus=corpus))
     agreement = head_agreement(model, load_pairs("stsb", toy_data).texts(), frequency_texts=corpus)
-    assert four["Ditto Head 2-12", "Pear."] == pytest.approx(100 * agreement.pearson[1, 11])
+    assert four["Ditto Head 2-12", "Pear."] == pytest.approx(agreement.pearson[1, 11])
     three = values(run_table(find_table("ditto-3"), {"bert": model}, data=toy_data, corpus=corpus))
-    assert three["BERT", "Spear."] == pytest.approx(100 * impact_agreement(model, corpus).spearman)
+    assert three["BERT", "Spear."] == pytest.approx(impact_agreement(model, corpus).spearman)
+    assert all(abs(value) <= 100 for value in [*three.values(), *four.values()])  # correlations × 100
     units = Encoder(model, recipe="static").encode(corpus, normalize_embeddings=True).astype(np.float64)
     cosines = units @ units.T
     five = values(run_table(find_table("ditto-5"), {"bert": model}, data=toy_data, corpus=corpus))
@@ -183,6 +186,49 @@ def test_what_cannot_be_run_is_named(folder_of: Callable[[str], Path], toy_data:
     assert {m.problem for m in missing.cells if m.cell.row == "BERT static avg."} == {"model not loaded"}
     with pytest.raises(InputError, match="has no model 'llama'; it has bert"):
         run_table(find_table("ditto-6"), {"llama": shallow}, data=toy_data)
+
+
+def test_a_model_without_averages_leaves_the_other_columns(
+    folder_of: Callable[[str], Path], toy_data: Path, tmp_path: Path
+) -> None:
+    given = {"data": toy_data, "corpus": CORPUS, "most_seeds": 1, "rows": {"avg."}.__contains__}
+    done = run_table(find_table("stankevicius-A6"), {"bert": str(tmp_path / "no-such-model")}, **given)
+    problems = {m.cell.column: m.problem for m in done.cells}
+    assert problems["BERT"] == "model not loaded"
+    assert problems["Avg."].startswith("no averaged token vectors: There is no model folder")
+
+
+def test_a_run_that_is_stopped_while_it_saves_averages_can_be_run_again(
+    folder_of: Callable[[str], Path], toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"data": toy_data, "corpus": CORPUS, "cache": tmp_path, "rows": {"avg."}.__contains__}
+    given |= {"columns": {"Avg."}.__contains__}
+    table, models = find_table("stankevicius-A6"), {"bert": str(folder_of("bert"))}
+    expected = values(run_table(table, models, **{**given, "cache": None}))
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("essent.contexts.save_file", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run_table(table, models, **given)
+    assert values(run_table(table, models, **given)) == expected
+    assert values(run_table(table, models, **given)) == expected  # from the folder that is there now
+
+
+def test_measures_belong_to_their_run(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(folder_of("bert"), model)
+    run = {"models": {"bert": str(model)}, "corpus": CORPUS, "model_kwargs": {"attn_implementation": "eager"}}
+    first = values(run_table(find_table("ditto-3"), **run))
+    weights = load_file(model / "model.safetensors")
+    save_file(
+        {name: value + 0.05 * value.std() * (value > 0) for name, value in weights.items()},
+        model / "model.safetensors",
+        {"format": "pt"},
+    )
+    assert values(run_table(find_table("ditto-3"), **run)) != first
 
 
 def test_agreement(deep: Callable[[str], str], toy_data: Path) -> None:

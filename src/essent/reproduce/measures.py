@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from essent.evaluation import Bench
@@ -18,7 +17,10 @@ from essent.tasks.overlap import overlap
 
 @dataclass(frozen=True)
 class Bound:
-    """What a measure may read: a model, a recipe on it, a head "layer-head", tasks, the corpus."""
+    """What a measure may read: a model, a recipe on it, a head "layer-head", tasks, the corpus.
+
+    `memo` is kept for a run of the table: several cells show parts of one measurement.
+    """
 
     model: str
     recipe: Recipe | None
@@ -28,6 +30,14 @@ class Bound:
     batch_size: int
     progress: bool
     options: dict[str, Any]
+    memo: dict[Hashable, Any] = field(default_factory=dict)
+
+    def once(self, what: str, make: Callable[[], Any]) -> Any:
+        """What is measured on this model and these tasks, made when it is first asked for."""
+        key = (what, self.model, tuple((task.name, *task.texts()) for task in self.tasks))
+        if key not in self.memo:
+            self.memo[key] = make()
+        return self.memo[key]
 
 
 @dataclass(frozen=True)
@@ -53,39 +63,31 @@ def _token_cosine(bound: Bound) -> Score:
 
 
 def _impact(bound: Bound, which: str) -> Score:
-    found = _impacts(bound.model, tuple(bound.corpus), tuple(sorted(bound.options.items())))
-    return Score(100 * float(getattr(found, which)))
-
-
-@lru_cache(maxsize=4)
-def _impacts(model: str, corpus: tuple[str, ...], options: tuple[tuple[str, Any], ...]) -> Any:
-    """Pearson and Spearman come out of one run."""
-    return impact_agreement(model, corpus, **dict(options))
+    found = bound.once("impact", lambda: impact_agreement(bound.model, bound.corpus, **bound.options))
+    return Score(float(getattr(found, which)))
 
 
 def _head(bound: Bound, which: str) -> Score:
-    texts = tuple(text for task in bound.tasks for text in task.texts())
-    found = _heads(bound.model, texts, tuple(bound.corpus), tuple(sorted(bound.options.items())))
+    texts = [text for task in bound.tasks for text in task.texts()]
+    found: HeadAgreement = bound.once(
+        "heads", lambda: head_agreement(bound.model, texts, frequency_texts=bound.corpus, **bound.options)
+    )
     layer, head = (int(number) - 1 for number in bound.head.split("-"))
-    return Score(100 * float(getattr(found, which)[layer, head]))
-
-
-@lru_cache(maxsize=4)
-def _heads(
-    model: str, texts: tuple[str, ...], corpus: tuple[str, ...], options: tuple[tuple[str, Any], ...]
-) -> HeadAgreement:
-    """All heads come out of one run."""
-    return head_agreement(model, texts, frequency_texts=corpus, **dict(options))
+    return Score(float(getattr(found, which)[layer, head]))
 
 
 def _overlap(bound: Bound, which: str) -> Score:
-    tokenizer = backbone_of(bound.model, **bound.options).tokenizer
+    return Score(float(bound.once("overlap", lambda: _overlaps(bound))[which]))
+
+
+def _overlaps(bound: Bound) -> dict[str, float]:
+    tokenizer = bound.once("tokenizer", lambda: backbone_of(bound.model, **bound.options).tokenizer)
     pairs = [pair for task in bound.tasks for pair in _sides(task)]
 
     def ids(text: str) -> list[int]:
         return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    return Score(float(overlap(pairs, ids)[which]))
+    return overlap(pairs, ids)
 
 
 def _sides(task: Task) -> list[tuple[str, str]]:

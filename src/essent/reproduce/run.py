@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from essent.cache import digest_of
+from essent.cache import digest_of_backbone
 from essent.evaluation import Bench
 from essent.layers import AverageTable
 from essent.loading import allowed, load
@@ -159,6 +161,8 @@ class _Workshop:
         self.cache: str | Path | None = None
         self.contexts: Path | None = None
         self.sources: dict[str, Mapping[str, Any]] = {}
+        self.memo: dict[Hashable, Any] = {}
+        self._no_averages: EssentError | None = None
         self._tasks: dict[str, Task | str] = {}
 
     def problem(self, cell: Cell, given: Mapping[str, Any]) -> Measured | None:
@@ -182,9 +186,13 @@ class _Workshop:
                 return Measured(cell, problem=found)
         return None
 
-    def job(self, cell: Cell, given: Mapping[str, Sequence[str]]) -> _Job:
+    def job(self, cell: Cell, given: Mapping[str, Sequence[str]]) -> _Job | Measured:
+        """What is to be run for a cell that can be run; Measured where the model gives no averages."""
         settings = cell.settings
-        contexts = self._averaged(given[settings["model"]][0]) if cell.reads_contexts else ""
+        try:
+            contexts = self._averaged(given[settings["model"]][0]) if cell.reads_contexts else ""
+        except EssentError as error:
+            return Measured(cell, problem=f"no averaged token vectors: {str(error).splitlines()[0]}")
         limits = [settings.get("most_seeds"), self.most_seeds, settings.get("seeds", 1)]
         seeds = min(limit for limit in limits if limit is not None)
         recipes = [recipe for seed in range(seeds) if (recipe := cell.recipe(seed, contexts)) is not None]
@@ -195,17 +203,38 @@ class _Workshop:
         )
 
     def _averaged(self, model: str) -> str:
-        """The model's token vectors averaged over the corpus, as `avg:` writes their folder."""
+        """The model's token vectors averaged over the corpus, as `avg:` writes their folder.
+
+        Raises:
+            EssentError: the model cannot be loaded, or has no states to average; said again for every cell.
+        """
+        if self._no_averages is not None:
+            raise self._no_averages
         if self.contexts is None:
-            backbone = load(model, [], self.options).backbone
-            layers = sorted({1, backbone.last})
-            self.report(f"{model}: token vectors of layers {layers} averaged over {len(self.corpus)} texts")
-            corpus = sha256("\0".join(self.corpus).encode("utf-8", "surrogatepass")).hexdigest()
-            self.contexts = Path(str(self.cache)) / f"contexts-{digest_of(backbone, layers, corpus)[:16]}"
-            if not self.contexts.is_dir():
-                how = Settings(layers=layers, batch_size=self.batch_size, progress=self.progress)
-                average_contexts(backbone, self.corpus, how)[0].save(self.contexts)
+            try:
+                self.contexts = self._average(model)
+            except EssentError as error:
+                self._no_averages = error
+                raise
         return AverageTable.of(self.contexts).place.rpartition("@")[0]
+
+    def _average(self, model: str) -> Path:
+        """Average them, or find them in the cache."""
+        backbone = load(model, [Recipe()], self.options).backbone
+        layers = sorted({1, backbone.last})
+        self.report(f"{model}: token vectors of layers {layers} averaged over {len(self.corpus)} texts")
+        corpus = sha256("\0".join(self.corpus).encode("utf-8", "surrogatepass")).hexdigest()
+        folder = Path(str(self.cache)) / f"contexts-{digest_of_backbone(backbone, layers, corpus)[:16]}"
+        if not folder.is_dir():
+            how = Settings(layers=layers, batch_size=self.batch_size, progress=self.progress)
+            averages = average_contexts(backbone, self.corpus, how)[0]
+            half = folder.with_name(f"{folder.name}.{os.getpid()}")  # a killed run leaves no folder that looks whole
+            averages.save(half)
+            try:
+                half.rename(folder)
+            except OSError:  # another run was faster
+                shutil.rmtree(half)
+        return folder
 
     def _names(self, cell: Cell) -> list[str]:
         return list(cell.settings.get("tasks", ()))
@@ -240,7 +269,7 @@ class _Workshop:
                 job.scores[model] = reason
             elif measure := job.cell.settings.get("measure"):
                 self.report(f"{model}: {job.cell.row}, {job.cell.column}")
-                job.scores[model] = MEASURES[measure].run(self._bound(model, job))
+                job.scores[model] = _measured(measure, self._bound(model, job))
             else:
                 groups[job.counts, job.fit].append(job)
         for (counts, fit), group in groups.items():
@@ -250,7 +279,7 @@ class _Workshop:
         tasks = [task for name in job.tasks if not isinstance(task := self._tasks[name], str)]
         head = job.cell.settings.get("head", "")
         recipe = job.recipes[0] if job.recipes else None
-        return Bound(model, recipe, head, tasks, self.corpus, self.batch_size, self.progress, self.options)
+        return Bound(model, recipe, head, tasks, self.corpus, self.batch_size, self.progress, self.options, self.memo)
 
     def _score(self, model: str, jobs: list[_Job], counts: str, fit: str) -> None:
         """Jobs that learn from the same texts: one bench, each task's texts once."""
@@ -275,6 +304,14 @@ class _Workshop:
         for job in jobs:
             by_seed = [mean_over_tasks([found[recipe, name] for name in job.tasks]) for recipe in job.recipes]
             job.scores[model] = mean_over_seeds(by_seed)
+
+
+def _measured(measure: str, bound: Bound) -> Score | str:
+    """A measure's score, or why this model has none."""
+    try:
+        return MEASURES[measure].run(bound)
+    except EssentError as error:
+        return f"not on this model: {str(error).splitlines()[0]}"
 
 
 def _refusal(recipes: Iterable[Recipe], offer: Allows) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from essent.cache import digest_of
+from essent.cache import digest_of_backbone
 from essent.evaluation import Bench
 from essent.loading import allowed, load
 from essent.recipe import Recipe
@@ -114,7 +114,7 @@ def search(
         **question.identity(model_name(model), recipes),
         "memory": how.memory,
         "batch_size": how.batch_size,
-        "weights": "" if how.work is None else digest_of(loaded.backbone, loaded.backbone.max_length, *rows),
+        "weights": "" if how.work is None else digest_of_backbone(loaded.backbone, *rows),
     }
     with _work_folder(how.work) as place:
         store = Store(place, identity, len(recipes), len(question.pairs.pairs))

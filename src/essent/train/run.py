@@ -10,11 +10,11 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from essent.cache import digest_of
+from essent.cache import digest_of_backbone
 from essent.encoder import Encoder
 from essent.module import RecipeModule
 from essent.plan import allows_of
-from essent.portable import STATE_FOLDER
+from essent.saved import STATE_FOLDER
 from essent.tasks import PairTask, load_pairs
 from essent.tasks.result import library_versions
 from essent.train.build import (
@@ -113,7 +113,7 @@ def train_encoder(
     loss = make_loss(encoder, settings, examples.width, checkpoint=checkpoint)
     about = {"settings": settings.to_dict(), "data": examples.digest(), "examples": len(examples)}
     about["validate"] = None if task is None else {"task": task.name, "sha256": task.digest()}
-    about["model"] = digest_of(backbone, backbone.max_length, backbone.vocabulary.digest)
+    about["model"] = digest_of_backbone(backbone)
     resumed = _prepare_folder(run, about)
     warn(encoder, settings, examples)
     with bars(run.progress):
