@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from essent.data import Pair, Row, hub_rows, pairs_from_rows, read_pairs, read_rows, split_lines
+from essent.data import Pair, Row, hub_rows, located_rows, pairs_from_rows, read_pairs, read_rows, split_lines
 from essent.types import DataError
 
 ROWS = [
@@ -129,7 +129,12 @@ def test_malformed_json_lines_name_file_and_line(tmp_path: Path, line: str, mess
         ("bad.csv", 'sentence1,sentence2,score\na,b,1\n"open,c,1\n', "bad.csv, line 3: unexpected end of data"),
         ("bad.csv", "score,score\n1,2\n", "bad.csv, line 1: a column name stands twice"),
         ("bad.tsv", "sentence1\tsentence2\tscore\na\tb\t1\na\tb\tc\t1\n", "bad.tsv, line 3: 4 fields"),
+        ("bad.csv", "text\na\rb\n", "bad.csv, line 2: new-line character seen in unquoted field"),
         ("bad.json", "[1,\n2", "bad.json, line 2: not JSON"),
+        ("bad.json", "[" * 100_000, "bad.json: JSON that cannot be read .*recursion"),
+        ("bad.json", '[{"score": ' + "1" * 5000 + "}]", "bad.json: JSON that cannot be read .*digits"),
+        ("bad.jsonl", GOOD + '{"a":' * 100_000 + "\n", "bad.jsonl, line 2: JSON that cannot be read .*recursion"),
+        ("bad.jsonl", GOOD + '{"score": ' + "1" * 5000 + "}\n", "bad.jsonl, line 2: JSON that cannot be read .*digits"),
         ("bad.json", '[{"score": 1}]', "bad.json, row 1: no column 'sentence1'"),
         ("bad.parquet", "no", "bad.parquet: not a Parquet file"),
         ("empty.jsonl", "", "empty.jsonl has no rows"),
@@ -141,6 +146,41 @@ def test_malformed_files(tmp_path: Path, name: str, content: str, message: str) 
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=message):
         read_pairs(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["long.csv", "long.tsv"])
+def test_texts_of_any_length(tmp_path: Path, name: str) -> None:
+    """The csv module's limit is one of the whole process, for other libraries too: it is as it was."""
+    text, before = "ab " * 60_000, csv.field_size_limit()
+    (tmp_path / name).write_text(f"text\n{text}\nb\n")
+    assert [row["text"] for row in read_rows(tmp_path / name)] == [text, "b"]
+    assert csv.field_size_limit() == before == 131_072
+    (tmp_path / "bad.csv").write_text(f'text\n{text}\n"open')
+    with pytest.raises(DataError, match=r"bad.csv, line 3: unexpected end"):
+        read_rows(tmp_path / "bad.csv")
+    assert csv.field_size_limit() == before
+
+
+def test_a_carriage_return_alone_ends_no_line(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(b"text\tscore\r\na\rb\t1\r\n")
+    assert read_rows(tmp_path / "a.tsv") == [{"text": "a\rb", "score": "1"}]
+    (tmp_path / "a.csv").write_bytes(b'text,score\r\n"a\rb",1\r\n"a\r\nb",2\r\n')
+    assert [row["text"] for row in read_rows(tmp_path / "a.csv")] == ["a\rb", "a\r\nb"]
+
+
+def test_blank_lines(tmp_path: Path) -> None:
+    """In a .tsv of one column an empty text, as in a .txt; a .csv writes one as ""; with several columns no row."""
+    (tmp_path / "one.tsv").write_text("\ntext\na\n\nb\n\n")
+    located = located_rows(tmp_path / "one.tsv")
+    assert [row.values["text"] for row in located] == ["a", "", "b", ""]
+    assert located[1].where.endswith("one.tsv, line 4")
+    (tmp_path / "one.csv").write_text('\ntext\na\n\n""\nb\n\n')
+    assert [row.values["text"] for row in located_rows(tmp_path / "one.csv")] == ["a", "", "b"]
+    (tmp_path / "two.tsv").write_text("\na\tb\n1\t2\n\n\t\n\n")
+    assert read_rows(tmp_path / "two.tsv") == [{"a": "1", "b": "2"}, {"a": "", "b": ""}]
+    (tmp_path / "blank.tsv").write_text("\n\n")
+    with pytest.raises(DataError, match="has no rows"):
+        read_rows(tmp_path / "blank.tsv")
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:

@@ -222,7 +222,9 @@ def test_malformed_data_is_a_recipe_error(values: object) -> None:
         Recipe.from_dict(values)
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", "3", '{"layers": "L"'])
+@pytest.mark.parametrize(
+    "text", ["{", "[1]", "3", '{"layers": "L"', "[" * 20_000, "[" + "1" * 5000 + "]", "[2020-99-99]"]
+)
 def test_malformed_json_and_yaml_are_recipe_errors(text: str) -> None:
     with pytest.raises(RecipeError):
         Recipe.from_json(text)

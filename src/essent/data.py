@@ -3,6 +3,9 @@
 Formats by suffix: `.jsonl` (one object a line), `.json` (the same, or one array of objects), `.csv` (header, quotes as
 in RFC 4180), `.tsv` (header, tabs, a quotation mark is an ordinary character, as in the GLUE and SemEval files) and
 `.parquet`. Text is UTF-8, a byte order mark is tolerated.
+
+Lines end at line feeds. A blank line is no row; in a `.tsv` of one column it is an empty text, as in a file of one text
+a line, while a `.csv` writes that as "".
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ import io
 import json
 import math
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,6 +149,8 @@ def _json_rows(path: Path, text: str) -> Iterator[Row]:
             values = json.loads(text)
         except json.JSONDecodeError as error:
             raise DataError(f"{path}, line {error.lineno}: not JSON ({error.msg}).") from None
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+            raise DataError(f"{path}: JSON that cannot be read ({error}).") from None
         located: Iterator[tuple[str, Any]] = (
             (f"{path}, row {number}", value) for number, value in enumerate(values, start=1)
         )
@@ -164,31 +171,42 @@ def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
             yield where, json.loads(line)
         except json.JSONDecodeError as error:
             raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno}).") from None
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where}: JSON that cannot be read ({error}).") from None
+
+
+_FIELD_LIMIT = threading.Lock()
 
 
 def _csv_rows(path: Path, text: str, name_columns: NameColumns) -> Iterator[Row]:
-    return _table_rows(path, csv.reader(io.StringIO(text, newline=""), strict=True), name_columns)
+    reader = csv.reader(io.StringIO(text, newline="\n"), strict=True)
+    found, last = [], 0  # a quoted field may run over several lines: a row is named by its first one
+    with _FIELD_LIMIT:  # the module's limit is one of the whole process: it is raised only while this is read
+        before = csv.field_size_limit()
+        csv.field_size_limit(max(before, len(text)))
+        try:
+            for fields in reader:
+                if fields:
+                    found.append((f"{path}, line {last + 1}", fields))
+                last = reader.line_num
+        except csv.Error as error:
+            reason = str(error).partition(" - do you need")[0]  # for those who write programs
+            raise DataError(f"{path}, line {last + 1}: {reason}.") from None
+        finally:
+            csv.field_size_limit(before)
+    return _table_rows(found, name_columns)
 
 
 def _tsv_rows(path: Path, text: str, name_columns: NameColumns) -> Iterator[Row]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
-    return _table_rows(path, reader, name_columns)
+    lines = list(dropwhile(lambda line: not line[1], enumerate(split_lines(text), start=1)))
+    several = bool(lines) and "\t" in lines[0][1]
+    found = [(f"{path}, line {number}", line.split("\t")) for number, line in lines if line or not several]
+    return _table_rows(found, name_columns)
 
 
-def _table_rows(path: Path, reader: Any, name_columns: NameColumns) -> Iterator[Row]:
+def _table_rows(found: list[tuple[str, list[str]]], name_columns: NameColumns) -> Iterator[Row]:
     header: list[str] = []
-    last = 0  # a quoted field may run over several lines: a row is named by its first one
-    while True:
-        where = f"{path}, line {last + 1}"
-        try:
-            fields = next(reader, None)
-        except csv.Error as error:
-            raise DataError(f"{where}: {error}.") from None
-        last = reader.line_num
-        if fields is None:
-            return
-        if not fields:
-            continue
+    for where, fields in found:
         if not header:
             header = name_columns([name.strip() for name in fields])
             if len(set(header)) < len(header):

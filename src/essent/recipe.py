@@ -165,9 +165,10 @@ class Recipe:
     def from_json(cls, text: str) -> Recipe:
         """Raises RecipeError when `text` is not JSON or not a recipe."""
         try:
-            return cls.from_dict(json.loads(text))
-        except json.JSONDecodeError as error:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
             raise RecipeError(f"Not JSON: {error}") from None
+        return cls.from_dict(values)
 
     def to_yaml(self) -> str:
         import yaml
@@ -180,9 +181,10 @@ class Recipe:
         import yaml
 
         try:
-            return cls.from_dict(yaml.safe_load(text))
-        except yaml.YAMLError as error:
+            values = yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: dates that are none
             raise RecipeError(f"Not YAML: {error}") from None
+        return cls.from_dict(values)
 
     def digest(self) -> str:
         """16 hexadecimal digits that are the same for equal recipes on every machine."""

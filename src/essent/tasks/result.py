@@ -141,7 +141,7 @@ def load_results(path: str | Path) -> list[Result]:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"Cannot read the results {path}: {error.strerror}.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not a JSON file: {error}.") from None
     found = content.get("format") if isinstance(content, dict) else None
     if found != FORMAT or not isinstance(content.get("results"), list):
