@@ -151,7 +151,7 @@ class TestRefusedBeforeTheModelIsLoaded:
             "empty.txt": "no texts",
             "latin.txt": "latin.txt, line 2: not UTF-8",
             "bad.jsonl": "bad.jsonl, line 2: not JSON",
-            "number.jsonl": "number.jsonl, line 2: 'text' must be a text, not int (3)",
+            "number.jsonl": "number.jsonl, line 2: 'text' must be a string, not int (3)",
             "half.jsonl": "surrogate",
         }.items():
             assert message in call("-i", tmp_path / name, "-o", output, code=2).stderr

@@ -162,6 +162,9 @@ def test_wrong_types_and_missing_files(tmp_path: Path) -> None:
     path.write_text('{"Original": "a", "Typo": "b"}\n{"Original": "a", "Typo": 3}\n')
     with pytest.raises(DataError, match=r"line 2: 'Typo' must be a string, not int \(3\)"):
         load_heros(path)
+    path.write_text('{"Original": "a", "Typo": "\\ud800"}\n')
+    with pytest.raises(DataError, match="line 1: 'Typo' holds half a surrogate pair"):
+        load_heros(path)
     with pytest.raises(DataError, match=r"does not exist.*h\.jsonl"):
         load_heros(tmp_path / "h.json")
 

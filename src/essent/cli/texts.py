@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from essent.cli.console import show_note
-from essent.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines
+from essent.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
 from essent.registry import did_you_mean
 from essent.types import DataError
 
@@ -87,11 +87,4 @@ def _text(row: Row, column: str) -> str:
     if column not in row.values:
         hint = did_you_mean(column, list(row.values))
         raise DataError(f"{row.where}: no column {column!r}. {hint} Choose one with --column.")
-    value = row.values[column]
-    if not isinstance(value, str):
-        raise DataError(f"{row.where}: {column!r} must be a text, not {type(value).__name__} ({value!r}).")
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # JSON can spell half a surrogate pair, which no output file can hold
-        raise DataError(f"{row.where}: {column!r} holds half a surrogate pair: {value!r}.") from None
-    return value
+    return text_value(row, column, row.values[column])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from essent.data import Row, hub_rows, located_rows
+from essent.data import Row, hub_rows, located_rows, text_value
 from essent.tasks.heros import SUBSETS, HerosTask, MinimalPair
 from essent.types import DataError
 
@@ -137,9 +137,7 @@ def _text(row: Row, column: str) -> str | None:
     value = row.values.get(column)
     if value is None or (isinstance(value, float) and value != value):  # an empty cell is NaN to pandas
         return None
-    if not isinstance(value, str):
-        raise DataError(f"{row.where}: {column!r} must be a string, not {type(value).__name__} ({value!r}).")
-    return value if value.strip() else None
+    return value if text_value(row, column, value).strip() else None
 
 
 def _by_position(rows: list[Row], columns: Sequence[str]) -> Columns:
