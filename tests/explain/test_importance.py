@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from essent.explain import importance
 from essent.explain.importance import (
@@ -21,7 +24,7 @@ from essent.explain.importance import (
     impact_matrix,
 )
 from essent.types import InputError, ModelError, UnknownNameError
-from families import CORPUS, WITHOUT_MASK
+from families import CORPUS, WITHOUT_MASK, build_tokenizer
 from reference import Counts, Reference
 
 TEXTS = CORPUS[:6]
@@ -79,6 +82,23 @@ def test_agreement_of_impact_with_tfidf(bert: Path, reference_of: Callable[[str]
     assert found.pearson == pytest.approx(100 * pearsonr(means, wanted).statistic, abs=1e-2)
     assert found.spearman == pytest.approx(100 * spearmanr(means, wanted).statistic, abs=1e-2)
     assert (found.tokens, found.texts) == (len(means), 3)
+
+
+def test_one_matrix_at_a_time(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a text of T tokens T² numbers: only their means are kept."""
+    made: list[weakref.ref] = []
+    alive: list[int] = []
+    impact = importance._impact
+
+    def watched(*arguments: Any) -> np.ndarray:
+        alive.append(sum(matrix() is not None for matrix in made))
+        found = impact(*arguments)
+        made.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(importance, "_impact", watched)
+    impact_agreement(bert, CORPUS[:6], device="cpu")
+    assert max(alive) <= 1
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert", "deberta-v2", "t5", "qwen3"])
@@ -151,6 +171,20 @@ def test_a_loaded_model_is_taken(bert: Path, shell_of: Callable[[str], SentenceT
     assert impact_matrix(shell_of("bert"), text).matrix == pytest.approx(
         impact_matrix(str(bert), text, device="cpu").matrix, abs=1e-5
     )
+
+
+def test_static_models_are_refused() -> None:
+    """Their impact matrices would be zeros, as if measured."""
+    tokenizer = build_tokenizer("wordpiece").backend_tokenizer
+    table = np.ones((tokenizer.get_vocab_size(), 4), np.float32)
+    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu")
+    for measure in (
+        lambda: impact_matrix(model, "hello world"),
+        lambda: impact_agreement(model, ["hello world"]),
+        lambda: head_agreement(model, ["hello world"]),
+    ):
+        with pytest.raises(ModelError, match="A static model has no attention heads"):
+            measure()
 
 
 def test_refusals(folder_of: Callable[[str], Path], bert: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from essent.loading import load
 from essent.recipe import Recipe
 from essent.template import make_frame
 from essent.tokens import Frame, batches, check_texts, count_tokens, framed_ids, pad, portions
-from essent.types import InputError, Tokens
+from essent.types import InputError, ModelError, Tokens
 from essent.weights import ByToken, weightings
 
 TOKENS = 8192  # of one batch of masked sequences
@@ -85,8 +85,9 @@ def impact_matrix(model: Any, text: str, *, layer: int | None = None, **options:
 
     Raises:
         InputError: the model has no mask token, or no such layer.
+        ModelError: a static model, whose tokens do not look at each other.
     """
-    return next(_impacts(backbone_of(model, **options), [text], layer))
+    return next(_impacts(_transformer(model, options), [text], layer))
 
 
 def impact_agreement(
@@ -106,14 +107,16 @@ def impact_agreement(
         frequency_texts: the corpus that counts come from; by default the texts themselves.
 
     Raises:
-        InputError: as `impact_matrix`, no texts, or a weighting that is not one by token.
+        InputError, ModelError: as `impact_matrix`, no texts, or a weighting that is not one by token.
     """
-    backbone, found = backbone_of(model, **options), _some(texts)
+    backbone, found = _transformer(model, options), _some(texts)
     table = _weights_by_token(backbone, weights, found if frequency_texts is None else check_texts(frequency_texts))
-    impacts = list(_impacts(backbone, found, layer))
-    means = np.concatenate([impact.means for impact in impacts])[None, :]  # (1,M)
-    ids = np.concatenate([np.asarray(impact.ids, dtype=np.int64) for impact in impacts])  # (M,)
-    pearson, spearman = correlate(means, table[ids])
+    every: list[np.ndarray] = []
+    ids: list[int] = []
+    for impact in _impacts(backbone, found, layer):  # one matrix at a time
+        every.append(impact.means)
+        ids += impact.ids
+    pearson, spearman = correlate(np.concatenate(every)[None, :], table[np.asarray(ids, dtype=np.int64)])
     return Agreement(float(pearson[0]), float(spearman[0]), len(ids), len(found))
 
 
@@ -133,8 +136,9 @@ def head_agreement(
 
     Raises:
         InputError: no texts, or a weighting that is not one by token.
+        ModelError: a static model.
     """
-    backbone, found = backbone_of(model, **options), _some(texts)
+    backbone, found = _transformer(model, options), _some(texts)
     table = _weights_by_token(backbone, weights, found if frequency_texts is None else check_texts(frequency_texts))
     frame, layers = make_frame(backbone.tokenizer, None), backbone.depth or 0
     heads = [(layer, head) for layer in range(1, layers + 1) for head in range(1, backbone.heads + 1)]
@@ -180,6 +184,16 @@ def backbone_of(model: Any, **options: Any) -> Backbone:
         return model.eval()
     loaded = load(str(model) if isinstance(model, Path) else model, [Recipe()], options)
     return loaded.backbone.to(loaded.settings["device"]).eval()
+
+
+def _transformer(model: Any, options: dict[str, Any]) -> Backbone:
+    backbone = backbone_of(model, **options)
+    if backbone.only_static:
+        raise ModelError(
+            "A static model has no attention heads, and masking one token moves no other; word importance is measured "
+            "on a transformer."
+        )
+    return backbone
 
 
 def _some(texts: Sequence[str]) -> list[str]:
