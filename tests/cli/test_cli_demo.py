@@ -9,6 +9,8 @@ import pytest
 from cli_helpers import Run
 
 from essent.demo import minimal_pairs_path, pairs_path
+from essent.demo.picture import DemoRow, draw
+from essent.tasks.heros import CHANGED, KEPT, SUBSETS
 
 
 def test_demo(run: Run, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,6 +31,12 @@ def test_demo(run: Run, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for text in ("prompt-denoised", "Negation (Main)", "a demonstration, not a benchmark", str(output)):
         assert text.lower() in result.stdout.lower()
     assert "cannot run ditto:1-9; it is left out" in result.stdout  # the tiny model has four heads
+
+
+def test_dollars_in_a_model_are_no_formula(tmp_path: Path) -> None:
+    row = DemoRow("mean", "layers", 70.0, dict.fromkeys(SUBSETS, 0.5))
+    draw([row], tmp_path / "demo.png", model="./runs/a$_$b", pairs=3, kept=KEPT, changed=CHANGED)
+    assert (tmp_path / "demo.png").stat().st_size > 5_000
 
 
 def test_demo_without_its_extra(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

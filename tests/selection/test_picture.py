@@ -10,7 +10,8 @@ import pytest
 from selection_samples import TASK
 from sentence_transformers import SentenceTransformer
 
-from essent.selection import Space, draw_leaderboard, search
+from essent.recipe import Recipe
+from essent.selection import Leaderboard, Space, Trial, draw_leaderboard, search
 from essent.tasks import PairTask
 from essent.types import InputError
 
@@ -25,6 +26,14 @@ def test_every_space_can_be_drawn(shell_of: Shells, tmp_path: Path, space: str, 
     pixels = matplotlib.image.imread(tmp_path / "picture.png")
     assert pixels.shape[1] == pytest.approx(15 * 110 * (0.28 + 0.24 * panels), abs=2)
     assert np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0).shape[0] > 50
+
+
+def test_dollars_are_no_formulas(tmp_path: Path) -> None:
+    recipe = Recipe(template="$_$ {text} [MASK]", weights=("mask",))
+    about = {"model": "./runs/a$_$b", "data": "$^$.jsonl"}
+    board = Leaderboard("spearman", (Trial(recipe, {"spearman": 70.0}),), provenance=about)
+    draw_leaderboard(board, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 5_000
 
 
 def test_nothing_to_draw(shell_of: Shells, tmp_path: Path) -> None:

@@ -138,6 +138,7 @@ def _write_words(figure: Any, model: str, recipes: int, pairs: int) -> None:
         "Right: similarity after one small change.",
         fontsize=14,
         color=FAINT,
+        parse_math=False,
     )
     figure.text(
         0.025,

@@ -31,7 +31,7 @@ def draw_bias(report: BiasReport, path: str | Path) -> None:
     figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
     figure.text(
         0.3 / width, 1 - 0.3 / height, f"Token embeddings of {_short(report.model)}", fontsize=17, weight="bold",
-        color=INK, va="top",
+        color=INK, va="top", parse_math=False,
     )  # fmt: skip
     figure.text(0.3 / width, 1 - 0.72 / height, _caption(report), fontsize=11, color=FAINT, va="top")
     for row, one in enumerate(report.maps):

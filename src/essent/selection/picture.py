@@ -41,9 +41,9 @@ def draw_leaderboard(board: Leaderboard, path: str | Path) -> None:
         draw(axes, board)
     about = board.provenance
     title = f"{len(board.trials)} recipes on {_short(str(about.get('model', 'a model')))}"
-    figure.suptitle(title, x=0.01, ha="left", fontsize=16, weight="bold", color=INK)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=16, weight="bold", color=INK, parse_math=False)
     caption = f"{about.get('data', 'data')}: {_label(board)}; the winner was chosen on these pairs"
-    figure.text(0.01, 0.905, caption, fontsize=11.5, color=FAINT)
+    figure.text(0.01, 0.905, caption, fontsize=11.5, color=FAINT, parse_math=False)
     figure.tight_layout(rect=(0, 0, 1, 0.9), w_pad=2.5)
     figure.savefig(path)
 
@@ -129,7 +129,7 @@ def _draw_rows(axes: Any, board: Leaderboard) -> None:
             f"{value:.1f}" if board.criterion == "spearman" else f"{value:.3f}",
             (value, place), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=9, color=INK,
         )  # fmt: skip
-    axes.set_yticks(places, [_short(str(t.recipe), 44) for t in rows], fontsize=10, color=INK)
+    axes.set_yticks(places, [_short(str(t.recipe), 44) for t in rows], fontsize=10, color=INK, parse_math=False)
     title = "First recipes and baselines" + (", 95 % intervals" if any(t.interval for t in rows) else "")
     axes.set_title(title, fontsize=12.5, color=INK, loc="left")
     axes.set_xlabel(_label(board), color=FAINT, fontsize=11)
