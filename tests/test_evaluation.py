@@ -49,6 +49,19 @@ def test_scores_equal_one_encoder_at_a_time(family: str, shell_of: Shells) -> No
         assert result.provenance["recipe_digest"] == Recipe.parse(recipe).digest()
 
 
+def test_the_default_prompt_stands_before_every_text(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell, recipes = shell_of("bert"), ["mean | zscore", "weights=idf"]
+    without = evaluate(shell, recipes, [TASK])
+    monkeypatch.setattr(shell, "prompts", {"query": "the cat of the "})
+    monkeypatch.setattr(shell, "default_prompt_name", "query")
+    for (text, (result,)), (plain,) in zip(evaluate(shell, recipes, [TASK]).items(), without.values(), strict=True):
+        alone = TASK.run(Encoder(shell, text).fit(TASK.texts()))
+        assert result.main_score == pytest.approx(alone.main_score, abs=0.05)
+        assert result.main_score != pytest.approx(plain.main_score, abs=0.05)
+        assert result.provenance["prompt"] == "the cat of the "
+        assert plain.provenance["prompt"] is None
+
+
 def test_one_pass_a_template(shell_of: Shells) -> None:
     shell, rows = shell_of("bert"), []
     distinct = len(set(TASK.texts()))

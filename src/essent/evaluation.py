@@ -90,6 +90,7 @@ def evaluate(
                 recipe=str(recipe),
                 recipe_digest=recipe.digest(),
                 max_length=bench.backbone.max_length,
+                prompt=bench.prompt or None,
                 model=_name_of(model),
                 fitted_on="task" if fit_texts is None else "other texts",
                 frequencies_from="task" if frequency_texts is None else "other texts",
@@ -153,7 +154,7 @@ class Bench:
         if max_length is not None and (isinstance(max_length, bool) or max_length < 1):
             raise InputError(f"max_length={max_length!r} must be a positive number of tokens.")
         loaded = load(model, recipes, options)
-        self.backbone = loaded.backbone
+        self.backbone, self.prompt = loaded.backbone, loaded.default_prompt
         self.recipes = list(recipes)
         unshaped = dict.fromkeys(replace(recipe, shaping=()) for recipe in recipes)
         self.plans = {recipe: Plan(recipe, self.backbone) for recipe in unshaped}
@@ -189,15 +190,18 @@ class Bench:
     def vectors(
         self, texts: Sequence[str], fit_texts: Sequence[str] | None, frequency_texts: Sequence[str] | None
     ) -> list[tuple[Recipe, np.ndarray]]:
-        """Shaped vectors (N,K) of the texts by every recipe."""
-        found = check_texts(texts)
-        counted = found if frequency_texts is None else check_texts(frequency_texts)
+        """Shaped vectors (N,K) of the texts by every recipe; the model's default prompt stands before each of them."""
+        found = self._prompted(texts)
+        counted = found if frequency_texts is None else self._prompted(frequency_texts)
         pooled = self._pooled(found, list(self.plans), counted)
         fitted = pooled
         if fit_texts is not None:
             shaped = dict.fromkeys(replace(r, shaping=()) for r in self.recipes if Chain.parse(r.shaping).needs_fit)
-            fitted = self._pooled(check_texts(fit_texts), list(shaped), counted)
+            fitted = self._pooled(self._prompted(fit_texts), list(shaped), counted)
         return [(recipe, self._shaped(recipe, pooled, fitted)) for recipe in self.recipes]
+
+    def _prompted(self, texts: Sequence[str]) -> list[str]:
+        return [self.prompt + text for text in check_texts(texts)]
 
     def _shaped(self, recipe: Recipe, pooled: dict[Recipe, np.ndarray], fitted: dict[Recipe, np.ndarray]) -> np.ndarray:
         chain, plain = Chain.parse(recipe.shaping), replace(recipe, shaping=())

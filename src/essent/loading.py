@@ -50,6 +50,12 @@ class Loaded:
     recipes: tuple[Recipe, ...]
     settings: dict[str, Any] = field(default_factory=dict)  # prompts, similarity … for SentenceTransformer's __init__
 
+    @property
+    def default_prompt(self) -> str:
+        """What the model wants before every text when nobody says otherwise."""
+        prompts = self.settings.get("prompts") or {}
+        return str(prompts.get(self.settings.get("default_prompt_name"), ""))
+
 
 def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Loaded:
     """Load what `model` names, only as deep as the recipes read.

@@ -182,6 +182,17 @@ def test_the_winner_as_an_encoder_gives_the_same_score(shell_of: Shells) -> None
     )
 
 
+def test_the_default_prompt_of_a_model_is_searched_with(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = shell_of("bert")
+    without = search(shell, TASK, "shaping").trials[0].scores["spearman"]
+    monkeypatch.setattr(shell, "prompts", {"query": "the cat of the "})
+    monkeypatch.setattr(shell, "default_prompt_name", "query")
+    board = search(shell, TASK, "shaping")
+    score = board.trials[0].scores["spearman"]
+    assert TASK.run(board.encoder()).main_score == pytest.approx(score, abs=near(board.best))
+    assert score != pytest.approx(without, abs=near(board.best))
+
+
 def test_heads_and_layer_curves(shell_of: Shells) -> None:
     board = search(shell_of("bert"), TASK, "heads")
     mix, grid = board.heads() or ("", np.empty(0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,10 @@ class TextPairs:
         ends = [[number.setdefault(text, len(number)) for text in pair] for pair in pairs]
         fit = [number.setdefault(text, len(number)) for text in fit_texts]
         return cls(tuple(number), np.array(ends, np.int64).reshape(-1, 2), np.array(fit, np.int64))
+
+    def after(self, prompt: str) -> TextPairs:
+        """The same with a prompt before every text."""
+        return replace(self, texts=tuple(prompt + text for text in self.texts))
 
     def fit_texts(self) -> list[str]:
         return [self.texts[i] for i in self.fit]

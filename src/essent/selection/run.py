@@ -109,18 +109,20 @@ def search(
     loaded = load(model, recipes, options or {})
     loaded.backbone.to(loaded.settings["device"])
     program = Program(recipes, loaded.backbone)
+    pairs = question.pairs.after(loaded.default_prompt)
     rows = [plan.rows_digest for one in program.passes for plan in one.singles if plan.rows_digest]
     identity = {
         **question.identity(model_name(model), recipes),
+        "prompt": loaded.default_prompt,
         "memory": how.memory,
         "batch_size": how.batch_size,
         "weights": "" if how.work is None else digest_of_backbone(loaded.backbone, *rows),
     }
     with _work_folder(how.work) as place:
-        store = Store(place, identity, len(recipes), len(question.pairs.pairs))
+        store = Store(place, identity, len(recipes), len(pairs.pairs))
         sweep = Sweep(
             program,
-            question.pairs,
+            pairs,
             store,
             memory=int(how.memory * GIB),
             batch_size=how.batch_size,
@@ -128,7 +130,7 @@ def search(
             weighed=WEIGHED if question.reads_weights else 0,
         )
         sweep.run()
-        score_shaped(sweep, question.pairs, store, progress=how.progress)
+        score_shaped(sweep, pairs, store, progress=how.progress)
         board = _board(question, sweep, [str(b) for b in baselines], how)
     notes = list(board.notes)
     if left_out:
