@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -161,6 +162,22 @@ def test_an_unknown_name_offline_is_one_clear_sentence(name: str) -> None:
 def test_an_empty_folder_is_a_model_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="Cannot load the model"):
         Encoder(str(tmp_path), "mean")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("modules.json", b'[{"idx": 0', r"modules\.json: no JSON"),
+        ("modules.json", b"{}", "expected a list, not {}"),
+        ("modules.json", b'["a"]', "expected a list of objects"),
+        ("model.safetensors", b"short", "Cannot load the model"),
+    ],
+)
+def test_a_damaged_folder_is_a_model_error(file: str, content: bytes, message: str, bert: Path, tmp_path: Path) -> None:
+    shutil.copytree(bert, tmp_path / "copy")
+    (tmp_path / "copy" / file).write_bytes(content)
+    with pytest.raises(ModelError, match=message):
+        Encoder(str(tmp_path / "copy"), "mean")
 
 
 def test_a_bare_transformer_has_no_tokenizer(bert: Path) -> None:

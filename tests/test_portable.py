@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save, save_file
 from sentence_transformers import SentenceTransformer
 
 import essent
 from essent import Encoder
+from essent.loading import load
+from essent.recipe import Recipe
 from essent.types import ModelError, NotFittedError, RecipeError, VerificationError
 from families import CORPUS, FAMILIES, build_family
 
@@ -115,7 +118,7 @@ try:
     raise SystemExit("essent is still there")
 except ImportError:
     pass
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save, save_file
 from sentence_transformers import SentenceTransformer
 model = SentenceTransformer({str(tmp_path / "saved")!r}, trust_remote_code=True, device="cpu")
 import essent, numpy
@@ -151,6 +154,48 @@ def test_verify_notices_what_was_changed(bert: Path, tmp_path: Path) -> None:
         essent.verify(str(tmp_path))
     with pytest.raises(ModelError, match="not a folder that essent saved"):
         essent.verify(str(bert))
+
+
+DAMAGED = {
+    "state": ("essent/state.safetensors", lambda data: data[:100], r"state\.safetensors: damaged"),
+    "no golden": ("essent/state.safetensors", lambda _: save({"other": np.zeros(3)}), "damaged: KeyError"),
+    "cut": ("essent/encoder.json", lambda data: data[:100], r"encoder\.json: no JSON"),
+    "a list": ("essent/encoder.json", lambda _: b"[]", r"encoder\.json: expected a dict, not \[\]"),
+    "recipe": ("essent/encoder.json", lambda data: without(data, "recipe"), "'recipe' must be dict, and is missing"),
+    "counts": ("essent/encoder.json", lambda data: without(data, "texts_counted"), "must be int or null"),
+    "texts": ("essent/encoder.json", lambda data: without(data, "golden_texts"), "must be list, and is missing"),
+    "format": ("essent/encoder.json", lambda data: without(data, "format"), r"has format None .* Upgrade essent"),
+    "settings": ("config_sentence_transformers.json", lambda data: data[:100], r"transformers\.json: no JSON"),
+    "prompt": ("config_sentence_transformers.json", lambda _: b'{"default_prompt_name": ["a"]}', "the default prompt"),
+    "modules": ("modules.json", lambda data: data[:100], "JSON"),
+    "weights": ("model.safetensors", lambda data: data[:100], "damaged: SafetensorError"),
+}
+
+
+def without(data: bytes, key: str) -> bytes:
+    return json.dumps({name: value for name, value in json.loads(data).items() if name != key}).encode()
+
+
+@pytest.fixture(scope="module")
+def idf_folder(tmp_path_factory: pytest.TempPathFactory, bert: Path) -> Path:
+    place = tmp_path_factory.mktemp("idf")
+    saved(bert, "mean weights=idf", place)
+    return place
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_folders_are_named(case: str, idf_folder: Path, tmp_path: Path) -> None:
+    file, damage, message = DAMAGED[case]
+    folder = tmp_path / "copy"
+    shutil.copytree(idf_folder, folder)
+    (folder / file).write_bytes(damage((folder / file).read_bytes()))
+    with pytest.raises(VerificationError, match=message):
+        essent.verify(str(folder))
+    if case not in ("modules", "no golden"):  # which it does not read
+        with pytest.raises(ModelError, match=message):
+            Encoder(str(folder))
+    with pytest.raises(ModelError if file == "essent/encoder.json" else RecipeError):
+        load(str(folder), [Recipe()], {})
 
 
 def test_nothing_is_written_for_an_encoder_that_is_not_fitted(bert: Path, tmp_path: Path) -> None:

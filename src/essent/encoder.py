@@ -21,8 +21,9 @@ from essent.card import amend_card
 from essent.hub import reach_model
 from essent.loading import load
 from essent.module import RecipeModule
-from essent.portable import is_essent_folder, load_folder, save_folder
+from essent.portable import load_folder, save_folder
 from essent.recipe import Recipe
+from essent.saved import is_essent_folder
 from essent.tokens import batches, check_texts, portions
 from essent.types import InputError, RecipeError
 

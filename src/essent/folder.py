@@ -19,7 +19,6 @@ from essent.lowering import is_static
 if TYPE_CHECKING:
     from essent.module import RecipeModule
 
-LAYOUTS = ("stock", "legacy")
 LEGACY_FLAGS = {
     "cls": "pooling_mode_cls_token",
     "mean": "pooling_mode_mean_tokens",
@@ -30,8 +29,8 @@ LEGACY_FLAGS = {
 }
 # What the recipe's module needs of this package, in the folder for machines without essent.
 SHIPPED = (
-    "types registry hub layers named recipe tokens template mlm_head backbone rows denoise pool plan by_word bags "
-    "module folding lowering folder portable loading encoder __init__"
+    "types registry hub saved layers named recipe tokens template mlm_head backbone rows denoise pool plan by_word "
+    "bags module folding lowering folder portable loading encoder __init__"
 ).split()
 SHIPPED_FOLDERS = ("weights", "shaping")
 MODULE_FILE = '''"""Loads the recipe beside this file: with the installed essent, or with the code in `code`."""

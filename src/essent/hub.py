@@ -48,6 +48,12 @@ def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str
     )
 
 
+def file_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of SentenceTransformer's options that its readers of single files take."""
+    given: dict[str, Any] = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
+    return given | {"local_files_only": bool(options.get("local_files_only"))}
+
+
 def check_dataset(name: str, instead: str) -> None:
     """Refuse a data set of the hub that is no folder, is not in its cache, and cannot be asked for.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import json
 import logging
 import operator
 from collections.abc import Iterator, Sequence
@@ -14,21 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
-from sentence_transformers.util import get_device_name, load_file_path
+from sentence_transformers.util import get_device_name
 from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
 from essent.backbone import LAYER_LISTS, Backbone, Needs
-from essent.hub import reach_model
+from essent.hub import file_options, reach_model
 from essent.layers import reads_head, resolve
 from essent.mlm_head import MaskedLMHead, load_masked, names_head
 from essent.plan import Allows, allows_of, check, is_relative
-from essent.portable import is_bare_table, is_essent_folder, is_exported_folder
 from essent.recipe import Recipe
 from essent.rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
+from essent.saved import is_bare_table, is_essent_folder, is_exported_folder, read_modules
 from essent.types import ModelError, RecipeError
 from essent.weights import weightings
 
@@ -84,7 +84,7 @@ def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Load
     options = reach_model(name, options)
     _refuse_saved_encoder(name, recipes, options)
     with _clear_errors(name):
-        if is_static(name, _hub(options)):
+        if is_static(name, file_options(options)):
             return _take_apart(_open(name, options), recipes, None)
         config = _read_config(name, options)
         last = int(config.num_hidden_layers)
@@ -140,8 +140,8 @@ def _open_with_head(name: str, config: PretrainedConfig, options: dict[str, Any]
 
 
 def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
-    if is_model2vec(name, _hub(options)):
-        return open_model2vec(name, _hub(options), options)
+    if is_model2vec(name, file_options(options)):
+        return open_model2vec(name, file_options(options), options)
     settings = dict(options)
     if str(options.get("device") or get_device_name()) == "cpu":  # half precision is slow there, and inexact
         settings["model_kwargs"] = {"dtype": torch.float32, **(options.get("model_kwargs") or {})}
@@ -164,7 +164,7 @@ def allowed(model: Any, options: dict[str, Any]) -> Allows:
     options = reach_model(name, options)
     _refuse_saved_encoder(name, [], options)
     with _clear_errors(name):
-        if is_static(name, _hub(options)):
+        if is_static(name, file_options(options)):
             return allows_of(_take_apart(_open(name, options), [Recipe()], None).backbone)
         return _allowed(name, _read_config(name, options), options)
 
@@ -257,18 +257,9 @@ def _refuse_saved_encoder(name: str, recipes: Sequence[Recipe], options: dict[st
         )
 
 
-def _hub(options: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of sentence-transformers' readers of single files."""
-    given: dict[str, Any] = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
-    return given | {"local_files_only": bool(options.get("local_files_only"))}
-
-
 def _first_module(name: str, options: dict[str, Any]) -> str:
     """Subfolder of the transformer in a sentence-transformers folder, "" in any other."""
-    path = load_file_path(name, "modules.json", **_hub(options))
-    if path is None:
-        return ""
-    modules = json.loads(Path(path).read_text(encoding="utf-8"))
+    modules = read_modules(name, file_options(options))
     return str(modules[0].get("path", "")) if modules else ""
 
 
@@ -312,7 +303,7 @@ def _clear_errors(name: str) -> Iterator[None]:
     """Say what could not be loaded, and what can be done, in one sentence."""
     try:
         yield
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         if isinstance(error, (ModelError, RecipeError)):
             raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

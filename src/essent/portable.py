@@ -18,33 +18,45 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding, WordEmbeddings
-from sentence_transformers.util import load_dir_path, load_file_path
+from sentence_transformers.util import load_dir_path
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 import essent
 from essent.backbone import Backbone
-from essent.folder import LAYOUTS, write_own, write_stock
+from essent.folder import write_own, write_stock
 from essent.folding import is_trivial, read_table
-from essent.hub import reach_model
+from essent.hub import file_options
 from essent.layers import reads_head, token_tables
 from essent.lowering import CannotLowerError, framed_tokenizer, is_static, stock_modules
 from essent.mlm_head import MaskedLMHead, load_masked
 from essent.module import RecipeModule
 from essent.recipe import Recipe
 from essent.rows import rows_backbone  # also: AutoModel knows its model then
+from essent.saved import (
+    ABOUT,
+    ARRAYS,
+    FORMAT,
+    STATE_FOLDER,
+    check_layout,
+    damage_named,
+    is_essent_folder,
+    is_exported_folder,
+    read_about,
+    read_arrays,
+    read_json,
+    read_settings,
+)
 from essent.shaping import Chain
 from essent.tokens import dropped_ids
-from essent.types import CorpusStats, ModelError, RecipeError, VerificationError
+from essent.types import CorpusStats, EssentError, ModelError, RecipeError, VerificationError
 
 if TYPE_CHECKING:
     from essent.encoder import Encoder
 
-STATE_FOLDER = "essent"
-FORMAT = 1
 TOLERANCE = 1e-5
 GOLDEN_TEXTS = (
     "A man is playing a large flute.",
@@ -82,8 +94,7 @@ def save_folder(encoder: Encoder, path: Path, layout: str) -> str:
         RecipeError: an unknown layout, or the legacy one for a recipe that has no stock modules.
         NotFittedError: `fit` must come first.
     """
-    if layout not in LAYOUTS:
-        raise RecipeError(f"Unknown layout {layout!r}; known: {', '.join(LAYOUTS)}.")
+    check_layout(layout)
     module = encoder.module
     if len(encoder) > 1:
         raise RecipeError(
@@ -109,7 +120,7 @@ def save_folder(encoder: Encoder, path: Path, layout: str) -> str:
     texts = [text for text, ids in zip(GOLDEN_TEXTS, module.ids(GOLDEN_TEXTS), strict=True) if ids]
     golden = encoder.encode(texts, show_progress_bar=False)  # before anything is overwritten
     path.mkdir(parents=True, exist_ok=True)
-    if (path / STATE_FOLDER / "encoder.json").is_file():  # an encoder saved there before: its modules must not stay
+    if (path / STATE_FOLDER / ABOUT).is_file():  # an encoder saved there before: its modules must not stay
         for old in (path / STATE_FOLDER, path / "code", *path.glob("[0-9]_*")):
             shutil.rmtree(old, ignore_errors=True)
     if reason:
@@ -149,7 +160,7 @@ def _write_state(
             arrays["empty"] = module(module.pad([[]]))["sentence_embedding"][0].float().cpu().numpy()
     state = module.chain.state() if module.chain.needs_fit else {}
     arrays |= {f"chain.{key}": np.ascontiguousarray(value) for key, value in state.items()}
-    save_file(arrays, folder / "state.safetensors")
+    save_file(arrays, folder / ARRAYS)
     if module.plan.frame.plain_text or is_static(module):
         backbone.tokenizer.save_pretrained(folder / "tokenizer")
     if is_static(module):
@@ -170,45 +181,10 @@ def _write_state(
         "golden_texts": texts,
         "table": ("bare" if is_trivial(module) else "folded") if first is StaticEmbedding else None,
     }
-    (folder / "encoder.json").write_text(json.dumps(about, ensure_ascii=False, indent=2), encoding="utf-8")
+    (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=2), encoding="utf-8")
 
 
 # -- load -------------------------------------------------------------------------------------------------------------
-
-
-def _hub(options: dict[str, Any]) -> dict[str, Any]:
-    return {key: options.get(key) for key in ("token", "cache_folder", "revision")} | {
-        "local_files_only": bool(options.get("local_files_only"))
-    }
-
-
-def is_essent_folder(name: str, options: dict[str, Any]) -> bool:
-    """Whether a folder, or a repository on the hub, was saved by an Encoder.
-
-    Raises:
-        ModelError: neither the cache nor the hub can have it.
-    """
-    if Path(name).is_dir():
-        return (Path(name) / STATE_FOLDER / "encoder.json").is_file()
-    if Path(name).exists() or Path(name).is_absolute() or name.startswith(".") or name.count("/") != 1:
-        return False
-    options = reach_model(name, options)
-    try:
-        return load_file_path(name, "encoder.json", subfolder=STATE_FOLDER, **_hub(options)) is not None
-    except (OSError, ValueError):
-        return False  # no such repository, no network: loading the model will say so
-
-
-def is_exported_folder(name: str) -> bool:
-    """Whether a folder holds a graph that `essent export` wrote, which `essent.load` reads."""
-    return (Path(name) / STATE_FOLDER / "engine.json").is_file()
-
-
-def is_bare_table(name: str, options: dict[str, Any]) -> bool:
-    """Whether a folder that an Encoder saved is a table of token vectors and nothing else: other recipes run on it."""
-    found = load_file_path(name, "encoder.json", subfolder=STATE_FOLDER, **_hub(options))
-    about = json.loads(Path(found).read_text(encoding="utf-8")) if found else {}
-    return about.get("table") == "bare"
 
 
 def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[str, Any]]:
@@ -217,27 +193,19 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
     Raises:
         ModelError: files are missing or unreadable, or a newer essent wrote them.
     """
-    root = Path(name if Path(name).is_dir() else str(load_dir_path(name, subfolder="", **_hub(options))))
-    try:
-        about = json.loads((root / STATE_FOLDER / "encoder.json").read_text(encoding="utf-8"))
-        arrays = load_file(root / STATE_FOLDER / "state.safetensors")
-    except (OSError, ValueError) as error:
-        raise ModelError(f"The essent folder {name!r} is damaged: {error}") from error
-    if about.get("format") != FORMAT:
-        raise ModelError(
-            f"The folder {name!r} has format {about.get('format')!r} (essent {about.get('essent')}); this essent "
-            f"{essent.__version__} reads format {FORMAT}. Upgrade essent."
-        )
-    recipe = Recipe.from_dict(about["recipe"])
-    backbone = _read_backbone(root, about, arrays, options)
-    stats = None
-    if about["texts_counted"] is not None:
-        stats = CorpusStats(about["texts_counted"], arrays["stats.document_frequency"], arrays["stats.count"])
-    state = {key.removeprefix("chain."): value for key, value in arrays.items() if key.startswith("chain.")}
-    chain = Chain.from_state(recipe.shaping, state) if state else None
-    module = RecipeModule(backbone, recipe, stats, chain, _carried(recipe, backbone, arrays))
-    module.max_seq_length = about["max_length"]
-    return module, _read_settings(root)
+    root = Path(name if Path(name).is_dir() else str(load_dir_path(name, subfolder="", **file_options(options))))
+    with damage_named(name):
+        about, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
+        recipe = Recipe.from_dict(about["recipe"])
+        backbone = _read_backbone(root, about, arrays, options)
+        stats = None
+        if about["texts_counted"] is not None:
+            stats = CorpusStats(about["texts_counted"], arrays["stats.document_frequency"], arrays["stats.count"])
+        state = {key.removeprefix("chain."): value for key, value in arrays.items() if key.startswith("chain.")}
+        chain = Chain.from_state(recipe.shaping, state) if state else None
+        module = RecipeModule(backbone, recipe, stats, chain, _carried(recipe, backbone, arrays))
+        module.max_seq_length = about["max_length"]
+        return module, _read_settings(root)
 
 
 def _carried(recipe: Recipe, backbone: Backbone, arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
@@ -251,8 +219,7 @@ def _carried(recipe: Recipe, backbone: Backbone, arrays: dict[str, np.ndarray]) 
 
 
 def _read_settings(root: Path) -> dict[str, Any]:
-    path = root / "config_sentence_transformers.json"
-    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    config = read_settings(root)
     prompts = {key: value for key, value in (config.get("prompts") or {}).items() if value is not None}
     return {
         "prompts": prompts or None,
@@ -272,7 +239,7 @@ def _read_backbone(
     if '.StaticEmbedding"' in listed:
         rows = arrays["rows"] if "rows" in arrays else read_table(root)
         made = rows_backbone(rows, tokenizer, dropped=dropped_ids(tokenizer), max_length=about["max_length"])
-        made.model.config.stored = json.loads((root / "config.json").read_text(encoding="utf-8"))["embedding_dtype"]
+        made.model.config.stored = (read_json(root / "config.json") or {})["embedding_dtype"]
         return made
     if '"0_WordEmbeddings"' in listed:  # static: only the rows are there; the rest of the model is never run
         config = AutoConfig.from_pretrained(root / STATE_FOLDER)
@@ -297,8 +264,7 @@ def _read_backbone(
 
 
 def _without_pooler(root: Path) -> dict[str, Any]:
-    path = root / "sentence_bert_config.json"
-    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    config = read_json(root / "sentence_bert_config.json") or {}
     return dict(config.get("model_kwargs") or {})
 
 
@@ -310,24 +276,25 @@ def verify(name: str) -> Verification:
 
     Raises:
         ModelError: not an essent folder.
-        VerificationError: a way of loading differs by more than 1e-5, or the folder has no golden vectors.
+        VerificationError: the folder is damaged, a way of loading differs by more than 1e-5, or there are no golden
+            vectors.
     """
     from essent.encoder import Encoder
 
     if not is_essent_folder(name, {}):
         raise ModelError(f"{name!r} is not a folder that essent saved: it has no {STATE_FOLDER}/encoder.json.")
     root = Path(name if Path(name).is_dir() else str(load_dir_path(name, subfolder="")))
-    about = json.loads((root / STATE_FOLDER / "encoder.json").read_text(encoding="utf-8"))
-    texts = about["golden_texts"]
+    try:
+        with damage_named(name):
+            about = read_about(root / STATE_FOLDER / ABOUT)
+            texts, golden = about["golden_texts"], read_arrays(root / STATE_FOLDER / ARRAYS)["golden"]
+            ways: dict[str, SentenceTransformer] = {"essent": Encoder(name)} if texts else {}
+            if texts and about["portable"]:
+                ways["sentence-transformers"] = SentenceTransformer(str(root))
+    except EssentError as error:
+        raise VerificationError(f"{name!r} cannot be loaded any more: {error}") from error
     if not texts:
         raise VerificationError(f"{name!r} has no golden vectors ({about['reason']}); save it with Encoder.save.")
-    golden = load_file(root / STATE_FOLDER / "state.safetensors")["golden"]
-    try:
-        ways: dict[str, SentenceTransformer] = {"essent": Encoder(name)}
-        if about["portable"]:
-            ways["sentence-transformers"] = SentenceTransformer(str(root))
-    except (OSError, ValueError, RuntimeError) as error:
-        raise VerificationError(f"{name!r} cannot be loaded any more: {error}") from error
     differences = {
         way: _difference(model.encode(texts, show_progress_bar=False), golden) for way, model in ways.items()
     }

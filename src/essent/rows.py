@@ -8,9 +8,7 @@ without a length limit, as those models do.
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,6 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding, WordEmbeddings
-from sentence_transformers.util import load_file_path
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import (
@@ -32,6 +29,7 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from essent.backbone import Backbone
+from essent.saved import read_config, read_modules
 from essent.tokens import DROPPED, fast_backend, unknown_token
 from essent.types import ModelError
 
@@ -189,7 +187,7 @@ LONG = 10**6  # WordEmbeddings' own default limit
 
 def is_static(name: str, hub: dict[str, Any]) -> bool:
     """Whether a folder or hub name holds a static model: of sentence-transformers, or of model2vec alone."""
-    modules = _read_json(name, "modules.json", hub)
+    modules = read_modules(name, hub)
     if modules is None:
         return is_model2vec(name, hub)
     kinds = tuple(kind.__name__ for kind in STATIC_MODULES)
@@ -198,10 +196,10 @@ def is_static(name: str, hub: dict[str, Any]) -> bool:
 
 def is_model2vec(name: str, hub: dict[str, Any]) -> bool:
     """Whether it is a folder of model2vec without the list of modules that sentence-transformers reads."""
-    if _read_json(name, "modules.json", hub) is not None:
+    if read_modules(name, hub) is not None:
         return False
-    config = _read_json(name, "config.json", hub)
-    if not isinstance(config, dict):
+    config = read_config(name, hub)
+    if config is None:
         return False
     return config.get("model_type") == "model2vec" or "StaticModel" in (config.get("architectures") or ())
 
@@ -212,7 +210,7 @@ def open_model2vec(name: str, hub: dict[str, Any], options: dict[str, Any]) -> S
     Row weights and a mapping to fewer rows (vocabulary quantization) are folded into one row a token. model2vec cuts
     texts at the `max_length` of its configuration to save time; here whole texts count.
     """
-    config = _read_json(name, "config.json", hub) or {}
+    config = read_config(name, hub) or {}
     first = StaticEmbedding.load(name, **hub)
     unknown = unknown_token(first.tokenizer)
     dropped = first.tokenizer.token_to_id(unknown) if unknown is not None else None
@@ -220,8 +218,3 @@ def open_model2vec(name: str, hub: dict[str, Any], options: dict[str, Any]) -> S
     modules: list[nn.Module] = [first, *([Normalize()] if config.get("normalize") else [])]
     settings = {key: options[key] for key in ("device", "prompts", "default_prompt_name") if key in options}
     return SentenceTransformer(modules=modules, **settings)
-
-
-def _read_json(name: str, file: str, hub: dict[str, Any]) -> Any:
-    path = load_file_path(name, file, **hub)
-    return None if path is None else json.loads(Path(path).read_text(encoding="utf-8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,7 @@ def test_refusals(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.csv"
     bad.write_text("sentence1,sentence2,score\na,b,1\na,b,much\n")
     assert "bad.csv, line 3" in refuse("-t", bad)
+    damaged = tmp_path / "damaged"
+    shutil.copytree(tiny, damaged)
+    (damaged / "modules.json").write_text('[{"idx": 0')
+    assert "modules.json: no JSON" in run("evaluate", "-m", damaged, "-t", pairs, code=2).stderr

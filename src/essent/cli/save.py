@@ -12,7 +12,8 @@ from essent.cli.console import calm_libraries, show_note, wants_progress
 from essent.cli.fitting import is_ready, learns
 from essent.cli.texts import read_texts
 from essent.cli.verify import show_verification
-from essent.types import DataError, NotFittedError, RecipeError
+from essent.saved import LAYOUTS, check_layout
+from essent.types import DataError, NotFittedError
 
 
 def save(
@@ -25,7 +26,7 @@ def save(
     layout: Annotated[
         str,
         typer.Option(
-            metavar="stock|legacy", help="legacy: class paths and flags that servers such as vLLM and TEI parse."
+            metavar="|".join(LAYOUTS), help="legacy: class paths and flags that servers such as vLLM and TEI parse."
         ),
     ] = "stock",
     max_length: opt.MaxLength = None,
@@ -72,8 +73,7 @@ def save(
 
 def check_folder(output: Path, layout: str, force: bool) -> None:
     """Refuse a place or layout before anything is loaded."""
-    if layout not in ("stock", "legacy"):
-        raise RecipeError(f"Unknown layout {layout!r}; known: stock, legacy.")
+    check_layout(layout)
     if output.is_file():
         raise DataError(f"{output} is a file; a model is saved as a folder.")
     if output.is_dir() and any(output.iterdir()) and not force:

@@ -14,8 +14,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
@@ -25,9 +24,9 @@ from essent.engine.compiled import CompiledEncoder, Loss, check_golden, describe
 from essent.engine.convert import ALL_FILES
 from essent.engine.module import EngineModule, Reading
 from essent.engine.runtime import runtime_of
-from essent.portable import STATE_FOLDER
+from essent.saved import STATE_FOLDER, damage_named, read_arrays, read_json
 from essent.tokens import Frame
-from essent.types import EngineError, EssentError, ModelError
+from essent.types import EngineError, ModelError
 
 FORMAT = 1
 
@@ -98,20 +97,16 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
             f"{str(path)!r} was not written by essent: it has neither {STATE_FOLDER}/engine.json (essent export) nor "
             f"{STATE_FOLDER}/encoder.json (essent save). Other models are loaded by essent.Encoder."
         )
-    try:
-        about = json.loads((root / STATE_FOLDER / "engine.json").read_text(encoding="utf-8"))
+    with damage_named(str(path)):
+        about = read_json(root / STATE_FOLDER / "engine.json")
         if about.get("format") != FORMAT:
             raise ModelError(
                 f"The folder {str(path)!r} has format {about.get('format')!r} (essent {about.get('essent')}); this "
                 f"essent {essent.__version__} reads format {FORMAT}. Upgrade essent."
             )
-        golden = load_file(root / STATE_FOLDER / "golden.safetensors")["golden"]
+        golden = read_arrays(root / STATE_FOLDER / "golden.safetensors")["golden"]
         _refuse_other_files(root, about["files"])
         compiled = _assemble(root, about, threads, streams)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        if isinstance(error, EssentError):
-            raise
-        raise ModelError(f"The folder {str(path)!r} is damaged: {error!r}") from error
     compiled.golden = (about["golden_texts"], golden)
     check_golden(compiled, f"The graph in {str(path)!r}")
     return compiled

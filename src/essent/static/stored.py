@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
+from essent.saved import read_json, read_settings
 from essent.tokens import unknown_token
 from essent.types import ModelError
 
@@ -59,10 +59,10 @@ def read_table(folder: str | Path) -> StoredTable:
         raise ModelError(
             f"There is no folder {str(root)!r}; StaticEncoder reads folders. essent.Encoder also loads hub names."
         )
-    listed = _read_json(root / "modules.json", list)
+    listed = read_json(root / "modules.json", list)
     about: dict[str, Any] = {}
     if listed is None:
-        config = _read_json(root / "config.json") or {}
+        config = read_json(root / "config.json") or {}
         if config.get("model_type") != "model2vec" and "StaticModel" not in (config.get("architectures") or ()):
             raise _other(root, "no static encoder: it has no modules.json, and its config.json is not model2vec's")
         place, about["unit"] = root, bool(config.get("normalize"))
@@ -92,19 +92,6 @@ def _other(root: Path, what: str) -> ModelError:
     )
 
 
-def _read_json(path: Path, kind: type = dict) -> Any:
-    """What a file holds; None where there is none."""
-    if not path.is_file():
-        return None
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{path}: no JSON: {error}") from error
-    if type(found) is not kind:
-        raise ModelError(f"{path}: expected a {kind.__name__}, not {found!r:.60}.")
-    return found
-
-
 def _modules(root: Path, listed: Any) -> tuple[Path, bool]:
     """Where the table is, and whether Normalize follows."""
     if not all(isinstance(module, dict) for module in listed):
@@ -113,19 +100,15 @@ def _modules(root: Path, listed: Any) -> tuple[Path, bool]:
     if kinds[:1] != ["StaticEmbedding"] or set(kinds[1:]) - {"Normalize"}:
         raise _other(root, f"a model of {' and '.join(kinds) or 'no modules'}")
     for module in listed[1:]:
-        names = _read_json(root / str(module.get("path", "")) / "config.json") or {}
+        names = read_json(root / str(module.get("path", "")) / "config.json") or {}
         if {value for value in names.values() if value is not None} - {"sentence_embedding"}:
             raise _other(root, f"a model whose Normalize works on {names}")
     return root / str(listed[0].get("path", "")), len(kinds) > 1
 
 
 def _prompts(root: Path) -> dict[str, Any]:
-    settings = _read_json(root / "config_sentence_transformers.json") or {}
+    settings = read_settings(root)
     prompts, name = settings.get("prompts") or {}, settings.get("default_prompt_name")
-    if not isinstance(prompts, dict) or not all(isinstance(text, (str, type(None))) for text in prompts.values()):
-        raise ModelError(f"{str(root)!r}: prompts must be texts by their names, not {prompts!r:.60}.")
-    if name is not None and name not in prompts:
-        raise ModelError(f"{str(root)!r}: the default prompt {name!r} is none of {', '.join(prompts) or 'no prompts'}.")
     return {"prompts": {key: text or "" for key, text in prompts.items()}, "prompt_name": name}
 
 
