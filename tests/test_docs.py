@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+import importlib.util
+import inspect
 import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from importlib.metadata import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
+import essent
 from essent import NAMED, TEMPLATES, demo
 from essent.cli import app
 from essent.encoder import Encoder
@@ -110,6 +117,58 @@ def check_installation(words: list[str]) -> None:
         for named in re.findall(r"\[(.*)\]", word):
             assert set(named.split(",")) <= set(extras), word
         assert not word.endswith(".txt") or (ROOT / word).is_file(), word
+
+
+# -- examples in docstrings -------------------------------------------------------------------------------------------
+
+READERS = {"texts", "model", "encoder"}  # what an example may take as given
+
+
+def examples_in(path: Path) -> list[str]:
+    """Indented code in the docstrings of a file, from its first import on."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    documented = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, kinds)]
+    found = []
+    for text in filter(None, map(ast.get_docstring, documented)):
+        assert not re.search(r"^(import \S+$|from \S+ import )", text, flags=re.MULTILINE), (
+            f"{path}: indent the example"
+        )
+        for block in re.findall(r"(?:^ {4}.*\n|^\n(?= {4}))+", text + "\n", flags=re.MULTILINE):
+            if match := re.search(r"^ {4}(import|from \S+ import) .*", block, flags=re.MULTILINE | re.DOTALL):
+                found.append(textwrap.dedent(match[0]))
+    return found
+
+
+def value_of(node: ast.expr, names: dict[str, Any]) -> Any:
+    """What a dotted name stands for; None for other expressions and for libraries that are not imported here."""
+    if isinstance(node, ast.Attribute):
+        owner = value_of(node.value, names)
+        return None if owner is None else getattr(owner, node.attr)
+    return names.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def test_examples_in_docstrings_name_what_exists() -> None:
+    """They compile, every name is imported, made or the reader's own, and functions take the arguments given."""
+    examples = [(path, code) for path in FILES for code in examples_in(path)]
+    assert {"__init__.py"} == {path.name for path, _ in examples}
+    assert len(examples) >= 7
+    for path, code in examples:
+        tree, names = ast.parse(code), dict.fromkeys(READERS)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                module = importlib.import_module(str(node.module))
+                names |= {alias.name: getattr(module, alias.name) for alias in node.names}
+            elif isinstance(node, ast.Import):
+                for name in (alias.name for alias in node.names):
+                    assert importlib.util.find_spec(name), f"{path}: {name}"
+                    names[name] = essent if name == "essent" else None
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names[node.id] = None
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        assert used <= set(names) | set(dir(builtins)), f"{path}: {used - set(names)}"
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            if (function := value_of(call.func, names)) is not None:
+                inspect.signature(function).bind(*call.args, **{str(word.arg): word.value for word in call.keywords})
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------

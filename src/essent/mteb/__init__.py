@@ -2,6 +2,7 @@
 
     import mteb
     from essent.mteb import identify, read_mteb_results, to_mteb
+    from essent.tasks import load_task
 
     mteb.evaluate(identify(encoder, "me/minilm-zscore"), [to_mteb(load_task("stsb"))])
     read_mteb_results("~/.cache/mteb/results/me__minilm-zscore")

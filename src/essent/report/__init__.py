@@ -1,8 +1,11 @@
 """Results as pages and pictures. Nothing here sees an encoder or computes a score: results go in, files come out.
 
-from essent.report import write_report
+What `essent evaluate --json` wrote, as a page:
 
-write_report(load_results("results.json"), "report.html")
+    from essent.report import write_report
+    from essent.tasks import load_results
+
+    write_report(load_results("results.json"), "report.html")
 """
 
 from essent.report.write import write_report

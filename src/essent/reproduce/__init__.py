@@ -1,10 +1,13 @@
 """The papers' tables: published figures as data, run again, side by side.
 
-from essent.reproduce import find_table, run_table
-from essent.reproduce.show import render
+One table with a model for each of its roles:
 
-done = run_table(find_table("ditto-6"), {"bert": "bert-base-uncased"}, data="my-data")
-rich.print(render(done))
+    import rich
+    from essent.reproduce import find_table, run_table
+    from essent.reproduce.show import render
+
+    done = run_table(find_table("ditto-6"), {"bert": "bert-base-uncased"}, data="my-data")
+    rich.print(render(done))
 """
 
 from essent.reproduce.parts import only_tasks

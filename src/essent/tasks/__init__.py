@@ -2,7 +2,7 @@
 
 A task never sees an encoder, only something with `encode(list of N texts) -> (N,D)`, or such a function:
 
-    from essent.tasks import load_pairs, load_task
+    from essent.tasks import load_task
 
     load_task("stsb", data="my-data").run(model).main_score
 """
