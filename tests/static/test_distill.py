@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense
 
 from essent import verify
 from essent.encoder import Encoder
@@ -125,6 +126,20 @@ def test_all_of_it(shell_of: Callable[[str], SentenceTransformer], tmp_path: Pat
     np.testing.assert_allclose(stock.encode(TEXTS_), made.encoder.encode(TEXTS_), atol=1e-5)
     static = pytest.importorskip("model2vec").StaticModel.from_pretrained(tmp_path / "static")
     np.testing.assert_allclose(static.encode(TEXTS_), made.encoder.encode(TEXTS_), atol=1e-5)
+
+
+def test_a_teacher_stands_for_a_pooling_that_no_recipe_describes(
+    shell_of: Callable[[str], SentenceTransformer], tmp_path: Path
+) -> None:
+    plain = shell_of("bert")
+    ends = SentenceTransformer(modules=[*plain, Dense(32, 8)], device="cpu")
+    ends.save(str(tmp_path / "dense"))
+    expected = distill(plain, TEXTS_, teacher="mean layers=2").encoder.encode(TEXTS_)
+    for model in (ends, str(tmp_path / "dense")):
+        with pytest.raises(RecipeError, match="which no recipe describes"):
+            distill(model, TEXTS_)
+        made = distill(model, TEXTS_, teacher="mean layers=2", device="cpu")
+        np.testing.assert_allclose(made.encoder.encode(TEXTS_), expected, atol=1e-5)
 
 
 def test_words_of_its_own(shell_of: Callable[[str], SentenceTransformer], tmp_path: Path) -> None:

@@ -199,12 +199,13 @@ def collect(
     texts = check_texts(corpus)
     how = settings or Settings()
     mixes = None if layers is None else [_mix(text) for text in layers]
-    loaded = load(model, [], options or {})
+    taught = None if teacher is None else _teacher(teacher)
+    # with a teacher the model's own pooling may be anything; `mean` reads, and so keeps, every layer
+    loaded = load(model, [] if taught is None else [Recipe()], options or {})
     backbone = loaded.backbone
     if dimensions is not None:
         check_dimensions(dimensions, backbone.dimensions)
-    recipe = _teacher(teacher) if teacher is not None else loaded.recipes[0]
-    plan = Plan(replace(recipe, shaping=()), backbone)
+    plan = Plan(replace(taught or loaded.recipes[0], shaping=()), backbone)
     backbone.to(loaded.settings["device"])
     wanted = None if mixes is None else sorted({int(resolve(n, backbone.last).key) for mix in mixes for n, _ in mix})
     backend = fast_backend(unlimited(backbone.tokenizer))
