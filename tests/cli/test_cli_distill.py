@@ -73,7 +73,29 @@ def test_what_a_killed_run_left_is_gone_on_from(run: Run, tiny: str, corpus: Pat
     (tmp_path / "static" / STATE).write_bytes(b"half")
     assert "delete it" in run("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", code=2).stderr
     (tmp_path / "static" / "notes.txt").write_text("mine")
+    run("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", "--force")  # what cannot be read is begun anew
+    assert not (tmp_path / "static" / STATE).exists()
+    assert (tmp_path / "static" / "notes.txt").is_file()
     assert "not empty" in run("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", code=2).stderr
+
+
+def test_a_run_killed_while_it_saved_goes_on(
+    run: Run, tiny: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    command = ("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static")
+    with monkeypatch.context() as patched:
+        patched.setattr("essent.portable._write_state", interrupted)
+        run(*command, code=130)
+    assert {STATE, "modules.json"} <= {path.name for path in (tmp_path / "static").iterdir()}
+    run(*command)
+    assert Encoder(str(tmp_path / "static")).encode(["dogs"]).any()
+    distill(tiny, read_corpus([corpus], None, False), state=tmp_path / "static" / STATE)
+    assert "the settings differ" in run(*command, "--layers", 1, code=2).stderr
+    run(*command, "--layers", 1, "--force")
+    assert not (tmp_path / "static" / STATE).exists()
 
 
 def test_a_run_killed_while_it_wrote_its_state_goes_on(run: Run, tiny: str, corpus: Path, tmp_path: Path) -> None:
@@ -110,9 +132,13 @@ def test_averages_have_no_place_in_a_file(run: Run, tiny: str, corpus: Path, tmp
         (["--search", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--search", "nowhere.jsonl", "--weights", "sif"], "give either it or these"),
         (["--evaluate", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--evaluate", "geometry:PAIRS"], "no single main score"),
     ],
 )
-def test_what_is_refused(arguments: list[str], reason: str, run: Run, tiny: str, corpus: Path, tmp_path: Path) -> None:
+def test_what_is_refused(
+    arguments: list[str], reason: str, run: Run, tiny: str, corpus: Path, pairs: Path, tmp_path: Path
+) -> None:
+    arguments = [argument.replace("PAIRS", str(pairs)) for argument in arguments]
     result = run("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", *arguments, code=2)
     assert reason in result.stderr.replace("\n", " ")
     assert not (tmp_path / "static").exists()  # refused before the pass

@@ -145,6 +145,8 @@ def distill(
     from essent.tasks import load_pairs, load_task
 
     asked = [load_task(name, data) for name in split_names(evaluate)] if evaluate else []
+    if other := next((task.name for task in asked if not task.has_main), None):
+        raise InputError(f"--evaluate: {other} has no single main score to keep; essent evaluate shows its numbers.")
     judge = None if search is None else load_pairs(search, data)
     from essent.static import Choice, Settings, collect, make_encoder
     from essent.static.distillation import FITTED, check_choice
@@ -154,7 +156,7 @@ def distill(
     calm_libraries()
     options = opt.model_options(device, revision, trust_remote_code)
     progress = wants_progress(quiet)
-    settings = Settings(unseen=unseen, state=output / STATE, batch_size=batch_size, progress=progress)
+    settings = Settings(unseen=unseen, state=output / STATE, renew=force, batch_size=batch_size, progress=progress)
     if not quiet:
         kept = "as often as they stand there" if duplicates else "each once"
         show_note(f"{len(texts)} texts of {', '.join(map(str, corpus))}, {kept}")
@@ -191,10 +193,10 @@ def _check_contexts(folder: Path, may_replace: bool) -> None:
 
 
 def _beside_state(output: Path) -> Path:
-    """A folder that holds only what a killed run left is as good as an empty one."""
+    """A folder that a killed run left, perhaps while it saved the encoder, is as good as an empty one."""
     held = {entry.name for entry in output.iterdir()} if output.is_dir() else set()
-    left = {STATE, *(path.name for path in _half_written(output))}
-    return output / "none" if held and held <= left else output
+    begun = STATE in held or (held and held <= {path.name for path in _half_written(output)})
+    return output / "none" if begun else output
 
 
 def _half_written(output: Path) -> list[Path]:

@@ -46,6 +46,7 @@ class Settings:
             tokens), `static` (its row of the input table), `zero`, `mean` (of all places of all tokens).
         reader: a tokenizer with more words than the model's, see `essent.static.vocabulary`; None counts the model's.
         state: a file to keep what has been summed, for a run that is killed; None keeps nothing.
+        renew: begin again where `state` holds another run, or cannot be read, instead of refusing it.
         every: seconds between two writings of it.
         batch_size: texts of about 64 tokens in a batch.
         progress: whether to show a bar.
@@ -55,6 +56,7 @@ class Settings:
     unseen: str = "alone"
     reader: Tokenizer | None = None
     state: Path | None = None
+    renew: bool = False
     every: float = 300.0
     batch_size: int = 32
     progress: bool = False
@@ -85,7 +87,7 @@ def average_contexts(
 
     Raises:
         InputError: no texts, a layer that the model lacks, an unknown rule for tokens never seen.
-        DataError: `state` holds another run: other texts, another model or other settings.
+        DataError: `state` holds another run (other texts, another model or other settings) and `renew` is not set.
         ModelError: a static model, which has no states.
     """
     how = settings or Settings()
@@ -96,7 +98,7 @@ def average_contexts(
     frame = make_frame(backbone.tokenizer, None)
     identity = _identity(backbone, found, how, layers, plan)
     device = backbone.static_table.device
-    sums = _read_state(how.state, identity) or _nothing(layers, rows, backbone.dimensions)
+    sums = _read_state(how.state, identity, how.renew) or _nothing(layers, rows, backbone.dimensions)
     sums.tables = {layer: table.to(device) for layer, table in sums.tables.items()}
     written = time.monotonic()
     backbone.eval()
@@ -243,9 +245,19 @@ def _write_state(path: Path, identity: dict[str, str], sums: Sums) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _read_state(path: Path | None, identity: dict[str, str]) -> Sums | None:
+def _read_state(path: Path | None, identity: dict[str, str], renew: bool) -> Sums | None:
+    """What another run has summed; None where there is nothing to go on from."""
     if path is None or not path.exists():
         return None
+    try:
+        return _sums_of(path, identity)
+    except DataError:
+        if renew:
+            return None
+        raise
+
+
+def _sums_of(path: Path, identity: dict[str, str]) -> Sums:
     try:
         with safe_open(path, framework="numpy") as file:
             about = file.metadata() or {}

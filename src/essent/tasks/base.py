@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -27,9 +27,11 @@ class Task(ABC):
 
     Attributes:
         name: e.g. "sts12" or "stsb.dev".
+        has_main: whether its results have one main score.
     """
 
     name: str
+    has_main: ClassVar[bool] = True
 
     @abstractmethod
     def texts(self) -> list[str]:

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -173,6 +173,7 @@ class GeometryTask(Task):
         source: plain values for the result's provenance.
     """
 
+    has_main: ClassVar[bool] = False
     name: str
     sentences: tuple[str, ...]
     positives: tuple[tuple[str, str], ...] = ()

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -87,6 +87,7 @@ class HerosTask(Task):
         seed: of the bootstrap.
     """
 
+    has_main: ClassVar[bool] = False
     name: str
     pairs: tuple[MinimalPair, ...]
     source: Mapping[str, Any] = field(default_factory=dict)
