@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -287,6 +288,13 @@ def test_a_leaderboard_comes_back_from_its_file() -> None:
     assert again.to_dict() == whole.to_dict()
     kept = replace(whole, kept="mean")
     assert leaderboard_from(json.loads(json.dumps(kept.to_dict()))).kept == "mean"
+
+
+def test_a_leaderboard_says_plain_values() -> None:
+    """By the rule of results: what JSON lacks is text, NaN is null, NumPy's numbers are numbers."""
+    about = {"data": Path("pairs.jsonl"), "exact": np.True_, "n": np.int64(3), "seconds": np.float32(math.nan)}
+    said = replace(board(), provenance=about).to_dict()["provenance"]
+    assert json.loads(json.dumps(said)) == {"data": "pairs.jsonl", "exact": True, "n": 3, "seconds": None}
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------

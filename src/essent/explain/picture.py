@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from essent.explain.bias import BiasReport, TokenMap
+from essent.report.heat import shortened
+from essent.report.labels import short_name
 from essent.types import optional_import
 
 INK, FAINT, UNSEEN = "#1B1F24", "#6A7178", "#DDDDDD"
@@ -29,8 +31,9 @@ def draw_bias(report: BiasReport, path: str | Path) -> None:
     panels = 3 if any(one.cased for one in report.maps) else 2
     width, height = PANEL * panels, HEAD + (PANEL + FOOT) * len(report.maps)
     figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+    model = shortened(short_name(report.model), 48)
     figure.text(
-        0.3 / width, 1 - 0.3 / height, f"Token embeddings of {_short(report.model)}", fontsize=17, weight="bold",
+        0.3 / width, 1 - 0.3 / height, f"Token embeddings of {model}", fontsize=17, weight="bold",
         color=INK, va="top", parse_math=False,
     )  # fmt: skip
     figure.text(0.3 / width, 1 - 0.72 / height, _caption(report), fontsize=11, color=FAINT, va="top")
@@ -54,12 +57,6 @@ def draw_bias(report: BiasReport, path: str | Path) -> None:
 def _caption(report: BiasReport) -> str:
     counted = f"counted in {report.texts:,} texts" if report.maps[0].counted else "by the vocabulary's order"
     return f"{len(report.maps[0].tokens):,} tokens, one point each; frequency {counted}"
-
-
-def _short(name: str, most: int = 48) -> str:
-    """A folder by its last two names."""
-    name = "/".join(Path(name).parts[-2:]) if name.startswith(("/", ".")) else name
-    return name if len(name) <= most else "…" + name[-most + 1 :]
 
 
 def _frame(axes: Any, one: TokenMap) -> None:

@@ -49,12 +49,13 @@ def names_of(keys: Iterable[Key], models: Iterable[str] = ()) -> Names:
 
 
 def _short_names(models: Sequence[str]) -> dict[str, str]:
-    """Of a folder its last two names, whether it is there or not; all in full when that leaves two alike."""
-    short = {model: _short(model) for model in models}
+    """All in full when `short_name` leaves two alike."""
+    short = {model: short_name(model) for model in models}
     return short if len(set(short.values())) == len(models) else {model: model for model in models}
 
 
-def _short(model: str) -> str:
+def short_name(model: str) -> str:
+    """A folder by its last two names, whether it is there or not; a hub name as it is."""
     is_folder = re.match(r"[/.~\\]|[A-Za-z]:[/\\]", model) is not None
     parts = [part for part in re.split(r"[/\\]", model) if part not in ("", ".", "..", "~")]
     return "/".join(parts[-2:]) if is_folder and parts else model

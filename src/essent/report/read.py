@@ -14,8 +14,6 @@ from essent.types import DataError, EssentError
 if TYPE_CHECKING:
     from essent.selection import Leaderboard
 
-BOARD_FORMAT = "essent-leaderboard/1"
-
 
 def read_results(path: str | Path) -> list[Result] | Leaderboard:
     """Read what `essent evaluate --json`, `essent heros evaluate --json` or `essent search --json` wrote.
@@ -32,6 +30,8 @@ def read_results(path: str | Path) -> list[Result] | Leaderboard:
     found = content.get("format") if isinstance(content, dict) else None
     if found == FORMAT:
         return load_results(path)
+    from essent.selection.leaderboard import FORMAT as BOARD_FORMAT  # it loads torch
+
     if found != BOARD_FORMAT:
         raise DataError(
             f"{path} is neither a file of results nor a leaderboard: its format is {found!r}, expected {FORMAT!r} or "

@@ -15,6 +15,7 @@ from essent.encoder import Encoder
 from essent.layers import LAYER
 from essent.recipe import Recipe
 from essent.selection.significance import Comparison
+from essent.tasks.result import plain
 from essent.types import InputError
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class Leaderboard:
             "notes": self.notes,
             "provenance": dict(self.provenance),
         }
-        return dict(_plain(values))
+        return dict(plain(values))
 
     def to_json(self, path: str | Path) -> None:
         """Write everything to a file."""
@@ -211,13 +212,3 @@ def ranked(trials: Sequence[Trial], criterion: str) -> tuple[Trial, ...]:
 
 def _shown(score: float) -> str:
     return "–" if math.isnan(score) else f"{score:.2f}" if abs(score) >= 1.5 else f"{score:.4f}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else None
-    return int(value) if isinstance(value, np.integer) else value

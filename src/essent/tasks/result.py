@@ -60,7 +60,7 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON can hold; NaN becomes None."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
-        return dict(_plain(values))
+        return dict(plain(values))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Result:
@@ -95,12 +95,12 @@ def _main(value: Any) -> tuple[str, str] | None:
     return str(metric), str(which)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Mappings, sequences and numbers down to what JSON holds; anything else as text."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
+        return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     if hasattr(value, "item") and not isinstance(value, (str, bytes)):  # a NumPy or torch scalar
         value = value.item()
     if isinstance(value, float):
