@@ -193,6 +193,27 @@ def test_whole_words_are_the_mean_of_their_pieces(backbone: Backbone) -> None:
     assert list(contexts.count[frame]) == [len(CORPUS)] * 2
 
 
+@pytest.mark.parametrize("unseen", ["alone", "zero"])
+@pytest.mark.parametrize(("family", "mark"), [("bert", ""), ("xlm-roberta", "▁")])
+def test_words_behind_the_limit_have_their_pieces_rows(
+    family: str, mark: str, unseen: str, backbone_of: Callable[[str], Backbone]
+) -> None:
+    backbone = backbone_of(family)
+    model = backbone.tokenizer.backend_tokenizer
+    reader = extended(model, Extension((f"{mark}coldred",), ("a kitten",)))
+    texts = [*CORPUS[:3], "a bed, a cold bee", "the " * 600 + "coldred and a kitten"]
+    contexts, _ = average_contexts(backbone, texts, Settings(layers=[0, 3], reader=reader, unseen=unseen))
+    for word in (f"{mark}coldred", "a kitten"):
+        row = reader.token_to_id(word)
+        pieces = model.encode(word.lstrip(mark), add_special_tokens=False).ids
+        assert contexts.count[row] == 0
+        assert len(pieces) > 1
+        for layer in (0, 3):
+            expected = np.mean([contexts.table(layer)[piece] for piece in pieces], axis=0)
+            np.testing.assert_allclose(contexts.table(layer)[row], expected, atol=1e-6)
+            assert expected.any() or unseen == "zero"
+
+
 @pytest.mark.parametrize("kind", ["wordpiece", "metaspace"])
 def test_frequent_words_and_expressions_are_found_and_taken_whole(kind: str) -> None:
     tokenizer: Tokenizer = build_tokenizer(kind).backend_tokenizer

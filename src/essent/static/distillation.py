@@ -200,7 +200,7 @@ def collect(
     how = settings or Settings()
     mixes = None if layers is None else [_mix(text) for text in layers]
     taught = None if teacher is None else _teacher(teacher)
-    # with a teacher the model's own pooling may be anything; `mean` reads, and so keeps, every layer
+    # with a teacher the model's own pooling may be anything; `mean` reads the last layer: none is cut
     loaded = load(model, [] if taught is None else [Recipe()], options or {})
     backbone = loaded.backbone
     if dimensions is not None:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
+from scipy import sparse
 from tqdm.auto import tqdm
 
 from essent.backbone import Backbone, Needs
@@ -25,8 +26,9 @@ from essent.cache import digest_of
 from essent.contexts import UNSEEN, Contexts
 from essent.plan import Plan
 from essent.static.occurrences import read
+from essent.static.regress import bag_matrix
 from essent.template import make_frame
-from essent.tokens import batches, check_texts, pad, portions
+from essent.tokens import batches, check_texts, fast_backend, pad, portions
 from essent.types import DataError, InputError, ModelError
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ class Settings:
     Attributes:
         layers: which of 0…L; None averages all.
         unseen: vectors of tokens that the corpus lacks: `alone` (the model's state of the token between its special
-            tokens), `static` (its row of the input table), `zero`, `mean` (of all places of all tokens).
+            tokens), `static` (its row of the input table), `zero`, `mean` (of all places of all tokens). A token of
+            the reader alone has the mean of its pieces' rows instead.
         reader: a tokenizer with more words than the model's, see `essent.static.vocabulary`; None counts the model's.
         state: a file to keep what has been summed, for a run that is killed; None keeps nothing.
         renew: begin again where `state` holds another run, or cannot be read, instead of refusing it.
@@ -183,6 +186,7 @@ def _contexts(backbone: Backbone, frame: Any, sums: Sums, how: Settings, layers:
     names = np.array([bool(name) for name in backbone.vocabulary.tokens])  # tables may have more rows than tokens
     unseen = np.flatnonzero((sums.count[: len(names)] == 0) & names)
     alone = _alone(backbone, frame, layers, unseen, how.batch_size) if how.unseen == "alone" else {}
+    added, shares = _unread(backbone, how.reader, sums.count)
     tables = {}
     for layer, table in sums.tables.items():
         averages = (table / number[:, None]).float().cpu().numpy()  # (V,D)
@@ -192,11 +196,22 @@ def _contexts(backbone: Backbone, frame: Any, sums: Sums, how: Settings, layers:
             averages[unseen] = backbone.static_table.detach().float().cpu().numpy()[unseen]
         elif how.unseen == "mean":
             averages[unseen] = (table.sum(dim=0) / max(int(sums.count.sum()), 1)).float().cpu().numpy()
+        averages[added] = shares @ averages
         tables[layer] = averages
-    about = {"unseen": how.unseen, "filled": len(unseen), "tokens": int(sums.count.sum())}
+    about = {"unseen": how.unseen, "filled": len(unseen) + len(added), "tokens": int(sums.count.sum())}
     return Contexts(
         tables, sums.count, sums.document_frequency, sums.texts, backbone.last, backbone.vocabulary.digest, about
     )
+
+
+def _unread(backbone: Backbone, reader: Tokenizer | None, count: np.ndarray) -> tuple[np.ndarray, sparse.csr_matrix]:
+    """Tokens of the reader alone that no text has before the model's length limit, and their shares of its pieces."""
+    own = fast_backend(backbone.tokenizer)
+    found = {} if reader is None else reader.get_vocab(with_added_tokens=True)
+    names = {place: name for name, place in found.items() if count[place] == 0 and own.token_to_id(name) is None}
+    texts = [name.replace("▁", " ") for name in names.values()]
+    pieces = [piece.ids for piece in own.encode_batch(texts, add_special_tokens=False)]
+    return np.fromiter(names, np.int64, len(names)), bag_matrix(pieces, len(count))
 
 
 def _alone(
