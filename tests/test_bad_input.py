@@ -38,9 +38,15 @@ def test_odd_texts_have_a_vector(folder: Path, recipe: str, text: str) -> None:
     assert np.abs(vector).max() > 0
 
 
-@pytest.mark.parametrize("value", [None, 5, 2.5, b"bytes", ["a", None], ["a", 3], [["a", "b"]], [("a", "b")]])
+@pytest.mark.parametrize("value", [["a", None], ["a", 3], [["a", "b"]], [("a", "b")], [float("nan")], [b"bytes"]])
 def test_what_is_not_a_text_is_refused_by_name(encoder: Encoder, value: object) -> None:
-    with pytest.raises(InputError, match=r"Text [01]"):
+    with pytest.raises(InputError, match=r"Text [01] is"):
+        encoder.encode(value)
+
+
+@pytest.mark.parametrize("value", [None, 5, 2.5, b"bytes", {"text": "a"}, {"a", "b"}, np.zeros((2, 2))])
+def test_what_is_no_list_of_texts_is_refused(encoder: Encoder, value: object) -> None:
+    with pytest.raises(InputError, match=f"Expected a list of texts, got {type(value).__name__}"):
         encoder.encode(value)
 
 

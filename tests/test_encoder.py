@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -47,6 +50,30 @@ def test_encode_gives_what_sentence_transformers_gives(encoder: Encoder) -> None
     np.testing.assert_allclose(encoder.encode(TEXTS, batch_size=2, show_progress_bar=True), several, atol=1e-5)
     with pytest.raises(ValueError, match="batch_size"):
         encoder.encode(TEXTS, batch_size=0)
+
+
+def test_every_column_of_texts_is_many_texts(encoder: Encoder) -> None:
+    """A pandas Series, an Arrow array, a generator are no single text, as sentence-transformers would have it."""
+    expected = encoder.encode(TEXTS, prompt_name="query")
+    frame = pd.DataFrame({"text": TEXTS}, index=range(5, 5 + len(TEXTS)))
+    for column in (frame.text, frame.text.values, pd.Index(TEXTS), pa.array(TEXTS), deque(TEXTS), iter(TEXTS)):
+        np.testing.assert_array_equal(encoder.encode_query(column), expected)
+    np.testing.assert_array_equal(encoder.encode_document(frame.text), encoder.encode(TEXTS))
+    np.testing.assert_array_equal(encoder.encode(inputs=frame.text), encoder.encode(TEXTS))
+    tokens = encoder.encode(frame.text, output_value="token_embeddings")
+    assert [len(vectors) for vectors in tokens] == [
+        len(v) for v in encoder.encode(TEXTS, output_value="token_embeddings")
+    ]
+    with pytest.raises(InputError, match=r"Text 1 is NoneType"):
+        encoder.encode(pa.array(["a", None]))
+    with pytest.raises(InputError, match=r"got DataFrame of shape .* give one column"):
+        encoder.encode(frame)
+
+
+def test_a_fit_takes_columns_too(bert: Path) -> None:
+    expected = Encoder(str(bert), "weights=idf | zscore").fit(TEXTS, frequency_texts=TEXTS[:4]).encode(TEXTS)
+    fitted = Encoder(str(bert), "weights=idf | zscore").fit(pd.Series(TEXTS), frequency_texts=iter(TEXTS[:4]))
+    np.testing.assert_array_equal(fitted.encode(TEXTS), expected)
 
 
 def test_normalising_and_cutting(encoder: Encoder, bert: Path) -> None:
@@ -188,7 +215,7 @@ def test_copies_and_pickles_give_the_same(recipe: str, bert: Path) -> None:
 def test_another_process_gives_the_same(bert: Path) -> None:
     """What encode(device=["cpu", "cpu"]) does, with one worker: each takes ten seconds to import its libraries."""
     encoder = Encoder(str(bert), "layers=1+2 weights=idf*ditto:2-2 | zscore").fit(TEXTS)
-    np.testing.assert_allclose(encoder.encode(TEXTS, device=["cpu"]), encoder.encode(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(pd.Series(TEXTS), device=["cpu"]), encoder.encode(TEXTS), atol=1e-5)
 
 
 def test_an_encoder_tells_its_recipe(encoder: Encoder) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
+from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -75,6 +79,18 @@ def test_a_maximum_below_the_frame_leaves_the_frame(tokenizer: PreTrainedTokeniz
         (["a", 3.5], "Text 1 is float"),
         ([b"bytes"], "Text 0 is bytes"),
         ([["nested"]], "Text 0 is list"),
+        (b"bytes", "got bytes"),
+        (pd.Series(["a", None], index=[7, 8]), "Text 1 is"),
+        (pd.Series(["a", pd.NA], dtype="string"), "Text 1 is NAType ('<NA>')"),
+        (pd.Index(["a", "b", float("nan")]), "Text 2 is float ('nan')"),
+        (pa.array(["a", None]), "Text 1 is NoneType"),
+        (np.array(["a", None], dtype=object), "Text 1 is NoneType"),
+        (np.array("one text"), "got ndarray of shape (): give one column"),
+        (np.array([["a", "b"]]), "got ndarray of shape (1, 2): give one column"),
+        (pd.DataFrame({"title": ["a"], "text": ["b"]}), "got DataFrame of shape (1, 2): give one column"),
+        (pa.table({"text": ["a"]}), "got Table of shape (1, 1): give one column"),
+        ({"a": "one", "b": "two"}, "got dict: give list(texts.values())"),
+        ({"a"}, "got set, which has no order"),
     ],
 )
 def test_what_is_not_a_list_of_texts_is_refused(texts: object, what: str) -> None:
@@ -83,9 +99,29 @@ def test_what_is_not_a_list_of_texts_is_refused(texts: object, what: str) -> Non
     assert what in str(caught.value)
 
 
-def test_any_iterable_of_texts_will_do() -> None:
-    assert check_texts(text for text in ("a", "b")) == ["a", "b"]
-    assert check_texts(np.array(["a", "b"])) == ["a", "b"]
+COLUMNS: dict[str, Callable[[list[str]], Any]] = {
+    "tuple": tuple,
+    "generator": lambda texts: (text for text in texts),
+    "deque": deque,
+    "keys": dict.fromkeys,
+    "array": np.array,
+    "objects": lambda texts: np.array(texts, dtype=object),
+    "series": lambda texts: pd.Series(texts, index=range(7, 7 + len(texts))),
+    "strings": lambda texts: pd.Series(texts, dtype="string").values,
+    "categories": lambda texts: pd.Series(texts, dtype="category"),
+    "index": pd.Index,
+    "arrow": pa.array,
+    "chunks": lambda texts: pa.chunked_array([texts[:1], texts[1:]]),
+    "column": lambda texts: Dataset.from_dict({"text": texts})["text"],
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_any_column_of_texts_will_do(kind: str) -> None:
+    given = COLUMNS[kind](["a", "b", "é"])
+    found = check_texts(given.keys() if kind == "keys" else given)
+    assert found == ["a", "b", "é"]
+    assert {type(text) for text in found} == {str}
     assert check_texts([]) == []
 
 

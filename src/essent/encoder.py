@@ -6,7 +6,7 @@ texts ─ template ─ tokens ─ backbone ─ states ─ mix α, weights ω, re
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from essent.module import RecipeModule
 from essent.portable import load_folder, save_folder
 from essent.recipe import Recipe
 from essent.saved import is_essent_folder
-from essent.tokens import batches, check_texts, portions
+from essent.tokens import batches, check_texts, portions, takes_any_texts
 from essent.types import InputError, RecipeError
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ class Encoder(SentenceTransformer):
 
     def fit(  # type: ignore[override]
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
-        frequency_texts: Sequence[str] | None = None,
+        frequency_texts: Iterable[str] | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int = 32,
@@ -133,10 +133,12 @@ class Encoder(SentenceTransformer):
 
     # -- encode -----------------------------------------------------------------------------------------------------
 
+    encode = takes_any_texts(SentenceTransformer.encode)
+
     @torch.inference_mode()
     def _inference(self, inputs: list[Any], **arguments: Any) -> Any:
         """SentenceTransformer.encode's inner loop, with batches by number of tokens instead of by number of texts."""
-        texts = check_texts(inputs)
+        texts: list[str] = inputs
         if arguments["output_value"] != "sentence_embedding":
             return super()._inference(texts, **arguments)
         device = self._resolve_inference_device(arguments.get("device"))

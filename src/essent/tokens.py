@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 T = TypeVar("T")
+Encode = TypeVar("Encode", bound=Callable[..., Any])
 
 TOKENS_PER_TEXT, SHORT_TEXTS = 64, 16  # what a batch size means, see `batches`
 _one_reader = Lock()  # tokenizers are shared, and what is set on them for one text must not meet another thread's
@@ -120,14 +121,24 @@ class Frame:
 
 
 def check_texts(texts: Any) -> list[str]:
-    """The texts as a list.
+    """The texts as a list, of anything that gives them one after the other: list, tuple, generator, column, array.
 
     Raises:
-        InputError: not a list of strings; says what came in and where.
+        InputError: a str, a table, something without order, or a member that is no str; says what came in and where.
     """
-    if isinstance(texts, str) or not hasattr(texts, "__iter__"):
-        raise InputError(f"Expected a list of texts, got {type(texts).__name__}: {str(texts)[:60]!r}.")
-    found = list(texts)
+    kind, shape = type(texts).__name__, getattr(texts, "shape", None)
+    if isinstance(shape, tuple) and len(shape) != 1:  # the members of a data frame would be its columns' names
+        raise InputError(
+            f"Expected a list of texts, got {kind} of shape {shape}: give one column of it, one dimension of texts."
+        )
+    if isinstance(texts, Mapping):
+        raise InputError(f"Expected a list of texts, got {kind}: give list(texts.values()), or its keys.")
+    if isinstance(texts, (set, frozenset)):
+        raise InputError(f"Expected a list of texts, got {kind}, which has no order: give a list, sorted(texts).")
+    if isinstance(texts, (str, bytes, bytearray)) or not hasattr(texts, "__iter__"):
+        raise InputError(f"Expected a list of texts, got {kind}: {str(texts)[:60]!r}.")
+    as_list = next((getattr(texts, name) for name in ("to_pylist", "tolist") if hasattr(texts, name)), None)
+    found = list(texts) if as_list is None else list(as_list())  # Arrow's and NumPy's scalars as str
     for index, text in enumerate(found):
         if not isinstance(text, str):
             raise InputError(
@@ -135,6 +146,24 @@ def check_texts(texts: Any) -> list[str]:
                 "Replace missing values by '' or leave them out."
             )
     return found
+
+
+def takes_any_texts(encode: Encode) -> Encode:
+    """SentenceTransformer's `encode`, which takes lists, for all that `check_texts` takes; a str stays one text."""
+
+    @wraps(encode)
+    def checked(self: Any, *given: Any, **named: Any) -> Any:
+        if given:
+            given = (_listed(given[0]), *given[1:])
+        else:  # "sentences" is what sentence-transformers called its inputs
+            named = {key: _listed(value) if key in ("inputs", "sentences") else value for key, value in named.items()}
+        return encode(self, *given, **named)
+
+    return cast("Encode", checked)
+
+
+def _listed(texts: Any) -> str | list[str]:
+    return texts if isinstance(texts, str) else check_texts(texts)
 
 
 def mend_surrogates(text: str) -> str:

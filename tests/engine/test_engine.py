@@ -107,6 +107,7 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder) ->
         assert_same(found, expected)
     tensor = compiled.encode(texts, convert_to_tensor=True)
     assert isinstance(tensor, torch.Tensor)
+    assert_same(compiled.encode(iter(texts)), compiled.encode(texts))
     assert compiled.encode("one").shape == (32,)
     assert compiled.similarity(tensor, tensor).shape == (5, 5)
     assert compiled.get_embedding_dimension() == 32

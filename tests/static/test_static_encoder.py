@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from safetensors.numpy import save_file
@@ -223,6 +225,10 @@ def test_texts_are_checked(folder: Path) -> None:
     assert light.encode([]).shape == (0, 12)
     assert light.encode(("dogs",)).shape == (1, 12)
     assert not light.encode(["", "  "]).any()
+    for column in (pd.Series(["dogs", "a man"]), pa.array(["dogs", "a man"]), iter(["dogs", "a man"])):
+        np.testing.assert_array_equal(light.encode(column), light.encode(["dogs", "a man"]))
+    with pytest.raises(InputError, match="Text 1 is NAType"):
+        light.encode(pd.Series(["dogs", pd.NA], dtype="string"))
     with pytest.raises(InputError, match="Text 1 is float"):
         light.encode(["dogs", float("nan")])  # type: ignore[list-item]
     with pytest.raises(InputError, match="Expected a list of texts, got int"):
@@ -274,6 +280,10 @@ BROKEN = {
         _write("config_sentence_transformers.json", '{"default_prompt_name": "a"}'),
         "the default prompt 'a' is none of no prompts",
     ),
+    "default prompts": (
+        _write("config_sentence_transformers.json", '{"default_prompt_name": ["a"]}'),
+        r"the default prompt \['a'\] is none of no prompts",
+    ),
     "settings": (_write("config_sentence_transformers.json", "{"), r"config_sentence_transformers\.json: no JSON"),
     "other arrays": (_store(matrix=TABLE), "no table of token vectors, which is called embedding.weight or embeddings"),
     "a vector": (_store(embeddings=TABLE[0]), r"shape \(V,D\), not \(3,\)"),
@@ -292,6 +302,22 @@ BROKEN = {
 def test_damaged_folders_are_refused(case: str, folder: Path) -> None:
     damage, message = BROKEN[case]
     damage(folder)
+    with pytest.raises(ModelError, match=message):
+        StaticEncoder.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("vector", "message"),
+    [
+        (np.ones(5, np.float32), r"must be \(12,\) floats like the others, not \(5,\) float32"),
+        (np.ones((1, 12), np.float32), r"not \(1, 12\) float32"),
+        (np.ones(12, np.int64), r"not \(12,\) int64"),
+        (np.full(12, np.nan, np.float32), "has NaN or infinite values"),
+    ],
+)
+def test_a_vector_of_nothing_that_does_not_fit_is_refused(vector: np.ndarray, message: str, folder: Path) -> None:
+    (folder / "essent").mkdir()
+    save_file({"empty": vector}, folder / "essent" / "state.safetensors")
     with pytest.raises(ModelError, match=message):
         StaticEncoder.load(folder)
 

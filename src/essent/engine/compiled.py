@@ -22,7 +22,7 @@ from essent.engine.graph import Graph, graph_of
 from essent.engine.module import EngineModule, Reading
 from essent.engine.runtime import runtime_of
 from essent.portable import GOLDEN_TEXTS
-from essent.tokens import batches, check_texts, pad
+from essent.tokens import batches, check_texts, pad, takes_any_texts
 from essent.types import EngineError, InputError
 
 logger = logging.getLogger(__name__)
@@ -92,9 +92,11 @@ class CompiledEncoder(SentenceTransformer):
             f"threads={runtime.threads}, streams={runtime.streams})"
         )
 
+    encode = takes_any_texts(SentenceTransformer.encode)
+
     def _inference(self, inputs: list[Any], **arguments: Any) -> torch.Tensor:
         """SentenceTransformer.encode's inner part: each distinct text once, in batches by tokens, results in order."""
-        texts = check_texts(inputs)
+        texts: list[str] = inputs
         if arguments["output_value"] != "sentence_embedding":
             raise InputError("A compiled encoder gives sentence vectors only; token vectors come from an Encoder.")
         module = self.engine_module
