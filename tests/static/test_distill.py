@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense
 
@@ -161,6 +163,25 @@ def test_fewer_dimensions_keep_the_similarities(material: Material) -> None:
     assert less < share
     assert worse < kept
     assert agreement(material.bags, table, table * 3) == pytest.approx(100.0)
+
+
+def test_smaller_tables_take_no_memory_for_every_text() -> None:
+    generator = np.random.default_rng(0)
+    texts, tokens, wide = 200_000, 500, 64
+    rows = np.sort(generator.integers(0, tokens, (texts, 2)), axis=1)
+    bags = sparse.csr_matrix((np.full(2 * texts, 0.5, np.float32), rows.ravel(), np.arange(0, 2 * texts + 1, 2)))
+    table = generator.standard_normal((tokens, wide)).astype(np.float32)
+    tracemalloc.start()
+    smaller, share, kept = reduce_table(bags, table, 16)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < texts * wide * 4  # bytes of all vectors once
+    vectors = (bags @ table).astype(np.float64)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    values, components = np.linalg.eigh(vectors.T @ vectors)
+    assert share == pytest.approx(values[-16:].sum() / values.sum())
+    np.testing.assert_allclose(np.abs(smaller), np.abs(table @ components[:, ::-1][:, :16]), atol=1e-4)
+    assert kept == agreement(bags, table, smaller)
 
 
 def gram(material: Material, table: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from scipy import sparse, stats
 from essent.types import InputError
 
 PAIRS = 20_000  # random pairs of texts on which a loss is measured
+PORTION = 8192  # texts whose vectors are in memory at a time
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,22 @@ def reduce_table(
         InputError: more dimensions than there are, or fewer than one.
     """
     check_dimensions(dimensions, table.shape[1])
-    vectors = unit(bags @ table)
-    values, components = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)
+    values, components = np.linalg.eigh(_gram(bags, table))
     kept = components[:, ::-1][:, :dimensions]
     largest = kept[np.abs(kept).argmax(axis=0), np.arange(dimensions)]  # signs are arbitrary: made positive
     kept = kept * np.where(largest < 0, -1.0, 1.0)
     smaller = (table @ kept).astype(np.float32)
     share = float(values[::-1][:dimensions].sum() / max(values.sum(), 1e-30))
     return smaller, share, agreement(bags, table, smaller, seed)
+
+
+def _gram(bags: sparse.csr_matrix, table: np.ndarray) -> np.ndarray:
+    """Σ_s v_s v_sᵀ of the texts' unit vectors: (D,D) float64."""
+    total = np.zeros((table.shape[1], table.shape[1]))
+    for start in range(0, bags.shape[0], PORTION):
+        vectors = unit(bags[start : start + PORTION] @ table).astype(np.float64)
+        total += vectors.T @ vectors
+    return total
 
 
 def check_dimensions(dimensions: int, width: int, whose: str = "the model's") -> None:
@@ -66,8 +75,8 @@ def agreement(bags: sparse.csr_matrix, first: np.ndarray, second: np.ndarray, se
     left, right = generator.integers(0, bags.shape[0], (2, PAIRS))
     scores = []
     for table in (first, second):
-        vectors = unit(bags @ table)
-        scores.append((vectors[left] * vectors[right]).sum(axis=1).round(6))  # rounding must not order equals
+        products = unit(bags[left] @ table) * unit(bags[right] @ table)
+        scores.append(products.sum(axis=1).round(6))  # rounding must not order equals
     found = float(stats.spearmanr(*scores).statistic) if min(np.ptp(s) for s in scores) > 0 else 1.0
     return 100.0 * found
 
