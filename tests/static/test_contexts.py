@@ -19,7 +19,7 @@ from essent.recipe import Recipe
 from essent.rows import rows_backbone
 from essent.static import gather as passes
 from essent.static.gather import Settings, average_contexts
-from essent.static.vocabulary import Extension, extended, find_extension
+from essent.static.vocabulary import Extension, _count, extended, find_extension
 from essent.types import DataError, InputError, ModelError, UnsupportedRecipeError
 from families import CORPUS, build_tokenizer
 from samples import LONG, TEXTS
@@ -230,6 +230,16 @@ def test_frequent_words_and_expressions_are_found_and_taken_whole(kind: str) -> 
     )
     before = tokenizer.encode("dogs run", add_special_tokens=False).ids
     assert reader.encode("dogs run", add_special_tokens=False).ids == before
+
+
+def test_pairs_of_words_are_counted_for_expressions_alone() -> None:
+    tokenizer: Tokenizer = build_tokenizer("wordpiece").backend_tokenizer
+    words, pairs = _count(tokenizer, ["new york", "in new york"], pairs=False)
+    assert (words["york"], len(pairs)) == (2, 0)
+    assert _count(tokenizer, ["new york", "in new york"], pairs=True)[1]["new", "york"] == 2
+    texts = ["New York zzyzx hotel"] * 5
+    with_pairs = find_extension(tokenizer, texts, words=2, expressions=1)
+    assert find_extension(tokenizer, texts, words=2) == Extension(with_pairs.words)
 
 
 def test_byte_pairs_take_no_words() -> None:

@@ -62,7 +62,7 @@ def find_extension(
             f"Whole words can be added to WordPiece and Unigram tokenizers, not to {kind}, which merges pieces in a "
             "fixed order; leave them out (words=0, expressions=0)."
         )
-    single, double = _count(tokenizer, texts)
+    single, double = _count(tokenizer, texts, pairs=bool(expressions))
     known = tokenizer.get_vocab()
     split = [w for w, n in single.most_common() if n >= least and w not in known and any(c.isalpha() for c in w)]
     total = max(sum(single.values()), 1)
@@ -74,15 +74,15 @@ def find_extension(
     return Extension(tuple(split[:words]), tuple(dict.fromkeys(bound))[:expressions])
 
 
-def _count(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[Counter[str], Counter[tuple[str, str]]]:
-    """How often the corpus has each word, and each pair of words with one space between them."""
+def _count(tokenizer: Tokenizer, texts: Sequence[str], *, pairs: bool) -> tuple[Counter[str], Counter[tuple[str, str]]]:
+    """How often the corpus has each word, and each pair of words with one space between them where `pairs` asks."""
     single: Counter[str] = Counter()
     double: Counter[tuple[str, str]] = Counter()
     for text in texts:
         normal = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer is not None else text
         pieces = tokenizer.pre_tokenizer.pre_tokenize_str(normal) if tokenizer.pre_tokenizer is not None else []
         single.update(word for word, _ in pieces)
-        for (first, (_, end)), (second, (start, _)) in pairwise(pieces):
+        for (first, (_, end)), (second, (start, _)) in pairwise(pieces) if pairs else ():
             apart = start - end if not second.startswith("▁") else 1
             if apart == 1 and first.lstrip("▁").isalpha() and second.lstrip("▁").isalpha():
                 double[first, second] += 1
