@@ -81,6 +81,7 @@ def read_table(folder: str | Path) -> StoredTable:
     rows, mapping, weights = _arrays(root, place / "model.safetensors")
     tokens = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     _check(root, tokens, rows, mapping, weights)
+    _check_vector_of_nothing(root, about.get("empty"), rows.shape[1])
     return StoredTable(rows, tokenizer, tokens, mapping, weights, **about)
 
 
@@ -123,6 +124,18 @@ def _vector_of_nothing(root: Path) -> np.ndarray | None:
     """What essent gave a text without tokens, where it saved the folder."""
     path = root / "essent" / "state.safetensors"
     return _tensors(path, ("empty",)).get("empty") if path.is_file() else None
+
+
+def _check_vector_of_nothing(root: Path, vector: np.ndarray | None, dimensions: int) -> None:
+    if vector is None:
+        return
+    if vector.shape != (dimensions,) or not np.issubdtype(vector.dtype, np.floating):
+        raise ModelError(
+            f"{str(root)!r}: the vector of a text without tokens must be ({dimensions},) floats like the others, not "
+            f"{vector.shape} {vector.dtype}."
+        )
+    if not np.isfinite(vector).all():
+        raise ModelError(f"{str(root)!r}: the vector of a text without tokens has NaN or infinite values.")
 
 
 def _arrays(root: Path, path: Path) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
