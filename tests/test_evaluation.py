@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import datasets
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 from essent.data import Pair
 from essent.encoder import Encoder
@@ -221,3 +226,60 @@ def test_what_evaluate_refuses(bert: Path) -> None:
             evaluate(bert, *arguments)
     with pytest.raises(InputError, match="give recipes with them"):
         evaluate(bert, [], [TASK], fit_texts=["a"])
+
+
+def in_memory() -> dict[str, object]:
+    rows = [{"sentence1": pair.sentence1, "sentence2": pair.sentence2, "score": pair.score} for pair in PAIRS]
+    return {
+        "tuples": [tuple(row.values()) for row in rows],
+        "dictionaries": rows,
+        "pandas": pandas.DataFrame(rows),
+        "datasets": datasets.Dataset.from_list(rows),
+        "arrow": pyarrow.Table.from_pylist(rows),
+    }
+
+
+@pytest.mark.parametrize("kind", list(in_memory()))
+def test_pairs_in_memory_are_a_task(kind: str, shell_of: Shells) -> None:
+    plain = tuple(pair._replace(subset=None) for pair in PAIRS)
+    (expected,) = evaluate(shell_of("bert"), ["mean"], [PairTask("pairs", plain)])["mean"]
+    (found,) = evaluate(shell_of("bert"), ["mean"], [in_memory()[kind]])["mean"]
+    assert (found.task, found.main_score) == ("pairs", expected.main_score)
+
+
+def test_pairs_in_memory_that_are_none(shell_of: Shells) -> None:
+    shell, memory = shell_of("bert"), in_memory()
+    with pytest.raises(InputError, match="tasks is a list; give \\[DataFrame\\]"):
+        evaluate(shell, ["mean"], memory["pandas"])
+    with pytest.raises(InputError, match="tasks\\[0\\] is a tuple"):
+        evaluate(shell, ["mean"], memory["tuples"])
+    with pytest.raises(DataError, match="pairs, row 1: 'score' must be a finite number"):
+        evaluate(shell, ["mean"], [[("a", "b", float("nan"))]])
+    with pytest.raises(DataError, match="sentence1, sentence2, score"):
+        evaluate(shell, ["mean"], [["a", "b"]])
+    both = evaluate(shell, ["mean"], [memory["tuples"], memory["pandas"]])["mean"]
+    assert [result.task for result in both] == ["pairs", "pairs 2"]
+    assert PairTask("mine", (("a", "b", 1), ("c", "d", 2))).pairs == (Pair("a", "b", 1.0), Pair("c", "d", 2.0))
+
+
+def test_results_are_found_by_any_spelling_of_their_recipe(shell_of: Shells) -> None:
+    results = evaluate(shell_of("bert"), ["whitening", "mean|abtt:2"], [TASK])
+    assert results["whitening"] is results["first-last | whiten"]
+    assert results["mean | abtt:2"] is results["mean|abtt:2"]
+    for unknown in ("cls", "no such recipe"):
+        with pytest.raises(KeyError, match=unknown):
+            results[unknown]
+
+
+def test_a_model_that_no_recipe_describes_is_scored_as_it_is(bert: Path, tmp_path: Path) -> None:
+    transformer = Transformer(str(bert))
+    size = transformer.get_embedding_dimension()
+    dense, without = tmp_path / "dense", tmp_path / "without-prompt"
+    SentenceTransformer(modules=[transformer, Pooling(size), Dense(size, 8)]).save(str(dense))
+    SentenceTransformer(modules=[transformer, Pooling(size, include_prompt=False)]).save(str(without))
+    for folder in (dense, without):
+        ((result,),) = evaluate(str(folder), [], [TASK]).values()
+        assert result.main_score == pytest.approx(TASK.run(SentenceTransformer(str(folder))).main_score, abs=1e-3)
+    with pytest.raises(RecipeError, match="include_prompt=False"):
+        Encoder(without)
+    assert Encoder(without, "mean").encode("a cat").shape == (size,)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
 
 from essent.cache import PooledCache, digest_of_backbone, key_of
 from essent.encoder import Encoder
@@ -19,15 +20,15 @@ from essent.plan import Plan
 from essent.portable import is_exported_folder
 from essent.recipe import Recipe
 from essent.shaping import Chain
-from essent.tasks import Result, Task, load_task
+from essent.tasks import PairTask, Result, Task, load_task
 from essent.tokens import check_texts
-from essent.types import InputError
+from essent.types import EssentError, InputError, RecipeError
 
 
 def evaluate(
     model: Any,
     recipes: Sequence[Recipe | str],
-    tasks: Sequence[Task | str],
+    tasks: Sequence[Any],
     *,
     data: str | Path | None = None,
     fit_texts: Sequence[str] | None = None,
@@ -48,8 +49,9 @@ def evaluate(
         model: a hub name, a folder, or a SentenceTransformer.
         recipes: recipes or their text forms; none scores the model as it is: a saved Encoder with what it has learned,
             an exported graph, a sentence-transformers model with its own pooling, anything with `encode`.
-        tasks: tasks of any kind (pairs, labels, clusters, minimal pairs, geometry), or names for
-            `essent.tasks.load_task` with `data`.
+        tasks: tasks of any kind (pairs, labels, clusters, minimal pairs, geometry), names for
+            `essent.tasks.load_task` with `data`, or scored pairs in memory for `PairTask.from_rows`: a data frame, a
+            `datasets.Dataset`, a list of (sentence1, sentence2, score).
         fit_texts: fit the shaping on these instead of each task's texts (superscript W).
         frequency_texts: count tokens on these instead of each task's texts (idf^W).
         cache: a folder that keeps pooled vectors for later runs on the same weights; by default a text that several
@@ -60,7 +62,7 @@ def evaluate(
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Returns:
-        For every recipe's text form, the results in the order of the tasks.
+        For every recipe's text form, the results in the order of the tasks; other spellings of a recipe find them too.
 
     Raises:
         RecipeError, UnknownNameError, DataError: before the model is loaded.
@@ -69,8 +71,10 @@ def evaluate(
     for name, value in (("recipes", recipes), ("tasks", tasks)):
         if isinstance(value, (str, Path, Recipe)) or hasattr(value, "score_vectors"):
             raise InputError(f"{name} is a list, [{str(value)!r}], not {value!r} alone.")
+        if hasattr(value, "columns") or hasattr(value, "column_names"):
+            raise InputError(f"{name} is a list; give [{type(value).__name__}], not a {type(value).__name__} alone.")
     parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
-    found = [load_task(task, data) if isinstance(task, (str, Path)) else task for task in tasks]
+    found = [_task_of(task, data, number) for number, task in enumerate(tasks, start=1)]
     names = [task.name for task in found]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise InputError(f"Two tasks are called {twice[0]!r}; leave one out, or rename its file.")
@@ -83,7 +87,7 @@ def evaluate(
     bench = Bench(
         model, parsed, batch_size=batch_size, progress=progress, options=options, cache=cache, max_length=max_length
     )
-    results: dict[str, list[Result]] = {str(recipe): [] for recipe in parsed}
+    results = ByRecipe({str(recipe): [] for recipe in parsed})
     for task in found:
         for recipe, vectors in bench.vectors(task.texts(), fit_texts, frequency_texts):
             result = task.score_vectors(vectors).with_provenance(
@@ -99,6 +103,42 @@ def evaluate(
             if report is not None:
                 report(str(recipe), result)
     return results
+
+
+def _own_encoder(model: str, options: dict[str, Any]) -> Any:
+    """The model with its own pooling; as sentence-transformers runs it where no recipe describes that (a Dense)."""
+    try:
+        return Encoder(model, **options)
+    except RecipeError:
+        return SentenceTransformer(model, **options)
+
+
+class ByRecipe(dict[str, list[Result]]):
+    """Results by a recipe's text form; another spelling of a recipe, "whitening", finds those of its form."""
+
+    def __missing__(self, key: Any) -> list[Result]:
+        try:
+            form = str(Recipe.parse(key))
+        except EssentError:
+            raise KeyError(key) from None
+        if form == key or form not in self:
+            raise KeyError(key)
+        return self[form]
+
+
+def _task_of(given: Any, data: str | Path | None, number: int) -> Task:
+    """A task, one by name, or scored pairs in memory, which have the name of their place."""
+    if isinstance(given, (str, Path)):
+        return load_task(given, data)
+    if hasattr(given, "score_vectors"):
+        task: Task = given
+        return task
+    if isinstance(given, (Mapping, tuple)) or not (hasattr(given, "__iter__") or hasattr(given, "columns")):
+        raise InputError(
+            f"tasks[{number - 1}] is a {type(given).__name__}; a task is a name, a file, a Task, or a list, frame or "
+            "data set of scored pairs: tasks=[pairs], not tasks=pairs."
+        )
+    return PairTask.from_rows(given, "pairs" if number == 1 else f"pairs {number}")
 
 
 def _name_of(model: Any) -> str:
@@ -120,7 +160,7 @@ def _as_it_is(
         raise InputError(f"{str(model)!r} is an exported graph; its maximum length was set when it was exported.")
     encoder = model
     if isinstance(model, (str, Path)):
-        encoder = load_exported(str(model)) if exported else Encoder(str(model), **options)
+        encoder = load_exported(str(model)) if exported else _own_encoder(str(model), options)
     if max_length is not None:
         encoder.max_seq_length = min(max_length, encoder.max_seq_length or max_length)
     label = str(getattr(encoder, "recipe", type(encoder).__name__))

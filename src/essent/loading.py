@@ -189,6 +189,12 @@ def own_recipe(model: SentenceTransformer) -> Recipe:
     static = isinstance(model[0], STATIC_MODULES)
     text = "static" if static else "mean"
     for module in list(model)[1:]:
+        if isinstance(module, Pooling) and not module.include_prompt:
+            raise RecipeError(
+                "This model's pooling leaves the prompt's tokens out (include_prompt=False); no recipe does. "
+                "Give a recipe to pool all tokens, e.g. recipe='mean', or load it with "
+                "sentence_transformers.SentenceTransformer to use it as it is."
+            )
         if isinstance(module, Pooling) and isinstance(module.pooling_mode, str) and module.pooling_mode in POOLING:
             text = f"{POOLING[module.pooling_mode]} layers=static" if static else POOLING[module.pooling_mode]
         elif isinstance(module, Normalize):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from selection_samples import TASK
@@ -191,6 +192,18 @@ def test_the_default_prompt_of_a_model_is_searched_with(shell_of: Shells, monkey
     score = board.trials[0].scores["spearman"]
     assert TASK.run(board.encoder()).main_score == pytest.approx(score, abs=near(board.best))
     assert score != pytest.approx(without, abs=near(board.best))
+
+
+def test_pairs_in_memory_and_options_of_the_model(shell_of: Shells) -> None:
+    rows = [{"sentence1": p.sentence1, "sentence2": p.sentence2, "score": p.score} for p in TASK.pairs]
+    expected = search(shell_of("bert"), PairTask("pairs", tuple(tuple(row.values()) for row in rows)), "layers")
+    for data in (rows, pandas.DataFrame(rows), [tuple(row.values()) for row in rows]):
+        found = search(shell_of("bert"), data, "layers", device="cpu")
+        assert [trial.scores for trial in found.trials] == [trial.scores for trial in expected.trials]
+    with pytest.raises(InputError, match="search takes no 'memroy'\\. Did you mean 'memory'"):
+        search(shell_of("bert"), rows, "layers", memroy=1)
+    with pytest.raises(InputError, match="texts without labels"):
+        search(shell_of("bert"), "texts.txt", "layers")
 
 
 def test_heads_and_layer_curves(shell_of: Shells) -> None:

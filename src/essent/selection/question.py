@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from essent.selection.pairs import TextPairs
 from essent.selection.significance import spearman
 from essent.selection.sweep import Sweep
 from essent.tasks import PairTask, load_pairs
+from essent.tasks.pairs import rows_of
 from essent.tokens import check_texts
 from essent.types import InputError
 from essent.weights.frequency import inverse_document_frequency
@@ -102,8 +103,16 @@ def read_pairs_of(
     data: Any, folder: str | Path | None
 ) -> tuple[str, list[str], list[tuple[str, str]], np.ndarray | None]:
     """Name, texts, pairs and gold scores of what `search` was given."""
+    if isinstance(data, (str, Path)) and Path(data).suffix == ".txt":
+        raise InputError(
+            f"{data} has texts without labels; give them as a list: search(model, open(file).readlines())."
+        )
     if isinstance(data, (str, Path)):
         data = load_pairs(data, folder)
+    if not isinstance(data, PairTask) and (hasattr(data, "__iter__") or hasattr(data, "columns")):
+        data = rows_of(data)
+        if data and (isinstance(data[0], Mapping) or (isinstance(data[0], (tuple, list)) and len(data[0]) > 2)):
+            data = PairTask.from_rows(data)
     if isinstance(data, PairTask):
         pairs = [(pair.sentence1, pair.sentence2) for pair in data.pairs]
         return data.name, data.texts(), pairs, np.array([pair.score for pair in data.pairs], np.float64)

@@ -6,6 +6,7 @@ recipes of a space ─ passes (sweep) ─ cosines of pairs ─ shaping (shaped) 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sentence_transformers import SentenceTransformer
 
 from essent.cache import digest_of_backbone
 from essent.evaluation import Bench
 from essent.loading import allowed, load
 from essent.recipe import Recipe
+from essent.registry import did_you_mean
 from essent.selection.leaderboard import Check, Leaderboard, Trial, ranked
 from essent.selection.program import Program
 from essent.selection.question import LABELS, Question
@@ -82,31 +85,33 @@ def search(
 
     Args:
         model: a hub name, a folder, or a SentenceTransformer.
-        data: scored pairs (a PairTask, a task's name such as "stsb.dev", a file of pairs), or without labels: a list of
-            texts, or of pairs of texts. What recipes learn (idf, shaping) they learn from all of these texts.
+        data: scored pairs (a PairTask, a task's name such as "stsb.dev", a file of pairs, or in memory as
+            `PairTask.from_rows` takes them), or without labels: a list of texts, or of pairs of texts. What recipes
+            learn (idf, shaping) they learn from all of these texts.
         space: "heads", "layers", "weights", "shaping", "full", a YAML file of grids, or a Space.
         criterion: what ranks the recipes, see `essent.selection.criteria`; of several, the first ranks and all are
             shown. By default "spearman" with gold scores, the best label-free criterion without.
         test: tasks on which the winner is compared with the baselines; it is not chosen on them.
         folder: local data for task names, as in `essent.tasks.load_task`.
-        settings, changes: see `Settings`; `search(…, memory=2, seed=1)` sets single fields.
-        options: keyword arguments of SentenceTransformer (device, revision …).
+        settings, changes: see `Settings`; `search(…, memory=2, seed=1)` sets single fields. Keyword arguments of
+            SentenceTransformer (device, revision …) may stand here or in `options`.
 
     Raises:
         RecipeError, UnknownNameError, DataError, InputError: before the model is loaded.
         UnsupportedRecipeError: the model can run no recipe of the space; before its weights are read.
     """
     started = time.perf_counter()
+    changes, options = _split(changes, options or {})
     how = replace(settings or Settings(), **changes)
     found = find_space(space)
     question = Question.of(data, folder, criterion, how.seed)
     others = [task if isinstance(task, PairTask) else load_pairs(task, folder) for task in test]
-    allows = allowed(model, options or {})
+    allows = allowed(model, options)
     recipes, left_out = found.expand(allows)
     compared = ("static",) if allows.only_static and how.baselines == BASELINES else how.baselines
     baselines = list(dict.fromkeys(Recipe.parse(text) for text in compared))
     recipes = list(dict.fromkeys([*recipes, *baselines]))
-    loaded = load(model, recipes, options or {})
+    loaded = load(model, recipes, options)
     loaded.backbone.to(loaded.settings["device"])
     program = Program(recipes, loaded.backbone)
     pairs = question.pairs.after(loaded.default_prompt)
@@ -148,12 +153,27 @@ def search(
         "seconds": round(time.perf_counter() - started, 2),
         "versions": library_versions(),
     }
-    source = (model, tuple(question.pairs.fit_texts()), dict(options or {}))
+    source = (model, tuple(question.pairs.fit_texts()), dict(options))
     board = replace(board, notes=tuple(notes), provenance=provenance, _source=source)
     if not others:
         return board
-    checks = check_on(model, board.best, [str(b) for b in baselines], others, how, options or {})
+    checks = check_on(model, board.best, [str(b) for b in baselines], others, how, options)
     return replace(board, checks=checks)
+
+
+def _split(changes: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Fields of `Settings`, and what else SentenceTransformer takes.
+
+    Raises:
+        InputError: neither takes it.
+    """
+    fields = list(Settings.__dataclass_fields__)
+    known = [name for name in inspect.signature(SentenceTransformer.__init__).parameters if name != "self"]
+    for name in changes:
+        if name not in fields and name not in known:
+            raise InputError(f"search takes no {name!r}. {did_you_mean(name, [*fields, *known])}")
+    others = {name: value for name, value in changes.items() if name not in fields}
+    return {name: value for name, value in changes.items() if name in fields}, {**options, **others}
 
 
 def check_on(

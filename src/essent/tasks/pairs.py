@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from essent.data import Pair
+from essent.data import Pair, Row, pairs_from_rows
 from essent.tasks.base import Task, unit_rows
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError, InputError
@@ -25,13 +25,32 @@ METRICS = ("spearman", "pearson")
 SAME_COSINE = 1e-13  # a narrower spread of cosines is float64 rounding: to rank it would be to rank noise
 
 
+def rows_of(table: Any) -> list[Any]:
+    """The rows of a frame, an Arrow table, a `datasets.Dataset`, or of any other collection."""
+    for method, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):  # Polars, Arrow, pandas
+        if hasattr(table, "columns") and hasattr(table, method):
+            return list(getattr(table, method)(*arguments))
+    return list(table)
+
+
+def _columns(row: Any) -> dict[str, Any]:
+    """A row by column; a plain tuple has sentence1, sentence2, score, subset."""
+    if isinstance(row, Mapping):
+        return {str(name): value for name, value in row.items()}
+    if isinstance(row, (tuple, list)) and 3 <= len(row) <= len(Pair._fields):
+        return dict(zip(Pair._fields, row, strict=False))
+    raise DataError(
+        f"A pair in memory is (sentence1, sentence2, score), or a row with columns of these names, not {row!r}."
+    )
+
+
 @dataclass(frozen=True)
 class PairTask(Task):
     """P sentence pairs with gold scores.
 
     Attributes:
         name: of the task, e.g. "sts12".
-        pairs: order and duplicates as in the data.
+        pairs: order and duplicates as in the data; plain tuples (sentence1, sentence2, score) will do.
         source: plain values for the result's provenance: where the data came from.
         notes: sentences that every result of this task carries.
     """
@@ -44,6 +63,22 @@ class PairTask(Task):
     def __post_init__(self) -> None:
         if not self.pairs:
             raise DataError(f"The task {self.name!r} has no pairs.")
+        if not all(isinstance(pair, Pair) for pair in self.pairs):
+            object.__setattr__(self, "pairs", PairTask.from_rows(self.pairs, self.name).pairs)
+
+    @classmethod
+    def from_rows(cls, rows: Any, name: str = "pairs") -> PairTask:
+        """A task of scored pairs that are in memory.
+
+        Args:
+            rows: (sentence1, sentence2, score) tuples, or rows with columns as files of pairs have them: a pandas or
+                Polars frame, a `datasets.Dataset`, a list of dictionaries.
+
+        Raises:
+            DataError: no rows, a missing column, a sentence that is no string, a score that is not a finite number.
+        """
+        listed = [Row(f"{name}, row {number}", _columns(row)) for number, row in enumerate(rows_of(rows), start=1)]
+        return cls(name, tuple(pairs_from_rows(listed)), {"source": "memory"})
 
     def __len__(self) -> int:
         return len(self.pairs)
