@@ -115,6 +115,8 @@ def reproduce(
             temporary.write_text(text + "\n", encoding="utf-8")
     console = results()
     console.print(f"{found.name}: {found.caption}. Above measured ± 95 %, below published (difference).", markup=False)
+    for role, run in done.models.items():
+        console.print(f"Run on {', '.join(run)} where the paper has {found.models[role]}.", markup=False)
     console.print(render(done))
     console.print(summary(done), markup=False)
     for line in settings_of(done):

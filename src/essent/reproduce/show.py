@@ -113,6 +113,8 @@ def _described(found: Measured) -> str:
 def summary(done: Reproduction) -> str:
     """How many cells agree."""
     judged = [agrees(found) for found in done.cells if found.difference is not None]
+    if not judged:
+        return "Nothing can be compared: no cell has both a measured and a published figure over the same tasks."
     return (
         f"{sum(map(bool, judged))} of {len(judged)} cells agree (difference up to {NEAR:g}, or the published figure "
         "within the interval)."
