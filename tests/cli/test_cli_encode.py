@@ -109,7 +109,9 @@ def test_fit_on_another_file(call, tiny: str, lines: Path, tmp_path: Path) -> No
     encoder.fit([f"say {text}" for text in corpus], frequency_texts=["say The moon.", "say The man."])
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), encoder.encode(TEXTS, prompt="say "), atol=1e-6)
     result = call("-r", "mean", "-i", lines, "--fit", path, "-o", tmp_path / "w.npy")
-    assert "learns nothing" in result.stderr
+    assert f"learns nothing: --fit {path} is not used" in result.stderr
+    result = call("-r", "mean | centre", "-i", lines, "--frequencies", path, "-o", tmp_path / "x.npy")
+    assert f"counts no tokens: --frequencies {path} is not used" in result.stderr
 
 
 def test_saved_encoder_needs_no_recipe_and_no_fit(call, run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:

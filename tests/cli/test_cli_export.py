@@ -36,6 +36,14 @@ def test_export_and_use(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path:
     assert "learns nothing" in run("encode", "-m", folder, "--fit", lines, "-i", lines, "-o", vectors, "-f").stderr
 
 
+def test_files_without_a_use_are_named(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+    result = run("export", "-m", tiny, "--frequencies", lines, "-o", tmp_path / "graph")
+    assert f"mean learns nothing: --frequencies {lines} is not used." in result.stderr
+    Encoder(tiny, "weights=idf").fit(TEXTS).save(str(tmp_path / "idf"), create_model_card=False)
+    result = run("export", "-m", tmp_path / "idf", "--frequencies", lines, "-o", tmp_path / "other")
+    assert f"--frequencies {lines} is not used without --fit" in result.stderr
+
+
 def test_what_is_wrong_is_said_before_anything_is_loaded(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
     folder = tmp_path / "graph"
     assert "known: openvino, onnx" in run("export", "-m", tiny, "--format", "tf", "-o", folder, code=2).stderr

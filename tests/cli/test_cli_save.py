@@ -27,6 +27,19 @@ def test_not_portable_says_why(run: Run, tiny: str, tmp_path: Path) -> None:
     assert "ditto:1-2" in run("verify", tmp_path / "model").stdout
 
 
+def test_files_without_a_use_are_named(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+    def said(recipe: str, *options: object) -> str:
+        return run("save", "-m", tiny, "-r", recipe, "-o", tmp_path / "model", "--force", *options).stderr
+
+    assert f"mean learns nothing: --frequencies {lines} is not used." in said("mean", "--frequencies", lines)
+    both = said("mean", "--fit", lines, "--frequencies", lines)
+    assert f"--fit {lines} and --frequencies {lines} are not used." in both
+    shaped = said("mean | centre", "--fit", lines, "--frequencies", lines)
+    assert f"mean | centre counts no tokens: --frequencies {lines} is not used." in shaped
+    assert "not used" not in said("weights=idf", "--fit", lines, "--frequencies", lines)
+    assert not said("mean", "--frequencies", lines, "-q")
+
+
 def test_legacy(run: Run, tiny: str, tmp_path: Path) -> None:
     run("save", "-m", tiny, "-r", "mean", "-o", tmp_path / "model", "--layout", "legacy", "-q")
     pooling = json.loads((tmp_path / "model" / "1_Pooling" / "config.json").read_text())

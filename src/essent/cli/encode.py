@@ -11,7 +11,7 @@ import typer
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, show_note, wants_progress
 from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
-from essent.cli.fitting import is_ready, learns, with_prompt
+from essent.cli.fitting import is_ready, learns, note_unused, with_prompt
 from essent.cli.texts import STANDARD_INPUT, read_texts
 from essent.types import InputError
 
@@ -76,10 +76,11 @@ def encode(
     options = opt.model_options(device, revision, trust_remote_code)
     encoder = _load(model, recipe, options, max_length)
     start, progress = time.monotonic(), wants_progress(quiet)
-    given = fit or frequencies
-    fits = learns(encoder) and (given is not None or not is_ready(encoder))  # what was saved fitted stays as it is
-    if given is not None and not fits and not quiet:
-        show_note(f"{encoder.recipe} learns nothing: {given} is not used.")
+    fits = learns(encoder) and (
+        fit is not None or frequencies is not None or not is_ready(encoder)
+    )  # what was saved fitted stays as it is
+    if not quiet:
+        note_unused(encoder, fit, frequencies)
     if fits and not quiet:
         show_note(_fit_note(str(encoder.recipe), fit, input_file))
     if fits:

@@ -9,7 +9,7 @@ import typer
 
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, show_note, wants_progress
-from essent.cli.fitting import is_ready, learns
+from essent.cli.fitting import is_ready, learns, note_unused
 from essent.cli.save import check_folder
 from essent.cli.texts import read_texts
 from essent.types import EngineError, NotFittedError, RecipeError
@@ -75,8 +75,10 @@ def export(
         loaded.fit(fit_texts, frequency_texts=counted, show_progress_bar=wants_progress(quiet))
     elif isinstance(loaded, Encoder) and not is_ready(loaded):
         raise NotFittedError(f"The recipe {str(loaded.recipe)!r} learns from texts: give them with --fit FILE.")
-    elif fit_texts is not None and not quiet:
-        show_note(f"{model} learns nothing: --fit {fit} is not used.")
+    if not quiet:
+        note_unused(loaded, fit, frequencies)
+        if learns(loaded) and fit is None and frequencies is not None:
+            show_note(f"{model} is fitted already: --frequencies {frequencies} is not used without --fit.")
     compiled = compile_encoder(loaded, engine, precision=precision, calibration=texts)
     compiled.save(str(output))
     if not quiet:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from essent.cli.console import show_note
 from essent.types import NotFittedError
 
 if TYPE_CHECKING:
@@ -29,6 +31,17 @@ def learns(encoder: SentenceTransformer) -> bool:
     from essent.encoder import Encoder
 
     return isinstance(encoder, Encoder) and (encoder.module.plan.reads_stats or encoder.module.chain.needs_fit)
+
+
+def note_unused(encoder: Any, fit: Path | None, frequencies: Path | None) -> None:
+    """Say which of the given files the encoder has no use for."""
+    options = (("--fit", fit), ("--frequencies", frequencies))
+    given = [f"{option} {file}" for option, file in options if file is not None]
+    who = getattr(encoder, "recipe", None) or "The model"
+    if given and not learns(encoder):
+        show_note(f"{who} learns nothing: {' and '.join(given)} {'are' if given[1:] else 'is'} not used.")
+    elif frequencies is not None and not encoder.module.plan.reads_stats:
+        show_note(f"{who} counts no tokens: --frequencies {frequencies} is not used.")
 
 
 def with_prompt(texts: Sequence[str], prompt: str | None) -> list[str]:

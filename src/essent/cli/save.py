@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from essent.cli import options as opt
-from essent.cli.console import calm_libraries, show_note, wants_progress
-from essent.cli.fitting import is_ready, learns
+from essent.cli.console import calm_libraries, wants_progress
+from essent.cli.fitting import is_ready, note_unused
 from essent.cli.texts import read_texts
 from essent.cli.verify import show_verification
 from essent.saved import LAYOUTS, check_layout
@@ -58,9 +58,9 @@ def save(
     encoder = Encoder(model, parsed, **opt.model_options(device, revision, trust_remote_code))
     if max_length is not None:
         encoder.max_seq_length = max_length
+    if not quiet:
+        note_unused(encoder, fit, frequencies)
     if fit_texts is not None:
-        if not learns(encoder) and not quiet:
-            show_note(f"{encoder.recipe} learns nothing: --fit {fit} is not used.")
         progress = wants_progress(quiet)
         encoder.fit(fit_texts, frequency_texts=counted, batch_size=batch_size, show_progress_bar=progress)
     elif not is_ready(encoder):
