@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import subprocess
@@ -96,7 +97,7 @@ GOOD = '{"sentence1": "a", "sentence2": "b", "score": 1}\n'
     ("line", "message"),
     [
         ('{"sentence1": "a"', "line 3: not JSON"),
-        ("[1, 2]", "line 3: a row must be a JSON object, not list"),
+        ("[1, 2]", "line 3: a row must be a JSON object or a text, not list"),
         ('{"sentence1": "a", "score": 1}', "line 3: no column 'sentence2'"),
         ('{"sentence1": "a", "sentence2": "b"}', "line 3: no column 'score'.*label"),
         (
@@ -139,11 +140,12 @@ def test_malformed_json_lines_name_file_and_line(tmp_path: Path, line: str, mess
         ("bad.parquet", "no", "bad.parquet: not a Parquet file"),
         ("empty.jsonl", "", "empty.jsonl has no rows"),
         ("empty.csv", "sentence1,sentence2,score\n", "empty.csv has no rows"),
+        ("packed.csv", gzip.compress(b"text"), "packed.csv is compressed with gzip; unpack it first"),
         ("data.xlsx", "", "suffix '.xlsx'.*Known: .jsonl"),
     ],
 )
-def test_malformed_files(tmp_path: Path, name: str, content: str, message: str) -> None:
-    (tmp_path / name).write_text(content)
+def test_malformed_files(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(DataError, match=message):
         read_pairs(tmp_path / name)
 
@@ -166,6 +168,21 @@ def test_a_carriage_return_alone_ends_no_line(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "a.tsv") == [{"text": "a\rb", "score": "1"}]
     (tmp_path / "a.csv").write_bytes(b'text,score\r\n"a\rb",1\r\n"a\r\nb",2\r\n')
     assert [row["text"] for row in read_rows(tmp_path / "a.csv")] == ["a\rb", "a\r\nb"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("texts.json", '["a, b", "c; d"]'),
+        ("texts.jsonl", '"a, b"\n"c; d"\n'),
+        ("texts.csv", 'text;n\na, b;1\n"c; d";2\n'),
+        ("texts.csv", "text\tn\na, b\t1\nc; d\t2\n"),
+        ("texts.csv", 'text,n\n"a, b",1\nc; d,2\n'),
+    ],
+)
+def test_texts_without_a_name_and_other_separators(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    assert [row["text"] for row in read_rows(tmp_path / name)] == ["a, b", "c; d"]
 
 
 def test_blank_lines(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Rows of text from local files and from the hub, checked, with the file and line of what is wrong.
 
-Formats by suffix: `.jsonl` (one object a line), `.json` (the same, or one array of objects), `.csv` (header, quotes as
-in RFC 4180), `.tsv` (header, tabs, a quotation mark is an ordinary character, as in the GLUE and SemEval files) and
-`.parquet`. Text is UTF-8, a byte order mark is tolerated.
+Formats by suffix: `.jsonl` (one object or text a line), `.json` (the same, or one array of them), `.csv` (header,
+quotes as in RFC 4180; where the header has no comma, semicolons or tabs separate), `.tsv` (header, tabs, a quotation
+mark is an ordinary character, as in the GLUE and SemEval files) and `.parquet`. Text is UTF-8, a byte order mark is
+tolerated.
 
 Lines end at line feeds. A blank line is no row; in a `.tsv` of one column it is an empty text, as in a file of one text
 a line, while a `.csv` writes that as "".
@@ -35,8 +36,8 @@ PAIR_COLUMNS = {
     "score": ("score", "similarity_score", "relatedness_score", "label"),
     "subset": ("subset",),
 }
-JOINED_COLUMN = "text"
-
+JOINED_COLUMN = TEXT_COLUMN = "text"  # the second: of texts that stand in JSON without a name
+GZIP = b"\x1f\x8b"
 
 NameColumns = Callable[[list[str]], list[str]]
 
@@ -127,6 +128,8 @@ def read_text(path: Path) -> str:
     """
     check_file(path)
     data = path.read_bytes()
+    if data.startswith(GZIP):
+        raise DataError(f"{path} is compressed with gzip; unpack it first (gunzip {path.name}).")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -157,9 +160,9 @@ def _json_rows(path: Path, text: str) -> Iterator[Row]:
     else:
         located = _json_lines(path, text)
     for where, value in located:
-        if not isinstance(value, dict):
-            raise DataError(f"{where}: a row must be a JSON object, not {type(value).__name__}.")
-        yield Row(where, value)
+        if not isinstance(value, (dict, str)):
+            raise DataError(f"{where}: a row must be a JSON object or a text, not {type(value).__name__}.")
+        yield Row(where, {TEXT_COLUMN: value} if isinstance(value, str) else value)
 
 
 def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
@@ -179,7 +182,9 @@ _FIELD_LIMIT = threading.Lock()
 
 
 def _csv_rows(path: Path, text: str, name_columns: NameColumns) -> Iterator[Row]:
-    reader = csv.reader(io.StringIO(text, newline="\n"), strict=True)
+    header = text.partition("\n")[0]
+    separator = "," if "," in header else next((mark for mark in ";\t" if mark in header), ",")
+    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=separator, strict=True)
     found, last = [], 0  # a quoted field may run over several lines: a row is named by its first one
     with _FIELD_LIMIT:  # the module's limit is one of the whole process: it is raised only while this is read
         before = csv.field_size_limit()

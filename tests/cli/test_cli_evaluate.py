@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 from cli_helpers import Run
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 from essent import evaluate
 from essent.tasks import load_results
@@ -39,6 +42,18 @@ def test_defaults_metric_and_folder(run: Run, tiny: str, pairs: Path, tmp_path: 
     assert "Pearson" in result.stdout
     assert "static-remove-biases" in result.stdout
     assert result.stderr == ""
+
+
+def test_the_model_as_it_is(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
+    transformer = Transformer(tiny)
+    size = transformer.get_embedding_dimension()
+    SentenceTransformer(modules=[transformer, Pooling(size), Dense(size, 8)]).save(str(tmp_path / "dense"))
+    ((expected,),) = evaluate(str(tmp_path / "dense"), [], [str(pairs)]).values()
+    alone = run("evaluate", "-m", tmp_path / "dense", "-t", pairs, "--as-is", "-q").stdout
+    both = run("evaluate", "-m", tmp_path / "dense", "-t", pairs, "--as-is", "-r", "cls", "-q").stdout
+    for shown in (alone, both):
+        assert f"{expected.main_score:.2f}" in shown
+    assert ("cls" in alone, "cls" in both) == (False, True)
 
 
 def test_other_texts(run: Run, tiny: str, pairs: Path, lines: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -48,6 +48,13 @@ def evaluate(
             help="Repeat it for more rows: they share the forward passes. Default: eight that every model runs.",
         ),
     ] = None,
+    as_is: Annotated[
+        bool,
+        typer.Option(
+            "--as-is",
+            help="A row for the model as it is, with its own pooling, Dense layers and prompts; no others without -r.",
+        ),
+    ] = False,
     tasks: Annotated[
         list[str] | None,
         typer.Option(
@@ -109,19 +116,16 @@ def evaluate(
     from essent.evaluation import evaluate as run_evaluation
 
     calm_libraries()
-    scores = run_evaluation(
-        model,
-        recipe or _default_recipes(model),
-        found,
-        fit_texts=fit_texts,
-        frequency_texts=frequency_texts,
-        batch_size=batch_size,
-        progress=wants_progress(quiet),
-        cache=cache,
-        max_length=max_length,
-        report=None if quiet else _show_result,
+    given: dict[str, Any] = {
+        "max_length": max_length,
+        "report": None if quiet else _show_result,
         **opt.model_options(device, revision, trust_remote_code),
-    )
+    }
+    scores = run_evaluation(model, [], found, **given) if as_is else {}
+    if recipe or not as_is:
+        given |= {"fit_texts": fit_texts, "frequency_texts": frequency_texts, "batch_size": batch_size}
+        given |= {"cache": cache, "progress": wants_progress(quiet)}
+        scores |= run_evaluation(model, recipe or _default_recipes(model), found, **given)
     if json_file is not None:
         _write_results(scores, json_file)
     results().print(results_table(scores, metric=metric, average=average).render())
