@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn.exceptions
 
 import essent
 from essent import Encoder
@@ -100,6 +101,9 @@ def test_fit_refuses_nothing_and_what_is_not_a_text(folder: Path) -> None:
 def test_encode_before_fit_says_what_is_missing(folder: Path) -> None:
     with pytest.raises(NotFittedError, match=r"token counts for weights=idf and the shaping zscore: call fit"):
         Encoder(folder, "weights=idf | zscore").encode(["a"])
+    for recipe in ("weights=idf", "mean | zscore"):
+        with pytest.raises(sklearn.exceptions.NotFittedError):
+            Encoder(folder, recipe).encode(["a"])
 
 
 @pytest.mark.parametrize("name", ["no-such-model-anywhere", "someone/no-such-model", "./missing", "/no/such/folder"])

@@ -16,7 +16,7 @@ from essent.plan import Plan
 from essent.recipe import Recipe
 from essent.shaping import Chain
 from essent.tokens import check_texts, content_of, count_tokens, framed_ids, pad
-from essent.types import CorpusStats, NotFittedError, Tokens
+from essent.types import CorpusStats, Tokens, not_fitted
 
 
 class RecipeModule(InputModule):
@@ -124,7 +124,7 @@ class RecipeModule(InputModule):
         if shape and self.shaping is None:
             missing.append("the shaping " + " | ".join(self.recipe.shaping))
         if missing:
-            raise NotFittedError(
+            raise not_fitted(
                 f"The recipe {str(self.recipe)!r} learns {' and '.join(missing)}: call fit(texts) before encode, "
                 "with the texts of your task or any similar ones."
             )

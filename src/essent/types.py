@@ -15,7 +15,7 @@ The error tree; everything essent raises on purpose descends from `EssentError`:
     ├── InputError (TypeError, ValueError)  texts or arrays that cannot be embedded or fitted
     ├── DataError (ValueError)              a data file or row; names the file and line
     ├── ModelError (OSError)                a model folder or hub name that cannot be loaded
-    ├── NotFittedError (ValueError, AttributeError)   `fit` must come first
+    ├── NotFittedError (ValueError, AttributeError)   `fit` must come first; scikit-learn's too where raised
     ├── VerificationError                   a saved folder that no longer gives its golden vectors
     ├── TrainingError (RuntimeError)         training stopped: a loss that is no number, no room for a checkpoint
     ├── EngineError (RuntimeError)          a model that no graph can be made of, or that this machine cannot run
@@ -26,8 +26,9 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,6 +65,23 @@ class ModelError(EssentError, OSError):
 
 class NotFittedError(EssentError, ValueError, AttributeError):
     """The recipe learns something (idf, shaping, flow) and `fit` has not been called."""
+
+
+def not_fitted(message: str) -> NotFittedError:
+    """The error to raise, which is scikit-learn's NotFittedError too: its pipelines and searches look for that one."""
+    return _unfitted_of_both()(message)
+
+
+@cache
+def _unfitted_of_both() -> type[NotFittedError]:
+    from sklearn.exceptions import NotFittedError as Unfitted  # late: who reads tables without torch needs none of it
+
+    class UnfittedError(NotFittedError, Unfitted):
+        def __reduce__(self) -> tuple[Any, ...]:  # worker processes send errors back
+            return not_fitted, self.args
+
+    UnfittedError.__name__ = UnfittedError.__qualname__ = NotFittedError.__name__
+    return UnfittedError
 
 
 class VerificationError(EssentError):

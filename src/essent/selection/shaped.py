@@ -46,7 +46,7 @@ def _score(vectors: np.ndarray, members: Iterable[int], sweep: Sweep, data: Text
         if moments is None and isinstance(chain.steps[0], AffineShaper):
             moments = Moments.of(fitted)
         if chain.needs_fit:
-            chain.fit(fitted, moments)
+            chain.fit(fitted, moments=moments)
         store.cosines[number] = cosines_of(chain.transform(vectors), data.pairs)
 
 

@@ -3,72 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from sklearn.base import BaseEstimator, TransformerMixin
 from torch import nn
 
 from essent.registry import Registry, format_spec
 from essent.shaping.affine import Affine
-from essent.types import InputError, NotFittedError
+from essent.shaping.vectors import GIVEN, VectorTransformer, check_batches
+from essent.types import InputError, not_fitted
 
 Batches = Callable[[], Iterable[np.ndarray]]
 
 # A spread this small beside the mean is rounding: float32 carries 6e-8 of a value. Moments carried through a map are
 # float64 and lose only what cancels in the map, about 1e-8 of what went in.
 ROUNDING_OF_VALUES, ROUNDING_OF_MAPS = 1e-6, 1e-7
-
-
-def check_vectors(vectors: Any, first_row: int = 0) -> np.ndarray:
-    """Vectors as an array (N,D), N ≥ 1, all finite; float32 and float64 stay what they are.
-
-    Args:
-        vectors: array or tensor.
-        first_row: the number of the first row in a stream, for the message.
-
-    Raises:
-        InputError: another shape, or NaN or infinite values: says how many rows, and the first of them.
-    """
-    if isinstance(vectors, torch.Tensor):
-        tensor = vectors.detach().cpu()
-        array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()  # numpy has no bfloat16
-    else:
-        array = np.asarray(vectors)
-    if array.ndim != 2 or 0 in array.shape:
-        raise InputError(f"Expected vectors of shape (N,D) with N and D at least 1, got {array.shape}.")
-    if array.dtype.kind not in "fiu":
-        raise InputError(f"Expected numbers, got an array of {array.dtype}.")
-    if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float64 if array.dtype.kind in "iu" else np.float32)
-    finite = np.isfinite(array).all(axis=1)
-    if not finite.all():
-        bad = np.flatnonzero(~finite)
-        raise InputError(
-            f"{len(bad)} of {len(array)} vectors have NaN or infinite values, the first in row {first_row + bad[0]}."
-        )
-    return array
-
-
-def check_batches(batches: Iterable[Any]) -> Iterator[np.ndarray]:
-    """Every batch of a stream checked, rows numbered through.
-
-    Raises:
-        InputError: no batch, batches of different widths, or what `check_vectors` refuses.
-    """
-    rows, width = 0, None
-    for batch in batches:
-        array = check_vectors(batch, rows)
-        if width not in (None, array.shape[1]):
-            raise InputError(f"Batches of {width} and {array.shape[1]} dimensions cannot be fitted together.")
-        rows, width = rows + len(array), array.shape[1]
-        yield array
-    if not rows:
-        raise InputError("Cannot fit a shaping step on no vectors: the stream gave no batch.")
 
 
 @dataclass(frozen=True)
@@ -144,11 +96,18 @@ class Moments:
         return Moments(self.count, self.mean, self.scatter * np.outer(real, real))
 
 
-class Shaper(TransformerMixin, BaseEstimator):
+class Shaper(VectorTransformer):
     """One shaping step; settings are constructor arguments, what it learns ends in an underscore."""
 
     name: ClassVar[str]
     needs_fit: ClassVar[bool] = True
+
+    def check_settings(self) -> None:
+        """Refuse settings that make no sense: when they are given, and before a fit, as `set_params` may change them.
+
+        Raises:
+            RecipeError: says the setting and what is allowed.
+        """
 
     def fit(self, X: Any, y: Any = None) -> Shaper:
         """Learn from vectors (N,D)."""
@@ -162,26 +121,10 @@ class Shaper(TransformerMixin, BaseEstimator):
         """
         return self.fit(np.concatenate(list(check_batches(make_batches()))))
 
-    def module(self) -> nn.Module:
-        """The learned map for tensors (B,D) -> (B,K)."""
-        raise NotImplementedError
-
-    def dim_out(self, dimensions: int) -> int:
-        """K for D."""
-        return dimensions
-
-    def transform(self, X: Any) -> np.ndarray:
-        """Map vectors (N,D) to (N,K), float32 or float64 as they come.
-
-        Raises:
-            NotFittedError: `fit` must come first.
-            InputError: another width than in `fit`.
-        """
-        return apply(self.module(), check_vectors(X))
-
     def state(self) -> dict[str, np.ndarray]:
-        """What `fit` has learned, as arrays: every attribute that ends in an underscore."""
-        learned = {key: value for key, value in vars(self).items() if key.endswith("_") and not key.startswith("_")}
+        """What `fit` has learned, as arrays: every attribute that ends in an underscore, but for what it was given."""
+        learned = {key: value for key, value in vars(self).items() if key.endswith("_") and key not in GIVEN}
+        learned = {key: value for key, value in learned.items() if not key.startswith("_")}
         arrays = {key: value for key, value in learned.items() if isinstance(value, (np.ndarray, int, float))}
         return {key: np.array(value, order="C") for key, value in arrays.items()}
 
@@ -200,7 +143,7 @@ class Shaper(TransformerMixin, BaseEstimator):
         try:
             return getattr(self, attribute)
         except AttributeError:
-            raise NotFittedError(f"The shaping step {self.spec()!r} is not fitted yet: call fit first.") from None
+            raise not_fitted(f"The shaping step {self.spec()!r} is not fitted yet: call fit first.") from None
 
     def __sklearn_is_fitted__(self) -> bool:
         return not self.needs_fit or bool(self.state())
@@ -212,12 +155,17 @@ class AffineShaper(Shaper):
     mean_: np.ndarray
     matrix_: np.ndarray
 
+    @property
+    def n_features_in_(self) -> int:
+        return len(self.mean_)
+
     def fit(self, X: Any, y: Any = None) -> AffineShaper:
         """Learn from vectors (N,D)."""
-        return self.fit_moments(Moments.of(check_vectors(X)))
+        return self.fit_moments(Moments.of(self._vectors_to_fit(X)))
 
     def fit_moments(self, moments: Moments) -> AffineShaper:
         """Learn from moments, which can be streamed."""
+        self.check_settings()
         self.mean_, self.matrix_ = moments.mean, np.ascontiguousarray(self.matrix_of(moments))
         return self
 
@@ -231,16 +179,6 @@ class AffineShaper(Shaper):
 
     def module(self) -> nn.Module:
         return self.affine().module()
-
-
-def apply(module: nn.Module, vectors: np.ndarray, rows: int = 8192) -> np.ndarray:
-    """Run a module over an array block by block."""
-    with torch.no_grad():
-        parts = [
-            module(torch.from_numpy(np.ascontiguousarray(vectors[start : start + rows]))).numpy()
-            for start in range(0, len(vectors), rows)
-        ]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 shapers: Registry[Shaper] = Registry("shaping step", "essent.shapers")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import numpy as np
+from sklearn.base import OneToOneFeatureMixin
 
 from essent.shaping.base import AffineShaper, Moments, shapers
 from essent.types import RecipeError
@@ -19,7 +22,7 @@ SMALLEST_VARIANCE = 1e-10
 
 
 @shapers.register("centre")
-class Centre(AffineShaper):
+class Centre(OneToOneFeatureMixin, AffineShaper):
     """Subtract the mean vector (Stankevičius 2.2.2)."""
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
@@ -27,7 +30,7 @@ class Centre(AffineShaper):
 
 
 @shapers.register("zscore")
-class ZScore(AffineShaper):
+class ZScore(OneToOneFeatureMixin, AffineShaper):
     """Subtract the mean, divide by the standard deviation, column by column; population form (Stankevičius 3.4.1).
 
     A column that is constant up to floating-point noise is centred and not scaled: its noise is not blown up.
@@ -46,9 +49,12 @@ class AllButTheTop(AffineShaper):
     """
 
     def __init__(self, d: int = 2) -> None:
-        if not isinstance(d, int) or d < 0:
-            raise RecipeError(f"abtt:{d} — the number of components must be an integer ≥ 0, e.g. abtt:2.")
         self.d = d
+        self.check_settings()
+
+    def check_settings(self) -> None:
+        if not isinstance(self.d, Integral) or self.d < 0:
+            raise RecipeError(f"abtt:{self.d} — the number of components must be an integer ≥ 0, e.g. abtt:2.")
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
         values, vectors = moments.components

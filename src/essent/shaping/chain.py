@@ -10,19 +10,20 @@ import numpy as np
 from torch import nn
 
 from essent.shaping.affine import Affine
-from essent.shaping.base import AffineShaper, Batches, Moments, Shaper, apply, check_batches, check_vectors, shapers
-from essent.types import NotFittedError
+from essent.shaping.base import AffineShaper, Batches, Moments, Shaper, shapers
+from essent.shaping.vectors import VectorTransformer, apply, check_batches
+from essent.types import not_fitted
 
 
-class Chain:
-    """The shaping g of a recipe.
+class Chain(VectorTransformer):
+    """The shaping g of a recipe, a scikit-learn transformer as its steps are.
 
     Args:
         steps: fitted or not.
     """
 
     def __init__(self, steps: Sequence[Shaper] = ()) -> None:
-        self.steps = list(steps)
+        self.steps = steps
 
     @classmethod
     def parse(cls, specs: Iterable[str]) -> Chain:
@@ -31,7 +32,9 @@ class Chain:
         Raises:
             UnknownNameError, RecipeError: a step that does not exist or takes other arguments.
         """
-        return cls([shapers.create(spec) for spec in specs])
+        chain = cls([shapers.create(spec) for spec in specs])
+        chain.set_output(transform="default")  # arrays, whatever scikit-learn is set to: essent itself reads them
+        return chain
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -46,7 +49,16 @@ class Chain:
 
     @property
     def is_fitted(self) -> bool:
+        return self.__sklearn_is_fitted__()
+
+    def __sklearn_is_fitted__(self) -> bool:
         return all(step.__sklearn_is_fitted__() for step in self.steps)
+
+    @property
+    def n_features_in_(self) -> int:
+        if hasattr(self, "_width") or not self.steps:
+            return self._width
+        return self.steps[0].n_features_in_
 
     def dim_out(self, dimensions: int) -> int:
         """Width of the shaped vectors for vectors of width D."""
@@ -56,7 +68,7 @@ class Chain:
 
     # -- fit --------------------------------------------------------------------------------------------------------
 
-    def fit(self, vectors: Any, moments: Moments | None = None) -> Chain:
+    def fit(self, X: Any, y: Any = None, *, moments: Moments | None = None) -> Chain:
         """Fit every step on what the steps before it make of the vectors (N,D).
 
         Args:
@@ -65,7 +77,8 @@ class Chain:
         Raises:
             InputError: not (N,D), or NaN or infinite values.
         """
-        array = check_vectors(vectors)
+        array = self._vectors_to_fit(X)
+        self._width = array.shape[1]
         return self.fit_batches(lambda: _blocks(array), moments)
 
     def fit_batches(self, make_batches: Batches, moments: Moments | None = None) -> Chain:
@@ -121,17 +134,12 @@ class Chain:
         """
         return nn.Sequential(*(part.module() for part in self.folded()))
 
-    def transform(self, vectors: Any) -> np.ndarray:
-        """Shape vectors (N,D) -> (N,K), float32 or float64 as they come."""
-        array = check_vectors(vectors)
-        return apply(self.module(), array) if self.steps else array
-
     # -- save -------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, np.ndarray]:
         """What all steps have learned, as arrays under "0.mean_", "1.quantiles_" …"""
         if not self.is_fitted:
-            raise NotFittedError(f"The shaping {' | '.join(self.specs())} is not fitted yet: call fit first.")
+            raise not_fitted(f"The shaping {' | '.join(self.specs())} is not fitted yet: call fit first.")
         return {f"{place}.{key}": value for place, step in enumerate(self.steps) for key, value in step.state().items()}
 
     @classmethod

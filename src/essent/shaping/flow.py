@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from essent.shaping.affine import Affine, AffineModule, Fixed, check_width
-from essent.shaping.base import Shaper, check_vectors, shapers
+from essent.shaping.base import Shaper, shapers
 from essent.shaping.centre import ZScore
+from essent.shaping.vectors import apply
 from essent.types import RecipeError, optional_import
 
 SHOW_PROGRESS_FROM = 20_000  # vectors · epochs below this train in seconds
@@ -40,24 +42,27 @@ class Flow(Shaper):
         learning_rate: float = 1e-3,
         seed: int = 0,
     ) -> None:
-        for name, value in (
-            ("epochs", epochs),
-            ("transforms", transforms),
-            ("hidden", hidden),
-            ("batch_size", batch_size),
-        ):
-            if not isinstance(value, int) or value < 1:
-                raise RecipeError(f"flow:{name}={value} — {name} must be an integer ≥ 1.")
-        if isinstance(learning_rate, str) or not learning_rate > 0:
-            raise RecipeError(f"flow:learning_rate={learning_rate} — learning_rate must be a number > 0.")
-        if not isinstance(seed, int):
-            raise RecipeError(f"flow:seed={seed} — seed must be an integer.")
         self.epochs = epochs
         self.transforms = transforms
         self.hidden = hidden
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.seed = seed
+        self.check_settings()
+
+    def check_settings(self) -> None:
+        for name in ("epochs", "transforms", "hidden", "batch_size"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise RecipeError(f"flow:{name}={value} — {name} must be an integer ≥ 1.")
+        if isinstance(self.learning_rate, str) or not self.learning_rate > 0:
+            raise RecipeError(f"flow:learning_rate={self.learning_rate} — learning_rate must be a number > 0.")
+        if not isinstance(self.seed, Integral):
+            raise RecipeError(f"flow:seed={self.seed} — seed must be an integer.")
+
+    @property
+    def n_features_in_(self) -> int:
+        return len(self.mean_)
 
     def fit(self, X: Any, y: Any = None) -> Flow:
         """Train on vectors (N,D).
@@ -65,11 +70,12 @@ class Flow(Shaper):
         Raises:
             MissingDependencyError: zuko is not installed.
         """
-        vectors = check_vectors(X)
+        self.check_settings()
+        vectors = self._vectors_to_fit(X)
         first = ZScore().fit(vectors)
-        standard = torch.from_numpy(first.transform(vectors.astype(np.float64))).float()  # (N,D)
+        standard = torch.from_numpy(apply(first.module(), vectors.astype(np.float64))).float()  # (N,D)
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            torch.manual_seed(self.seed)
+            torch.manual_seed(int(self.seed))
             network = self._network(vectors.shape[1])
             self._train(network, standard)
         self.mean_, self.matrix_ = first.mean_, first.matrix_

@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils import resample
 from torch import nn
 
 from essent.shaping.affine import Fixed, check_width
-from essent.shaping.base import Batches, Shaper, check_batches, check_vectors, shapers
+from essent.shaping.base import Batches, Shaper, shapers
+from essent.shaping.vectors import check_batches
 from essent.types import RecipeError
 
 
 @shapers.register("quantile")
-class QuantileUniform(Shaper):
+class QuantileUniform(OneToOneFeatureMixin, Shaper):
     """Map every column to [0, 1] by its quantiles (Stankevičius 3.4.2, quantile-u).
 
     Equals `sklearn.preprocessing.QuantileTransformer(output_distribution="uniform")` with the same settings.
@@ -30,13 +33,22 @@ class QuantileUniform(Shaper):
     """
 
     def __init__(self, n_quantiles: int = 1000, subsample: int = 10_000, seed: int = 0) -> None:
-        if not isinstance(n_quantiles, int) or n_quantiles < 1 or not isinstance(subsample, int) or subsample < 1:
-            raise RecipeError(
-                f"quantile:{n_quantiles},{subsample} — the numbers of quantiles and of vectors must be integers ≥ 1."
-            )
         self.n_quantiles = n_quantiles
         self.subsample = subsample
         self.seed = seed
+        self.check_settings()
+
+    def check_settings(self) -> None:
+        numbers = (self.n_quantiles, self.subsample)
+        if not all(isinstance(number, Integral) and number >= 1 for number in numbers):
+            raise RecipeError(
+                f"quantile:{self.n_quantiles},{self.subsample} — the numbers of quantiles and of vectors must be "
+                "integers ≥ 1."
+            )
+
+    @property
+    def n_features_in_(self) -> int:
+        return len(self.quantiles_)
 
     def fit(self, X: Any, y: Any = None) -> QuantileUniform:
         """Learn the quantiles of each column of vectors (N,D).
@@ -44,7 +56,7 @@ class QuantileUniform(Shaper):
         Raises:
             InputError: not (N,D), or NaN or infinite values.
         """
-        vectors = check_vectors(X)
+        vectors = self._vectors_to_fit(X)
         return self.fit_batches(lambda: (vectors,))
 
     def fit_batches(self, make_batches: Batches) -> QuantileUniform:
@@ -52,6 +64,7 @@ class QuantileUniform(Shaper):
 
         Which ones depends on their number alone, as in scikit-learn, so a longer stream is read a second time.
         """
+        self.check_settings()
         kept: list[np.ndarray] = []
         count = 0
         for batch in check_batches(make_batches()):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
+from sklearn.base import OneToOneFeatureMixin
 from torch import nn
 
-from essent.shaping.base import Shaper, check_vectors, shapers
+from essent.shaping.base import Shaper, shapers
 
 
 class UnitLength(nn.Module):
@@ -18,14 +19,14 @@ class UnitLength(nn.Module):
 
 
 @shapers.register("normalize")
-class Normalize(Shaper):
+class Normalize(OneToOneFeatureMixin, Shaper):
     """Scale every vector to unit L2 length; a zero vector stays zero (Stankevičius 3.4.5). Learns nothing."""
 
     needs_fit: ClassVar[bool] = False
 
     def fit(self, X: Any, y: Any = None) -> Normalize:
         """Check the vectors; there is nothing to learn."""
-        check_vectors(X)
+        self.n_features_in_ = self._vectors_to_fit(X).shape[1]
         return self
 
     def module(self) -> nn.Module:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import numpy as np
 
 from essent.shaping.base import AffineShaper, Moments, shapers
@@ -20,11 +22,13 @@ class Whiten(AffineShaper):
     """
 
     def __init__(self, n_components: int | None = None) -> None:
-        if n_components is not None and (not isinstance(n_components, int) or n_components < 1):
-            raise RecipeError(
-                f"whiten:{n_components} — the number of components must be an integer ≥ 1, e.g. whiten:256."
-            )
         self.n_components = n_components
+        self.check_settings()
+
+    def check_settings(self) -> None:
+        kept = self.n_components
+        if kept is not None and (not isinstance(kept, Integral) or kept < 1):
+            raise RecipeError(f"whiten:{kept} — the number of components must be an integer ≥ 1, e.g. whiten:256.")
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
         values, vectors = moments.components

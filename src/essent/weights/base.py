@@ -11,7 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING, ClassVar
 
 from essent.registry import Registry, format_spec
-from essent.types import CorpusStats, NotFittedError, States, Tokens
+from essent.types import CorpusStats, States, Tokens, not_fitted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +79,7 @@ weightings: Registry[Weighting] = Registry("token weighting", "essent.weightings
 def require_stats(stats: CorpusStats | None, weighting: str) -> CorpusStats:
     """The token counts, or the error that tells how to get them."""
     if stats is None:
-        raise NotFittedError(
+        raise not_fitted(
             f"weights={weighting} needs token counts: call fit(texts) first, with the texts of your task or any corpus."
         )
     return stats
