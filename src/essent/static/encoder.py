@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from essent.by_word import SEPARATORS, Ragged, WordIds, cut, whole_ids, words_apart
+from essent.saved import read_settings
+from essent.static.similarity import NAMES, similarities, similarities_of_pairs, unit
 from essent.static.stored import StoredTable, read_table
 from essent.tokens import check_texts, read_ids
-from essent.types import InputError
+from essent.types import InputError, ModelError
 
 MOST_TEXTS, MOST_LETTERS = 4096, 1_000_000  # of one portion, which bounds what is held beside the vectors
-TINY = np.float32(1e-12)  # the least length that is divided by, as torch has it
 
 
 class StaticEncoder:
@@ -26,10 +29,17 @@ class StaticEncoder:
 
     Args:
         table: what `essent.static.stored.read_table` read; `load` takes a folder.
+        similarity_fn_name: what `similarity` computes: cosine (the default), dot, euclidean, manhattan.
+        truncate_dim: how many dimensions `encode` gives by default; None: all.
     """
 
-    def __init__(self, table: StoredTable) -> None:
+    def __init__(
+        self, table: StoredTable, *, similarity_fn_name: str | None = None, truncate_dim: int | None = None
+    ) -> None:
         self.table = table
+        self.similarity_fn_name = similarity_fn_name or NAMES[0]
+        self.truncate_dim = truncate_dim
+        self.prompts = {"query": "", "document": "", **table.prompts}  # sentence-transformers has these two always
         self._tokenise = partial(read_ids, table.tokenizer)
         self._by_word = WordIds(self._tokenise, *_rare(table)) if words_apart(table.tokenizer) else None
 
@@ -40,51 +50,132 @@ class StaticEncoder:
         Raises:
             ModelError: no such folder, another kind of model, or files that are missing, damaged or do not fit.
         """
-        return cls(read_table(folder))
+        table, settings = read_table(folder), read_settings(Path(folder))
+        similarity, dimensions = settings.get("similarity_fn_name"), settings.get("truncate_dim")
+        if similarity not in (None, *NAMES):
+            raise ModelError(f"{str(folder)!r}: no similarity {similarity!r:.60}; there are {', '.join(NAMES)}.")
+        if not isinstance(dimensions, (int, type(None))) or (dimensions is not None and dimensions < 1):
+            raise ModelError(f"{str(folder)!r}: truncate_dim must be an integer ≥ 1, not {dimensions!r:.60}.")
+        return cls(table, similarity_fn_name=similarity, truncate_dim=dimensions)
 
     @property
     def dimensions(self) -> int:
         """D of the vectors."""
-        return int(self.table.rows.shape[1])
+        return min(int(self.table.rows.shape[1]), self.truncate_dim or int(self.table.rows.shape[1]))
+
+    @property
+    def default_prompt_name(self) -> str | None:
+        """The prompt that is put before a text when none is asked for."""
+        return self.table.prompt_name
+
+    def get_embedding_dimension(self) -> int:
+        """D, by sentence-transformers' name for it."""
+        return self.dimensions
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """D, by the name that sentence-transformers had for it up to version 5."""
+        return self.dimensions
 
     def __repr__(self) -> str:
-        rows, unit = self.table.rows, ", normalized" if self.table.unit else ""
-        return f"StaticEncoder({len(rows)} rows of {rows.dtype}, dimensions={self.dimensions}{unit})"
+        rows, scaled = self.table.rows, ", normalized" if self.table.unit else ""
+        return f"StaticEncoder({len(rows)} rows of {rows.dtype}, dimensions={self.dimensions}{scaled})"
 
     def encode(
-        self, texts: str | Sequence[str], *, prompt_name: str | None = None, prompt: str | None = None
+        self,
+        inputs: str | Iterable[str],
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
     ) -> np.ndarray:
-        """The texts' vectors in their order: (N,D) float32, (D,) for one str.
+        """The texts' vectors in their order: (N,D) float32, (D,) for one str, (0,) for none.
 
         A text's vector does not depend on the others. One without tokens is zeros, or what the recipe that was saved
-        makes of them.
+        makes of them. The arguments are SentenceTransformer's.
 
         Args:
+            inputs: a text, or a list or column of texts.
             prompt_name, prompt: put before every text: one of the folder's prompts, or any; by default the folder's
                 own default, as SentenceTransformer has it.
+            batch_size: changes nothing here: there is no padding.
+            show_progress_bar: whether a bar counts the texts.
+            convert_to_numpy, convert_to_tensor: True and False; anything else needs torch.
+            normalize_embeddings: scale vectors to length 1, after they are cut.
+            truncate_dim: only the first dimensions; by default as many as the folder says.
 
         Raises:
-            InputError: something that is not a text, or a prompt that is none or unknown.
+            InputError: something that is not a text, a prompt that is none or unknown, or another argument's value.
         """
-        if isinstance(texts, str):
-            vector: np.ndarray = self.encode([texts], prompt_name=prompt_name, prompt=prompt)[0]
-            return vector
-        found = check_texts(texts)
+        if convert_to_tensor or not convert_to_numpy:
+            raise InputError("StaticEncoder gives NumPy arrays: torch.from_numpy(vectors) makes a tensor of them.")
+        kept = self.truncate_dim if truncate_dim is None else truncate_dim
+        for name, value in (("batch_size", batch_size), ("truncate_dim", kept)):
+            if value is not None and (not isinstance(value, Integral) or value < 1):
+                raise InputError(f"{name}={value!r}: must be an integer ≥ 1.")
+        found = [inputs] if isinstance(inputs, str) else check_texts(inputs)
         before = self._prompt(prompt_name) if prompt is None else prompt
         if not isinstance(before, str):
             raise InputError(f"prompt={before!r}: a prompt is a str.")
-        vectors = np.empty((len(found), self.dimensions), np.float32)
-        for start, stop in _portions(found):
-            portion = found[start:stop]
-            vectors[start:stop] = self._means(self._ids([before + text for text in portion] if before else portion))
-        return vectors
+        framed = [before + text for text in found] if before else found
+        vectors = self._vectors(framed, kept, normalize_embeddings, bool(show_progress_bar))
+        if isinstance(inputs, str):
+            one: np.ndarray = vectors[0]
+            return one
+        return vectors if len(vectors) else np.empty(0, np.float32)
+
+    def encode_query(self, inputs: str | Iterable[str], **arguments: Any) -> np.ndarray:
+        """`encode` with the prompt "query", unless one is given."""
+        return self.encode(inputs, **self._with_prompt(("query",), arguments))
+
+    def encode_document(self, inputs: str | Iterable[str], **arguments: Any) -> np.ndarray:
+        """`encode` with the prompt "document", unless one is given."""
+        return self.encode(inputs, **self._with_prompt(("document", "passage", "corpus"), arguments))
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
+        """Similarity of every vector (N,D) with every other (M,D), by `similarity_fn_name`: (N,M) float32.
+
+        Raises:
+            InputError: no vectors, or of different widths.
+        """
+        return similarities(self.similarity_fn_name, embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
+        """Similarity of each vector (N,D) with the same row of the other array: (N,) float32.
+
+        Raises:
+            InputError: no vectors, or arrays of different shapes.
+        """
+        return similarities_of_pairs(self.similarity_fn_name, embeddings1, embeddings2)
+
+    def _with_prompt(self, names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Any]:
+        if arguments.get("prompt") is not None or arguments.get("prompt_name") is not None:
+            return arguments
+        return {**arguments, "prompt_name": next((name for name in names if name in self.prompts), None)}
 
     def _prompt(self, name: str | None) -> str:
-        prompts = self.table.prompts
-        if name is not None and name not in prompts:
-            raise InputError(f"prompt_name={name!r}; the folder has {', '.join(prompts) or 'no prompts'}.")
-        chosen = self.table.prompt_name if name is None else name
-        return "" if chosen is None else prompts.get(chosen, "")
+        if name is not None and name not in self.prompts:
+            raise InputError(f"prompt_name={name!r}; the folder has {', '.join(self.prompts)}.")
+        chosen = self.default_prompt_name if name is None else name
+        return "" if chosen is None else self.prompts.get(chosen, "")
+
+    def _vectors(self, texts: list[str], kept: int | None, scaled: bool, progress: bool) -> np.ndarray:
+        """Vectors (N,D) of the texts, their prompts before them; the first `kept` dimensions."""
+        width = self.table.rows.shape[1]
+        vectors = np.empty((len(texts), width if kept is None else min(kept, width)), np.float32)
+        portions: Iterable[tuple[int, int]] = _portions(texts)
+        if progress:
+            from tqdm.auto import tqdm
+
+            portions = tqdm(list(portions), desc="Batches")
+        for start, stop in portions:
+            found = self._means(self._ids(texts[start:stop]))[:, :kept]
+            vectors[start:stop] = unit(found) if scaled else found
+        return vectors
 
     def _ids(self, texts: list[str]) -> Ragged:
         table = self.table
@@ -113,9 +204,7 @@ class StaticEncoder:
         vectors /= np.maximum(lengths, 1).astype(np.float32)[:, None]
         if table.empty is not None:
             vectors[lengths == 0] = table.empty
-        if table.unit:
-            vectors /= np.maximum(np.sqrt(np.einsum("nd,nd->n", vectors, vectors)), TINY)[:, None]
-        return vectors
+        return unit(vectors) if table.unit else vectors
 
 
 def _portions(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
