@@ -16,9 +16,10 @@ from essent.layers import LAYER
 from essent.recipe import Recipe
 from essent.selection.significance import Comparison
 from essent.tasks.result import plain
-from essent.types import InputError
+from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.table import Table
 
 FORMAT = "essent-leaderboard/1"
@@ -80,6 +81,16 @@ class Leaderboard:
     kept: str | None = None
     cosines: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
     _source: tuple[Any, tuple[str, ...], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        recipes = "1 recipe" if len(self.trials) == 1 else f"{len(self.trials)} recipes"
+        text = f"Leaderboard({recipes} by {self.criterion!r}"
+        first = self.trials[0].scores.get(self.criterion, math.nan) if self.trials else math.nan
+        if math.isnan(first):
+            return f"{text}, none with a score)"
+        best = self.kept or str(self.trials[0].recipe)
+        found = [trial.scores.get(self.criterion, math.nan) for trial in self.trials if str(trial.recipe) == best]
+        return f"{text}, best {best!r}" + (f" {_shown(found[0])})" if found else ")")
 
     @property
     def best(self) -> Recipe:
@@ -170,6 +181,26 @@ class Leaderboard:
             style = "bold" if trial.recipe == best else "cyan" if baseline else ""
             table.add_row(str(place), *scores, low_high, Text(str(trial.recipe)), style=style)
         return table
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row a trial, best first, numbered from 1: recipe, scores by name, low and high, whether it is a baseline.
+
+        Raises:
+            MissingDependencyError: pandas is not installed.
+        """
+        pandas = optional_import("pandas", "data")
+        names = list(dict.fromkeys(name for trial in self.trials for name in trial.scores))
+        intervals = [trial.interval or (math.nan, math.nan) for trial in self.trials]
+        columns = {
+            "recipe": [str(trial.recipe) for trial in self.trials],
+            **{name: [float(trial.scores.get(name, math.nan)) for trial in self.trials] for name in names},
+            "low": [float(low) for low, _ in intervals],
+            "high": [float(high) for _, high in intervals],
+            "baseline": [str(trial.recipe) in self.baselines for trial in self.trials],
+        }
+        index = pandas.RangeIndex(1, len(self.trials) + 1, name="place")
+        frame: pd.DataFrame = pandas.DataFrame(columns, index=index)
+        return frame
 
     # -- data form --------------------------------------------------------------------------------------------------
 
