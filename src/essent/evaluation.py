@@ -17,8 +17,8 @@ from essent.engine import load as load_exported
 from essent.loading import load
 from essent.passes import as_module, count_frames, pool_texts
 from essent.plan import Plan
-from essent.portable import is_exported_folder
 from essent.recipe import Recipe
+from essent.saved import is_exported_folder
 from essent.shaping import Chain
 from essent.tasks import PairTask, Result, Task, load_task
 from essent.tokens import check_texts

@@ -76,9 +76,8 @@ def encode(
     options = opt.model_options(device, revision, trust_remote_code)
     encoder = _load(model, recipe, options, max_length)
     start, progress = time.monotonic(), wants_progress(quiet)
-    fits = learns(encoder) and (
-        fit is not None or frequencies is not None or not is_ready(encoder)
-    )  # what was saved fitted stays as it is
+    asked = fit is not None or frequencies is not None  # else what was saved fitted stays as it is
+    fits = learns(encoder) and (asked or not is_ready(encoder))
     if not quiet:
         note_unused(encoder, fit, frequencies)
     if fits and not quiet:

@@ -22,7 +22,7 @@ from scipy import sparse
 from tqdm.auto import tqdm
 
 from essent.backbone import Backbone, Needs
-from essent.cache import digest_of
+from essent.cache import digest_of_backbone
 from essent.contexts import UNSEEN, Contexts
 from essent.plan import Plan
 from essent.static.occurrences import read
@@ -240,8 +240,8 @@ def _identity(
         data = text.encode("utf-8", "surrogatepass")
         corpus.update(len(data).to_bytes(8, "little") + data)
     reader = "" if how.reader is None else hashlib.sha256(how.reader.to_str().encode()).hexdigest()
-    settings = [list(layers), backbone.max_length, reader, PORTION, "" if plan is None else plan.recipe.digest()]
-    return {"texts": corpus.hexdigest(), "model": digest_of(backbone.model), SETTINGS: json.dumps(settings)}
+    settings = [list(layers), reader, PORTION, "" if plan is None else plan.recipe.digest()]
+    return {"texts": corpus.hexdigest(), "model": digest_of_backbone(backbone), SETTINGS: json.dumps(settings)}
 
 
 def _write_state(path: Path, identity: dict[str, str], sums: Sums) -> None:
