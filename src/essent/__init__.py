@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from essent.encoder import Encoder
     from essent.engine import load
+    from essent.estimator import EncoderTransformer
     from essent.evaluation import evaluate
     from essent.named import NAMED, TEMPLATES
     from essent.portable import verify
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Encoder": "essent.encoder",
+    "EncoderTransformer": "essent.estimator",
     "EssentError": "essent.types",
     "NAMED": "essent.named",
     "Recipe": "essent.recipe",
@@ -44,6 +46,7 @@ __all__ = [
     "NAMED",
     "TEMPLATES",
     "Encoder",
+    "EncoderTransformer",
     "EssentError",
     "Recipe",
     "StaticEncoder",
