@@ -136,6 +136,21 @@ def test_a_text_is_run_once_however_often_it_stands_there(bert: Path) -> None:
     assert sum(rows) == 3
 
 
+@pytest.mark.parametrize("recipe", ["first-last-idf-zscore", "weights=idf", "mean | whiten:8 | normalize", "cls"])
+def test_fitting_and_encoding_in_one_pass(recipe: str, bert: Path) -> None:
+    given = {"normalize_embeddings": True, "truncate_dim": 5, "prompt": "the cat: "}
+    apart, together, rows = Encoder(bert, recipe), Encoder(bert, recipe), []
+    expected = apart.fit(TEXTS, prompt="the cat: ").encode(TEXTS, **given)
+    together[0].backbone.model.embeddings.register_forward_hook(lambda *call: rows.append(call[2].shape[0]))
+    found = together.fit_encode(iter(TEXTS), **given)
+    assert sum(rows) == len(set(TEXTS))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(together.encode(TEXTS, **given), expected, atol=1e-6)
+    with pytest.raises(InputError, match="needs at least one text"):
+        together.fit_encode([])
+
+
 def test_duplicates_count_in_a_fit(bert: Path) -> None:
     encoder = Encoder(str(bert), "mean | zscore")
     pooled = Encoder(str(bert), "mean")

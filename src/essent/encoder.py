@@ -28,6 +28,8 @@ from essent.tokens import batches, check_texts, portions, takes_any_texts
 from essent.types import InputError, RecipeError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from essent.engine import CompiledEncoder
 
 logger = logging.getLogger(__name__)
@@ -120,16 +122,62 @@ class Encoder(SentenceTransformer):
             InputError: no texts, or something that is not a text.
         """
         before = self._resolve_prompt(prompt, prompt_name) or ""
+        self._learn(texts, frequency_texts, before, batch_size, bool(show_progress_bar))
+        return self
+
+    def fit_encode(
+        self,
+        texts: Iterable[str],
+        *,
+        frequency_texts: Iterable[str] | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+    ) -> np.ndarray:
+        """`fit`, and the vectors (N,K) float32 of the same texts, which go through the model once.
+
+        Args:
+            texts, frequency_texts, prompt_name, prompt: as in `fit`.
+            normalize_embeddings, truncate_dim: as in `encode`.
+
+        Raises:
+            InputError: no texts, or something that is not a text.
+        """
+        found = _some(check_texts(texts), "texts")
+        before, progress = self._resolve_prompt(prompt, prompt_name) or "", bool(show_progress_bar)
+        pooled = self._learn(found, frequency_texts, before, batch_size, progress)
+        if pooled is None or len(self) > 1:  # nothing to shape, or modules behind the recipe's
+            vectors: np.ndarray = self.encode(
+                found,
+                prompt=before,
+                batch_size=batch_size,
+                show_progress_bar=progress,
+                normalize_embeddings=normalize_embeddings,
+                truncate_dim=truncate_dim,
+            )
+            return vectors
+        with torch.inference_mode():
+            parts = [self.module.shaped(part.to(self.device)).cpu() for part in pooled.split(PORTION)]
+            dimensions = self.truncate_dim if truncate_dim is None else truncate_dim
+            return _finished(torch.cat(parts), dimensions, normalize_embeddings).float().numpy()
+
+    def _learn(
+        self, texts: Iterable[str], frequency_texts: Iterable[str] | None, before: str, batch_size: int, progress: bool
+    ) -> torch.Tensor | None:
+        """Learn, and give the texts' pooled vectors (N,K) where the shaping was fitted on them."""
         found = [before + text for text in check_texts(texts)]
         counted = found if frequency_texts is None else [before + text for text in check_texts(frequency_texts)]
-        module = self.module
+        module, pooled = self.module, None
         if module.plan.reads_stats:
             module.stats = module.count(_some(counted, "texts" if frequency_texts is None else "frequency_texts"))
         if module.chain.needs_fit:
-            pooled = self._vectors(_some(found, "texts"), batch_size, bool(show_progress_bar), shape=False)
+            pooled = self._vectors(_some(found, "texts"), batch_size, progress, shape=False)
             module.set_chain(type(module.chain).parse(self.recipe.shaping).fit(pooled.cpu().numpy()))
         self._sign()
-        return self
+        return pooled
 
     # -- encode -----------------------------------------------------------------------------------------------------
 
@@ -150,9 +198,7 @@ class Encoder(SentenceTransformer):
             device=device,
             on_cpu=bool(arguments.get("save_to_cpu")),
         )
-        if (dimensions := arguments.get("truncate_dim")) is not None:
-            vectors = truncate_embeddings(vectors, dimensions)
-        return torch.nn.functional.normalize(vectors, p=2, dim=1) if arguments.get("normalize_embeddings") else vectors
+        return _finished(vectors, arguments.get("truncate_dim"), bool(arguments.get("normalize_embeddings")))
 
     @torch.inference_mode()
     def _vectors(
@@ -254,6 +300,12 @@ class Encoder(SentenceTransformer):
         if create_model_card:
             self._create_model_card(str(path), model_name, train_datasets)
             amend_card(Path(path), self.recipe, reason)
+
+
+def _finished(vectors: torch.Tensor, dimensions: int | None, unit: bool) -> torch.Tensor:
+    """The first dimensions, of length 1 when asked for."""
+    vectors = vectors if dimensions is None else truncate_embeddings(vectors, dimensions)
+    return torch.nn.functional.normalize(vectors, p=2, dim=1) if unit else vectors
 
 
 def _some(texts: list[str], name: str) -> list[str]:

@@ -88,6 +88,15 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.encoder_ = self._load().fit(texts, **self._reading())
         return self
 
+    def fit_transform(self, X: Iterable[str], y: Any = None) -> np.ndarray:
+        """`fit`, then the vectors (N,K) float32 of the same texts, which go through the model once."""
+        texts = check_texts(X)
+        if not texts:
+            raise InputError("fit needs at least one text, got none.")
+        self.encoder_ = self._load()
+        vectors = self.encoder_.fit_encode(texts, **self._reading(), **self._finishing())
+        return np.asarray(vectors, np.float32)
+
     def transform(self, X: Iterable[str]) -> np.ndarray:
         """Vectors (N,K) float32 of a list or column of texts.
 
@@ -100,12 +109,7 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         texts = check_texts(X)
         if not texts:
             return np.empty((0, self._n_features_out), np.float32)
-        vectors = self.encoder_.encode(
-            texts,
-            **self._reading(),
-            normalize_embeddings=self.normalize_embeddings,
-            truncate_dim=self.truncate_dim,
-        )
+        vectors = self.encoder_.encode(texts, **self._reading(), **self._finishing())
         return np.asarray(vectors, np.float32)
 
     def _load(self) -> Encoder:
@@ -122,6 +126,9 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             "batch_size": self.batch_size,
             "show_progress_bar": self.show_progress_bar,
         }
+
+    def _finishing(self) -> dict[str, Any]:
+        return {"normalize_embeddings": self.normalize_embeddings, "truncate_dim": self.truncate_dim}
 
     @property
     def _n_features_out(self) -> int:  # for scikit-learn's names of what comes out

@@ -11,7 +11,7 @@ import typer
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, show_note, wants_progress
 from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
-from essent.cli.fitting import is_ready, learns, note_unused, with_prompt
+from essent.cli.fitting import is_ready, learns, note_unused
 from essent.cli.texts import STANDARD_INPUT, read_texts
 from essent.types import InputError
 
@@ -82,21 +82,14 @@ def encode(
         note_unused(encoder, fit, frequencies)
     if fits and not quiet:
         show_note(_fit_note(str(encoder.recipe), fit, input_file))
-    if fits:
-        encoder.fit(
-            with_prompt(texts if fit_texts is None else fit_texts, prompt),
-            frequency_texts=None if counted is None else with_prompt(counted, prompt),
-            batch_size=batch_size,
-            show_progress_bar=progress,
-        )
-    vectors = encoder.encode(
-        texts,
-        prompt=prompt,
-        batch_size=batch_size,
-        show_progress_bar=progress,
-        normalize_embeddings=normalize,
-        truncate_dim=truncate_dim,
-    )
+    reading: dict[str, Any] = {"prompt": prompt, "batch_size": batch_size, "show_progress_bar": progress}
+    finishing: dict[str, Any] = {"normalize_embeddings": normalize, "truncate_dim": truncate_dim}
+    if fits and fit_texts is None:
+        vectors = encoder.fit_encode(texts, frequency_texts=counted, **reading, **finishing)
+    else:
+        if fits:
+            encoder.fit(fit_texts, frequency_texts=counted, **reading)
+        vectors = encoder.encode(texts, **reading, **finishing)
     write_vectors(output, texts, vectors)
     if not quiet:
         seconds = time.monotonic() - start

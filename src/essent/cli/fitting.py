@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +41,3 @@ def note_unused(encoder: Any, fit: Path | None, frequencies: Path | None) -> Non
         show_note(f"{who} learns nothing: {' and '.join(given)} {'are' if given[1:] else 'is'} not used.")
     elif frequencies is not None and not encoder.module.plan.reads_stats:
         show_note(f"{who} counts no tokens: --frequencies {frequencies} is not used.")
-
-
-def with_prompt(texts: Sequence[str], prompt: str | None) -> list[str]:
-    """The texts as they will be encoded: what is learned must be learned from the same."""
-    return [prompt + text for text in texts] if prompt else list(texts)
