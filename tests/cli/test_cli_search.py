@@ -34,6 +34,7 @@ def test_a_recipe_of_the_table_gives_the_same_score_in_evaluate(
     values = json.loads(output.read_text("utf-8"))
     best = values["trials"][0]
     assert best["recipe"] in result.stdout
+    assert "95 % interval" in result.stdout
     assert f"{best['scores']['spearman']:.2f}" in result.stdout
     again = run("evaluate", "-m", tiny, "-r", best["recipe"], "-t", scored, "-q")
     assert best["recipe"] in again.stdout
@@ -66,6 +67,7 @@ def test_without_labels(run: Run, tiny: str, lines: Path, tmp_path: Path) -> Non
     result = run("search", "-m", tiny, "--texts", many, "--space", "weights", "-c", "halves,consensus")
     assert "halves" in result.stdout
     assert "consensus" in result.stdout
+    assert "95 % interval" not in result.stdout
 
 
 @pytest.mark.parametrize(

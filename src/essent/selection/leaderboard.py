@@ -168,7 +168,9 @@ class Leaderboard:
         table.add_column("#", justify="right")
         for name in self.trials[0].scores if self.trials else ():
             table.add_column(name, justify="right")
-        table.add_column("95 % interval")
+        intervals = any(_known(trial) for trial in self.trials)  # label-free criteria have none
+        if intervals:
+            table.add_column("95 % interval")
         table.add_column("recipe", overflow="fold")
         best = self.trials[0].recipe if self.kept is None else Recipe.parse(self.kept)
         for place, trial in enumerate(self.trials, start=1):
@@ -176,10 +178,9 @@ class Leaderboard:
             if place > top and not baseline:
                 continue
             scores = [_shown(score) for score in trial.scores.values()]
-            known = trial.interval is not None and not math.isnan(trial.interval[0])
-            low_high = f"{trial.interval[0]:.2f} – {trial.interval[1]:.2f}" if known and trial.interval else ""
             style = "bold" if trial.recipe == best else "cyan" if baseline else ""
-            table.add_row(str(place), *scores, low_high, Text(str(trial.recipe)), style=style)
+            low_high = [_known(trial)] if intervals else []
+            table.add_row(str(place), *scores, *low_high, Text(str(trial.recipe)), style=style)
         return table
 
     def to_frame(self) -> pd.DataFrame:
@@ -239,6 +240,13 @@ def ranked(trials: Sequence[Trial], criterion: str) -> tuple[Trial, ...]:
     scores = np.array([trial.scores[criterion] for trial in trials], np.float64)
     order = np.argsort(-np.where(np.isnan(scores), -np.inf, scores), kind="stable")
     return tuple(trials[i] for i in order)
+
+
+def _known(trial: Trial) -> str:
+    """A trial's interval in figures; "" without one."""
+    if trial.interval is None or math.isnan(trial.interval[0]):
+        return ""
+    return f"{trial.interval[0]:.2f} – {trial.interval[1]:.2f}"
 
 
 def _shown(score: float) -> str:
