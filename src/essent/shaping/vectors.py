@@ -136,7 +136,9 @@ class VectorTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 
 def apply(module: nn.Module, vectors: np.ndarray, rows: int = 8192) -> np.ndarray:
-    """Run a module over an array block by block."""
+    """Run a module over an array block by block; one of no steps gives the array itself."""
+    if isinstance(module, nn.Sequential) and not len(module):
+        return vectors
     with torch.no_grad():
         parts = [
             module(torch.from_numpy(np.require(vectors[start : start + rows], requirements=["C", "W"]))).numpy()
