@@ -140,7 +140,7 @@ def test_malformed_json_lines_name_file_and_line(tmp_path: Path, line: str, mess
         ("bad.parquet", "no", "bad.parquet: not a Parquet file"),
         ("empty.jsonl", "", "empty.jsonl has no rows"),
         ("empty.csv", "sentence1,sentence2,score\n", "empty.csv has no rows"),
-        ("packed.csv", gzip.compress(b"text"), "packed.csv is compressed with gzip; unpack it first"),
+        ("packed.csv", gzip.compress(b"text", mtime=0), "packed.csv is compressed with gzip; unpack it first"),
         ("data.xlsx", "", "suffix '.xlsx'.*Known: .jsonl"),
     ],
 )
