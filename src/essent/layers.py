@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -28,15 +29,15 @@ TOP = re.compile(r"topk:(?P<count>[1-9]\d*)(?P<bias>-bias)?$")
 NUMBER = r"-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 
 
-class TokenTable:
+class TokenTable(ABC):
     """A matrix with one row a token id, used instead of a model's own states."""
 
     name: ClassVar[str]
     carried: ClassVar[bool] = False  # whether a saved encoder takes the rows along: they cannot be made again
 
+    @abstractmethod
     def rows(self, vocabulary_size: int) -> torch.Tensor:
         """The table (V,D) float32."""
-        raise NotImplementedError
 
     def rows_of(self, vocabulary: Vocabulary) -> torch.Tensor:
         """The table for a vocabulary, (V,D) float32; tables that belong to one tokenizer look at it here."""

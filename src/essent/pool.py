@@ -6,6 +6,7 @@ One definition, padded or not: weights are 0 on padding, so what stands there ne
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     import torch
 
 
-class Reduction:
+class Reduction(ABC):
     """Reduces mixed states (B,T,D) with weights (B,T) to one vector a text (B,K)."""
 
     name: ClassVar[str]
 
+    @abstractmethod
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attend: torch.Tensor) -> torch.Tensor:
-        raise NotImplementedError
+        """Vectors (B,K) of mixed states (B,T,D) under weights (B,T), where `attend` (B,T) is true."""
 
     def width(self, dimensions: int) -> int:
         """K for a hidden size D."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ ROWS = 256  # recipes ranked at a time
 Pairs = Sequence[tuple[str, str]]
 
 
-class Criterion:
+class Criterion(ABC):
     """A frozen dataclass whose fields are the arguments of its spec, "neighbours:corpus.jsonl".
 
     Class attributes: `reads_weights` (it scores token weights, `weight_score`, not cosines), `clear_lead` (a lead over
@@ -35,6 +36,7 @@ class Criterion:
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise RecipeError(f"{self.name}: {field} must be an integer of at least 1, got {value!r}.")
 
+    @abstractmethod
     def pairs(self, texts: Sequence[str], pairs: Pairs, seed: int) -> PseudoPairs:
         """Pairs whose cosines the criterion wants.
 
@@ -45,7 +47,6 @@ class Criterion:
         Raises:
             InputError: too few texts.
         """
-        raise NotImplementedError
 
     def score(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
         """Scores (R,) from the cosines (R,P) of all recipes for those pairs.
@@ -63,7 +64,7 @@ class Criterion:
 
     def score_rows(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
         """`score` for recipes whose cosines are finite and not constant."""
-        raise NotImplementedError
+        raise InputError(f"The criterion {self.name!r} reads token weights, not cosines.")
 
     def weight_score(self, weights: np.ndarray, idf: np.ndarray) -> np.ndarray:
         """Scores (R,) from the recipes' weights (R,M) of M tokens, and these tokens' idf (M,)."""

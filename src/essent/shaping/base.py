@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,9 +110,9 @@ class Shaper(VectorTransformer):
             RecipeError: says the setting and what is allowed.
         """
 
+    @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Shaper:
         """Learn from vectors (N,D)."""
-        raise NotImplementedError
 
     def fit_batches(self, make_batches: Batches) -> Shaper:
         """Learn from streamed vectors (n,D), all gathered first; steps that need fewer say so.
@@ -169,9 +170,9 @@ class AffineShaper(Shaper):
         self.mean_, self.matrix_ = moments.mean, np.ascontiguousarray(self.matrix_of(moments))
         return self
 
+    @abstractmethod
     def matrix_of(self, moments: Moments) -> np.ndarray:
         """The matrix (D,K) that centred vectors are multiplied by."""
-        raise NotImplementedError
 
     def affine(self) -> Affine:
         """The learned map."""

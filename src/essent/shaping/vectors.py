@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -90,12 +91,12 @@ def _as_numbers(array: np.ndarray) -> np.ndarray:
         raise InputError(f"Expected numbers, got an array of objects: {error}.") from error
 
 
-class VectorTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class VectorTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A scikit-learn transformer of vectors (N,D) to (N,K) whose map is a torch module once it is fitted."""
 
+    @abstractmethod
     def module(self) -> nn.Module:
         """The learned map for tensors (B,D) -> (B,K)."""
-        raise NotImplementedError
 
     def dim_out(self, dimensions: int) -> int:
         """K for D."""

@@ -8,6 +8,7 @@ tokens removed, idf 0 everywhere) the weights fall back to uniform: never a NaN,
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from essent.registry import Registry, format_spec
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from essent.tokens import Vocabulary
 
 
-class Weighting:
+class Weighting(ABC):
     """One factor of the token weights: a frozen dataclass whose fields are the arguments of its spec.
 
     Class attributes tell what it reads: `reads_stats` (token counts, learned by `fit`), `reads_mask` (a mask token in
@@ -42,11 +43,11 @@ class Weighting:
         """The attention head (layer, head), 1-based as in the papers, whose diagonal is read."""
         return None
 
+    @abstractmethod
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
         """Raw weights (B,T) ≥ 0 of one batch; what they are on padding does not matter."""
-        raise NotImplementedError
 
     def spec(self) -> str:
         """The shortest text that builds the same weighting again."""
@@ -59,9 +60,9 @@ class Weighting:
 class ByToken(Weighting):
     """A weighting that depends on the token's id alone: one number for every row of the vocabulary."""
 
+    @abstractmethod
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
         """Weights (V,) float64 ≥ 0."""
-        raise NotImplementedError
 
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
