@@ -82,17 +82,13 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             InputError: no texts, or something that is not a text.
             RecipeError, UnsupportedRecipeError, ModelError: see `Encoder`.
         """
-        texts = check_texts(X)
-        if not texts:
-            raise InputError("fit needs at least one text, got none.")
+        texts = _some(X)
         self.encoder_ = self._load().fit(texts, **self._reading())
         return self
 
     def fit_transform(self, X: Iterable[str], y: Any = None) -> np.ndarray:
         """`fit`, then the vectors (N,K) float32 of the same texts, which go through the model once."""
-        texts = check_texts(X)
-        if not texts:
-            raise InputError("fit needs at least one text, got none.")
+        texts = _some(X)
         self.encoder_ = self._load()
         vectors = self.encoder_.fit_encode(texts, **self._reading(), **self._finishing())
         return np.asarray(vectors, np.float32)
@@ -156,6 +152,13 @@ def forget_model() -> None:
     """Free the model that the last fit by name has left in memory."""
     with _one_loader:
         _last.clear()
+
+
+def _some(texts: Iterable[str]) -> list[str]:
+    found = check_texts(texts)
+    if not found:
+        raise InputError("fit needs at least one text, got none.")
+    return found
 
 
 def _has_its_own_recipe(model: Any, options: dict[str, Any]) -> bool:

@@ -95,7 +95,7 @@ def evaluate(
                 recipe_digest=recipe.digest(),
                 max_length=bench.backbone.max_length,
                 prompt=bench.prompt or None,
-                model=_name_of(model),
+                model=name_of(model),
                 fitted_on="task" if fit_texts is None else "other texts",
                 frequencies_from="task" if frequency_texts is None else "other texts",
             )
@@ -141,7 +141,8 @@ def _task_of(given: Any, data: str | Path | None, number: int) -> Task:
     return PairTask.from_rows(given, "pairs" if number == 1 else f"pairs {number}")
 
 
-def _name_of(model: Any) -> str:
+def name_of(model: Any) -> str:
+    """What a model is called in provenance: its name or folder; a loaded one by its type, whose text is long."""
     return str(model) if isinstance(model, (str, Path)) else type(model).__name__
 
 
@@ -166,7 +167,7 @@ def _as_it_is(
     label = str(getattr(encoder, "recipe", type(encoder).__name__))
     results = []
     for task in tasks:
-        result = task.run(encoder).with_provenance(recipe=label, model=_name_of(model), fitted_on="as saved")
+        result = task.run(encoder).with_provenance(recipe=label, model=name_of(model), fitted_on="as saved")
         results.append(result)
         if report is not None:
             report(label, result)

@@ -51,6 +51,8 @@ def test_the_model_as_it_is(run: Run, tiny: str, pairs: Path, tmp_path: Path) ->
     ((expected,),) = evaluate(str(tmp_path / "dense"), [], [str(pairs)]).values()
     alone = run("evaluate", "-m", tmp_path / "dense", "-t", pairs, "--as-is", "-q").stdout
     both = run("evaluate", "-m", tmp_path / "dense", "-t", pairs, "--as-is", "-r", "cls", "-q").stdout
+    refused = run("evaluate", "-m", tmp_path / "dense", "-t", pairs, "--as-is", "--fit", pairs, code=2).stderr
+    assert "--as-is has none" in " ".join(refused.split())
     for shown in (alone, both):
         assert f"{expected.main_score:.2f}" in shown
     assert ("cls" in alone, "cls" in both) == (False, True)

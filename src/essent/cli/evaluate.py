@@ -110,6 +110,8 @@ def evaluate(
     results_table({}, metric=metric, average=average)  # an unknown score is refused before anything is loaded
     if json_file is not None:
         check_output(json_file, force)
+    if as_is and not recipe and (fit is not None or frequencies is not None):
+        raise InputError("--fit and --frequencies are what a recipe learns from; --as-is has none, -r adds one.")
     found = [load_task(name, data) for name in split_names(tasks or list(STS7))]
     fit_texts = None if fit is None else read_texts(fit, column)
     frequency_texts = None if frequencies is None else read_texts(frequencies, column)

@@ -12,12 +12,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent.evaluation import Bench
+from essent.evaluation import Bench, name_of
 from essent.explain.importance import backbone_of
 from essent.loading import allowed, open_model
 from essent.recipe import Recipe
@@ -184,8 +183,7 @@ def token_bias(
             for place, (_, rows) in enumerate(bench.vectors(task.texts(), None, None)):
                 spearman[place][task.name] = task.score_vectors(rows).main_score
         found = [SentenceAnisotropy(*row) for row in zip(RECIPES, cosines, spearman, strict=True)]
-    name = str(model) if isinstance(model, (str, Path)) else type(model).__name__
-    return BiasReport(name, tuple(maps), tuple(found), len(texts or []))
+    return BiasReport(name_of(model), tuple(maps), tuple(found), len(texts or []))
 
 
 def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.ndarray | None) -> TokenMap:

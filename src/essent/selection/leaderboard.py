@@ -168,7 +168,7 @@ class Leaderboard:
         table.add_column("#", justify="right")
         for name in self.trials[0].scores if self.trials else ():
             table.add_column(name, justify="right")
-        intervals = any(_known(trial) for trial in self.trials)  # label-free criteria have none
+        intervals = any(_low_high(trial) for trial in self.trials)  # label-free criteria have none
         if intervals:
             table.add_column("95 % interval")
         table.add_column("recipe", overflow="fold")
@@ -179,8 +179,8 @@ class Leaderboard:
                 continue
             scores = [_shown(score) for score in trial.scores.values()]
             style = "bold" if trial.recipe == best else "cyan" if baseline else ""
-            low_high = [_known(trial)] if intervals else []
-            table.add_row(str(place), *scores, *low_high, Text(str(trial.recipe)), style=style)
+            shown = [_low_high(trial)] if intervals else []
+            table.add_row(str(place), *scores, *shown, Text(str(trial.recipe)), style=style)
         return table
 
     def to_frame(self) -> pd.DataFrame:
@@ -242,7 +242,7 @@ def ranked(trials: Sequence[Trial], criterion: str) -> tuple[Trial, ...]:
     return tuple(trials[i] for i in order)
 
 
-def _known(trial: Trial) -> str:
+def _low_high(trial: Trial) -> str:
     """A trial's interval in figures; "" without one."""
     if trial.interval is None or math.isnan(trial.interval[0]):
         return ""

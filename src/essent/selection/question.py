@@ -105,7 +105,7 @@ def read_pairs_of(
     """Name, texts, pairs and gold scores of what `search` was given."""
     if isinstance(data, (str, Path)) and Path(data).suffix == ".txt":
         raise InputError(
-            f"{data} has texts without labels; give them as a list: search(model, open(file).readlines())."
+            f"{data} has texts without labels; give them as a list: Path({str(data)!r}).read_text().splitlines()."
         )
     if isinstance(data, (str, Path)):
         data = load_pairs(data, folder)
