@@ -36,12 +36,8 @@ class TokenTable(ABC):
     carried: ClassVar[bool] = False  # whether a saved encoder takes the rows along: they cannot be made again
 
     @abstractmethod
-    def rows(self, vocabulary_size: int) -> torch.Tensor:
-        """The table (V,D) float32."""
-
     def rows_of(self, vocabulary: Vocabulary) -> torch.Tensor:
         """The table for a vocabulary, (V,D) float32; tables that belong to one tokenizer look at it here."""
-        return self.rows(len(vocabulary))
 
 
 token_tables: Registry[TokenTable] = Registry("source", "essent.tables")
@@ -63,12 +59,12 @@ class RandomTable(TokenTable):
                     f"random:{self.dimensions},{self.seed} — {field} must be a whole number, not {value!r}."
                 )
 
-    def rows(self, vocabulary_size: int) -> torch.Tensor:
+    def rows_of(self, vocabulary: Vocabulary) -> torch.Tensor:
         import numpy as np
         import torch
 
         # numpy's generator, not torch's: its stream is the same on every platform and version
-        draws = np.random.default_rng(self.seed).standard_normal((vocabulary_size, self.dimensions), dtype=np.float32)
+        draws = np.random.default_rng(self.seed).standard_normal((len(vocabulary), self.dimensions), dtype=np.float32)
         return torch.from_numpy(draws * np.float32(0.1))  # (V,D)
 
     def spec(self) -> str:
