@@ -112,10 +112,16 @@ def test_the_best_checkpoint_s_own_bias(bert: Path, dev: PairTask, tmp_path: Pat
     """The template's vectors that the last validation kept are not those of the checkpoint that is taken back."""
     data = list(zip(TEXTS, TEXTS[1:], TEXTS[2:], strict=False))
     settings = {**SMALL, "max_steps": 6, "validate_every": 2}
-    encoder = train(bert, data, "promptbert-sup", output=tmp_path, validate=dev, **settings)
-    assert about(tmp_path)["best_step"] < 6
-    assert verify(str(tmp_path)).passed
-    np.testing.assert_allclose(Encoder(str(tmp_path)).encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
+    for seed in range(
+        6
+    ):  # which step is best hangs on rounding, so on the number of threads: one run must have it early
+        output = tmp_path / str(seed)
+        encoder = train(bert, data, "promptbert-sup", output=output, validate=dev, **{**settings, "seed": seed})
+        if about(output)["best_step"] < 6:
+            break
+    assert about(output)["best_step"] < 6
+    assert verify(str(output)).passed
+    np.testing.assert_allclose(Encoder(str(output)).encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
 
 
 def test_a_loaded_model_in_half_precision(bert: Path, tmp_path: Path) -> None:
