@@ -16,7 +16,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # Modules and folders directly below essent, by layer: a module imports only from its own layer and from lower ones.
 LAYERS = {
-    0: "types registry hub contexts",
+    0: "types atomic registry hub contexts",
     1: "saved named layers mlm_head recipe pool tokens by_word template weights backbone rows denoise plan shaping "
     "data tasks heros word_vectors",
     2: "bags module passes cache",
