@@ -16,12 +16,12 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # Modules and folders directly below essent, by layer: a module imports only from its own layer and from lower ones.
 LAYERS = {
-    0: "types atomic registry hub contexts",
+    0: "types atomic registry hub folders contexts",
     1: "saved named layers mlm_head recipe pool tokens by_word template weights backbone rows denoise plan shaping "
     "data tasks heros word_vectors",
     2: "bags module passes cache",
     # encoder and portable are a pair
-    3: "loading folding lowering folder portable card encoder estimator evaluation selection explain engine reproduce "
+    3: "loading folding lowering folder portable card encoder verification estimator evaluation selection explain engine reproduce "
     "report mteb static train",
     4: "cli demo",
 }

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from essent.estimator import EncoderTransformer
     from essent.evaluation import evaluate
     from essent.named import NAMED, TEMPLATES
-    from essent.portable import verify
     from essent.recipe import Recipe
     from essent.selection import search
     from essent.static import StaticEncoder
     from essent.types import EssentError
+    from essent.verification import verify
 
 _WHERE = {
     "Encoder": "essent.encoder",
@@ -39,7 +39,7 @@ _WHERE = {
     "evaluate": "essent.evaluation",
     "load": "essent.engine",
     "search": "essent.selection",
-    "verify": "essent.portable",
+    "verify": "essent.verification",
 }
 
 __all__ = [

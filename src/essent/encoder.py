@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -288,8 +289,10 @@ class Encoder(SentenceTransformer):
         Raises:
             NotFittedError: the recipe learns something and `fit` has not been called.
             RecipeError: an unknown layout.
+            ModelError: the place is a file, or a folder that holds another model.
         """
-        reason = save_folder(self, Path(path), layout)
+        card = partial(self._write_card, model_name, train_datasets) if create_model_card else None
+        reason = save_folder(self, Path(path), layout, card)
         if reason:
             logger.warning(
                 "Saved to %s for essent: plain sentence-transformers cannot load this recipe without "
@@ -297,9 +300,10 @@ class Encoder(SentenceTransformer):
                 path,
                 reason,
             )
-        if create_model_card:
-            self._create_model_card(str(path), model_name, train_datasets)
-            amend_card(Path(path), self.recipe, reason)
+
+    def _write_card(self, name: str | None, datasets: list[str] | None, folder: Path, reason: str) -> None:
+        self._create_model_card(str(folder), name, datasets)
+        amend_card(folder, self.recipe, reason)
 
 
 def _finished(vectors: torch.Tensor, dimensions: int | None, unit: bool) -> torch.Tensor:

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from sentence_transformers import SentenceTransformer
 
 from essent.cache import PooledCache, digest_of_backbone, key_of
 from essent.encoder import Encoder
 from essent.engine import load as load_exported
-from essent.loading import load
+from essent.loading import load, open_model
 from essent.passes import as_module, count_frames, pool_texts
 from essent.plan import Plan
 from essent.recipe import Recipe
@@ -110,7 +109,7 @@ def _own_encoder(model: str, options: dict[str, Any]) -> Any:
     try:
         return Encoder(model, **options)
     except RecipeError:
-        return SentenceTransformer(model, **options)
+        return open_model(model, options)
 
 
 class ByRecipe(dict[str, list[Result]]):

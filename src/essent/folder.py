@@ -29,10 +29,10 @@ LEGACY_FLAGS = {
 }
 # What the recipe's module needs of this package, in the folder for machines without essent.
 SHIPPED = (
-    "types registry hub saved layers named recipe tokens template mlm_head backbone rows denoise pool plan by_word "
-    "bags module folding lowering folder portable loading encoder __init__"
+    "types atomic registry hub saved layers named recipe tokens template mlm_head backbone rows denoise pool plan "
+    "by_word bags module folding lowering folder portable loading encoder __init__"
 ).split()
-SHIPPED_FOLDERS = ("weights", "shaping")
+SHIPPED_FOLDERS = ("folders", "weights", "shaping")
 MODULE_FILE = '''"""Loads the recipe beside this file: with the installed essent, or with the code in `code`."""
 
 import importlib

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
@@ -22,6 +21,7 @@ from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
 from essent.backbone import LAYER_LISTS, Backbone, Needs
+from essent.folders import guarded, opening
 from essent.hub import file_options, reach_model
 from essent.layers import reads_head, resolve
 from essent.mlm_head import MaskedLMHead, load_masked, names_head
@@ -83,7 +83,7 @@ def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Load
         return _take_apart(_words_of(name), recipes, None)
     options = reach_model(name, options)
     _refuse_saved_encoder(name, recipes, options)
-    with _clear_errors(name):
+    with opening(name, options):
         if is_static(name, file_options(options)):
             return _take_apart(_open(name, options), recipes, None)
         config = _read_config(name, options)
@@ -99,7 +99,7 @@ def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Load
             shell = _open_with_head(name, config, options)
         else:
             shell = _open(name, {**options, "config_kwargs": {**(options.get("config_kwargs") or {}), **extra}})
-    return _take_apart(shell, recipes, last)
+        return _take_apart(shell, recipes, last)
 
 
 def open_model(model: Any, options: dict[str, Any], *, with_head: bool = False) -> SentenceTransformer:
@@ -117,7 +117,7 @@ def open_model(model: Any, options: dict[str, Any], *, with_head: bool = False) 
         return _words_of(str(model))
     options = reach_model(str(model), options)
     _refuse_saved_encoder(str(model), [], options)
-    with _clear_errors(str(model)):
+    with opening(str(model), options):
         if with_head:
             return _open_with_head(str(model), _read_config(str(model), options), options)
         return _open(str(model), options)
@@ -133,7 +133,7 @@ def _open_with_head(name: str, config: PretrainedConfig, options: dict[str, Any]
     first: Any = shell[0]
     settings = {"dtype": first.model.dtype, **given, **(options.get("model_kwargs") or {})}
     with _expected_reports_hidden():
-        whole = load_masked(name, **_hub_arguments(options, _first_module(name, options)), **settings)
+        whole = load_masked(name, **{**_hub_arguments(options, _first_module(name, options)), **settings})
     device = shell.device
     first.model, first.mlm_head = whole.base_model, MaskedLMHead(whole)
     return shell.to(device)
@@ -142,9 +142,10 @@ def _open_with_head(name: str, config: PretrainedConfig, options: dict[str, Any]
 def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
     if is_model2vec(name, file_options(options)):
         return open_model2vec(name, file_options(options), options)
-    settings = dict(options)
+    settings, model = dict(options), dict(options.get("model_kwargs") or {})
     if str(options.get("device") or get_device_name()) == "cpu":  # half precision is slow there, and inexact
-        settings["model_kwargs"] = {"dtype": torch.float32, **(options.get("model_kwargs") or {})}
+        model = {"dtype": torch.float32, **model}
+    settings["model_kwargs"] = model if options.get("trust_remote_code") else {"use_safetensors": True, **model}
     with _expected_reports_hidden():
         return SentenceTransformer(name, **settings)
 
@@ -163,7 +164,7 @@ def allowed(model: Any, options: dict[str, Any]) -> Allows:
         return allows_of(_take_apart(_words_of(name), [Recipe()], None).backbone)
     options = reach_model(name, options)
     _refuse_saved_encoder(name, [], options)
-    with _clear_errors(name):
+    with opening(name, options):
         if is_static(name, file_options(options)):
             return allows_of(_take_apart(_open(name, options), [Recipe()], None).backbone)
         return _allowed(name, _read_config(name, options), options)
@@ -273,7 +274,7 @@ def _hub_arguments(options: dict[str, Any], subfolder: str) -> dict[str, Any]:
     given = {key: options[key] for key in HUB_OPTIONS if options.get(key) is not None}
     if "cache_folder" in given:
         given["cache_dir"] = given.pop("cache_folder")
-    return {**given, "subfolder": subfolder}
+    return {**guarded(given), "subfolder": subfolder}
 
 
 def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
@@ -302,21 +303,6 @@ def _fewer_layers(config: PretrainedConfig, depth: int | None) -> dict[str, Any]
         if isinstance(value, list) and len(value) == last:
             changes[key] = value[:keep]
     return changes
-
-
-@contextlib.contextmanager
-def _clear_errors(name: str) -> Iterator[None]:
-    """Say what could not be loaded, and what can be done, in one sentence."""
-    try:
-        yield
-    except (OSError, ValueError, SafetensorError) as error:
-        if isinstance(error, (ModelError, RecipeError)):
-            raise
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(
-            f"Cannot load the model {name!r}: {reason} Give a folder with config.json, tokenizer.json and weights, or "
-            "a hub name while the hub can be reached (HF_HUB_OFFLINE=1 uses only what is cached)."
-        ) from error
 
 
 class _ExpectedReports(logging.Filter):

@@ -14,6 +14,7 @@ from torch import nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
+from essent.folders import guarded
 from essent.types import ModelError
 
 SCORES = 2**24  # logits held at a time, 64 MiB in float32
@@ -36,13 +37,16 @@ def load_masked(name: str, **arguments: Any) -> PreTrainedModel:
     """A masked language model, transformer and head, with every weight of its own.
 
     Args:
-        arguments: of transformers' `from_pretrained` (revision, subfolder, dtype …).
+        arguments: of transformers' `from_pretrained` (revision, subfolder, dtype …); without `trust_remote_code` no
+            code of the folder runs, and only safetensors are read.
 
     Raises:
         ModelError: the head's weights are not there; transformers would draw them at random.
     """
     try:
-        whole, report = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True, **arguments)
+        whole, report = AutoModelForMaskedLM.from_pretrained(
+            name, output_loading_info=True, **guarded(arguments, weights=True)
+        )
     except ValueError as error:
         if "Unrecognized configuration class" in str(error):
             raise ModelError(f"{name!r} {NO_HEAD}.") from error

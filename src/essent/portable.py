@@ -4,6 +4,7 @@ config.json, model.safetensors, tokenizer…, 1_Pooling/ …   the stock model, 
 essent_module.py, code/                                     the recipe's own module and essent's code for it
 essent/encoder.json        the recipe, the golden texts, versions
 essent/state.safetensors   token counts, learned shaping, golden vectors
+essent/files.json          length and SHA-256 of every file
 essent/tokenizer/          the model's own tokenizer, where the stock one carries a template
 """
 
@@ -11,23 +12,35 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from safetensors.numpy import save_file
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding, WordEmbeddings
 from sentence_transformers.util import load_dir_path
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 import essent
+from essent.atomic import replacing_folder
 from essent.backbone import Backbone
 from essent.folder import write_own, write_stock
+from essent.folders import (
+    STATE_FOLDER,
+    check_digests,
+    check_folder,
+    damage_named,
+    guarded,
+    has_digests,
+    is_read,
+    listed_names,
+    read_arrays,
+    read_json,
+    write_digests,
+)
 from essent.folding import is_trivial, read_table
 from essent.hub import file_options
 from essent.layers import reads_head, token_tables
@@ -40,24 +53,18 @@ from essent.saved import (
     ABOUT,
     ARRAYS,
     FORMAT,
-    STATE_FOLDER,
     check_layout,
-    damage_named,
-    is_essent_folder,
     is_exported_folder,
     read_about,
-    read_arrays,
-    read_json,
     read_settings,
 )
 from essent.shaping import Chain
 from essent.tokens import dropped_ids
-from essent.types import CorpusStats, EssentError, ModelError, RecipeError, VerificationError
+from essent.types import CorpusStats, ModelError, RecipeError
 
 if TYPE_CHECKING:
     from essent.encoder import Encoder
 
-TOLERANCE = 1e-5
 GOLDEN_TEXTS = (
     "A man is playing a large flute.",
     "How far is the moon from the earth",
@@ -70,29 +77,21 @@ GOLDEN_TEXTS = (
 )
 
 
-@dataclass(frozen=True)
-class Verification:
-    """What `verify` found: the largest difference to the golden vectors, by each way of loading the folder."""
-
-    recipe: str
-    portable: bool
-    reason: str
-    differences: dict[str, float]
-
-    @property
-    def passed(self) -> bool:
-        return all(difference <= TOLERANCE for difference in self.differences.values())
-
-
 # -- save -------------------------------------------------------------------------------------------------------------
 
 
-def save_folder(encoder: Encoder, path: Path, layout: str) -> str:
+def save_folder(encoder: Encoder, path: Path, layout: str, finish: Callable[[Path, str], None] | None = None) -> str:
     """Write the encoder; returns why plain sentence-transformers cannot load it, "" when it can.
+
+    The folder appears when all of it is written. What lay in it beside an older encoder stays.
+
+    Args:
+        finish: writes what else belongs to the folder, before it appears: gets the place to write to, and that reason.
 
     Raises:
         RecipeError: an unknown layout, or the legacy one for a recipe that has no stock modules.
         NotFittedError: `fit` must come first.
+        ModelError: the place is a file, or holds another model.
     """
     check_layout(layout)
     module = encoder.module
@@ -102,10 +101,7 @@ def save_folder(encoder: Encoder, path: Path, layout: str) -> str:
             "recipe. Put the step into the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
         )
     module.require_fit()
-    if path.is_file():
-        raise ModelError(f"{str(path)!r} is a file; a model is saved as a folder.")
-    if is_exported_folder(str(path)):
-        raise ModelError(f"The folder {str(path)!r} holds a graph that essent exported: choose a folder of its own.")
+    check_place(path)
     reason = ""
     try:
         modules = stock_modules(module)
@@ -118,20 +114,51 @@ def save_folder(encoder: Encoder, path: Path, layout: str) -> str:
             ) from None
     # an empty text for a tokenizer without special tokens has nothing that plain sentence-transformers could pool
     texts = [text for text, ids in zip(GOLDEN_TEXTS, module.ids(GOLDEN_TEXTS), strict=True) if ids]
-    golden = encoder.encode(texts, show_progress_bar=False)  # before anything is overwritten
-    path.mkdir(parents=True, exist_ok=True)
-    if (path / STATE_FOLDER / ABOUT).is_file():  # an encoder saved there before: its modules must not stay
-        for old in (path / STATE_FOLDER, path / "code", *path.glob("[0-9]_*")):
-            shutil.rmtree(old, ignore_errors=True)
-    if reason:
-        write_own(module, path)
-    else:
-        tokenizer = framed_tokenizer(module.backbone.tokenizer, module.plan.frame)
-        write_stock(module, modules, tokenizer, path, legacy=layout == "legacy")
-    config = json.dumps(encoder._get_model_config(), indent=2, sort_keys=True)
-    (path / "config_sentence_transformers.json").write_text(config, encoding="utf-8")
-    _write_state(module, path / STATE_FOLDER, texts, golden, reason, type(modules[0]) if modules else None)
+    golden = encoder.encode(texts, show_progress_bar=False)
+    with replacing_folder(path, _carried_over(path)) as folder:
+        if reason:
+            write_own(module, folder)
+        else:
+            tokenizer = framed_tokenizer(module.backbone.tokenizer, module.plan.frame)
+            write_stock(module, modules, tokenizer, folder, legacy=layout == "legacy")
+        config = json.dumps(encoder._get_model_config(), indent=2, sort_keys=True)
+        (folder / "config_sentence_transformers.json").write_text(config, encoding="utf-8")
+        _write_state(module, folder / STATE_FOLDER, texts, golden, reason, type(modules[0]) if modules else None)
+        if finish is not None:
+            finish(folder, reason)
+        write_digests(folder)
     return reason
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place where an encoder must not be written.
+
+    Raises:
+        ModelError: it is a file, or a folder that holds another model.
+    """
+    if path.is_file():
+        raise ModelError(f"{str(path)!r} is a file; a model is saved as a folder.")
+    if is_exported_folder(str(path)):
+        raise ModelError(f"The folder {str(path)!r} holds a graph that essent exported: choose a folder of its own.")
+    if (path / STATE_FOLDER / ABOUT).is_file():
+        return
+    if found := next((name for name in ("modules.json", "config.json") if (path / name).is_file()), None):
+        raise ModelError(
+            f"The folder {str(path)!r} holds another model ({found}), which would be lost: choose a folder of its own."
+        )
+
+
+def _carried_over(path: Path) -> list[str]:
+    """Names in a folder that do not belong to the encoder that was saved there before."""
+    if not path.is_dir():
+        return []
+    names = {entry.name for entry in path.iterdir()}
+    if not (path / STATE_FOLDER / ABOUT).is_file():
+        return sorted(names)
+    if has_digests(path):
+        return sorted(names - listed_names(path) - {STATE_FOLDER, "README.md"})
+    own = {STATE_FOLDER, "code", "essent_module.py", "README.md", *(entry.name for entry in path.glob("[0-9]_*"))}
+    return sorted(name for name in names - own if not is_read(name))
 
 
 def save_module(module: RecipeModule, path: str) -> None:
@@ -193,8 +220,12 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
     Raises:
         ModelError: files are missing or unreadable, or a newer essent wrote them.
     """
-    root = Path(name if Path(name).is_dir() else str(load_dir_path(name, subfolder="", **file_options(options))))
+    root = folder_of(name, options)
     with damage_named(name):
+        if not options.get("trust_remote_code"):
+            check_folder(root)
+        if has_digests(root):
+            check_digests(root, whole=False)
         about, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
         recipe = Recipe.from_dict(about["recipe"])
         backbone = _read_backbone(root, about, arrays, options)
@@ -206,6 +237,11 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
         module = RecipeModule(backbone, recipe, stats, chain, _carried(recipe, backbone, arrays))
         module.max_seq_length = about["max_length"]
         return module, _read_settings(root)
+
+
+def folder_of(name: str, options: dict[str, Any]) -> Path:
+    """The folder itself, or that of the hub's cache."""
+    return Path(name if Path(name).is_dir() else str(load_dir_path(name, subfolder="", **file_options(options))))
 
 
 def _carried(recipe: Recipe, backbone: Backbone, arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
@@ -233,84 +269,40 @@ def _read_settings(root: Path) -> dict[str, Any]:
 def _read_backbone(
     root: Path, about: dict[str, Any], arrays: dict[str, np.ndarray], options: dict[str, Any]
 ) -> Backbone:
-    own = root / STATE_FOLDER / "tokenizer"
-    tokenizer = AutoTokenizer.from_pretrained(own if own.is_dir() else root)
-    words, listed = root / "0_WordEmbeddings", (root / "modules.json").read_text(encoding="utf-8")
-    if '.StaticEmbedding"' in listed:
+    own, trust = root / STATE_FOLDER / "tokenizer", {"trust_remote_code": bool(options.get("trust_remote_code"))}
+    tokenizer = AutoTokenizer.from_pretrained(own if own.is_dir() else root, **trust)
+    first = (read_json(root / "modules.json", list) or [{}])[0]
+    kind = str(first.get("type", "")).rpartition(".")[2]
+    if kind == "StaticEmbedding":
         rows = arrays["rows"] if "rows" in arrays else read_table(root)
         made = rows_backbone(rows, tokenizer, dropped=dropped_ids(tokenizer), max_length=about["max_length"])
         made.model.config.stored = (read_json(root / "config.json") or {})["embedding_dtype"]
         return made
-    if '"0_WordEmbeddings"' in listed:  # static: only the rows are there; the rest of the model is never run
-        config = AutoConfig.from_pretrained(root / STATE_FOLDER)
-        table = torch.nn.Embedding.from_pretrained(WordEmbeddings.load(str(words)).emb_layer.weight.detach())
+    if kind == "WordEmbeddings":  # static: only the rows are there; the rest of the model is never run
+        config = AutoConfig.from_pretrained(root / STATE_FOLDER, **trust)
+        words = WordEmbeddings.load(str(root / str(first["path"])))
+        table = torch.nn.Embedding.from_pretrained(words.emb_layer.weight.detach())
         with torch.device("meta"):
-            model = AutoModel.from_config(config)
+            model = AutoModel.from_config(config, **trust)
         model = torch.nn.Module.to_empty(model, device="cpu")
         model.set_input_embeddings(table)
         return Backbone(model.eval(), tokenizer, about["max_length"], about["layers"])
+    given, settings = dict(options.get("model_kwargs") or {}), dict(options.get("config_kwargs") or {})
     if reads_head(Recipe.from_dict(about["recipe"]).layers):
-        settings = dict(options.get("config_kwargs") or {}) | dict(options.get("model_kwargs") or {})
-        whole: Any = load_masked(str(root), **settings)
+        whole: Any = load_masked(str(root), **{**trust, **settings, **given})
         backbone = Backbone(whole.base_model, tokenizer, about["max_length"], about["layers"])
         backbone.mlm_head = MaskedLMHead(whole)
         return backbone
     transformer = Transformer(
         str(root),
-        model_kwargs=dict(options.get("model_kwargs") or {}) | _without_pooler(root),
-        config_kwargs=dict(options.get("config_kwargs") or {}),
+        model_kwargs={**guarded(trust, weights=True), **_without_pooler(root), **given},
+        processor_kwargs=dict(trust),
+        config_kwargs={**trust, **settings},
     )
     return Backbone(transformer.model, tokenizer, about["max_length"], about["layers"])
 
 
 def _without_pooler(root: Path) -> dict[str, Any]:
-    config = read_json(root / "sentence_bert_config.json") or {}
-    return dict(config.get("model_kwargs") or {})
-
-
-# -- verify -----------------------------------------------------------------------------------------------------------
-
-
-def verify(name: str) -> Verification:
-    """Load a saved folder in every way it promises, and compare with its golden vectors.
-
-    Raises:
-        ModelError: not an essent folder.
-        VerificationError: the folder is damaged, a way of loading differs by more than 1e-5, or there are no golden
-            vectors.
-    """
-    from essent.encoder import Encoder
-
-    if not is_essent_folder(name, {}):
-        raise ModelError(f"{name!r} is not a folder that essent saved: it has no {STATE_FOLDER}/encoder.json.")
-    root = Path(name if Path(name).is_dir() else str(load_dir_path(name, subfolder="")))
-    try:
-        with damage_named(name):
-            about = read_about(root / STATE_FOLDER / ABOUT)
-            texts, golden = about["golden_texts"], read_arrays(root / STATE_FOLDER / ARRAYS)["golden"]
-            ways: dict[str, SentenceTransformer] = {"essent": Encoder(name)} if texts else {}
-            if texts and about["portable"]:
-                ways["sentence-transformers"] = SentenceTransformer(str(root))
-    except EssentError as error:
-        raise VerificationError(f"{name!r} cannot be loaded any more: {error}") from error
-    if not texts:
-        raise VerificationError(f"{name!r} has no golden vectors ({about['reason']}); save it with Encoder.save.")
-    differences = {
-        way: _difference(model.encode(texts, show_progress_bar=False), golden) for way, model in ways.items()
-    }
-    report = Verification(about["text"], about["portable"], about["reason"], differences)
-    if not report.passed:
-        shown = ", ".join(f"{way}: {difference:.1e}" for way, difference in differences.items())
-        raise VerificationError(
-            f"{name!r} does not give its golden vectors back (largest difference {shown}; allowed {TOLERANCE:.0e}). "
-            "The weights, the tokenizer or a library have changed since it was saved."
-        )
-    return report
-
-
-def _difference(vectors: np.ndarray, golden: np.ndarray) -> float:
-    """Largest difference of an entry, relative to the length of the longest golden vector where that is above 1."""
-    if vectors.shape != golden.shape:
-        return float("inf")
-    scale = max(float(np.linalg.norm(golden, axis=1).max(initial=0.0)), 1.0)
-    return float(np.abs(vectors - golden).max(initial=0.0)) / scale
+    """The one setting of the model that a saved folder has: whether a pooler, which no recipe reads, is built."""
+    settings = (read_json(root / "sentence_bert_config.json") or {}).get("model_kwargs") or {}
+    return {key: settings[key] for key in ("add_pooling_layer",) if key in settings}

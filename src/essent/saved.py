@@ -2,25 +2,20 @@
 
 essent/encoder.json        the recipe, the golden texts, versions
 essent/state.safetensors   token counts, learned shaping, golden vectors
-essent/engine.json         the same of a graph that `essent export` wrote
+essent/files.json          length and SHA-256 of every file, see `essent.folders.digests`
+essent/engine.json         what encoder.json says, for a graph that `essent export` wrote
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import essent
+from essent.folders import STATE_FOLDER, read_json
 from essent.hub import file_options, reach_model
-from essent.types import EssentError, ModelError, RecipeError
+from essent.types import ModelError, RecipeError
 
-if TYPE_CHECKING:
-    import numpy as np
-
-STATE_FOLDER = "essent"
 ABOUT, ARRAYS = "encoder.json", "state.safetensors"
 FORMAT = 1
 LAYOUTS = ("stock", "legacy")
@@ -34,6 +29,7 @@ _ABOUT_TYPES: dict[str, tuple[type, ...]] = {
     "reason": (str,),
     "golden_texts": (list,),
 }
+_TABLES = ("bare", "folded", None)
 
 
 def check_layout(layout: str) -> None:
@@ -102,23 +98,12 @@ def read_about(path: Path) -> dict[str, Any]:
         if name not in about or not isinstance(about[name], allowed):
             kinds = " or ".join("null" if kind is type(None) else kind.__name__ for kind in allowed)
             found = f"{about[name]!r:.60}" if name in about else "missing"
-            raise ModelError(f"{path}: damaged: {name!r} must be {kinds}, and is {found}.")
+            raise ModelError(f"{path} is damaged: {name!r} must be {kinds}, and is {found}.")
+    if not all(isinstance(text, str) for text in about["golden_texts"]):
+        raise ModelError(f"{path} is damaged: 'golden_texts' must be a list of strings.")
+    if about.get("table") not in _TABLES:
+        raise ModelError(f"{path} is damaged: 'table' must be 'bare', 'folded' or null, and is {about['table']!r:.60}.")
     return dict(about)
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a safetensors file.
-
-    Raises:
-        ModelError: no such file, or a damaged one.
-    """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        return load_file(path)
-    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
-        raise ModelError(f"{path}: damaged: {error}") from error
 
 
 def read_settings(root: Path) -> dict[str, Any]:
@@ -136,23 +121,6 @@ def read_settings(root: Path) -> dict[str, Any]:
             f"{str(root)!r}: the default prompt {name!r:.60} is none of {', '.join(prompts) or 'no prompts'}."
         )
     return dict(settings)
-
-
-def read_json(path: Path, kind: type = dict) -> Any:
-    """What a file holds; None where there is none.
-
-    Raises:
-        ModelError: no JSON, or not of this kind.
-    """
-    if not path.is_file():
-        return None
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{path}: no JSON: {error}") from error
-    if type(found) is not kind:
-        raise ModelError(f"{path}: expected a {kind.__name__}, not {found!r:.60}.")
-    return found
 
 
 def read_modules(name: str, hub: dict[str, Any]) -> list[dict[str, Any]] | None:
@@ -186,20 +154,3 @@ def _find(name: str, file: str, hub: dict[str, Any], subfolder: str = "") -> Pat
 
     found = load_file_path(name, file, subfolder=subfolder, **hub)
     return None if found is None else Path(found)
-
-
-@contextlib.contextmanager
-def damage_named(name: str) -> Iterator[None]:
-    """Whatever reading the files of a folder that essent wrote raises, as one error that names the folder.
-
-    Raises:
-        ModelError: "is damaged".
-    """
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except EssentError:
-        raise
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
-        raise ModelError(f"The essent folder {name!r} is damaged: {error!r}") from error

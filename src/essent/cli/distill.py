@@ -217,7 +217,7 @@ def _search(material: Material, judge: PairTask, quiet: bool) -> Choice:
 
 
 def _show(made: Distilled, output: str, quiet: bool) -> None:
-    from essent.portable import verify
+    from essent.verification import verify
 
     report = verify(output)
     if quiet:

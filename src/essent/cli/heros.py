@@ -140,9 +140,9 @@ def _scored(
         encoder: Any = Encoder(model, **options)
         text = str(encoder.recipe)
     except RecipeError:  # modules that no recipe describes, a trained Dense say: that is still an encoder
-        from sentence_transformers import SentenceTransformer
+        from essent.loading import open_model
 
-        encoder, text = SentenceTransformer(model, **options), AS_IT_IS
+        encoder, text = open_model(model, options), AS_IT_IS
     yield text, task.run(lambda texts: encoder.encode(texts, batch_size=run["batch_size"], show_progress_bar=False))
 
 

@@ -52,7 +52,7 @@ def save(
     fit_texts = None if fit is None else read_texts(fit, column)
     counted = None if frequencies is None else read_texts(frequencies, column)
     from essent.encoder import Encoder
-    from essent.portable import verify
+    from essent.verification import verify
 
     calm_libraries()
     encoder = Encoder(model, parsed, **opt.model_options(device, revision, trust_remote_code))

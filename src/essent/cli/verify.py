@@ -9,7 +9,7 @@ import typer
 from essent.cli.console import calm_libraries, results
 
 if TYPE_CHECKING:
-    from essent.portable import Verification
+    from essent.verification import Verification
 
 
 def verify(
@@ -20,7 +20,7 @@ def verify(
     Loads the folder in every way it promises (with essent; with plain sentence-transformers where it is portable) and
     compares with the golden vectors inside. Exit code 1 when a difference is larger than 1e-5.
     """
-    from essent.portable import verify as run_verify
+    from essent.verification import verify as run_verify
 
     calm_libraries()
     show_verification(run_verify(path), path)

@@ -8,7 +8,6 @@ essent/golden.safetensors                  torch's vectors of the golden texts
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -19,38 +18,72 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
 import essent
+from essent.atomic import replacing_folder
 from essent.encoder import Encoder
 from essent.engine.compiled import CompiledEncoder, Loss, check_golden, describe
 from essent.engine.convert import ALL_FILES
 from essent.engine.module import EngineModule, Reading
 from essent.engine.runtime import runtime_of
-from essent.saved import STATE_FOLDER, damage_named, read_arrays, read_json
+from essent.folders import (
+    STATE_FOLDER,
+    check_digests,
+    check_folder,
+    damage_named,
+    digest_of_file,
+    guarded,
+    has_digests,
+    is_read,
+    listed_names,
+    read_arrays,
+    read_json,
+    write_digests,
+)
+from essent.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
 from essent.tokens import Frame
-from essent.types import EngineError, ModelError
+from essent.types import ModelError
 
-FORMAT = 1
+FORMAT = 2  # 1 listed the digests of the graph alone, in engine.json
+ABOUT = "engine.json"
+ENTRIES: dict[str, Kind] = {
+    "engine": TEXT,
+    "precision": TEXT,
+    "recipe": TEXT,
+    "reading": mapping(ANYTHING),
+    "dimensions": WHOLE,
+    "loss": optional(mapping(ANYTHING)),
+    "golden_texts": listed(TEXT),
+    **{key: kind for key, kind in SENTENCE_TRANSFORMERS.items() if key != "model_type"},
+}
 
 
 def save_compiled(compiled: CompiledEncoder, path: Path) -> None:
-    """Write the folder.
+    """Write the folder, which appears when all of it is written; what lay in it beside an older graph stays.
 
     Raises:
         ModelError: the place is a file, or the folder of another model.
     """
     check_place(path)
     module = compiled.engine_module
-    source = module.runtime.path
-    (path / STATE_FOLDER).mkdir(parents=True, exist_ok=True)
-    if source.parent.resolve() != path.resolve():
+    graph = module.runtime.path.parent
+    with replacing_folder(path, _carried_over(path)) as folder:
         for name in ALL_FILES:
-            (path / name).unlink(missing_ok=True)  # saved there before, perhaps by the other engine
-            if (source.parent / name).is_file():
-                shutil.copy(source.parent / name, path / name)
-    module.reader.save_pretrained(path)
-    save_file({"golden": compiled.golden[1]}, path / STATE_FOLDER / "golden.safetensors")
-    about = {"format": FORMAT, "essent": essent.__version__, "files": digests(path), **describe(compiled)}
-    text = json.dumps(about, ensure_ascii=False, indent=2)
-    (path / STATE_FOLDER / "engine.json").write_text(text, encoding="utf-8")
+            if (graph / name).is_file():
+                shutil.copy(graph / name, folder / name)
+        module.reader.save_pretrained(folder)
+        (folder / STATE_FOLDER).mkdir()
+        save_file({"golden": compiled.golden[1]}, folder / STATE_FOLDER / "golden.safetensors")
+        about = {"format": FORMAT, "essent": essent.__version__, **describe(compiled)}
+        text = json.dumps(about, ensure_ascii=False, indent=2)
+        (folder / STATE_FOLDER / ABOUT).write_text(text, encoding="utf-8")
+        write_digests(folder)
+
+
+def _carried_over(path: Path) -> list[str]:
+    """Names in a folder that do not belong to the graph that was saved there before."""
+    if not path.is_dir():
+        return []
+    own = listed_names(path) if has_digests(path) else {entry.name for entry in path.iterdir() if is_read(entry.name)}
+    return sorted({entry.name for entry in path.iterdir()} - own - {STATE_FOLDER, *ALL_FILES})
 
 
 def check_place(path: Path) -> None:
@@ -66,18 +99,6 @@ def check_place(path: Path) -> None:
         raise ModelError(f"The folder {str(path)!r} holds another model ({found}): choose a folder of its own.")
 
 
-def digests(path: Path) -> dict[str, str]:
-    """SHA-256 of each of the engine's files."""
-    found = {}
-    for file in (path / name for name in ALL_FILES if (path / name).is_file()):
-        digest = hashlib.sha256()
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-        found[file.name] = digest.hexdigest()
-    return found
-
-
 def load(path: str | Path, *, threads: int | None = None, streams: int | None = None) -> SentenceTransformer:
     """Load a folder that essent wrote: a compiled encoder, checked against its golden vectors, or an Encoder.
 
@@ -90,36 +111,55 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
         MissingDependencyError: the engine's library is not installed.
     """
     root = Path(path)
-    if not (root / STATE_FOLDER / "engine.json").is_file():
+    if not (root / STATE_FOLDER / ABOUT).is_file():
         if (root / STATE_FOLDER / "encoder.json").is_file():
             return Encoder(str(root))
         raise ModelError(
-            f"{str(path)!r} was not written by essent: it has neither {STATE_FOLDER}/engine.json (essent export) nor "
+            f"{str(path)!r} was not written by essent: it has neither {STATE_FOLDER}/{ABOUT} (essent export) nor "
             f"{STATE_FOLDER}/encoder.json (essent save). Other models are loaded by essent.Encoder."
         )
     with damage_named(str(path)):
-        about = read_json(root / STATE_FOLDER / "engine.json")
-        if about.get("format") != FORMAT:
-            raise ModelError(
-                f"The folder {str(path)!r} has format {about.get('format')!r} (essent {about.get('essent')}); this "
-                f"essent {essent.__version__} reads format {FORMAT}. Upgrade essent."
-            )
+        check_folder(root)
+        about = _read_about(root / STATE_FOLDER / ABOUT)
+        _check_files(root, about)
         golden = read_arrays(root / STATE_FOLDER / "golden.safetensors")["golden"]
-        _refuse_other_files(root, about["files"])
         compiled = _assemble(root, about, threads, streams)
     compiled.golden = (about["golden_texts"], golden)
     check_golden(compiled, f"The graph in {str(path)!r}")
     return compiled
 
 
-def _refuse_other_files(root: Path, written: dict[str, str]) -> None:
-    """Golden texts read some rows of the vocabulary only: other bytes are found by their digest."""
-    found = digests(root)
-    odd = sorted(name for name in written.keys() | found.keys() if written.get(name) != found.get(name))
-    if odd:
-        raise EngineError(
-            f"In {str(root)!r} the graph is not the one that was written there ({', '.join(odd)}): export it again."
+def _read_about(path: Path) -> dict[str, Any]:
+    """What engine.json says, with every entry that loading needs.
+
+    Raises:
+        ModelError: damaged, or of another format.
+    """
+    about: dict[str, Any] = read_json(path)
+    if about.get("format") not in (1, FORMAT):
+        raise ModelError(
+            f"{path} has format {about.get('format')!r} (essent {about.get('essent')}); this essent "
+            f"{essent.__version__} reads format {FORMAT}. Upgrade essent, or export the model again."
         )
+    for key, kind in ENTRIES.items():
+        if not kind.allows(about.get(key)):
+            raise ModelError(f"{path} is damaged: {key!r} must be {kind.expected}, and is {about.get(key)!r:.60}.")
+    return about
+
+
+def _check_files(root: Path, about: dict[str, Any]) -> None:
+    """Compare every file with its digest: golden texts read some rows of the vocabulary only.
+
+    Raises:
+        ModelError: names a file that is missing, changed or added.
+    """
+    if about["format"] == FORMAT:
+        check_digests(root, whole=True)
+        return
+    written = about.get("files")
+    found = {name: digest_of_file(root / name) for name in ALL_FILES if (root / name).is_file()}
+    if written != found:
+        raise ModelError(f"In {str(root)!r} the graph has changed since it was written: export it again.")
 
 
 def _assemble(root: Path, about: dict[str, Any], threads: int | None, streams: int | None) -> CompiledEncoder:
@@ -128,7 +168,7 @@ def _assemble(root: Path, about: dict[str, Any], threads: int | None, streams: i
     frame |= {side: tuple(frame[side]) for side in ("before", "after")}
     reading = Reading(Frame(**frame), **about["reading"])
     runtime = kind(root, about["precision"], threads, streams)
-    module = EngineModule(runtime, AutoTokenizer.from_pretrained(root), reading, about["dimensions"])
+    module = EngineModule(runtime, AutoTokenizer.from_pretrained(root, **guarded({})), reading, about["dimensions"])
     prompts = {key: value for key, value in (about["prompts"] or {}).items() if value is not None}
     settings = {key: about[key] for key in ("default_prompt_name", "similarity_fn_name", "truncate_dim")}
     loss = None if about["loss"] is None else Loss(**about["loss"])

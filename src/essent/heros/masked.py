@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from essent.folders import guarded, opening
 from essent.heros.words import Word
 from essent.hub import reach_model
 from essent.types import ModelError
@@ -64,24 +65,22 @@ class MaskedModel:
     """Any masked language model of transformers, by hub name or folder, with a fast tokenizer.
 
     Raises:
-        ModelError: no such model, one without a mask token, or a tokenizer without offsets.
+        ModelError: no such model, one without a masked-LM head or a mask token, or a tokenizer without offsets.
     """
 
     def __init__(self, name: str, device: str | None = None, batch_size: int = 64, **options: Any) -> None:
-        from transformers import AutoModelForMaskedLM, AutoTokenizer
+        from transformers import AutoTokenizer
+
+        from essent.mlm_head import load_masked
 
         options = reach_model(name, options)
-        try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(name, **options)
+        with opening(name, options):
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(name, **guarded(options))
             if not self.tokenizer.is_fast or self.tokenizer.mask_token is None:
                 raise ModelError(f"{name}: a masked language model with a fast tokenizer and a mask token is needed.")
-            model = AutoModelForMaskedLM.from_pretrained(name, dtype=torch.float32, **options)
-        except ModelError:
-            raise
-        except (OSError, ValueError, KeyError) as error:
-            raise ModelError(f"{name} cannot be read as a masked language model: {error}") from error
+            model: Any = load_masked(name, dtype=torch.float32, **options)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.model: Any = model.eval().to(self.device)
+        self.model = model.to(self.device)
         self.name, self.batch_size = name, batch_size
         self._whole = self._whole_words()
         self._kept: dict[tuple[str, int, int], np.ndarray] = {}  # a sentence's own word is compared more than once

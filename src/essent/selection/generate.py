@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from tqdm.auto import tqdm
 
+from essent.folders import guarded, opening
 from essent.hub import reach_model
 from essent.recipe import MASK, SLOT
 from essent.selection.definitions import DEFINITIONS, Definition
@@ -62,15 +63,12 @@ class Generator:
         from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
         options = reach_model(name, options)
-        try:
-            self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, **options)
-            if not AutoConfig.from_pretrained(name, **options).is_encoder_decoder:
-                raise ModelError(f"{name} is no sequence-to-sequence model; give a T5, e.g. t5-large.")
-            model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=torch.float32, **options)
-        except ModelError:
-            raise
-        except (OSError, ValueError, KeyError) as error:
-            raise ModelError(f"{name} cannot be read as a T5 for generation: {str(error).splitlines()[0]}") from error
+        with opening(name, options):
+            self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, **guarded(options))
+            if not AutoConfig.from_pretrained(name, **guarded(options)).is_encoder_decoder:
+                raise ModelError(f"{name} is not a sequence-to-sequence model; give a T5, for example t5-large.")
+            weights = guarded(options, weights=True)
+            model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=torch.float32, **weights)
         self.name = name
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model: Any = model.eval().to(self.device)

@@ -10,7 +10,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
-from essent.saved import read_json, read_settings
+from essent.folders import check_digests, check_folder, has_digests, read_json
+from essent.saved import read_settings
 from essent.tokens import unknown_token
 from essent.types import ModelError
 
@@ -59,6 +60,9 @@ def read_table(folder: str | Path) -> StoredTable:
         raise ModelError(
             f"There is no folder {str(root)!r}; StaticEncoder reads folders. essent.Encoder also loads hub names."
         )
+    check_folder(root)
+    if has_digests(root):
+        check_digests(root, whole=False)
     listed = read_json(root / "modules.json", list)
     about: dict[str, Any] = {}
     if listed is None:

@@ -15,6 +15,7 @@ from torch import nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from essent.folders import guarded, opening
 from essent.hub import reach_model
 from essent.registry import did_you_mean
 from essent.train.mlm_settings import SIZES
@@ -42,8 +43,8 @@ def read_config(model: str | None, config: str | None, options: dict[str, Any]) 
         )
     if model is not None:
         options = reach_model(model, options)
-        with _clear_errors(model):
-            found = AutoConfig.from_pretrained(model, **options)
+        with opening(model, options):
+            found = AutoConfig.from_pretrained(model, **guarded(options))
     else:
         found = _sized(str(config)) if config in SIZES else _from_file(str(config))
     if type(found) not in MODEL_FOR_MASKED_LM_MAPPING or found.is_encoder_decoder:
@@ -102,8 +103,8 @@ def open_tokenizer(
         return train_word_pieces(texts, **settings)
     name = str(model or tokenizer)
     options = reach_model(name, options)
-    with _clear_errors(name):
-        found = AutoTokenizer.from_pretrained(name, **options)
+    with opening(name, options):
+        found = AutoTokenizer.from_pretrained(name, **guarded(options))
     for kind in ("mask", "pad"):
         if getattr(found, f"{kind}_token_id") is None:
             raise ModelError(f"The tokenizer of {name!r} has no {kind} token, which masked language modelling needs.")
@@ -131,20 +132,6 @@ def fit_config(config: Any, tokenizer: Any, length: int, *, new: bool, untied: b
         raise InputError(f"length={length}: the model has positions for {positions} tokens; take that at most.")
 
 
-@contextlib.contextmanager
-def _clear_errors(name: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        if isinstance(error, (InputError, ModelError)):
-            raise
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(
-            f"Cannot load {name!r}: {reason} Give a folder with config.json, tokenizer.json and weights, or a hub name "
-            "while the hub can be reached."
-        ) from error
-
-
 # -- weights ----------------------------------------------------------------------------------------------------------
 
 
@@ -163,9 +150,9 @@ def open_model(
         built = AutoModelForMaskedLM.from_config(config)
         return built.float(), sorted(name for name, _ in built.named_parameters())
     options = reach_model(model, options)
-    with _clear_errors(model):
+    with opening(model, options):
         loaded, report = AutoModelForMaskedLM.from_pretrained(
-            model, dtype=torch.float32, output_loading_info=True, **options
+            model, dtype=torch.float32, output_loading_info=True, **guarded(options, weights=True)
         )
     missing = sorted(report["missing_keys"])
     encoder = [name for name in missing if name.startswith(f"{loaded.base_model_prefix}.")]

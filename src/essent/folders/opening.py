@@ -1,0 +1,48 @@
+"""The way in to every model that a library loads: its files are checked first, and its errors are turned into one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from essent.folders.check import check_model
+from essent.types import EssentError, ModelError
+
+
+@contextmanager
+def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
+    """Load a model in this block.
+
+    Args:
+        name: a folder, or a name on the hub.
+        options: SentenceTransformer's, or those of a `from_pretrained`.
+
+    Raises:
+        ModelError: see `essent.folders.check.check_model`; or it cannot be loaded, says why and what can be done.
+    """
+    try:
+        check_model(name, options)
+        yield
+    except EssentError:
+        raise
+    except Exception as error:  # damaged files make libraries raise whatever they stumble over
+        reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else ""
+        if not isinstance(error, (OSError, ValueError)) or not reason:
+            reason = f"{type(error).__name__}: {reason}".rstrip(": ")
+        raise ModelError(
+            f"Cannot load the model {name!r}: {reason}. Give a folder with config.json, tokenizer.json and weights, or "
+            "a hub name while the hub can be reached (HF_HUB_OFFLINE=1 uses only what is cached)."
+        ) from error
+
+
+def guarded(options: Mapping[str, Any], *, weights: bool = False) -> dict[str, Any]:
+    """Options for a `from_pretrained` of transformers: no code of the model runs unless the caller allows it.
+
+    Args:
+        options: the caller's, whose own choices stay.
+        weights: for one that reads weights: only safetensors, which hold no code.
+    """
+    trusted = bool(options.get("trust_remote_code"))
+    safe: dict[str, Any] = {"use_safetensors": True} if weights and not trusted else {}
+    return {**safe, **options, "trust_remote_code": trusted}
