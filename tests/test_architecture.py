@@ -21,8 +21,8 @@ LAYERS = {
     "data tasks heros word_vectors",
     2: "bags module passes cache",
     # encoder and portable are a pair
-    3: "loading folding lowering folder portable card encoder verification estimator evaluation selection explain engine reproduce "
-    "report mteb static train",
+    3: "loading folding lowering folder portable card encoder verification estimator evaluation selection explain "
+    "engine reproduce report mteb static train",
     4: "cli demo",
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.split()}

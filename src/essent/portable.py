@@ -229,14 +229,25 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
         about, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
         recipe = Recipe.from_dict(about["recipe"])
         backbone = _read_backbone(root, about, arrays, options)
-        stats = None
-        if about["texts_counted"] is not None:
-            stats = CorpusStats(about["texts_counted"], arrays["stats.document_frequency"], arrays["stats.count"])
+        stats = _counts(root, about, arrays, len(backbone.vocabulary))
         state = {key.removeprefix("chain."): value for key, value in arrays.items() if key.startswith("chain.")}
         chain = Chain.from_state(recipe.shaping, state) if state else None
         module = RecipeModule(backbone, recipe, stats, chain, _carried(recipe, backbone, arrays))
         module.max_seq_length = about["max_length"]
         return module, _read_settings(root)
+
+
+def _counts(root: Path, about: dict[str, Any], arrays: dict[str, np.ndarray], tokens: int) -> CorpusStats | None:
+    """The token counts that were fitted, where the recipe reads any."""
+    if about["texts_counted"] is None:
+        return None
+    counts = [arrays[f"stats.{name}"] for name in ("document_frequency", "count")]
+    if any(found.shape != (tokens,) or found.dtype != np.int64 for found in counts):
+        raise ModelError(
+            f"{root / STATE_FOLDER / ARRAYS} does not belong to the model beside it: its counts have the shape "
+            f"{counts[0].shape}, and the model has {tokens} tokens."
+        )
+    return CorpusStats(about["texts_counted"], *counts)
 
 
 def folder_of(name: str, options: dict[str, Any]) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -19,7 +20,7 @@ from essent.folders import (
     read_arrays,
 )
 from essent.portable import folder_of
-from essent.saved import ABOUT, ARRAYS, is_essent_folder, read_about
+from essent.saved import ABOUT, ARRAYS, is_essent_folder, is_exported_folder, read_about
 from essent.types import EssentError, ModelError, VerificationError
 
 TOLERANCE = 1e-5
@@ -30,8 +31,11 @@ class Verification:
     """What `verify` found.
 
     Attributes:
+        recipe: what the folder computes, as text.
+        portable: whether plain sentence-transformers loads it; `reason` says why not.
         differences: the largest difference to the golden vectors, by each way of loading the folder.
         files: how many files have the digests that they were saved with; None where the folder lists no digests.
+        allowed: the largest difference that passes.
     """
 
     recipe: str
@@ -39,17 +43,18 @@ class Verification:
     reason: str
     differences: dict[str, float]
     files: int | None = None
+    allowed: float = TOLERANCE
 
     @property
     def passed(self) -> bool:
-        return all(difference <= TOLERANCE for difference in self.differences.values())
+        return all(difference <= self.allowed for difference in self.differences.values())
 
 
 def verify(name: str, *, untrusted: bool = False) -> Verification:
     """Compare a saved folder with what was saved: its files with their digests, its vectors with the golden vectors.
 
     Args:
-        name: a folder, or a name on the hub.
+        name: a folder that `Encoder.save` or `essent export` wrote, or a name on the hub.
         untrusted: look at the files alone, and load nothing.
 
     Raises:
@@ -57,48 +62,67 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
         VerificationError: a file is missing, damaged, changed, or asks for more than to be read; a way of loading
             differs by more than 1e-5; or there is nothing to compare with.
     """
-    if not is_essent_folder(name, {}):
-        raise ModelError(f"{name!r} is not a folder that essent saved: it has no {STATE_FOLDER}/encoder.json.")
-    root = folder_of(name, {})
+    exported = is_exported_folder(name)
+    if not exported and not is_essent_folder(name, {}):
+        raise ModelError(
+            f"{name!r} is not a folder that essent saved: it has neither {STATE_FOLDER}/{ABOUT} (essent save) nor "
+            f"{STATE_FOLDER}/engine.json (essent export)."
+        )
+    root = Path(name) if exported else folder_of(name, {})
     try:
         with damage_named(name):
             check_folder(root)
             files = check_digests(root, whole=True) if has_digests(root) else None
-            about, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
-            texts, golden = about["golden_texts"], arrays["golden"]
-            ways = {} if untrusted or not texts else _ways(name, root, about["portable"])
+            report = (_graph if exported else _encoder)(root, files, untrusted)
     except EssentError as error:
         raise VerificationError(f"{name!r} is not what was saved: {error}") from error
     if untrusted and files is None:
         raise VerificationError(
-            f"{name!r} lists no digests, as essent {about.get('essent')} saved none: without loading it there is "
-            "nothing to compare. Save it again with this version."
+            f"{name!r} lists no digests, as essent 0.1 saved none: without loading it there is nothing to compare. "
+            "Save it again with this version."
         )
-    if not texts and files is None:
-        raise VerificationError(f"{name!r} has no golden vectors ({about['reason']}); save it with Encoder.save.")
-    try:
-        differences = {
-            way: _difference(model.encode(texts, show_progress_bar=False), golden) for way, model in ways.items()
-        }
-    except Exception as error:
-        raise VerificationError(f"{name!r} is loaded, but cannot encode its golden texts: {error!r}") from error
-    report = Verification(about["text"], about["portable"], about["reason"], differences, files)
+    if not report.differences and files is None:
+        raise VerificationError(f"{name!r} has no golden vectors ({report.reason}); save it with Encoder.save.")
     if not report.passed:
-        shown = ", ".join(f"{way}: {difference:.1e}" for way, difference in differences.items())
+        shown = ", ".join(f"{way}: {difference:.1e}" for way, difference in report.differences.items())
         raise VerificationError(
-            f"{name!r} does not give its golden vectors back (largest difference {shown}; allowed {TOLERANCE:.0e}). "
-            "The weights, the tokenizer or a library have changed since it was saved."
+            f"{name!r} does not give its golden vectors back (largest difference {shown}; allowed "
+            f"{report.allowed:.0e}). The weights, the tokenizer or a library have changed since it was saved."
         )
     return report
 
 
-def _ways(name: str, root: Path, portable: bool) -> dict[str, SentenceTransformer]:
-    """The folder as essent loads it and, where it is portable, as plain sentence-transformers does."""
-    ways: dict[str, SentenceTransformer] = {"essent": Encoder(name)}
-    if portable:
+def _encoder(root: Path, files: int | None, untrusted: bool) -> Verification:
+    """What a folder of `Encoder.save` gives, in every way of loading it."""
+    about, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
+    texts, golden, portable = about["golden_texts"], arrays["golden"], about["portable"]
+    ways: dict[str, SentenceTransformer] = {}
+    if texts and not untrusted:
+        ways["essent"] = Encoder(str(root))
+    if texts and not untrusted and portable:
         with opening(str(root), {}):
             ways["sentence-transformers"] = SentenceTransformer(str(root))
-    return ways
+    differences = {
+        way: _difference(model.encode(texts, show_progress_bar=False), golden) for way, model in ways.items()
+    }
+    return Verification(about["text"], portable, about["reason"], differences, files)
+
+
+def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
+    """What a folder of `essent export` gives; loading it compares precisions below float32 by their cosines."""
+    from essent.engine.compiled import TOLERANCES
+    from essent.engine.files import load, read_about
+
+    about = read_about(root / STATE_FOLDER / "engine.json")
+    engine, reason = about["engine"], "it is a graph for an engine, which essent.load reads"
+    if untrusted:
+        return Verification(about["recipe"], False, reason, {}, files)
+    compiled: Any = load(root)
+    texts, golden = compiled.golden
+    difference = _difference(compiled.encode(texts, prompt="", show_progress_bar=False), golden)
+    allowed = TOLERANCES[engine] if compiled.precision == "f32" else np.inf
+    way = f"essent, {engine} {compiled.precision}"
+    return Verification(compiled.recipe, False, reason, {way: difference}, files, float(allowed))
 
 
 def _difference(vectors: np.ndarray, golden: np.ndarray) -> float:

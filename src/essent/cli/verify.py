@@ -1,4 +1,4 @@
-"""`essent verify`: a saved folder against its golden vectors."""
+"""`essent verify`: a saved folder against its digests and its golden vectors."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ if TYPE_CHECKING:
 
 
 def verify(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A folder (or hub name) that essent saved.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A folder (or hub name) that essent saved or exported.")],
+    untrusted: Annotated[
+        bool, typer.Option("--untrusted", help="Look at the files alone, and load nothing of the folder.")
+    ] = False,
 ) -> None:
-    """Check that a saved model still gives the vectors it was saved with.
+    """Check that a saved model is what was saved.
 
-    Loads the folder in every way it promises (with essent; with plain sentence-transformers where it is portable) and
-    compares with the golden vectors inside. Exit code 1 when a difference is larger than 1e-5.
+    Compares every file with the SHA-256 that was saved with it. Then loads the folder in every way that it promises
+    (with essent; with plain sentence-transformers where it is portable) and compares with the golden vectors in it.
+    Exit code 1 when a file has changed, asks for more than to be read, or a difference is larger than 1e-5.
     """
     from essent.verification import verify as run_verify
 
     calm_libraries()
-    show_verification(run_verify(path), path)
+    show_verification(run_verify(path, untrusted=untrusted), path)
 
 
 def show_verification(report: Verification, path: str) -> None:
@@ -34,6 +38,13 @@ def show_verification(report: Verification, path: str) -> None:
 
     console = results()
     console.print(Text(f"{path}: {report.recipe}", style="bold"), soft_wrap=True)
+    if report.files is None:
+        console.print("The folder lists no digests of its files: an older version saved it.")
+    else:
+        console.print(Text(f"✓ {report.files} files are the ones that were saved (SHA-256)", style="green"))
+    if not report.differences:
+        console.print("Nothing was loaded: whether the vectors are the same was not looked at.")
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("loaded by")
     table.add_column("largest difference", justify="right")

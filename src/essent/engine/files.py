@@ -120,7 +120,7 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
         )
     with damage_named(str(path)):
         check_folder(root)
-        about = _read_about(root / STATE_FOLDER / ABOUT)
+        about = read_about(root / STATE_FOLDER / ABOUT)
         _check_files(root, about)
         golden = read_arrays(root / STATE_FOLDER / "golden.safetensors")["golden"]
         compiled = _assemble(root, about, threads, streams)
@@ -129,7 +129,7 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
     return compiled
 
 
-def _read_about(path: Path) -> dict[str, Any]:
+def read_about(path: Path) -> dict[str, Any]:
     """What engine.json says, with every entry that loading needs.
 
     Raises:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from essent.folders.check import check_model
+from essent.folders.check import TRUST, check_model
+from essent.folders.reading import read_json
 from essent.types import EssentError, ModelError
 
 
@@ -27,6 +29,11 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
     except EssentError:
         raise
     except Exception as error:  # damaged files make libraries raise whatever they stumble over
+        if "custom code" in str(error):
+            raise ModelError(
+                f"Cannot load the model {name!r}: {_files_with_code(Path(name))} 'auto_map', which would have code of "
+                f"the model run. {TRUST} run."
+            ) from error
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else ""
         if not isinstance(error, (OSError, ValueError)) or not reason:
             reason = f"{type(error).__name__}: {reason}".rstrip(": ")
@@ -34,6 +41,11 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
             f"Cannot load the model {name!r}: {reason}. Give a folder with config.json, tokenizer.json and weights, or "
             "a hub name while the hub can be reached (HF_HUB_OFFLINE=1 uses only what is cached)."
         ) from error
+
+
+def _files_with_code(root: Path) -> str:
+    found = [path.name for path in sorted(root.glob("*config*.json")) if "auto_map" in (read_json(path) or {})]
+    return f"{' and '.join(found)} {'have' if len(found) > 1 else 'has'} the key" if found else "its files have the key"
 
 
 def guarded(options: Mapping[str, Any], *, weights: bool = False) -> dict[str, Any]:

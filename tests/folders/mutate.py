@@ -1,0 +1,85 @@
+"""What happens to files: a byte flips, the end is lost, a file goes, or is another folder's, or nested or huge JSON."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+NESTED = "[" * 100_000 + "]" * 100_000
+KINDS = ("flip", "flip", "flip", "truncate", "delete", "swap", "nested", "huge", "type", "value", "add")
+ADDED = ("added_tokens.json", "adapter_config.json", "pytorch_model.bin", "vocab.txt")
+OTHERS = (None, -1, 10**30, 1.5, "other", "", [], {}, [None], {"x": 1}, True)
+
+
+def files_of(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def mutate(folder: Path, other: Path, chance: random.Random) -> str:
+    """Change one file of a folder; says which and how.
+
+    Args:
+        other: a folder of the same kind with other weights, whose file may take the place.
+    """
+    path, kind = chance.choice(files_of(folder)), chance.choice(KINDS)
+    name = path.relative_to(folder)
+    if kind in ("type", "value") and path.suffix != ".json":
+        kind = "flip"
+    if kind == "flip":
+        content = bytearray(path.read_bytes())
+        place = chance.randrange(len(content))
+        content[place] ^= 1 << chance.randrange(8)
+        path.write_bytes(content)
+        return f"{name}: bit flipped in byte {place}"
+    if kind == "truncate":
+        content = path.read_bytes()
+        kept = chance.randrange(len(content))
+        path.write_bytes(content[:kept])
+        return f"{name}: cut to {kept} bytes"
+    if kind == "delete":
+        path.unlink()
+    elif kind == "swap":
+        places = [place for place in files_of(other) if place.name == path.name] or files_of(other)
+        shutil.copy(chance.choice(places), path)
+    elif kind == "nested":
+        path.write_text(NESTED)
+    elif kind == "huge":
+        path.write_text(json.dumps({"vocab_size": 10**400, "x": "y" * 10**6}))
+    elif kind == "add":
+        added = path.with_name(
+            chance.choice(["added_tokens.json", "adapter_config.json", "pytorch_model.bin", "vocab.txt"])
+        )
+        added.write_bytes(path.read_bytes())
+        return f"{added.relative_to(folder)}: added"
+    else:
+        return f"{name}: {change_value(path, chance, retype=kind == 'type')}"
+    return f"{name}: {kind}"
+
+
+def change_value(path: Path, chance: random.Random, *, retype: bool) -> str:
+    """Give a key of a JSON file another value, or one of another type."""
+    content = json.loads(path.read_text())
+    inside, key = content, None
+    while isinstance(inside, (dict, list)) and inside:
+        outer, key = inside, chance.choice(list(inside) if isinstance(inside, dict) else list(range(len(inside))))
+        inside = outer[key]
+        if chance.random() < 0.3:
+            break
+    if key is None:
+        return "nothing in it"
+    value = (
+        chance.choice([None, -1, 10**30, 1.5, "other", "", [], {}, [None], {"x": 1}, True]) if retype else _near(inside)
+    )
+    outer[key] = value
+    path.write_text(json.dumps(content))
+    return f"{key!r} became {value!r:.40}"
+
+
+def _near(value: object) -> object:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)):
+        return value + 1
+    return value[::-1] + "x" if isinstance(value, str) else value
