@@ -83,8 +83,8 @@ def survey(kind: str, number: int, saved: Callable[[str], tuple[Path, Path]], tm
     whole, other = saved(kind)
     texts, passed = many_texts(), 0
     expected = vectors_of(whole, texts)
+    folder = tmp_path / "model"
     for seed in range(number):
-        folder = tmp_path / "model"
         shutil.copytree(whole, folder)
         if not listed:
             (folder / DIGESTS).unlink()
