@@ -7,6 +7,7 @@ it was writing stays beside the place under a name that says so, and the next ru
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -25,9 +26,20 @@ from essent.types import DataError
 
 PARTIAL, OLD = ".partial", ".old"
 FORGOTTEN = 86_400.0  # seconds after which something that another machine left over is removed
-LONGEST = 100  # letters of the place's own name in a temporary name
-OWNER = re.compile(r"(?P<host>[0-9a-f]{8})-(?P<process>\d+)-[0-9a-f]{8}")  # part of a temporary name
-_HOST = sha256(platform.node().encode()).hexdigest()[:8]
+LONGEST, LONGEST_SUFFIX = 100, 20  # bytes of the place's own name in a temporary name
+OWNER = re.compile(r"(?P<host>[0-9a-f]{8})-(?P<process>[1-9][0-9]*)-[0-9a-f]{8}")  # part of a temporary name
+
+
+def _host() -> str:
+    """Where a number names one process: containers of one name on one disk do not see each other's processes."""
+    try:
+        processes = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        processes = ""
+    return sha256(f"{platform.node()}\n{processes}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+_HOST = _host()
 _live: set[Path] = set()  # what this process is writing at the moment
 
 
@@ -35,14 +47,22 @@ _live: set[Path] = set()  # what this process is writing at the moment
 def replacing_file(path: str | Path) -> Iterator[Path]:
     """A temporary neighbour of `path` to write; it takes the place of `path` when the block ends without an error.
 
-    A link is followed, so that what it points to is replaced. The neighbour has the suffix of `path`.
+    A link is followed, so that what it points to is replaced. The neighbour has the suffix of `path`, unless that is
+    longer than 20 bytes. A file that was there passes its permissions on.
+
+    Raises:
+        DataError: `path` is a folder, a device or a pipe, or it or its folder is read-only.
     """
-    target = Path(path).resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = _resolved(path)
+    if target.exists() and not target.is_file():
+        kind = "a folder" if target.is_dir() else "a device or a pipe"
+        raise DataError(f"{path} is {kind}; a file is to be written there. Choose another name.")
+    _make_room(path, target)
     remove_leftovers(target)
     with _temporary(target) as temporary:
         yield temporary
         _sync(temporary)
+        _copy_permissions(target, temporary)
         temporary.replace(target)
         _sync(target.parent)
 
@@ -56,9 +76,9 @@ def replacing_folder(path: str | Path, carried: Iterable[str] = ()) -> Iterator[
         carried: names of files and folders of the old folder that stay in the new one, unless it has its own.
 
     Raises:
-        DataError: `path` is a file, the current folder, or a place where a folder cannot be exchanged.
+        DataError: `path` is a file, the current folder, read-only, or a place where a folder cannot be exchanged.
     """
-    target = Path(path).resolve()
+    target = _resolved(path)
     if target.exists() and not target.is_dir():
         raise DataError(f"{path} is a file; a folder is to be written there. Choose another name.")
     if target in (Path.cwd(), *Path.cwd().parents):
@@ -67,17 +87,16 @@ def replacing_folder(path: str | Path, carried: Iterable[str] = ()) -> Iterator[
         )
     if target.is_mount():
         raise DataError(f"{path} is a mount point, which cannot be replaced as a whole. Choose a folder inside it.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    recover(target)
+    _make_room(path, target)
     remove_leftovers(target)
     with _temporary(target) as temporary:
         temporary.mkdir()
         yield temporary
-        _sync_tree(temporary)
         for name in carried:
-            if (target / name).exists() and not (temporary / name).exists():
+            if os.path.lexists(target / name) and not os.path.lexists(temporary / name):
                 _link(target / name, temporary / name)
-        _sync(temporary)
+        _sync_tree(temporary)
+        _copy_permissions(target, temporary)
         _install(temporary, target)
         _sync(target.parent)
 
@@ -107,25 +126,28 @@ def write_json(path: str | Path, value: Any, *, indent: int | None = 2) -> None:
 
 def recover(path: str | Path) -> None:
     """Put a folder back that a killed run moved aside, as happens where the system cannot exchange two folders."""
-    target = Path(path)
-    if target.exists() or not target.parent.is_dir():
+    target = _resolved(path)
+    if target.exists():
         return
     for old in _neighbours(target, OLD):
         if not _in_use(old):
-            old.rename(target)
+            with suppress(OSError):  # another process was faster
+                old.rename(target)
             return
 
 
 def remove_leftovers(path: str | Path) -> None:
-    """Remove what killed runs left beside a place that they were writing."""
-    target = Path(path)
-    for left in [*_neighbours(target, PARTIAL), *_neighbours(target, OLD)]:
-        if not _in_use(left):
-            _remove(left)
+    """Remove what killed runs left beside a place that they were writing; a folder moved aside is put back first."""
+    target = _resolved(path)
+    recover(target)
+    left = _neighbours(target, PARTIAL) + (_neighbours(target, OLD) if target.exists() else [])
+    for neighbour in left:
+        if not _in_use(neighbour):
+            _remove(neighbour)
 
 
 def _neighbours(target: Path, kind: str) -> list[Path]:
-    start, end = f".{target.stem[:LONGEST]}.", f"{kind}{target.suffix}"
+    start, end = _around(target, kind)
     try:
         names = sorted(entry.name for entry in os.scandir(target.parent))
     except OSError:
@@ -152,7 +174,7 @@ def _in_use(path: Path) -> bool:
 def _runs(process: int) -> bool:
     try:
         os.kill(process, 0)  # no signal is sent
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except OSError:
         return True  # somebody else's
@@ -162,9 +184,45 @@ def _runs(process: int) -> bool:
 # -- names and places -------------------------------------------------------------------------------------------------
 
 
+def _resolved(path: str | Path) -> Path:
+    """The absolute path with every link followed."""
+    try:
+        found = Path(path).resolve()
+    except (OSError, RuntimeError):  # Python before 3.13
+        found = Path(path)
+    if found.is_symlink():
+        raise DataError(f"{path} is a link that leads in a circle. Choose another name.")
+    return found
+
+
+def _make_room(path: str | Path, target: Path) -> None:
+    """Make the folder around a place.
+
+    Raises:
+        DataError: it cannot be made, nothing can be written to it, or what is in the place is read-only.
+    """
+    place = next(parent for parent in target.parents if parent.exists())
+    if not place.is_dir():
+        raise DataError(f"{path} cannot be written: {place} is not a folder. Choose another name.")
+    for found in (place, target):
+        if found.exists() and not os.access(found, os.W_OK):
+            raise DataError(f"{path} cannot be written: {found} is read-only. Make it writable or choose another name.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _around(target: Path, kind: str) -> tuple[str, str]:
+    """What a temporary name has before and after its owner. A long name is stood for by its digest, so that no other
+    name begins like it; 255 bytes are what file systems allow."""
+    suffix = target.suffix if len(os.fsencode(target.suffix)) <= LONGEST_SUFFIX else ""
+    stem = target.name.removesuffix(suffix) if suffix else target.name
+    if len(os.fsencode(stem)) > LONGEST:
+        stem = sha256(os.fsencode(target.name)).hexdigest()[:32]
+    return f".{stem}.", f"{kind}{suffix}"
+
+
 def _beside(target: Path, kind: str) -> Path:
-    owner = f"{_HOST}-{os.getpid()}-{secrets.token_hex(4)}"
-    return target.with_name(f".{target.stem[:LONGEST]}.{owner}{kind}{target.suffix}")
+    start, end = _around(target, kind)
+    return target.with_name(f"{start}{_HOST}-{os.getpid()}-{secrets.token_hex(4)}{end}")
 
 
 @contextmanager
@@ -201,27 +259,48 @@ def _link_file(old: str | Path, new: str | Path) -> None:
         shutil.copy2(old, new, follow_symlinks=False)
 
 
+def _copy_permissions(old: Path, new: Path) -> None:
+    """What was private stays private; a new place has what the umask says."""
+    with suppress(OSError):
+        shutil.copymode(old, new)
+
+
 def _install(temporary: Path, target: Path) -> None:
     """Put the new folder in its place; the old one takes the temporary name, and is removed with it."""
     if not target.exists() or not any(target.iterdir()):
         if os.name != "posix" and target.exists():
             target.rmdir()
-        temporary.rename(target)
-        return
+        try:
+            temporary.rename(target)
+            return
+        except OSError as error:  # another process may have filled the place in the meantime
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
     if _exchange(temporary, target):
         return
     old = _beside(target, OLD)
     _live.add(old)
     try:
-        target.rename(old)
-        temporary.rename(target)
-    except OSError:
-        if not target.exists() and old.exists():
+        _move_aside(target, old)
+        try:
+            temporary.rename(target)
+        except OSError:
             old.rename(target)
-        raise
+            raise
+        old.rename(temporary)  # a folder with the name of an old one is always whole
     finally:
-        _remove(old)
         _live.discard(old)
+
+
+def _move_aside(target: Path, old: Path) -> None:
+    try:
+        target.rename(old)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        raise DataError(
+            f"{target} cannot be renamed, as where a folder is part of a container's image. Choose another folder."
+        ) from error
 
 
 def _exchange(new: Path, old: Path) -> bool:
@@ -246,13 +325,24 @@ def _sync_tree(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Have the system write a file, or the list of a folder's files, to the disk."""
-    try:
-        number = os.open(path, os.O_RDONLY)
+    """Have the system write a file, or the list of a folder's files, to the disk.
+
+    Raises:
+        OSError: the disk did not take a file.
+    """
+    folder = path.is_dir()
+    if not folder and not path.is_file():
+        return  # a link that leads nowhere
+    try:  # Windows syncs only what is open for writing, and opens no folders
+        number = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
     except OSError:
-        return  # Windows opens no folders; a link may lead nowhere
+        if folder:
+            return
+        raise
     try:
-        with suppress(OSError):  # some file systems have no such call for folders
-            os.fsync(number)
+        os.fsync(number)
+    except OSError as error:
+        if not folder and error.errno not in (errno.EINVAL, errno.ENOTSUP):  # the file system has no such call
+            raise
     finally:
         os.close(number)
