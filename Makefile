@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test check format lint types check-data check-browser bench clean
+.PHONY: help demo test check format lint types check-data check-browser check-faults bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -39,6 +39,9 @@ check-data: $(INSTALLED)  ## check published figures on real data: make check-da
 
 check-browser: $(INSTALLED)  ## look at the report's page in a real Chromium, which must be installed
 	$(BIN)/python -m pytest -m browser tests/report
+
+check-faults: $(INSTALLED)  ## kill everything that writes at every write; needs Linux and a C compiler (minutes)
+	$(BIN)/python tests/faults/kill_harness.py -m faults tests/faults
 
 bench: $(INSTALLED)  ## time against the named peers, paired in one run: make bench [DATA=DIR]
 	$(BIN)/python benchmarks/quantile.py

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from essent import atomic
@@ -60,8 +61,7 @@ def dead_process() -> int:
 
 def left_by(target: Path, process: int, kind: str = atomic.PARTIAL, host: str | None = None) -> Path:
     """A neighbour as a run with that process would have left it."""
-    start, end = atomic._around(target, kind)
-    return target.with_name(f"{start}{atomic._HOST if host is None else host}-{process}-0123abcd{end}")
+    return target.with_name(f"{atomic._start(target)}{atomic._HOST if host is None else host}-{process}-0123abcd{kind}")
 
 
 # -- old or new -------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_an_error_leaves_the_file_that_was_there(tmp_path: Path) -> None:
     for there in ({}, {"file": "old"}):
         fill(tmp_path, **there)
         with pytest.raises(KeyboardInterrupt), replacing_file(path) as temporary:
-            fill(tmp_path, **{temporary.name: "half"}, stop=KeyboardInterrupt())
+            fill(temporary.parent, **{temporary.name: "half"}, stop=KeyboardInterrupt())
         assert tree(tmp_path) == there
 
 
@@ -221,8 +221,7 @@ def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.npy", "a.tar.gz", ".hidden", "noname", "Ünïcödé 数据.json", "a'b\nc.md"])
 def test_names_and_suffixes(tmp_path: Path, name: str) -> None:
     with replacing_file(tmp_path / name) as temporary:
-        assert temporary.suffix == (Path(name).suffix or atomic.PARTIAL)
-        assert temporary.name.startswith(".")
+        assert temporary.name == name
         temporary.write_text("text", "utf-8")
     with replacing_folder(tmp_path / "folder" / name) as temporary:
         fill(temporary, a="text")
@@ -246,12 +245,12 @@ def test_long_names_that_begin_alike_do_not_meet(tmp_path: Path) -> None:
     assert tree(one) == {"a": "one"}
 
 
-def test_a_writer_that_puts_a_suffix_of_its_own_writes_the_same_file(tmp_path: Path) -> None:
-    import numpy as np
-
+def test_a_writer_that_adds_suffixes_and_files_of_its_own_writes_the_same_file(tmp_path: Path) -> None:
     with replacing_file(tmp_path / "a.npy") as temporary:
         np.save(temporary, np.arange(3))
+        fill(temporary.parent, notes="of the writer")
     assert np.load(tmp_path / "a.npy").tolist() == [0, 1, 2]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.npy"]
 
 
 def test_json_has_no_nan_and_text_keeps_its_line_ends(tmp_path: Path) -> None:
@@ -294,7 +293,7 @@ def test_what_a_dead_process_left_is_removed_and_what_a_live_one_writes_is_kept(
     path = tmp_path / "out.json"
     dead, alive = left_by(path, dead_process()), left_by(path, os.getppid())
     impossible = left_by(path, 10**15)
-    others = [tmp_path / name for name in (".out.partial.json", "out.json.partial", ".out.notes.partial.json")]
+    others = [tmp_path / name for name in (".out.json.partial", "out.json.partial", left_by(path, 10**15).name[1:])]
     fill(dead, a="half")
     fill(dead / "deep", b="half")
     for place in (alive, impossible, *others):

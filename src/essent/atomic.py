@@ -26,7 +26,7 @@ from essent.types import DataError
 
 PARTIAL, OLD = ".partial", ".old"
 FORGOTTEN = 86_400.0  # seconds after which something that another machine left over is removed
-LONGEST, LONGEST_SUFFIX = 100, 20  # bytes of the place's own name in a temporary name
+LONGEST = 100  # bytes of the place's own name in a temporary name
 OWNER = re.compile(r"(?P<host>[0-9a-f]{8})-(?P<process>[1-9][0-9]*)-[0-9a-f]{8}")  # part of a temporary name
 
 
@@ -45,10 +45,10 @@ _live: set[Path] = set()  # what this process is writing at the moment
 
 @contextmanager
 def replacing_file(path: str | Path) -> Iterator[Path]:
-    """A temporary neighbour of `path` to write; it takes the place of `path` when the block ends without an error.
+    """A temporary file to write; it takes the place of `path` when the block ends without an error.
 
-    A link is followed, so that what it points to is replaced. The neighbour has the suffix of `path`, unless that is
-    longer than 20 bytes. A file that was there passes its permissions on.
+    It has the name of `path`, in a temporary folder beside it: some writers leave files of their own when they are
+    killed. A link is followed, so that what it points to is replaced. An old file passes its permissions on.
 
     Raises:
         DataError: `path` is a folder, a device or a pipe, or it or its folder is read-only.
@@ -59,7 +59,8 @@ def replacing_file(path: str | Path) -> Iterator[Path]:
         raise DataError(f"{path} is {kind}; a file is to be written there. Choose another name.")
     _make_room(path, target)
     remove_leftovers(target)
-    with _temporary(target) as temporary:
+    with _temporary(target) as room:
+        temporary = room / target.name
         yield temporary
         _sync(temporary)
         _copy_permissions(target, temporary)
@@ -90,7 +91,6 @@ def replacing_folder(path: str | Path, carried: Iterable[str] = ()) -> Iterator[
     _make_room(path, target)
     remove_leftovers(target)
     with _temporary(target) as temporary:
-        temporary.mkdir()
         yield temporary
         for name in carried:
             if os.path.lexists(target / name) and not os.path.lexists(temporary / name):
@@ -147,7 +147,7 @@ def remove_leftovers(path: str | Path) -> None:
 
 
 def _neighbours(target: Path, kind: str) -> list[Path]:
-    start, end = _around(target, kind)
+    start = _start(target)
     try:
         names = sorted(entry.name for entry in os.scandir(target.parent))
     except OSError:
@@ -155,7 +155,7 @@ def _neighbours(target: Path, kind: str) -> list[Path]:
     return [
         target.parent / name
         for name in names
-        if name.startswith(start) and name.endswith(end) and OWNER.fullmatch(name[len(start) : -len(end)])
+        if name.startswith(start) and name.endswith(kind) and OWNER.fullmatch(name[len(start) : -len(kind)])
     ]
 
 
@@ -210,26 +210,23 @@ def _make_room(path: str | Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _around(target: Path, kind: str) -> tuple[str, str]:
-    """What a temporary name has before and after its owner. A long name is stood for by its digest, so that no other
-    name begins like it; 255 bytes are what file systems allow."""
-    suffix = target.suffix if len(os.fsencode(target.suffix)) <= LONGEST_SUFFIX else ""
-    stem = target.name.removesuffix(suffix) if suffix else target.name
-    if len(os.fsencode(stem)) > LONGEST:
-        stem = sha256(os.fsencode(target.name)).hexdigest()[:32]
-    return f".{stem}.", f"{kind}{suffix}"
+def _start(target: Path) -> str:
+    """What a temporary name begins with. A long name is stood for by its digest, so that no other one begins alike."""
+    name = os.fsencode(target.name)
+    return f".{target.name if len(name) <= LONGEST else sha256(name).hexdigest()}."
 
 
 def _beside(target: Path, kind: str) -> Path:
-    start, end = _around(target, kind)
-    return target.with_name(f"{start}{_HOST}-{os.getpid()}-{secrets.token_hex(4)}{end}")
+    return target.with_name(f"{_start(target)}{_HOST}-{os.getpid()}-{secrets.token_hex(4)}{kind}")
 
 
 @contextmanager
 def _temporary(target: Path) -> Iterator[Path]:
+    """A new folder beside a place, which goes when the block ends."""
     temporary = _beside(target, PARTIAL)
     _live.add(temporary)
     try:
+        temporary.mkdir()
         yield temporary
     finally:
         _remove(temporary)

@@ -1,0 +1,326 @@
+"""Ends a process at every call that changes the file system, and looks at what is left.
+
+A parent that has everything imported and loaded forks a child for each point; `kill_shim.c`, which the parent was
+started with, ends the child there. Run as a program, this compiles the shim and starts pytest with it:
+
+    python tests/faults/kill_harness.py [arguments of pytest]
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+KILLED = 137  # the status of a child that the shim has ended
+SECONDS = 300  # after which a child is taken to hang
+MOST = int(os.environ.get("ESSENT_FAULTS_MOST", "0")) or None  # points of each kind where a test does not say
+SHIM, MARK = Path(__file__).with_name("kill_shim.c"), "ESSENT_KILL_SHIM"
+WITHOUT = f"run it under the shim: python {Path(__file__).name} [arguments of pytest], or make check-faults"
+
+Tree = dict[str, str] | None  # relative path -> what is there; None where nothing is
+
+
+class NoCompilerError(RuntimeError):
+    """There is no C compiler."""
+
+
+def compiler() -> str | None:
+    """The C compiler's name, None without one."""
+    return next((found for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name
+                 and (found := shutil.which(name))), None)  # fmt: skip
+
+
+def compile_shim(folder: Path) -> Path:
+    """Compile the shim into a folder.
+
+    Raises:
+        NoCompilerError: there is no C compiler, or it fails; the message has what it says.
+    """
+    found = compiler()
+    if found is None or not sys.platform.startswith("linux"):
+        raise NoCompilerError("The kill points need Linux and a C compiler (cc): install one, e.g. apt install gcc.")
+    library = folder / "kill_shim.so"
+    command = [found, "-O1", "-shared", "-fPIC", "-o", str(library), str(SHIM), "-ldl"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise NoCompilerError(f"{' '.join(command)} failed:\n{done.stderr}")
+    return library
+
+
+def environment(library: Path) -> dict[str, str]:
+    """The environment of a process whose children can be killed."""
+    before = f"{os.environ['LD_PRELOAD']}:" if os.environ.get("LD_PRELOAD") else ""
+    return {**os.environ, "LD_PRELOAD": before + str(library), MARK: str(library), "TOKENIZERS_PARALLELISM": "false"}
+
+
+@functools.cache
+def shim() -> Any:
+    """The shim, which this process was started with.
+
+    Raises:
+        RuntimeError: it was started without; says how to do so.
+    """
+    library = ctypes.CDLL(None)
+    if MARK not in os.environ or not hasattr(library, "kill_arm"):
+        raise RuntimeError(f"This process was started without the shim; {WITHOUT}.")
+    library.kill_arm.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p]
+    library.kill_arm.restype = library.kill_disarm.restype = None
+    library.kill_counted.restype = library.kill_written.restype = ctypes.c_long
+    library.kill_journal.restype = ctypes.c_char_p
+    return library
+
+
+# -- what is there ----------------------------------------------------------------------------------------------------
+
+
+def tree_of(place: Path) -> Tree:
+    """Digests of every file of a place, its links and folders; a file is {"": digest}."""
+    if not os.path.lexists(place):
+        return None
+    if not place.is_dir() or place.is_symlink():
+        return {"": _shown(place)}
+    return {str(path.relative_to(place)): _shown(path) for path in sorted(place.rglob("*"))}
+
+
+def _shown(path: Path) -> str:
+    if path.is_symlink():
+        return f"link to {os.readlink(path)}"
+    return "folder" if path.is_dir() else sha256(path.read_bytes()).hexdigest()
+
+
+def differences(one: Tree, other: Tree) -> str:
+    """What differs between two trees, for people."""
+    if one is None or other is None:
+        return f"{'nothing' if one is None else sorted(one)} instead of {'nothing' if other is None else sorted(other)}"
+    names = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+    return ", ".join(
+        f"{name or 'the file'} {'is new' if name not in other else 'is missing' if name not in one else 'differs'}"
+        for name in names
+    )
+
+
+# -- children ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Child:
+    """How a child ended: status, what its action returned, or the traceback; the calls that were counted."""
+
+    status: int
+    value: Any = None
+    error: str = ""
+    calls: tuple[str, ...] = ()
+    written: int = 0
+
+
+def run_in_child(action: Callable[[], Any], folder: Path, kill_at: int = 0, *, half: bool = False) -> Child:
+    """Run an action in a forked child, which ends at its `kill_at`-th counted call below a folder.
+
+    Args:
+        kill_at: 0 runs it to its end.
+        half: end in the middle of the `kill_at`-th call that writes data, instead of before the `kill_at`-th of all.
+    """
+    library = shim()
+    source, sink = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads, which are not used
+        number = os.fork()
+    if number == 0:
+        _be_child(library, action, folder, kill_at, half, sink)
+    os.close(sink)
+    with os.fdopen(source, "rb") as pipe:
+        said = pipe.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+    if not said:
+        return Child(status, error="" if status == KILLED else f"The child ended with status {status}.")
+    value, error, calls, written = pickle.loads(said)  # noqa: S301  from our own child
+    return Child(status, value, error, calls, written)
+
+
+def _be_child(
+    library: Any, action: Callable[[], Any], folder: Path, kill_at: int, half: bool, sink: int
+) -> None:  # pragma: no cover
+    status, value, error = 1, None, ""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(SECONDS)
+    try:
+        library.kill_arm(kill_at, int(half), os.fsencode(folder))
+        value = action()
+        library.kill_disarm()
+        status = 0
+    except BaseException:
+        library.kill_disarm()
+        error = traceback.format_exc()
+    calls = tuple(library.kill_journal().decode("utf-8", "replace").splitlines())
+    said = pickle.dumps((value, error, calls, library.kill_written()))
+    while said:
+        said = said[os.write(sink, said) :]
+    os._exit(status)
+
+
+# -- every point ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class State:
+    """What a killed child has left.
+
+    Attributes:
+        place: what the action writes.
+        call: the counted call it was killed at, "name path".
+        half: killed in the middle of it, not before it.
+        old, new: what `read` finds in the place before the action, and after an action that was not killed.
+        now: what it finds after the death.
+        names: what is beside the place, and the place, after an action that was not killed.
+    """
+
+    place: Path
+    call: str
+    half: bool
+    old: Any
+    new: Any
+    now: Any
+    names: frozenset[str]
+
+    @property
+    def leftovers(self) -> list[str]:
+        """Names around the place that an action which was not killed does not leave, as they are at this moment."""
+        return sorted({entry.name for entry in self.place.parent.iterdir()} - self.names)
+
+    def run(self, action: Callable[[], Any]) -> Any:
+        """What an action returns on what was left; it runs to its end, in a child.
+
+        Raises:
+            AssertionError: it fails.
+        """
+        child = run_in_child(action, self.place.parent)
+        assert child.status == 0, f"After a death at {self}:\n{child.error}"
+        return child.value
+
+    def __str__(self) -> str:
+        return f"{'half of ' if self.half else ''}{self.call}"
+
+
+def killed_at_every_write(
+    action: Callable[[], Any],
+    place: Path,
+    *,
+    most: int | None = None,
+    half: bool | None = None,
+    read: Callable[[Path], Any] = tree_of,
+) -> Iterator[tuple[int, State]]:
+    """Kill an action at every call that changes something beside or in its place; the number of the call, and a state.
+
+    The folder around the place must be the test's own: it is put back to what it was before each child. The action
+    runs in children only; it should do the same each time.
+
+    Args:
+        action: writes the place.
+        place: a file or folder, there or not.
+        most: at most about so many points of each kind, spread evenly over the calls; None is every one,
+            or what the variable ESSENT_FAULTS_MOST says.
+        half: only deaths in the middle of writing data (True) or between calls (False); None is both.
+        read: what of the place is compared; by default every byte. It sees a place that may not be there.
+
+    Raises:
+        AssertionError: the action fails, or changes nothing.
+    """
+    around = place.parent
+    with tempfile.TemporaryDirectory(prefix="essent-faults-") as kept:
+        before = Path(kept) / "before"
+        shutil.copytree(around, before, symlinks=True)
+        old = read(place)
+        for middle in (False, True) if half is None else (half,):
+            whole = run_in_child(action, around, half=middle)
+            assert whole.status == 0, f"The action fails without being killed:\n{whole.error}"
+            assert whole.calls, f"The action changes nothing in {around}."
+            new, names = read(place), frozenset(entry.name for entry in around.iterdir())
+            for number in _spread(len(whole.calls), most or MOST):
+                _put_back(before, around)
+                child, call = run_in_child(action, around, number, half=middle), whole.calls[number - 1]
+                assert child.status in (0, KILLED), f"At {call}:\n{child.error}"
+                if child.status == KILLED:  # 0: it made fewer calls this time
+                    yield number, State(place, call, middle, old, new, read(place), names)
+            _put_back(before, around)
+
+
+def _spread(count: int, most: int | None) -> list[int]:
+    """1 … count, or some of them with the first and the last."""
+    if most is None or count <= most:
+        return list(range(1, count + 1))
+    return sorted({1 + round(point * (count - 1) / max(most - 1, 1)) for point in range(most)})
+
+
+def _put_back(before: Path, around: Path) -> None:
+    for entry in around.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    shutil.copytree(before, around, symlinks=True, dirs_exist_ok=True)
+
+
+def check_old_or_new(
+    action: Callable[[], Any],
+    place: Path,
+    *,
+    most: int | None = None,
+    half: bool | None = None,
+    read: Callable[[Path], Any] = tree_of,
+) -> int:
+    """Kill an action everywhere: the place is the old one or the new one, and the next run leaves the new one alone.
+
+    Args: those of `killed_at_every_write`.
+
+    Returns:
+        The number of points.
+    """
+    points = 0
+    for number, state in killed_at_every_write(action, place, most=most, half=half, read=read):
+        points += 1
+        assert state.now in (state.old, state.new), (
+            f"Killed at call {number}, {state}: {_unlike(state.now, state.old, state.new)}"
+        )
+        state.run(action)
+        assert read(place) == state.new, (
+            f"The run after a death at {state} leaves another place: {_unlike(read(place), state.old, state.new)}"
+        )
+        assert not state.leftovers, f"After a death at {state} the next run leaves {state.leftovers}."
+    return points
+
+
+def _unlike(now: Any, old: Any, new: Any) -> str:
+    if all(found is None or isinstance(found, dict) for found in (now, old, new)):
+        return f"against the old one {differences(now, old)}; against the new one {differences(now, new)}"
+    return f"{now!r} is neither {old!r} nor {new!r}"
+
+
+def main(arguments: list[str]) -> int:
+    """Start pytest under the shim."""
+    with tempfile.TemporaryDirectory(prefix="essent-faults-") as folder:
+        try:
+            library = compile_shim(Path(folder))
+        except NoCompilerError as error:
+            print(error, file=sys.stderr)
+            return 2
+        return subprocess.run([sys.executable, "-m", "pytest", *arguments], env=environment(library)).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,49 @@
+"""A small part of `make check-faults`, so that the tests of every day see a writer that is not atomic."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kill_harness import SHIM, NoCompilerError, compile_shim, compiler
+
+HARNESS = SHIM.with_name("kill_harness.py")
+
+
+@pytest.mark.skipif(
+    compiler() is None or not sys.platform.startswith("linux"),
+    reason="needs Linux and a C compiler; make check-faults fails without",
+)
+def test_cheap_writers_are_killed_at_some_calls() -> None:
+    """In a process that is started with the shim; four deaths of each kind a test."""
+    tests = str(SHIM.with_name("test_kill_harness.py"))
+    command = [sys.executable, str(HARNESS), "-m", "faults", "-p", "no:cacheprovider", "-p", "no:xdist", tests]
+    environment = {**os.environ, "ESSENT_FAULTS_MOST": "4"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=SHIM.parents[2], env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout
+    assert "skipped" not in done.stdout
+
+
+def test_without_a_compiler_nothing_is_skipped(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(HARNESS), "-m", "faults"],
+        capture_output=True,
+        text=True,
+        env={"PATH": str(tmp_path), "CC": ""},
+    )
+    assert done.returncode == 2
+    assert "a C compiler (cc): install one" in done.stderr
+
+
+def test_what_the_compiler_says_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\necho no such option >&2\nexit 1\n", "utf-8")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CC", str(broken))
+    if sys.platform.startswith("linux"):
+        with pytest.raises(NoCompilerError, match="no such option"):
+            compile_shim(tmp_path)
