@@ -40,7 +40,8 @@ check-data: $(INSTALLED)  ## check published figures on real data: make check-da
 check-browser: $(INSTALLED)  ## look at the report's page in a real Chromium, which must be installed
 	$(BIN)/python -m pytest -m browser tests/report
 
-check-faults: $(INSTALLED)  ## kill everything that writes at every write; needs Linux and a C compiler (minutes)
+check-faults: $(INSTALLED)  ## hostile and damaged folders; kills at every write (Linux, a C compiler; minutes)
+	$(BIN)/python -m pytest -m faults tests/folders
 	$(BIN)/python tests/faults/kill_harness.py -m faults tests/faults
 
 bench: $(INSTALLED)  ## time against the named peers, paired in one run: make bench [DATA=DIR]

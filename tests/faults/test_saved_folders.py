@@ -1,0 +1,78 @@
+"""A model's folder that is being saved when the process dies: the old model or the new one, never a part of either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kill_harness import check_old_or_new, killed_at_every_write
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+import essent
+from essent import Encoder, StaticEncoder
+from essent.engine.files import save_compiled
+from families import CORPUS
+
+pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("under_the_shim")]
+MOST = 150
+
+
+def encoder(model: Path | SentenceTransformer, recipe: str) -> Encoder:
+    return Encoder(model if isinstance(model, SentenceTransformer) else str(model), recipe, device="cpu").fit(CORPUS)
+
+
+@pytest.fixture(scope="module")
+def table(bert: Path) -> SentenceTransformer:
+    first = StaticEmbedding(Encoder(str(bert)).tokenizer.backend_tokenizer, embedding_dim=8)
+    return SentenceTransformer(modules=[first], device="cpu")
+
+
+@pytest.mark.parametrize("recipe", ["mean | zscore", "ditto:2-3 weights=idf", "static", "t4-mean"])
+def test_a_new_encoder(bert: Path, tmp_path: Path, recipe: str) -> None:
+    made = encoder(bert, recipe)
+    assert check_old_or_new(lambda: made.save(str(tmp_path / "model")), tmp_path / "model", most=MOST) > 40
+
+
+@pytest.mark.parametrize("first, second", [("ditto:2-3", "mean | zscore"), ("mean", "ditto:2-3"), ("static", "mean")])
+def test_over_another_encoder(bert: Path, tmp_path: Path, first: str, second: str) -> None:
+    place = tmp_path / "model"
+    encoder(bert, first).save(str(place))
+    (place / "notes.txt").write_text("mine")
+    made = encoder(bert, second)
+    check_old_or_new(lambda: made.save(str(place)), place, most=MOST)
+
+
+def test_a_static_table(table: SentenceTransformer, tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    encoder(table, "static | centre").save(str(place))
+    made = encoder(table, "static | centre | normalize")
+    check_old_or_new(lambda: made.save(str(place)), place, most=MOST)
+    made.save(str(place))
+    np.testing.assert_allclose(StaticEncoder.load(place).encode(CORPUS[:2]), made.encode(CORPUS[:2]), atol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["openvino", "onnx"])
+def test_a_graph_over_another(bert: Path, tmp_path: Path, engine: str) -> None:
+    place = tmp_path / "graph"
+    encoder(bert, "cls").compile(engine).save(str(place))
+    made = encoder(bert, "mean").compile(engine)
+    check_old_or_new(lambda: save_compiled(made, place), place, most=MOST)
+
+
+def test_where_folders_cannot_be_exchanged(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There a death between two renames leaves the old folder aside, and whoever reads or writes next puts it back."""
+    monkeypatch.setattr("essent.atomic._exchange", lambda *_: False)
+    place = tmp_path / "model"
+    old, new = encoder(bert, "cls"), encoder(bert, "mean")
+    old.save(str(place))
+    wanted = {encoded.tobytes() for encoded in (old.encode(CORPUS[:3]), new.encode(CORPUS[:3]))}
+    points: list[int] = []
+    action: Callable[[], None] = lambda: new.save(str(place))  # noqa: E731
+    for number, state in killed_at_every_write(action, place, most=MOST):
+        points.append(number)
+        assert Encoder(str(place)).encode(CORPUS[:3]).tobytes() in wanted, state
+        assert essent.verify(str(place)).passed
+    assert len(points) > 40
