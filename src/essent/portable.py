@@ -227,8 +227,8 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
         if has_digests(root):
             check_digests(root, whole=False)
         about, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
-        recipe = Recipe.from_dict(about["recipe"])
-        backbone = _read_backbone(root, about, arrays, options)
+        recipe = _recipe(root, about)
+        backbone = _read_backbone(root, about, recipe, arrays, options)
         stats = _counts(root, about, arrays, len(backbone.vocabulary))
         state = {key.removeprefix("chain."): value for key, value in arrays.items() if key.startswith("chain.")}
         chain = Chain.from_state(recipe.shaping, state) if state else None
@@ -277,8 +277,15 @@ def _read_settings(root: Path) -> dict[str, Any]:
     }
 
 
+def _recipe(root: Path, about: dict[str, Any]) -> Recipe:
+    try:
+        return Recipe.from_dict(about["recipe"])
+    except RecipeError as error:
+        raise ModelError(f"{root / STATE_FOLDER / ABOUT} is damaged: 'recipe': {error}") from error
+
+
 def _read_backbone(
-    root: Path, about: dict[str, Any], arrays: dict[str, np.ndarray], options: dict[str, Any]
+    root: Path, about: dict[str, Any], recipe: Recipe, arrays: dict[str, np.ndarray], options: dict[str, Any]
 ) -> Backbone:
     own, trust = root / STATE_FOLDER / "tokenizer", {"trust_remote_code": bool(options.get("trust_remote_code"))}
     tokenizer = AutoTokenizer.from_pretrained(own if own.is_dir() else root, **trust)
@@ -299,7 +306,7 @@ def _read_backbone(
         model.set_input_embeddings(table)
         return Backbone(model.eval(), tokenizer, about["max_length"], about["layers"])
     given, settings = dict(options.get("model_kwargs") or {}), dict(options.get("config_kwargs") or {})
-    if reads_head(Recipe.from_dict(about["recipe"]).layers):
+    if reads_head(recipe.layers):
         whole: Any = load_masked(str(root), **{**trust, **settings, **given})
         backbone = Backbone(whole.base_model, tokenizer, about["max_length"], about["layers"])
         backbone.mlm_head = MaskedLMHead(whole)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from essent.types import EssentError, ModelError
+from essent.types import DataError, EssentError, InputError, ModelError, RecipeError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,6 +63,8 @@ def damage_named(name: str) -> Iterator[None]:
     """
     try:
         yield
+    except (RecipeError, InputError, DataError) as error:  # of what the files say, not of what the caller asks for
+        raise ModelError(f"The folder {name!r}, which essent wrote, is damaged: {error}") from error
     except EssentError:
         raise
     except Exception as error:  # any library's own class: tokenizers raises the bare one

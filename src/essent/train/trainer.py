@@ -129,9 +129,9 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
                 f"After step {self.state.global_step} the weights {broken[0]} are no numbers. "
                 f"{left_over(folder.parent)} A lower learning rate (it is {self.args.learning_rate:g}) may help."
             )
+        head = {key: value.contiguous() for key, value in self._head.state_dict().items()}
         with exact_forward(encoder):
-            save_folder(encoder, folder, "stock")
-        save_file({key: value.contiguous() for key, value in self._head.state_dict().items()}, folder / HEAD_FILE)
+            save_folder(encoder, folder, "stock", lambda place, _: save_file(head, place / HEAD_FILE))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Weights of the encoder and the head back from `_save`."""
