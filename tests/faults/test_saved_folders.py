@@ -17,7 +17,7 @@ from essent.engine.files import save_compiled
 from families import CORPUS
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("under_the_shim")]
-MOST = 150
+MOST = 60  # of each kind, for the folders that are like another one
 
 
 def encoder(model: Path | SentenceTransformer, recipe: str) -> Encoder:
@@ -30,13 +30,13 @@ def table(bert: Path) -> SentenceTransformer:
     return SentenceTransformer(modules=[first], device="cpu")
 
 
-@pytest.mark.parametrize("recipe", ["mean | zscore", "ditto:2-3 weights=idf", "static", "t4-mean"])
+@pytest.mark.parametrize("recipe", ["mean | zscore", "ditto:2-3 weights=idf"])
 def test_a_new_encoder(bert: Path, tmp_path: Path, recipe: str) -> None:
     made = encoder(bert, recipe)
-    assert check_old_or_new(lambda: made.save(str(tmp_path / "model")), tmp_path / "model", most=MOST) > 40
+    assert check_old_or_new(lambda: made.save(str(tmp_path / "model")), tmp_path / "model") > 100
 
 
-@pytest.mark.parametrize("first, second", [("ditto:2-3", "mean | zscore"), ("mean", "ditto:2-3"), ("static", "mean")])
+@pytest.mark.parametrize(("first", "second"), [("ditto:2-3", "mean | zscore"), ("static", "ditto:2-3")])
 def test_over_another_encoder(bert: Path, tmp_path: Path, first: str, second: str) -> None:
     place = tmp_path / "model"
     encoder(bert, first).save(str(place))

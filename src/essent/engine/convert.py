@@ -119,6 +119,8 @@ def _write_onnx(graph: Graph, example: tuple[torch.Tensor, ...], path: Path) -> 
     )
     if program is None:
         raise EngineError("torch.onnx gave no program.")
+    for node in program.model.graph.all_nodes():
+        node.metadata_props.clear()  # where in whose folders the code stood that made it
     program.save(str(path))
 
 
