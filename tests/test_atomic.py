@@ -452,8 +452,8 @@ def test_read_only_places_are_named(open_place: Path) -> None:
 
 def test_everything_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, log = fill(tmp_path / "folder", kept="old"), []
-    sync, install = atomic._sync, atomic._install
-    monkeypatch.setattr(atomic, "_sync", lambda place: (log.append(place.name), sync(place)))
+    sync, install = atomic.sync, atomic._install
+    monkeypatch.setattr(atomic, "sync", lambda place: (log.append(place.name), sync(place)))
     monkeypatch.setattr(atomic, "_install", lambda new, old: (log.append("INSTALL"), install(new, old)))
     with replacing_folder(path, carried=["kept"]) as temporary:
         fill(temporary / "inside", a="new")

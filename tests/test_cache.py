@@ -55,7 +55,7 @@ def test_a_key_that_lacks_texts_is_filled_beside_one_that_has_them(tmp_path: Pat
     np.testing.assert_array_equal(both[1][:, 0], [3, 2, 2])
 
 
-@pytest.mark.parametrize("suffix", ["f32", "texts"])
+@pytest.mark.parametrize("suffix", ["f32", "names"])
 def test_a_run_that_was_killed_while_writing_leaves_a_cache_that_works(tmp_path: Path, suffix: str) -> None:
     PooledCache(tmp_path).vectors(["a"], (3,), ["x", "yy", "zzz"], Counting((3,)))
     path = tmp_path / f"a.{suffix}"
@@ -64,6 +64,35 @@ def test_a_run_that_was_killed_while_writing_leaves_a_cache_that_works(tmp_path:
     (found,) = PooledCache(tmp_path).vectors(["a"], (3,), ["zzz", "x"], compute)
     np.testing.assert_array_equal(found[:, 0], [3, 1])
     assert compute.asked == [["zzz"]]
+
+
+@pytest.mark.parametrize("damage", ["zeros", "flip", "another's row", "another's name", "shorter", "gone"])
+def test_rows_that_are_not_what_was_written_are_computed_again(tmp_path: Path, damage: str) -> None:
+    """A power failure may leave zeros where rows were; a wrong row is never given."""
+    cache = PooledCache(tmp_path)
+    cache.vectors(["a"], (3,), ["x", "yy", "zzz"], Counting((3,)))
+    rows, names = tmp_path / "a.f32", tmp_path / "a.names"
+    content, listed = bytearray(rows.read_bytes()), names.read_bytes()
+    if damage == "zeros":
+        rows.write_bytes(content[:12] + bytes(12) + content[24:])
+    elif damage == "flip":
+        content[17] ^= 1
+        rows.write_bytes(content)
+    elif damage == "another's row":
+        rows.write_bytes(content[:12] + content[24:] + content[12:24])
+    elif damage == "another's name":
+        names.write_bytes(listed[:36] + listed[72:] + listed[36:72])
+    elif damage == "shorter":
+        rows.write_bytes(content[:12])
+    else:
+        rows.unlink()
+    for again in (cache, PooledCache(tmp_path)):  # one that has listed the rows before, and a later run
+        (found,) = again.vectors(["a"], (3,), ["zzz", "yy", "x"], Counting((3,)))
+        np.testing.assert_array_equal(found[:, 0], [3, 2, 1])
+    compute = Counting((3,))
+    (found,) = PooledCache(tmp_path).vectors(["a"], (3,), ["zzz", "yy", "x"], compute)
+    np.testing.assert_array_equal(found[:, 0], [3, 2, 1])
+    assert compute.asked == []  # written again, once
 
 
 def test_odd_texts_and_a_file_in_the_way(tmp_path: Path) -> None:

@@ -57,15 +57,14 @@ def replacing_file(path: str | Path) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         kind = "a folder" if target.is_dir() else "a device or a pipe"
         raise DataError(f"{path} is {kind}; a file is to be written there. Choose another name.")
-    _make_room(path, target)
-    remove_leftovers(target)
+    _require_writable(path, target)
     with _temporary(target) as room:
         temporary = room / target.name
         yield temporary
-        _sync(temporary)
+        sync(temporary)
         _copy_permissions(target, temporary)
         temporary.replace(target)
-        _sync(target.parent)
+        sync(target.parent)
 
 
 @contextmanager
@@ -77,7 +76,25 @@ def replacing_folder(path: str | Path, carried: Iterable[str] = ()) -> Iterator[
         carried: names of files and folders of the old folder that stay in the new one, unless it has its own.
 
     Raises:
-        DataError: `path` is a file, the current folder, read-only, or a place where a folder cannot be exchanged.
+        DataError: see `require_replaceable`; or a place where folders cannot be renamed.
+    """
+    target = require_replaceable(path)
+    with _temporary(target) as temporary:
+        yield temporary
+        for name in carried:
+            if os.path.lexists(target / name) and not os.path.lexists(temporary / name):
+                _link(target / name, temporary / name)
+        sync_tree(temporary)
+        _copy_permissions(target, temporary)
+        _install(temporary, target)
+        sync(target.parent)
+
+
+def require_replaceable(path: str | Path) -> Path:
+    """Refuse a place that `replacing_folder` cannot replace, before work is done for it; gives the place itself.
+
+    Raises:
+        DataError: a file, the current folder or one above it, a mount point, or something read-only.
     """
     target = _resolved(path)
     if target.exists() and not target.is_dir():
@@ -88,17 +105,8 @@ def replacing_folder(path: str | Path, carried: Iterable[str] = ()) -> Iterator[
         )
     if target.is_mount():
         raise DataError(f"{path} is a mount point, which cannot be replaced as a whole. Choose a folder inside it.")
-    _make_room(path, target)
-    remove_leftovers(target)
-    with _temporary(target) as temporary:
-        yield temporary
-        for name in carried:
-            if os.path.lexists(target / name) and not os.path.lexists(temporary / name):
-                _link(target / name, temporary / name)
-        _sync_tree(temporary)
-        _copy_permissions(target, temporary)
-        _install(temporary, target)
-        _sync(target.parent)
+    _require_writable(path, target)
+    return target
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -195,19 +203,13 @@ def _resolved(path: str | Path) -> Path:
     return found
 
 
-def _make_room(path: str | Path, target: Path) -> None:
-    """Make the folder around a place.
-
-    Raises:
-        DataError: it cannot be made, nothing can be written to it, or what is in the place is read-only.
-    """
+def _require_writable(path: str | Path, target: Path) -> None:
     place = next(parent for parent in target.parents if parent.exists())
     if not place.is_dir():
         raise DataError(f"{path} cannot be written: {place} is not a folder. Choose another name.")
     for found in (place, target):
         if found.exists() and not os.access(found, os.W_OK):
             raise DataError(f"{path} cannot be written: {found} is read-only. Make it writable or choose another name.")
-    target.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _start(target: Path) -> str:
@@ -222,7 +224,9 @@ def _beside(target: Path, kind: str) -> Path:
 
 @contextmanager
 def _temporary(target: Path) -> Iterator[Path]:
-    """A new folder beside a place, which goes when the block ends."""
+    """A new folder beside a place, which goes when the block ends; what killed runs left there goes first."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(target)
     temporary = _beside(target, PARTIAL)
     _live.add(temporary)
     try:
@@ -314,14 +318,15 @@ def _exchange(new: Path, old: Path) -> bool:
 # -- to the disk ------------------------------------------------------------------------------------------------------
 
 
-def _sync_tree(folder: Path) -> None:
+def sync_tree(folder: Path) -> None:
+    """Have the system write a folder, and everything in it, to the disk."""
     for place, _, files in os.walk(folder):
         for name in files:
-            _sync(Path(place, name))
-        _sync(Path(place))
+            sync(Path(place, name))
+        sync(Path(place))
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Have the system write a file, or the list of a folder's files, to the disk.
 
     Raises:

@@ -15,6 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from essent.atomic import recover, replacing_folder
 from essent.types import CorpusStats, DataError
 
 FORMAT = 1
@@ -65,20 +66,19 @@ class Contexts:
         return self.tables[layer]
 
     def save(self, folder: str | Path) -> None:
-        """Write contexts.safetensors and contexts.json.
+        """Write contexts.safetensors and contexts.json, which appear together; what else is in the folder stays.
 
         Raises:
-            DataError: the place is a file.
+            DataError: the place is a file, or another place that cannot be replaced.
         """
         path = Path(folder)
-        if path.is_file():
-            raise DataError(f"{path} is a file; context-averaged tables are saved as a folder.")
-        path.mkdir(parents=True, exist_ok=True)
+        others = [entry.name for entry in path.iterdir() if entry.name not in (ABOUT, ARRAYS)] if path.is_dir() else []
         arrays = {f"layer.{layer}": np.ascontiguousarray(table) for layer, table in self.tables.items()}
-        save_file({**arrays, "count": self.count, "document_frequency": self.document_frequency}, path / ARRAYS)
         about = {"format": FORMAT, "texts": self.texts, "last": self.last, "vocabulary": self.vocabulary}
         text = json.dumps({**about, "about": self.about}, ensure_ascii=False, indent=2)
-        (path / ABOUT).write_text(text, encoding="utf-8")
+        with replacing_folder(path, others) as whole:
+            save_file({**arrays, "count": self.count, "document_frequency": self.document_frequency}, whole / ARRAYS)
+            (whole / ABOUT).write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | Path, layers: set[int] | None = None) -> Contexts:
@@ -125,6 +125,7 @@ def read_about(folder: str | Path) -> dict[str, Any]:
         DataError: no such file, another format, or not JSON.
     """
     path = Path(folder) / ABOUT
+    recover(folder)
     if not path.is_file():
         raise DataError(f"{str(folder)!r} has no {ABOUT}: context-averaged tables are made by `essent distill`.")
     try:

@@ -291,7 +291,7 @@ class Encoder(SentenceTransformer):
             RecipeError: an unknown layout.
             ModelError: the place is a file, or a folder that holds another model.
         """
-        card = partial(self._write_card, model_name, train_datasets) if create_model_card else None
+        card = partial(self.write_card, name=model_name, datasets=train_datasets) if create_model_card else None
         reason = save_folder(self, Path(path), layout, card)
         if reason:
             logger.warning(
@@ -301,7 +301,14 @@ class Encoder(SentenceTransformer):
                 reason,
             )
 
-    def _write_card(self, name: str | None, datasets: list[str] | None, folder: Path, reason: str) -> None:
+    def write_card(
+        self, folder: Path, reason: str, *, name: str | None = None, datasets: list[str] | None = None
+    ) -> None:
+        """Write the model card of a folder: the recipe, and how to load it.
+
+        Args:
+            reason: why plain sentence-transformers cannot load the folder; "" where it can.
+        """
         self._create_model_card(str(folder), name, datasets)
         amend_card(folder, self.recipe, reason)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cli_helpers import Run
 
+from essent import atomic
 from essent.cli.distill import STATE
 from essent.cli.texts import read_corpus
 from essent.encoder import Encoder
@@ -89,7 +92,7 @@ def test_a_run_killed_while_it_saved_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr("essent.portable._write_state", interrupted)
         run(*command, code=130)
-    assert {STATE, "modules.json"} <= {path.name for path in (tmp_path / "static").iterdir()}
+    assert [path.name for path in (tmp_path / "static").iterdir()] == [STATE]
     run(*command)
     assert Encoder(str(tmp_path / "static")).encode(["dogs"]).any()
     distill(tiny, read_corpus([corpus], None, False), state=tmp_path / "static" / STATE)
@@ -101,7 +104,11 @@ def test_a_run_killed_while_it_saved_goes_on(
 def test_a_run_killed_while_it_wrote_its_state_goes_on(run: Run, tiny: str, corpus: Path, tmp_path: Path) -> None:
     folder = tmp_path / "static"
     distill(tiny, read_corpus([corpus], None, False), state=folder / STATE)
-    (folder / f".{STATE}.123.tmp").write_bytes(b"half")
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    half = folder / f".{STATE}.{atomic._HOST}-{killed.pid}-0123abcd{atomic.PARTIAL}"
+    half.mkdir()
+    (half / STATE).write_bytes(b"half")
     run("distill", "-m", tiny, "-c", corpus, "-o", folder)
     assert not [path for path in folder.iterdir() if STATE in path.name]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import json
 import math
+import shutil
 import signal
 from dataclasses import replace
 from itertools import product
@@ -16,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
+from essent.atomic import PARTIAL
 from essent.train import mlm_trainer
 from essent.train.mlm_settings import Pretraining
 from essent.train.pretrain import Show, Start, computes_bf16, pretrain
@@ -347,7 +349,7 @@ def test_a_disk_that_is_full_in_the_end(
     plain = PreTrainedModel.save_pretrained
 
     def save(self, path, **options) -> None:
-        if Path(path).name == "whole":
+        if Path(path).name.endswith(PARTIAL):
             raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
         plain(self, path, **options)
 
@@ -358,6 +360,27 @@ def test_a_disk_that_is_full_in_the_end(
     assert not (tmp_path / "model" / "config.json").exists()
     pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True)  # nothing is left but to save
     assert weights_of(tmp_path / "model") == weights_of(whole)
+
+
+def test_what_is_no_part_of_a_model_stays_and_an_older_model_goes(whole: Path, start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(whole, folder)
+    (folder / "notes").mkdir()
+    for name in ("spiece.model", "notes.md", "notes/today.txt"):
+        (folder / name).write_text("mine", "utf-8")
+    pretrain(TEXTS, folder, start, SETTINGS, device="cpu", force=True)
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    assert names == {path.name for path in whole.iterdir()} | {"notes.md", "notes", "notes/today.txt"}
+    assert weights_of(folder) == weights_of(whole)
+
+
+def test_a_place_that_cannot_be_replaced_is_refused_first(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="current folder"):
+        pretrain(TEXTS, ".", start, SETTINGS, device="cpu")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_model_is_not_written_over(whole: Path, start: Start, tmp_path: Path) -> None:

@@ -30,9 +30,10 @@ from essent import Encoder, verify
 from essent.tasks import PairTask
 from essent.train import make_collator, make_loss, train
 from essent.train.build import warn
+from essent.train.checkpoints import last_checkpoint
 from essent.train.examples import as_examples
 from essent.train.settings import resolve_settings
-from essent.types import DataError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
+from essent.types import DataError, EssentError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -92,6 +93,50 @@ def test_resumed_after_a_stop_in_the_second_epoch(whole: Path, bert: Path, dev: 
         next(other.parameters())[0, 0] += 1
     with pytest.raises(DataError, match=r"model was '.*' and is '"):
         train(other, TEXTS, output=tmp_path / "run", resume=True, validate=dev, **settings)
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "rng_state.pth", "head.safetensors", "essent/files.json"])
+@pytest.mark.parametrize("damage", ["missing", "shorter"])
+def test_a_checkpoint_without_all_of_its_files_is_passed_over(
+    whole: Path, tmp_path: Path, name: str, damage: str
+) -> None:
+    """As a run leaves it that is killed while it writes or removes one; its state can be read."""
+    checkpoints = tmp_path / "checkpoints"
+    shutil.copytree(whole / "checkpoints", checkpoints)
+    newest = last_checkpoint(checkpoints)
+    assert newest is not None
+    file = newest / name
+    file.write_bytes(file.read_bytes()[:-1]) if damage == "shorter" else file.unlink()
+    kept = last_checkpoint(checkpoints)
+    assert kept is not None
+    assert kept != newest
+
+
+def test_a_changed_byte_of_a_large_file_is_found_before_a_run_goes_on(
+    whole: Path, bert: Path, dev: PairTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("essent.folders.digests.SMALL", 0)
+    shutil.copytree(whole, tmp_path / "run")
+    newest = last_checkpoint(tmp_path / "run" / "checkpoints")
+    assert newest is not None
+    content = bytearray((newest / "optimizer.pt").read_bytes())
+    content[len(content) // 2] ^= 1
+    (newest / "optimizer.pt").write_bytes(content)
+    settings = {**SMALL, "max_steps": 6, "validate_every": 2}
+    with pytest.raises(DataError, match=rf"optimizer.pt has changed.*Remove .*{newest.name} to go on"):
+        train(bert, TEXTS, output=tmp_path / "run", validate=dev, resume=True, **settings)
+
+
+def test_places_that_cannot_be_replaced_are_refused_before_training(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text("{}", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    for place, reason in ((".", "current folder"), ("other", "holds another model")):
+        with pytest.raises(EssentError, match=reason):
+            train(bert, TEXTS, output=place, **SMALL)
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
 def test_a_folder_that_was_moved(whole: Path, bert: Path, dev: PairTask, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from essent.atomic import remove_leftovers
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.evaluate import split_names
@@ -178,8 +179,7 @@ def distill(
         chosen = _search(material, judge, quiet)
     made = make_encoder(material, chosen, dimensions=dimensions, dtype=dtype, progress=progress)
     made.encoder.save(str(output))
-    for path in (output / STATE, *_half_written(output)):
-        path.unlink(missing_ok=True)
+    (output / STATE).unlink(missing_ok=True)
     _show(made, str(output), quiet)
     if asked:
         _compare(model, made, asked, options, batch_size, teacher)
@@ -194,14 +194,8 @@ def _check_contexts(folder: Path, may_replace: bool) -> None:
 
 def _beside_state(output: Path) -> Path:
     """A folder that a killed run left, perhaps while it saved the encoder, is as good as an empty one."""
-    held = {entry.name for entry in output.iterdir()} if output.is_dir() else set()
-    begun = STATE in held or (held and held <= {path.name for path in _half_written(output)})
-    return output / "none" if begun else output
-
-
-def _half_written(output: Path) -> list[Path]:
-    """States that a run was killed in the middle of."""
-    return list(output.glob(f".{STATE}.*.tmp"))
+    remove_leftovers(output / STATE)
+    return output / "none" if (output / STATE).is_file() else output
 
 
 def _search(material: Material, judge: PairTask, quiet: bool) -> Choice:

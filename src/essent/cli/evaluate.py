@@ -9,7 +9,7 @@ import typer
 
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.files import check_output, replacing
+from essent.cli.files import check_output
 from essent.cli.texts import read_texts
 from essent.types import InputError
 
@@ -182,5 +182,4 @@ def _show_notes(scores: dict[str, list[Result]]) -> None:
 def _write_results(scores: dict[str, list[Result]], path: Path) -> None:
     from essent.tasks import save_results
 
-    with replacing(path) as temporary:
-        save_results([result for found in scores.values() for result in found], temporary)
+    save_results([result for found in scores.values() for result in found], path)

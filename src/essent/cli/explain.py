@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from essent.atomic import replacing_file, write_json
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.files import check_output, replacing
+from essent.cli.files import check_output
 from essent.cli.texts import read_texts
 from essent.types import InputError, optional_import
 
@@ -148,7 +148,7 @@ def bias(
     _write(output / "bias.json", found.to_dict())
     from rich.console import Console
 
-    with replacing(output / "bias.txt") as temporary, temporary.open("w", encoding="utf-8") as file:
+    with replacing_file(output / "bias.txt") as temporary, temporary.open("w", encoding="utf-8") as file:
         for table in found.tables():
             Console(file=file, width=120).print(table)
     for table in found.tables():
@@ -158,5 +158,4 @@ def bias(
 
 
 def _write(path: Path, values: dict) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    write_json(path, values, indent=None)

@@ -1,14 +1,14 @@
-"""Output files: refused early, written whole or not at all."""
+"""Output files: refused early; vectors in three formats."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from essent.atomic import replacing_file
 from essent.registry import did_you_mean
 from essent.types import DataError, optional_import
 
@@ -36,22 +36,9 @@ def check_output(path: Path, force: bool, suffixes: Sequence[str] = ()) -> None:
         raise DataError(f"{path} cannot be written: {place} is {'read-only' if place.is_dir() else 'not a folder'}.")
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary neighbour of `path` to write to; it takes the place of `path` when the block ends without error."""
-    target = path.resolve()  # through a link, not over it
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def write_vectors(path: Path, texts: Sequence[str], vectors: np.ndarray) -> None:
     """Write vectors (N,K) float32, in the format that the suffix names."""
-    with replacing(path) as temporary:
+    with replacing_file(path) as temporary:
         WRITERS[path.suffix.lower()](temporary, texts, vectors)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.files import check_output, replacing
+from essent.cli.files import check_output
 from essent.cli.texts import read_texts
 
 if TYPE_CHECKING:
@@ -111,8 +111,7 @@ def evaluate(
                 show_note(f"{_short(name)}, {text}")
     shown = dict(zip(_labels(list(found)), found.values(), strict=True))
     if json_file is not None:
-        with replacing(json_file) as temporary:
-            save_results(found.values(), temporary)
+        save_results(found.values(), json_file)
     if picture is not None:
         _draw(shown, picture, task.name)
     _print(shown, task, quiet)
@@ -168,8 +167,7 @@ def _draw(shown: dict[str, Result], picture: Path, name: str) -> None:
 
     models = list(dict.fromkeys(_short(str(result.provenance["model"])) for result in shown.values()))
     of_one = f", {models[0]}" if len(models) == 1 and list(shown) != models else ""
-    with replacing(picture) as temporary:
-        draw_heros(shown, temporary, title=f"{'HEROS' if name == 'heros' else f'Minimal pairs: {name}'}{of_one}")
+    draw_heros(shown, picture, title=f"{'HEROS' if name == 'heros' else f'Minimal pairs: {name}'}{of_one}")
 
 
 def _print(shown: dict[str, Result], task: HerosTask, quiet: bool) -> None:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from essent.atomic import write_text
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.files import check_output, replacing
+from essent.cli.files import check_output
 from essent.cli.texts import read_texts
 
 if TYPE_CHECKING:
@@ -99,8 +100,7 @@ def build(
         rows, quality = heros.build(given, resources, n, seed, look_at, show)
     if not rows:
         raise DataError(f"{texts}: no sentence is suitable. What they failed: {_reasons(quality)}.")
-    with replacing(output) as temporary:
-        heros.write_rows(rows, temporary)
+    heros.write_rows(rows, output)
     if report is not None:
         _write_report(report, rows, quality, unit, tokenize)
     if not quiet:
@@ -208,10 +208,8 @@ def _bar(wanted: bool) -> Iterator[Callable[[int, int], None] | None]:
 def _write_report(path: Path, rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize) -> None:
     from essent.heros.quality import as_dict
 
-    with replacing(path) as temporary:
-        found = {**as_dict(quality, rows, tokenize), "unit": unit}
-        text = json.dumps(found, ensure_ascii=False, indent=2) + "\n"
-        temporary.write_text(text, "utf-8")
+    found = {**as_dict(quality, rows, tokenize), "unit": unit}
+    write_text(path, json.dumps(found, ensure_ascii=False, indent=2) + "\n")
 
 
 def _reasons(quality: Quality) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from essent.cli import options as opt
 from essent.cli.console import show_note
-from essent.cli.files import check_output, replacing
+from essent.cli.files import check_output
 
 if TYPE_CHECKING:
     from essent.selection import Leaderboard
@@ -55,9 +55,6 @@ def report(
             results.extend(found)
         else:
             searches.append(found)
-    with replacing(output) as temporary:
-        write_report(
-            results, temporary, title=TITLE if title is None else title, searches=searches, suffix=output.suffix
-        )
+    write_report(results, output, title=TITLE if title is None else title, searches=searches)
     if not quiet:
         show_note(f"Wrote {output}.")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.files import check_output, replacing
+from essent.cli.files import check_output
 from essent.cli.texts import read_texts
 from essent.types import InputError
 
@@ -110,9 +110,7 @@ def reproduce(
         **opt.model_options(device, revision, trust_remote_code),
     )
     if json_file is not None:
-        with replacing(json_file) as temporary:
-            text = json.dumps(to_dict(done), indent=2, ensure_ascii=False, allow_nan=False)
-            temporary.write_text(text + "\n", encoding="utf-8")
+        write_json(json_file, to_dict(done))
     console = results()
     console.print(f"{found.name}: {found.caption}. Above measured ± 95 %, below published (difference).", markup=False)
     for role, run in done.models.items():

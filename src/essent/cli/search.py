@@ -10,7 +10,7 @@ import typer
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.evaluate import split_names
-from essent.cli.files import check_output, replacing
+from essent.cli.files import check_output
 from essent.cli.save import check_folder
 from essent.cli.texts import read_texts
 from essent.types import InputError
@@ -120,8 +120,7 @@ def search(
     )
     show_board(board, top, quiet)
     if json_file is not None:
-        with replacing(json_file) as temporary:
-            board.to_json(temporary)
+        board.to_json(json_file)
     if picture is not None:
         draw_leaderboard(board, picture)
     if save is not None:

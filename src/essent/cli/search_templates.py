@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.evaluate import split_names
-from essent.cli.files import replacing
 from essent.cli.search import check_outputs, show_board
 from essent.types import DataError, InputError
 
@@ -155,9 +155,7 @@ def search_templates(
     show_board(board, top, quiet)
     results().print(f"Best template: {template}", markup=False)
     if json_file is not None:
-        with replacing(json_file) as temporary:
-            values = {**board.to_dict(), "method": method.value, "template": template, **written}
-            temporary.write_text(json.dumps(values, ensure_ascii=False, allow_nan=False, indent=1) + "\n", "utf-8")
+        write_json(json_file, {**board.to_dict(), "method": method.value, "template": template, **written}, indent=1)
     if save is not None:
         board.encoder().save(str(save))
         show_note(f"Saved {board.best} to {save}.")
@@ -191,6 +189,5 @@ def _generated(
         Generator(t5, device), definitions, candidates=count, longest=longest, progress=settings.progress
     )
     if path is not None:
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps({**about, "templates": made}, ensure_ascii=False), "utf-8")
+        write_json(path, {**about, "templates": made}, indent=None)
     return made

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from essent.atomic import replacing_file
 from essent.report.heat import FAINT, INK, heat_map, shortened
 from essent.types import optional_import
 
@@ -55,8 +56,8 @@ def draw(
     _draw_bars(bars, rows)
     _draw_heat(heat, rows, kept, changed)
     _write_words(figure, model, len(rows), pairs)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png", dpi=DPI)
+    with replacing_file(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=DPI)
 
 
 def _draw_bars(axes: Any, rows: Sequence[DemoRow]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from essent.atomic import replacing_file
 from essent.explain.bias import BiasReport, TokenMap
 from essent.report.heat import shortened
 from essent.report.labels import short_name
@@ -51,7 +52,8 @@ def draw_bias(report: BiasReport, path: str | Path) -> None:
             f"average cosine {one.cosine:.3f}"
         )
         figure.text(0.3 / width, (top - PANEL - 0.18) / height, words, fontsize=10, color=FAINT, va="top")
-    figure.savefig(path)
+    with replacing_file(path) as temporary:
+        figure.savefig(temporary, format=temporary.suffix[1:] or "png")
 
 
 def _caption(report: BiasReport) -> str:

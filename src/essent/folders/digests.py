@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from essent.atomic import write_text
 from essent.folders.check import STATE_FOLDER, is_read
 from essent.folders.reading import read_json
 from essent.types import ModelError
@@ -33,8 +34,7 @@ def write_digests(root: Path) -> None:
         for path in sorted(root.rglob("*"))
         if path.is_file() and path.relative_to(root).as_posix() not in NOT_LISTED
     }
-    (root / STATE_FOLDER).mkdir(exist_ok=True)
-    (root / DIGESTS).write_text(json.dumps({"format": FORMAT, "files": files}, indent=1), encoding="utf-8")
+    write_text(root / DIGESTS, json.dumps({"format": FORMAT, "files": files}, indent=1))
 
 
 def digest_of_file(path: Path) -> str:

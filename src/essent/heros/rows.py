@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from essent.atomic import write_text
+
 
 @dataclass(frozen=True)
 class PairRow:
@@ -34,6 +36,4 @@ class PairRow:
 
 def write_rows(rows: Iterable[PairRow], path: str | Path) -> None:
     """One JSON object a line."""
-    with Path(path).open("w", encoding="utf-8", newline="\n") as file:
-        for row in rows:
-            file.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
+    write_text(path, "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from essent.atomic import replacing_file
 from essent.tasks import Result
 from essent.tasks.heros import CHANGED, KEPT, comparisons
 from essent.types import InputError, optional_import
@@ -64,8 +65,8 @@ def draw_heros(results: Mapping[str, Result], path: Path, *, title: str = "HEROS
     scale = f"1 = the same sentence, 0 = any other one. The colour runs from {low:.1f} to 1."
     below = f"Similarity after one small change: {scale}\n{_counted(results)}"
     figure.text(MARGIN / width, 0.14 / height, below, fontsize=9, color=FAINT, va="bottom", linespacing=1.5)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png", dpi=DPI)
+    with replacing_file(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=DPI)
 
 
 def heat_map(

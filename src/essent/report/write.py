@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from essent.atomic import replacing_file
 from essent.registry import did_you_mean
 from essent.report.gather import gather
 from essent.report.html import html_report
@@ -49,8 +50,8 @@ def write_report(
     if wanted not in WRITERS:
         raise InputError(f"{path}: no report has the suffix {wanted!r}. {did_you_mean(wanted, list(WRITERS))}")
     report = gather(list(results), list(searches), title.strip() or TITLE)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    WRITERS[wanted](report, path)
+    with replacing_file(path) as temporary:
+        WRITERS[wanted](report, temporary)
 
 
 def check_library(suffix: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -228,12 +226,7 @@ class _Workshop:
         if not folder.is_dir():
             how = Settings(layers=layers, batch_size=self.batch_size, progress=self.progress)
             averages = average_contexts(backbone, self.corpus, how)[0]
-            half = folder.with_name(f"{folder.name}.{os.getpid()}")  # a killed run leaves no folder that looks whole
-            averages.save(half)
-            try:
-                half.rename(folder)
-            except OSError:  # another run was faster
-                shutil.rmtree(half)
+            averages.save(folder)
         return folder
 
     def _names(self, cell: Cell) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent.atomic import write_json
 from essent.encoder import Encoder
 from essent.layers import LAYER
 from essent.recipe import Recipe
@@ -231,8 +231,7 @@ class Leaderboard:
 
     def to_json(self, path: str | Path) -> None:
         """Write everything to a file."""
-        text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=1)
-        Path(path).write_text(text + "\n", "utf-8")
+        write_json(path, self.to_dict(), indent=1)
 
 
 def ranked(trials: Sequence[Trial], criterion: str) -> tuple[Trial, ...]:

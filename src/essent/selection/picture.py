@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from essent.atomic import replacing_file
 from essent.selection.leaderboard import Leaderboard
 from essent.types import InputError, optional_import
 
@@ -45,7 +46,8 @@ def draw_leaderboard(board: Leaderboard, path: str | Path) -> None:
     caption = f"{about.get('data', 'data')}: {_label(board)}; the winner was chosen on these pairs"
     figure.text(0.01, 0.905, caption, fontsize=11.5, color=FAINT, parse_math=False)
     figure.tight_layout(rect=(0, 0, 1, 0.9), w_pad=2.5)
-    figure.savefig(path)
+    with replacing_file(path) as temporary:
+        figure.savefig(temporary, format=temporary.suffix[1:] or "png")
 
 
 def _label(board: Leaderboard) -> str:

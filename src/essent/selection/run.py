@@ -124,7 +124,7 @@ def search(
         "weights": "" if how.work is None else digest_of_backbone(loaded.backbone, *rows),
     }
     with _work_folder(how.work) as place:
-        store = Store(place, identity, len(recipes), len(pairs.pairs))
+        store = Store(place, identity, len(recipes), len(pairs.pairs), kept=how.work is not None)
         sweep = Sweep(
             program,
             pairs,

@@ -33,7 +33,7 @@ def score_shaped(sweep: Sweep, data: TextPairs, store: Store, *, progress: bool)
                 for place, members in places.items():
                     _score(sweep.pooled(place), members, sweep, data, store)
                 store.finish(unit)
-                sweep.release(next(iter(places)))
+            sweep.release(next(iter(places)))  # also where a run was killed before it did so
             bar.update(sum(map(len, places.values())))
 
 

@@ -3,56 +3,96 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from essent.atomic import remove_leftovers, sync, write_text
 from essent.types import DataError
 
 FORMAT = "essent-search/1"
 FLOAT, DOUBLE = np.dtype("<f4"), np.dtype("<f8")  # of vectors, of cosines
+HEAD, COSINES, DONE = "search.json", "cosines.bin", "done.txt"
 
 
 class Store:
     """A folder with the cosines of every recipe (R,P), pooled vectors that shaping will read, and what is done.
+
+    A unit of work is noted as done when all that it wrote is on the disk; what a killed run wrote of another unit is
+    written again. The search's identity is written last: a folder without it holds nothing yet.
 
     Args:
         folder: made when it is not there.
         identity: plain values that say which search this is; another search's folder is refused.
         recipes: R.
         pairs: P.
+        kept: whether a later run may go on here; a temporary folder need not reach the disk.
 
     Raises:
-        DataError: the folder holds another search, or something else.
+        DataError: the folder holds another search, something else, or a damaged search.
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any], recipes: int, pairs: int) -> None:
-        self.folder = folder
-        head = folder / "search.json"
+    def __init__(self, folder: Path, identity: dict[str, Any], recipes: int, pairs: int, *, kept: bool = True) -> None:
+        self.folder, self.kept = folder, kept
+        self._unsynced: set[Path] = set()
         wanted = json.dumps({"format": FORMAT, **identity}, sort_keys=True, indent=1)
+        shape = (recipes, pairs)
+        if not self._holds(wanted):
+            self._begin(wanted, recipes * pairs)
+        self.cosines = self._map(shape) if recipes * pairs else np.empty(shape, DOUBLE)
+        self._done = set(self._whole_lines())
+
+    def _holds(self, wanted: str) -> bool:
+        """Whether the folder holds this search already."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise DataError(f"{self.folder} is a file; a search works in a folder. Give a new one.")
+        head = self.folder / HEAD
+        remove_leftovers(head)
         if head.is_file():
             if head.read_text("utf-8") != wanted:
                 raise DataError(
-                    f"{folder} holds another search (other model, data, recipes or settings); give another folder, or "
-                    "remove this one to start anew."
+                    f"{self.folder} holds another search (other model, data, recipes or settings); give another "
+                    "folder, or remove this one to start anew."
                 )
-        elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise DataError(f"{folder} is not empty and holds no search; give a new folder.")
-        folder.mkdir(parents=True, exist_ok=True)
-        shape = (recipes, pairs)
-        cosines = folder / "cosines.bin"
-        if not head.is_file():
-            np.memmap(cosines, DOUBLE, mode="w+", shape=shape).flush() if recipes * pairs else cosines.touch()
-            (folder / "done.txt").write_text("", "utf-8")
-            temporary = folder / "search.json.tmp"
-            temporary.write_text(wanted, "utf-8")
-            temporary.replace(head)
-        self.cosines = (
-            np.memmap(cosines, DOUBLE, mode="r+", shape=shape) if recipes * pairs else np.empty(shape, DOUBLE)
-        )
-        self._done = set((folder / "done.txt").read_text("utf-8").split("\n")[:-1])  # a half-written last line is not
+            return True
+        names = {entry.name for entry in self.folder.iterdir()} if self.folder.is_dir() else set()
+        if any(name not in (COSINES, DONE) and not name.startswith(f".{HEAD}.") for name in names):
+            raise DataError(f"{self.folder} is not empty and holds no search; give a new folder.")
+        return False
+
+    def _begin(self, wanted: str, values: int) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / COSINES).open("wb") as file:
+            file.truncate(values * DOUBLE.itemsize)
+        (self.folder / DONE).write_text("", "utf-8")
+        self._sync(self.folder / COSINES, self.folder / DONE)
+        write_text(self.folder / HEAD, wanted)
+
+    def _map(self, shape: tuple[int, int]) -> np.memmap:
+        path = self.folder / COSINES
+        size = path.stat().st_size if path.is_file() else 0
+        if size != shape[0] * shape[1] * DOUBLE.itemsize:
+            raise self._damaged(path)
+        return np.memmap(path, DOUBLE, mode="r+", shape=shape)
+
+    def _whole_lines(self) -> list[str]:
+        """The units that are done; half a line, which a killed run has left, is cut off."""
+        path = self.folder / DONE
+        if not path.is_file():
+            raise self._damaged(path)
+        content = path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole != content:
+            with path.open("r+b") as file:
+                file.truncate(len(whole))
+        try:
+            return whole.decode("utf-8").split("\n")[:-1]
+        except UnicodeDecodeError:
+            raise self._damaged(path) from None
+
+    def _damaged(self, path: Path) -> DataError:
+        return DataError(f"{path} is missing or damaged; remove the folder {self.folder} to start the search anew.")
 
     def done(self, what: str) -> bool:
         """Whether a unit of work was finished."""
@@ -60,13 +100,19 @@ class Store:
 
     def finish(self, what: str) -> None:
         """Note a unit of work, after everything it wrote has reached the disk."""
-        if isinstance(self.cosines, np.memmap):
+        if self.kept and isinstance(self.cosines, np.memmap):
             self.cosines.flush()
-        with (self.folder / "done.txt").open("a", encoding="utf-8") as file:
-            file.write(what + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        self._sync(*sorted(self._unsynced))
+        self._unsynced.clear()
+        with (self.folder / DONE).open("ab") as file:
+            file.write(f"{what}\n".encode())
+        self._sync(self.folder / DONE)
         self._done.add(what)
+
+    def _sync(self, *paths: Path) -> None:
+        if self.kept and paths:
+            for path in (*paths, self.folder):
+                sync(path)
 
     def write(self, name: str, offset: int, values: np.ndarray) -> None:
         """Put float32 values into a file, `offset` values from its start."""
@@ -74,9 +120,17 @@ class Store:
         with path.open("r+b" if path.exists() else "w+b") as file:
             file.seek(offset * FLOAT.itemsize)
             file.write(np.ascontiguousarray(values, FLOAT).data)
+        self._unsynced.add(path)
 
     def read(self, name: str, offset: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Get values back, in the shape given; -1 is as many as there are."""
+        """Get values back, in the shape given; -1 is as many as there are.
+
+        Raises:
+            DataError: the file has others, or is not there.
+        """
         count = -1 if -1 in shape else int(np.prod(shape))
-        values = np.fromfile(self.folder / name, FLOAT, count, offset=offset * FLOAT.itemsize)
-        return values.reshape(shape)
+        try:
+            values = np.fromfile(self.folder / name, FLOAT, count, offset=offset * FLOAT.itemsize)
+            return values.reshape(shape)
+        except (OSError, ValueError):
+            raise self._damaged(self.folder / name) from None

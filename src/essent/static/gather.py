@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from safetensors.numpy import save_file
 from scipy import sparse
 from tqdm.auto import tqdm
 
+from essent.atomic import replacing_file
 from essent.backbone import Backbone, Needs
 from essent.cache import digest_of_backbone
 from essent.contexts import UNSEEN, Contexts
@@ -245,19 +245,14 @@ def _identity(
 
 
 def _write_state(path: Path, identity: dict[str, str], sums: Sums) -> None:
-    """Write all at once: a run killed here leaves the file that was there before."""
+    """Write all at once, with what the run is."""
     seen = np.flatnonzero(sums.count)
     arrays: dict[str, np.ndarray] = {"seen": seen, "count": sums.count, "frequency": sums.document_frequency}
     arrays |= {f"layer.{layer}": table.cpu().numpy()[seen] for layer, table in sums.tables.items()}
     if sums.vectors:
         arrays["vectors"] = np.concatenate(sums.vectors)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with replacing_file(path) as temporary:
         save_file(arrays, temporary, metadata={**identity, "done": str(sums.texts)})
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _read_state(path: Path | None, identity: dict[str, str], renew: bool) -> Sums | None:

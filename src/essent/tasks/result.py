@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from essent.atomic import write_json
 from essent.types import DataError, InputError
 
 FORMAT = "essent-results/1"
@@ -125,10 +126,7 @@ def library_versions() -> dict[str, str]:
 
 def save_results(results: Iterable[Result], path: str | Path) -> None:
     """Write results as one JSON file; the folder is made when it is not there."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"format": FORMAT, "results": [result.to_dict() for result in results]}
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    write_json(path, {"format": FORMAT, "results": [result.to_dict() for result in results]})
 
 
 def load_results(path: str | Path) -> list[Result]:

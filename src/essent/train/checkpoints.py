@@ -1,16 +1,22 @@
-"""Checkpoints of a run: which are whole, and what to say when one cannot be written."""
+"""Checkpoints of a run: written, sealed, looked through; which are whole, and what to say when one cannot be written.
+
+transformers' trainer writes a checkpoint file by file. When the last one is on the disk, the digests of all of them
+are written (`essent.folders`): a checkpoint without them, or with other files, is not whole.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 
-from essent.types import EssentError, TrainingError
+from essent.atomic import sync, sync_tree
+from essent.folders import check_digests, listed_names, write_digests
+from essent.types import DataError, EssentError, ModelError, TrainingError
 
 STATE = "trainer_state.json"  # what transformers' trainer writes last
 # What a full disk looks like: an OSError, safetensors' own error, or torch's RuntimeError of its zip writer.
@@ -18,7 +24,7 @@ WRITE_ERRORS = (OSError, SafetensorError, RuntimeError)
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint: one whose state, which is written last, can be read."""
+    """The newest whole checkpoint."""
     found = [path for path in folder.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
     return max(
         (path for path in found if is_whole(path)), key=lambda path: int(path.name.rpartition("-")[2]), default=None
@@ -26,12 +32,25 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Whether a checkpoint was written to its end."""
+    """Whether a checkpoint was written to its end, and has every file in its length."""
     try:
-        json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        check_digests(checkpoint, whole=False)
+        return STATE in listed_names(checkpoint)
+    except (OSError, ModelError):
         return False
-    return True
+
+
+def check_checkpoint(checkpoint: Path) -> None:
+    """Compare every byte of a checkpoint with what was written, before a run goes on from it.
+
+    Raises:
+        DataError: names the file that has changed.
+    """
+    try:
+        check_digests(checkpoint, whole=True)
+    except ModelError as error:
+        reason = str(error).split(" Get the folder again")[0]
+        raise DataError(f"{reason} Remove {checkpoint} to go on from the checkpoint before it.") from error
 
 
 def left_over(folder: Path) -> str:
@@ -41,19 +60,46 @@ def left_over(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def writing_checkpoint(folder: Path, step: int) -> Iterator[None]:
-    """Write the checkpoint of a step in this block: half of one is removed, and the error says what is left.
+def writing_checkpoint(trainer: Any) -> Iterator[None]:
+    """Have transformers' trainer write its checkpoint in this block; older ones go when the new one is whole.
 
     Raises:
-        TrainingError: it cannot be written (a full disk, say).
+        TrainingError: it cannot be written (a full disk, say); half of it is removed, and the error says what is left.
     """
+    arguments, step = trainer.args, trainer.state.global_step
+    folder = Path(str(arguments.output_dir))
+    checkpoint, limit = folder / f"checkpoint-{step}", arguments.save_total_limit
+    arguments.save_total_limit = None
     try:
+        if arguments.should_save:
+            shutil.rmtree(checkpoint, ignore_errors=True)  # half of one, of a run that was killed
+        trainer.accelerator.wait_for_everyone()
         yield
+        trainer.accelerator.wait_for_everyone()
+        if arguments.should_save:
+            _seal(checkpoint)
+            _rotate(folder, limit, trainer.state.best_model_checkpoint)
     except EssentError:
         raise
     except WRITE_ERRORS as error:
-        shutil.rmtree(folder / f"checkpoint-{step}", ignore_errors=True)
+        shutil.rmtree(checkpoint, ignore_errors=True)
         raise TrainingError(
             f"The checkpoint of step {step} cannot be written to {folder}: {error}. {left_over(folder)} "
             "Free some space and resume."
         ) from error
+    finally:
+        arguments.save_total_limit = limit
+
+
+def _seal(checkpoint: Path) -> None:
+    """Write the digests of all files, which are on the disk before."""
+    sync_tree(checkpoint)
+    write_digests(checkpoint)
+    sync(checkpoint.parent)
+
+
+def _rotate(folder: Path, limit: int | None, best: str | None) -> None:
+    """Remove the oldest checkpoints; one that is removed in part has no longer the files of its digests."""
+    from transformers.trainer_utils import rotate_checkpoints
+
+    rotate_checkpoints(str(folder), limit, best, use_mtime=True)

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from essent.train.checkpoints import WRITE_ERRORS, last_checkpoint, left_over
+from essent.atomic import remove_leftovers, replacing_folder, require_replaceable, write_text
+from essent.folders import is_read
+from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, last_checkpoint, left_over
 from essent.types import DataError, TrainingError
 
 ABOUT, CHECKPOINTS, STARTED = "training.json", "checkpoints", "run.json"
@@ -30,8 +32,8 @@ class RunFolder:
 
     def __init__(self, output: Path, *, resume: bool, force: bool) -> None:
         self.output, self.checkpoints = output, output / CHECKPOINTS
-        if output.is_file():
-            raise DataError(f"{output} is a file; a model is saved as a folder.")
+        require_replaceable(output)
+        remove_leftovers(output)
         found = last_checkpoint(self.checkpoints)
         if found is not None and not (resume or force):
             raise DataError(
@@ -47,6 +49,8 @@ class RunFolder:
             finished = "holds a model already" + (", no unfinished run to resume" if resume else "")
             raise DataError(f"{output} {finished}. force=True (--force) replaces it.")
         self.resumed = found if resume else None
+        if self.resumed is not None:
+            check_checkpoint(self.resumed)
 
     def settled(self, about: Mapping[str, Any]) -> int | None:
         """The number of steps of the run that is resumed; None for a new one.
@@ -79,28 +83,29 @@ class RunFolder:
             shutil.rmtree(self.checkpoints)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         values = {**{key: about[key] for key in KEPT}, "steps": steps}
-        (self.checkpoints / STARTED).write_text(json.dumps(values, ensure_ascii=False, indent=2), encoding="utf-8")
+        write_text(self.checkpoints / STARTED, json.dumps(values, ensure_ascii=False, indent=2))
 
     def finish(self, model: Any, tokenizer: Any, about: Mapping[str, Any]) -> None:
-        """Save model, tokenizer and `training.json`; they appear when all of them are written, and checkpoints go.
+        """Save model, tokenizer and `training.json`; in one step they appear, and an older model and checkpoints go.
+
+        Files that libraries do not read as a part of a model stay.
 
         Raises:
             TrainingError: they cannot be written; the checkpoints stay.
         """
-        whole = self.checkpoints / "whole"
+        others = [entry.name for entry in self.output.iterdir() if not is_read(entry.name)]
+        carried = set(others) - {CHECKPOINTS, ABOUT}
         try:
-            model.save_pretrained(whole)
-            tokenizer.save_pretrained(whole)
-            text = json.dumps(_without_nan(about), ensure_ascii=False, indent=2)
-            (whole / ABOUT).write_text(text, encoding="utf-8")
-            for path in whole.iterdir():
-                path.replace(self.output / path.name)
+            with replacing_folder(self.output, sorted(carried)) as whole:
+                model.save_pretrained(whole)
+                tokenizer.save_pretrained(whole)
+                text = json.dumps(_without_nan(about), ensure_ascii=False, indent=2)
+                (whole / ABOUT).write_text(text, encoding="utf-8")
         except WRITE_ERRORS as error:
             raise TrainingError(
                 f"The model is trained and cannot be written to {self.output}: {error}. {left_over(self.checkpoints)} "
                 "Free some space and resume."
             ) from error
-        shutil.rmtree(self.checkpoints)
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class MaskedTrainer(Trainer):
         return contextlib.nullcontext() if self.head is None else self.head.at(chosen)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        with writing_checkpoint(Path(str(self.args.output_dir)), self.state.global_step):
+        with writing_checkpoint(self):
             super()._save_checkpoint(model, trial)
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
+from essent.atomic import require_replaceable, write_text
 from essent.cache import digest_of_backbone
 from essent.encoder import Encoder
 from essent.module import RecipeModule
 from essent.plan import allows_of
+from essent.portable import check_place, save_folder
 from essent.saved import STATE_FOLDER
 from essent.tasks import PairTask, load_pairs
 from essent.tasks.result import library_versions
@@ -28,7 +30,7 @@ from essent.train.build import (
     tokenizer_kind,
     warn,
 )
-from essent.train.checkpoints import WRITE_ERRORS, last_checkpoint, left_over
+from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, last_checkpoint, left_over
 from essent.train.examples import Examples, as_examples
 from essent.train.heads import Head
 from essent.train.settings import Settings, resolve_settings
@@ -142,8 +144,8 @@ def _prepare_folder(run: Run, about: dict[str, Any]) -> str | None:
     """Make the folder of a new run, or find where an old one goes on."""
     started = run.checkpoints / STARTED
     found = last_checkpoint(run.checkpoints) if run.checkpoints.is_dir() else None
-    if run.output.is_file():
-        raise DataError(f"{run.output} is a file; a trained encoder is saved as a folder.")
+    require_replaceable(run.output)
+    check_place(run.output)
     if found is not None and not run.resume:
         raise DataError(
             f"{run.output} holds the checkpoints of another run, the last one {found.name}. Resume it (resume=True, "
@@ -151,9 +153,10 @@ def _prepare_folder(run: Run, about: dict[str, Any]) -> str | None:
         )
     if found is not None:
         _check_same_run(started, about, run.output)
+        check_checkpoint(found)
     else:
         run.checkpoints.mkdir(parents=True, exist_ok=True)
-        started.write_text(json.dumps(about, ensure_ascii=False, indent=2), encoding="utf-8")
+        write_text(started, json.dumps(about, ensure_ascii=False, indent=2))
     return None if found is None else str(found)
 
 
@@ -190,14 +193,18 @@ def _report(state: Any, head: Head, examples: Examples) -> dict[str, Any]:
 
 
 def _save(encoder: Encoder, head: Head, settings: Settings, run: Run, about: Mapping[str, Any]) -> None:
-    try:
-        encoder.save(str(run.output))
+    """Write the encoder and training.json, which appear together."""
+
+    def finish(folder: Path, reason: str) -> None:
+        encoder.write_card(folder, reason)
         if settings.keep_head:
-            whole = SentenceTransformer(str(run.output), device="cpu")
-            shutil.rmtree(run.output / STATE_FOLDER)  # the recipe alone is not what the folder computes any more
-            SentenceTransformer(modules=[*whole, *head.cpu().stock()], device="cpu").save(str(run.output))
-        text = json.dumps(about, ensure_ascii=False, indent=2)
-        (run.output / ABOUT).write_text(text, encoding="utf-8")
+            whole = SentenceTransformer(str(folder), device="cpu")
+            shutil.rmtree(folder / STATE_FOLDER)  # the recipe alone is not what the folder computes any more
+            SentenceTransformer(modules=[*whole, *head.cpu().stock()], device="cpu").save(str(folder))
+        (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=2), encoding="utf-8")
+
+    try:
+        save_folder(encoder, run.output, "stock", finish)
     except EssentError:
         raise
     except WRITE_ERRORS as error:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from essent.atomic import write_text
 from essent.encoder import Encoder
 from essent.tasks import PairTask, load_pairs
 from essent.train.run import ABOUT, train
@@ -78,5 +79,5 @@ def train_seeds(
             scores[part.name].append(part.run(encoder).main_score)
     spreads = {name: Spread.of(found) for name, found in scores.items()}
     written = {"seeds": chosen, "validate": task.name, "tasks": {name: asdict(part) for name, part in spreads.items()}}
-    (Path(output) / SEEDS).write_text(json.dumps(written, ensure_ascii=False, indent=2), encoding="utf-8")
+    write_text(Path(output) / SEEDS, json.dumps(written, ensure_ascii=False, indent=2))
     return spreads

@@ -19,7 +19,7 @@ from transformers import TrainerState
 from essent.encoder import Encoder
 from essent.portable import save_folder
 from essent.tasks import PairTask
-from essent.train.checkpoints import STATE, is_whole, left_over, writing_checkpoint
+from essent.train.checkpoints import STATE, check_checkpoint, is_whole, left_over, writing_checkpoint
 from essent.train.heads import Head
 from essent.train.loss import ContrastiveLoss
 from essent.types import InputError, TrainingError
@@ -116,7 +116,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        with writing_checkpoint(Path(str(self.args.output_dir)), self.state.global_step):
+        with writing_checkpoint(self):
             super()._save_checkpoint(model, trial)
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
@@ -136,6 +136,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Weights of the encoder and the head back from `_save`."""
         path = Path(resume_from_checkpoint)
+        check_checkpoint(path)
         saved = Encoder(str(path), device="cpu").module.backbone.model
         backbone = self._encoder.module.backbone
         backbone.model.load_state_dict(saved.state_dict())
