@@ -102,4 +102,4 @@ def _rotate(folder: Path, limit: int | None, best: str | None) -> None:
     """Remove the oldest checkpoints; one that is removed in part has no longer the files of its digests."""
     from transformers.trainer_utils import rotate_checkpoints
 
-    rotate_checkpoints(str(folder), limit, best, use_mtime=True)
+    rotate_checkpoints(str(folder), limit, best)  # by their numbers

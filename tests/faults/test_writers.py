@@ -1,0 +1,255 @@
+"""Everything that essent writes, killed at every write: old or new, never wrong, and the next run leaves nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from kill_harness import check_old_or_new, killed_at_every_write
+from sentence_transformers import SentenceTransformer
+
+from essent.cache import PooledCache
+from essent.cli.files import WRITERS, write_vectors
+from essent.contexts import Contexts
+from essent.data import Pair
+from essent.loading import load
+from essent.recipe import Recipe
+from essent.tasks import PairTask, Result, load_results, save_results
+from families import CORPUS
+
+pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("under_the_shim")]
+VECTORS = np.arange(40, dtype=np.float32).reshape(4, 10)
+
+
+@pytest.fixture
+def task() -> PairTask:
+    pairs = [Pair(CORPUS[i], CORPUS[j], float((3 * i + 5 * j) % 7)) for i in range(6) for j in range(i)]
+    return PairTask("dev", tuple(pairs))
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", sorted(WRITERS))
+def test_vectors(tmp_path: Path, suffix: str) -> None:
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    path, texts = tmp_path / f"vectors{suffix}", list("abcd")
+    write_vectors(path, texts, VECTORS)
+    assert check_old_or_new(lambda: write_vectors(path, texts, VECTORS + 1), path)
+
+
+def result(score: float) -> Result:
+    return Result("task", {"accuracy": {"all": score}}, {}, 10, main=("accuracy", "all"))
+
+
+def test_results(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    save_results([result(1.0)], path)
+    assert check_old_or_new(lambda: save_results([result(2.0)] * 3, path), path)
+    assert load_results(path)[0].main_score == 1.0
+
+
+@pytest.mark.parametrize("suffix", [".html", ".md", ".png"])
+def test_reports(tmp_path: Path, suffix: str) -> None:
+    from essent.report import write_report
+
+    path = tmp_path / f"report{suffix}"
+    made = [score.with_provenance(model="m", recipe="mean") for score in (result(50.0), result(60.0))]
+    write_report(made[:1], path)
+    assert check_old_or_new(lambda: write_report(made[1:], path, title="Another"), path)
+
+
+def test_leaderboards_and_their_pictures(tmp_path: Path) -> None:
+    from essent.selection import Leaderboard, Trial
+    from essent.selection.picture import draw_leaderboard
+
+    trials = tuple(Trial(Recipe.parse(name), {"spearman": 50.0 + at}) for at, name in enumerate(("mean", "cls")))
+    board = Leaderboard("spearman", trials, ("mean",))
+    assert check_old_or_new(lambda: board.to_json(tmp_path / "board.json"), tmp_path / "board.json")
+    assert check_old_or_new(lambda: draw_leaderboard(board, tmp_path / "board.png"), tmp_path / "board.png")
+
+
+# -- folders ----------------------------------------------------------------------------------------------------------
+
+
+def averages(value: float) -> Contexts:
+    tables = {layer: np.full((50, 8), value, np.float32) for layer in (0, 1)}
+    counts = np.arange(50, dtype=np.int64)
+    return Contexts(tables, counts, counts, 3, 1, "digest", {"value": value})
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_averages(tmp_path: Path, there: bool) -> None:
+    place = tmp_path / "averages"
+    if there:
+        averages(1.0).save(place)
+        (place / "notes.txt").write_text("mine", "utf-8")
+    assert check_old_or_new(lambda: averages(2.0).save(place), place)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_masked_language_model_that_is_finished(
+    tmp_path: Path, folder_of: Callable[[str], Path], there: bool
+) -> None:
+    """An older model, its checkpoints and what is not essent's: one step, and never a mixture."""
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    from essent.train.mlm_folder import RunFolder
+
+    source = folder_of("bert")
+    model, tokenizer = AutoModelForMaskedLM.from_pretrained(source), AutoTokenizer.from_pretrained(source)
+    place = tmp_path / "model"
+    (place / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+    (place / "checkpoints" / "checkpoint-1" / "optimizer.pt").write_bytes(b"state")
+    (place / "notes.md").write_text("mine", "utf-8")
+    if there:
+        model.save_pretrained(place)
+        (place / "spiece.model").write_bytes(b"of another tokenizer")
+        with torch.no_grad():
+            next(model.parameters())[0, 0] += 1
+
+    def finish() -> None:
+        (place / "checkpoints").mkdir(exist_ok=True)
+        RunFolder(place, resume=False, force=True).finish(model, tokenizer, {"steps": 1})
+
+    assert check_old_or_new(finish, place, read=without_empty_checkpoints)
+
+
+def without_empty_checkpoints(place: Path) -> Any:
+    from kill_harness import tree_of
+
+    found = tree_of(place)
+    return None if found is None else {name: what for name, what in found.items() if name != "checkpoints"}
+
+
+# -- what goes on where it stopped ------------------------------------------------------------------------------------
+
+
+def rows_of(texts: list[str]) -> list[np.ndarray]:
+    return [np.array([[len(text) + key] * width for text in texts], np.float32) for key, width in ((0, 6), (1, 3))]
+
+
+def test_the_cache_of_vectors(tmp_path: Path) -> None:
+    """Two keys, rows there and rows new; what is read after a death is right, and what was whole is not lost."""
+    place = tmp_path / "cache"
+    old, new = ["x" * n for n in range(1, 6)], ["x" * n for n in range(3, 12)]
+    PooledCache(place).vectors(["a", "b"], (6, 3), old, rows_of)
+
+    def add() -> None:
+        for start in (0, 4):
+            PooledCache(place).vectors(["a", "b"], (6, 3), new[start:], rows_of)
+
+    def read() -> list[str]:
+        asked: list[str] = []
+        found = PooledCache(place).vectors(["a", "b"], (6, 3), old + new, lambda t: (asked.extend(t), rows_of(t))[1])
+        for rows, expected in zip(found, rows_of(old + new), strict=True):
+            np.testing.assert_array_equal(rows, expected)
+        return asked
+
+    points = 0
+    for _, state in killed_at_every_write(add, place):
+        points += 1
+        asked = state.run(read)
+        assert not set(asked) & set(old), f"After a death at {state} rows that were there are lost."
+        assert state.run(read) == [], f"After a death at {state} the cache does not keep rows any more."
+        assert not state.leftovers
+        sizes = {path.name: path.stat().st_size for path in place.iterdir()}
+        assert {sizes["a.f32"] // 24, sizes["b.f32"] // 12, sizes["a.names"] // 36} == {11}, (str(state), sizes)
+    assert points
+
+
+def test_the_work_folder_of_a_search(
+    tmp_path: Path, shell_of: Callable[[str], SentenceTransformer], task: PairTask
+) -> None:
+    """The killed search goes on and ends with the scores of one that was not, bit for bit."""
+    from essent.selection import Grid, Space, search
+
+    space = Space((Grid(layers=("1", "L"), weights=("uniform", "idf"), shaping=("", "centre", "whiten:4")),))
+    place, shell = tmp_path / "work", shell_of("bert")
+
+    def run() -> dict[str, Any]:
+        board = search(shell, task, space, work=place, memory=2e-4, progress=False).to_dict()
+        return {**board, "provenance": None}
+
+    expected, points = None, 0
+    for number, state in killed_at_every_write(run, place, most=24):
+        points += 1
+        found = state.run(run)
+        expected = expected or found
+        assert found == expected, f"Killed at call {number}, {state}: other scores."
+        assert not state.leftovers
+        assert not [path for path in place.iterdir() if "pooled" in path.name or path.name.startswith(".")]
+    assert points
+    assert expected == {**search(shell, task, space, memory=2e-4, progress=False).to_dict(), "provenance": None}
+
+
+def test_the_state_of_averaging(
+    tmp_path: Path, shell_of: Callable[[str], SentenceTransformer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from essent.static import gather
+    from essent.static.gather import Settings, average_contexts
+
+    backbone = load(shell_of("bert"), [Recipe()], {}).backbone
+    place = tmp_path / "state.safetensors"
+    monkeypatch.setattr(gather, "PORTION", 4)
+
+    def run() -> dict[str, Any]:
+        averages, _ = average_contexts(backbone, CORPUS, Settings(layers=[1], state=place, every=0.0))
+        return {"table": averages.table(1).tobytes(), "count": averages.count.tolist()}
+
+    expected, points = None, 0
+    for _, state in killed_at_every_write(run, place, most=30):
+        points += 1
+        found = state.run(run)
+        expected = expected or found
+        assert found == expected, f"After a death at {state} other averages."
+        assert not state.leftovers
+    assert points
+    place.unlink(missing_ok=True)
+    assert run() == expected
+
+
+SETTINGS: dict[str, Any] = {
+    "batch_size": 4,
+    "learning_rate": 1e-3,
+    "device": "cpu",
+    "max_steps": 3,
+    "validate_every": 1,
+}
+
+
+def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
+    """A checkpoint that looks whole is; the resumed run ends with the bytes of one that was not killed."""
+    pytest.importorskip("accelerate")
+    from essent.train import train
+    from essent.train.checkpoints import check_checkpoint, last_checkpoint
+
+    place, model = tmp_path / "run", folder_of("bert")
+
+    def run() -> tuple[bytes, list[Any]]:
+        kept = last_checkpoint(place / "checkpoints")
+        if kept is not None:
+            check_checkpoint(kept)
+        train(model, CORPUS[:12], output=place, validate=task, resume=True, **SETTINGS)
+        about = json.loads((place / "training.json").read_text("utf-8"))
+        scores = [(row["step"], row["eval_spearman"]) for row in about["history"] if "eval_spearman" in row]
+        return (place / "model.safetensors").read_bytes(), [about["steps"], about["best_step"], scores]
+
+    expected, points, resumed = None, 0, set()
+    for number, state in killed_at_every_write(run, place, most=16):
+        points += 1
+        kept = last_checkpoint(place / "checkpoints")
+        resumed.add(None if kept is None else kept.name)
+        found = state.run(run)
+        expected = expected or found
+        assert found == expected, f"Killed at call {number}, {state}: the resumed run ends elsewhere."
+        assert not state.leftovers
+        assert not [path.name for path in place.rglob(".*")], f"After a death at {state}."
+    assert points
+    assert len(resumed) >= 3, resumed

@@ -1,0 +1,96 @@
+"""The work folder of a search: begun again, gone on with, or refused; never read where it is not whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from essent.selection import store as module
+from essent.selection.store import Store
+from essent.types import DataError
+
+
+def test_a_folder_that_was_begun_and_not_finished_is_begun_again(tmp_path: Path) -> None:
+    """As a run leaves it that is killed before the identity is there."""
+    (tmp_path / "cosines.bin").write_bytes(b"half")
+    (tmp_path / "done.txt").write_text("pass 0 portion 0\n", "utf-8")
+    store = Store(tmp_path, {"a": 1}, 2, 3)
+    assert not store.done("pass 0 portion 0")
+    assert store.cosines.shape == (2, 3)
+    assert not store.cosines.any()
+
+
+def test_half_a_line_is_not_done_and_does_not_spoil_the_next(tmp_path: Path) -> None:
+    store = Store(tmp_path, {}, 2, 3)
+    store.finish("pass 0 portion 1")
+    with (tmp_path / "done.txt").open("ab") as file:
+        file.write(b"pass 0 port")
+    again = Store(tmp_path, {}, 2, 3)
+    assert again.done("pass 0 portion 1")
+    again.finish("pass 0 portion 2")
+    assert (tmp_path / "done.txt").read_text("utf-8") == "pass 0 portion 1\npass 0 portion 2\n"
+
+
+@pytest.mark.parametrize("name", ["cosines.bin", "done.txt", "pooled.bin"])
+@pytest.mark.parametrize("damage", ["missing", "shorter", "longer"])
+def test_damaged_work_is_refused(tmp_path: Path, name: str, damage: str) -> None:
+    """A file of cosines that is too short would be filled with zeros."""
+    store = Store(tmp_path, {}, 2, 3)
+    store.write("pooled.bin", 0, np.ones(6))
+    store.cosines[:] = 0.5
+    store.finish("pass 0 portion 1")
+    del store
+    path = tmp_path / name
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(content[:-4] if damage == "shorter" else content + b"\xff\xff\xff\n")
+
+    def use() -> np.ndarray:
+        return Store(tmp_path, {}, 2, 3).read("pooled.bin", 0, (2, -1))
+
+    if name == "done.txt" and damage == "shorter":  # the unit is done again
+        assert not Store(tmp_path, {}, 2, 3).done("pass 0 portion 1")
+    elif name == "pooled.bin" and damage == "longer":
+        with pytest.raises(DataError, match="damaged"):
+            use()
+    else:
+        with pytest.raises(DataError, match=rf"{name} is missing or damaged; remove the folder"):
+            use()
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "work").write_text("", "utf-8")
+    with pytest.raises(DataError, match="is a file"):
+        Store(tmp_path / "work", {}, 2, 3)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_unit_is_noted_when_all_it_wrote_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """The order in which a power failure may find it; a temporary folder need not be synced."""
+    store, log = Store(tmp_path, {}, 2, 3, kept=kept), []
+    real = module.sync
+    monkeypatch.setattr(
+        module, "sync", lambda path: (log.append((path.name, (tmp_path / "done.txt").read_text())), real(path))
+    )
+    store.write("b.bin", 0, np.ones(6))
+    store.write("a.bin", 0, np.ones(6))
+    store.write("a.bin", 6, np.ones(6))
+    store.finish("unit")
+    if not kept:
+        assert log == []
+        return
+    names = [name for name, _ in log]
+    assert names[:2] == ["a.bin", "b.bin"]
+    assert "done.txt" in names[2:]
+    assert all(done == "" for name, done in log if name.endswith(".bin"))
+    assert os.path.getsize(tmp_path / "a.bin") == 48
+    log.clear()
+    store.finish("another")
+    assert "a.bin" not in [name for name, _ in log]
