@@ -224,6 +224,45 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+def test_one_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
+    """The one before goes when the new one is whole: at every moment one is, and what looks whole is whole."""
+    pytest.importorskip("accelerate")
+    from essent.train.build import Run, make_loss, make_trainer, open_encoder
+    from essent.train.checkpoints import check_checkpoint, is_whole, last_checkpoint
+    from essent.train.examples import as_examples
+    from essent.train.settings import resolve_settings
+
+    run = Run(tmp_path / "run", False, "cpu", False, {})
+    encoder = open_encoder(str(folder_of("bert")), run)
+    settings = resolve_settings("promptbert-unsup", "bert", {"batch_size": 4, "max_steps": 3, "validate_every": 1})
+    examples = as_examples(CORPUS[:12])
+    trainer = make_trainer(encoder, make_loss(encoder, settings, 1, checkpoint=""), examples, settings, run)
+    trainer.args.save_total_limit = 1
+    trainer.create_optimizer_and_scheduler(3)
+    place = run.checkpoints
+    for name in ("checkpoint-2", "checkpoint-3"):  # of a run that was killed before
+        (place / name).mkdir(parents=True)
+        (place / name / "trainer_state.json").write_text("{}", "utf-8")
+
+    def save(step: int) -> None:
+        trainer.state.global_step = step
+        trainer._save_checkpoint(encoder, None)
+
+    save(1)
+    seen = set()
+    for number, state in killed_at_every_write(lambda: save(2), place):
+        whole = [path for path in place.iterdir() if is_whole(path)]
+        assert whole, f"Killed at call {number}, {state}: there is no checkpoint."
+        for path in whole:
+            check_checkpoint(path)
+        seen.add(last_checkpoint(place).name)
+        state.run(lambda: save(2))
+        assert [path.name for path in place.iterdir()] == ["checkpoint-2"], str(state)
+        check_checkpoint(place / "checkpoint-2")
+        assert not [path.name for path in place.rglob(".*")], str(state)
+    assert seen == {"checkpoint-1", "checkpoint-2"}
+
+
 def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
     """A checkpoint that looks whole is; the resumed run ends with the bytes of one that was not killed."""
     pytest.importorskip("accelerate")

@@ -25,10 +25,13 @@ WRITE_ERRORS = (OSError, SafetensorError, RuntimeError)
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest whole checkpoint."""
+    return next((path for path in reversed(_numbered(folder)) if is_whole(path)), None)
+
+
+def _numbered(folder: Path) -> list[Path]:
+    """Checkpoints, whole or not, by their steps."""
     found = [path for path in folder.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
-    return max(
-        (path for path in found if is_whole(path)), key=lambda path: int(path.name.rpartition("-")[2]), default=None
-    )
+    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
 
 
 def is_whole(checkpoint: Path) -> bool:
@@ -78,7 +81,7 @@ def writing_checkpoint(trainer: Any) -> Iterator[None]:
         trainer.accelerator.wait_for_everyone()
         if arguments.should_save:
             _seal(checkpoint)
-            _rotate(folder, limit, trainer.state.best_model_checkpoint)
+            _rotate(checkpoint, limit, trainer.state.best_model_checkpoint)
     except EssentError:
         raise
     except WRITE_ERRORS as error:
@@ -98,8 +101,18 @@ def _seal(checkpoint: Path) -> None:
     sync(checkpoint.parent)
 
 
-def _rotate(folder: Path, limit: int | None, best: str | None) -> None:
-    """Remove the oldest checkpoints; one that is removed in part has no longer the files of its digests."""
-    from transformers.trainer_utils import rotate_checkpoints
+def _rotate(written: Path, limit: int | None, best: str | None) -> None:
+    """Remove what is not whole, and the oldest checkpoints; the one just written and the best one stay.
 
-    rotate_checkpoints(str(folder), limit, best)  # by their numbers
+    One that is removed in part has no longer the files of its digests.
+    """
+    whole = []
+    for path in _numbered(written.parent):
+        if is_whole(path):
+            whole.append(path)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+    others = [path for path in whole if path != written and str(path) != best]
+    surplus = 0 if limit is None else len(whole) - max(limit, len(whole) - len(others))
+    for path in others[: max(surplus, 0)]:
+        shutil.rmtree(path, ignore_errors=True)
