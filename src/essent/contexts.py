@@ -16,9 +16,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from essent.atomic import recover, replacing_folder
-from essent.types import CorpusStats, DataError
+from essent.folders import STATE_FOLDER, check_digests, has_digests, read_json, write_digests
+from essent.types import CorpusStats, DataError, ModelError
 
 FORMAT = 1
+ENTRIES = {"texts": int, "last": int, "vocabulary": str, "about": dict}
 ABOUT, ARRAYS = "contexts.json", "contexts.safetensors"
 UNSEEN = ("alone", "static", "zero", "mean")
 
@@ -69,16 +71,20 @@ class Contexts:
         """Write contexts.safetensors and contexts.json, which appear together; what else is in the folder stays.
 
         Raises:
-            DataError: the place is a file, or another place that cannot be replaced.
+            DataError: the place is a file, a model's folder, or another place that cannot be replaced.
         """
         path = Path(folder)
-        others = [entry.name for entry in path.iterdir() if entry.name not in (ABOUT, ARRAYS)] if path.is_dir() else []
+        if any((path / STATE_FOLDER / name).is_file() for name in ("encoder.json", "engine.json")):
+            raise DataError(f"{path} holds a model; context-averaged tables are saved to a folder of their own.")
+        own = (ABOUT, ARRAYS, STATE_FOLDER)
+        others = [entry.name for entry in path.iterdir() if entry.name not in own] if path.is_dir() else []
         arrays = {f"layer.{layer}": np.ascontiguousarray(table) for layer, table in self.tables.items()}
         about = {"format": FORMAT, "texts": self.texts, "last": self.last, "vocabulary": self.vocabulary}
         text = json.dumps({**about, "about": self.about}, ensure_ascii=False, indent=2)
         with replacing_folder(path, others) as whole:
             save_file({**arrays, "count": self.count, "document_frequency": self.document_frequency}, whole / ARRAYS)
             (whole / ABOUT).write_text(text, encoding="utf-8")
+            write_digests(whole)
 
     @classmethod
     def load(cls, folder: str | Path, layers: set[int] | None = None) -> Contexts:
@@ -92,6 +98,8 @@ class Contexts:
         """
         about = read_about(folder)
         try:
+            if has_digests(Path(folder)):
+                check_digests(Path(folder), whole=True)
             with safe_open(Path(folder) / ARRAYS, framework="numpy") as file:
                 there = {int(key[6:]) for key in file.keys() if key.startswith("layer.")}  # noqa: SIM118  no dictionary
                 for layer in sorted(set() if layers is None else layers - there):
@@ -108,6 +116,8 @@ class Contexts:
                 str(about["vocabulary"]),
                 about["about"],
             )
+        except ModelError as error:
+            raise DataError(str(error)) from error
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             if isinstance(error, DataError):
                 raise
@@ -122,17 +132,21 @@ def read_about(folder: str | Path) -> dict[str, Any]:
     """What contexts.json says.
 
     Raises:
-        DataError: no such file, another format, or not JSON.
+        DataError: no such file, another format, damaged, or a file that has changed since it was saved.
     """
     path = Path(folder) / ABOUT
     recover(folder)
-    if not path.is_file():
-        raise DataError(f"{str(folder)!r} has no {ABOUT}: context-averaged tables are made by `essent distill`.")
     try:
-        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        version = about["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is damaged: {error!r}") from error
-    if version != FORMAT:
-        raise DataError(f"{path} has format {version!r}; this essent reads format {FORMAT}.")
+        about: dict[str, Any] | None = read_json(path)
+        if about is not None and has_digests(Path(folder)):
+            check_digests(Path(folder), whole=False)
+    except ModelError as error:
+        raise DataError(str(error)) from error
+    if about is None:
+        raise DataError(f"{str(folder)!r} has no {ABOUT}: context-averaged tables are made by `essent distill`.")
+    if about.get("format") != FORMAT:
+        raise DataError(f"{path} has format {about.get('format')!r}; this essent reads format {FORMAT}.")
+    for key, kind in ENTRIES.items():
+        if not isinstance(about.get(key), kind):
+            raise DataError(f"{path} is damaged: {key!r} must be {kind.__name__}, and is {about.get(key)!r:.60}.")
     return about

@@ -4,8 +4,9 @@ A folder is data. Nothing in it can have code run, pickled weights read, files o
 only the caller can allow that, with `trust_remote_code=True`. No torch is needed here.
 """
 
-from essent.folders.check import STATE_FOLDER, check_folder, check_model, is_read
+from essent.folders.check import check_folder, check_model
 from essent.folders.digests import DIGESTS, check_digests, digest_of_file, has_digests, listed_names, write_digests
+from essent.folders.names import STATE_FOLDER, is_read
 from essent.folders.opening import guarded, opening
 from essent.folders.reading import damage_named, read_arrays, read_json
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from essent.folders.digests import check_digests, has_digests
+from essent.folders.names import STATE_FOLDER, is_read
 from essent.folders.reading import read_json
 from essent.folders.rules import (
     ANYTHING,
@@ -26,31 +27,10 @@ from essent.folders.rules import (
 from essent.hub import file_options
 from essent.types import ModelError
 
-STATE_FOLDER = "essent"
 OWN_CLASS = "essent_module.RecipeModule"  # of a folder that no stock modules compute; essent reads it by itself
 MOST_MODULES = 64
 LEGACY_SETTINGS = tuple(
     f"sentence_{name}_config.json" for name in "roberta distilbert camembert albert xlm-roberta xlnet".split()
-)
-# Files that libraries look for in a model's folder. Others may lie there: nobody opens them.
-READ = (
-    "*config*.json",
-    "modules.json",
-    "*.safetensors",
-    "*.index.json",
-    "pytorch_model*",
-    "adapter_*",
-    "model.bin",
-    "*.model",
-    "*.tiktoken",
-    "*token*.json",
-    "vocab*",
-    "merges.txt",
-    "*.py",
-    "*.jinja",
-    "chat_template*",
-    "model.xml",
-    "*.onnx*",
 )
 TRUST = "If you trust where it comes from, trust_remote_code=True (--trust-remote-code) lets it"
 
@@ -69,8 +49,11 @@ def check_model(name: str, options: Mapping[str, Any]) -> None:
     """
     if options.get("trust_remote_code"):
         return
-    if Path(name).is_dir():
-        check_folder(Path(name))
+    root = Path(name)
+    if root.is_dir():
+        check_folder(root)
+        if has_digests(root):
+            check_digests(root, whole=False)
     else:
         _check(_finder_on_the_hub(name, file_options(options)), name)
 
@@ -105,11 +88,6 @@ def _finder_on_the_hub(name: str, hub: dict[str, Any]) -> Find:
 
 
 # -- places -----------------------------------------------------------------------------------------------------------
-
-
-def is_read(name: str) -> bool:
-    """Whether libraries look for a file of this name in a model's folder."""
-    return any(fnmatch(name, pattern) for pattern in READ)
 
 
 def _check_places(root: Path, folder: Path) -> None:

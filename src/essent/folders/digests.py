@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from essent.atomic import write_text
-from essent.folders.check import STATE_FOLDER, is_read
+from essent.folders.names import STATE_FOLDER, is_read
 from essent.folders.reading import read_json
 from essent.types import ModelError
 
