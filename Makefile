@@ -41,8 +41,7 @@ check-browser: $(INSTALLED)  ## look at the report's page in a real Chromium, wh
 	$(BIN)/python -m pytest -m browser tests/report
 
 check-faults: $(INSTALLED)  ## hostile and damaged folders; kills at every write (Linux, a C compiler; minutes)
-	$(BIN)/python -m pytest -m faults tests/folders
-	$(BIN)/python tests/faults/kill_harness.py -m faults tests/faults
+	$(BIN)/python tests/faults/kill_harness.py -m faults --numprocesses 2 --dist worksteal tests/faults tests/folders
 
 bench: $(INSTALLED)  ## time against the named peers, paired in one run: make bench [DATA=DIR]
 	$(BIN)/python benchmarks/quantile.py
