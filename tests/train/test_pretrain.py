@@ -20,7 +20,8 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from essent.atomic import PARTIAL
 from essent.train import mlm_trainer
 from essent.train.mlm_settings import Pretraining
-from essent.train.pretrain import Show, Start, computes_bf16, pretrain
+from essent.train.device import has_bf16
+from essent.train.pretrain import Show, Start, pretrain
 from essent.types import DataError, InputError, TrainingError
 
 TEXTS = [
@@ -125,7 +126,7 @@ def test_a_saved_model_goes_on_untied(packing: str, whole: Path, tmp_path: Path)
     pretrain(TEXTS, tmp_path / "on", Start(model=str(whole)), settings, device="cpu")
     about = json.loads((tmp_path / "on" / "training.json").read_text("utf-8"))
     assert about["new_weights"] == []
-    assert about["precision"] == ("bf16" if computes_bf16("cpu") else "f32")
+    assert about["precision"] == ("bf16" if has_bf16("cpu") else "f32")
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "on")
     assert not torch.equal(model.get_output_embeddings().weight, model.get_input_embeddings().weight)
 
@@ -194,7 +195,7 @@ def test_schedules(schedule: str, expected, tmp_path: Path) -> None:
 
     steps = 12 if schedule == "warmup-stable-decay" else 10
     settings = replace(SETTINGS, steps=steps, warmup=2, schedule=schedule)
-    arguments = mlm_trainer.arguments_of(settings, steps, tmp_path, device="cpu", bf16=False)
+    arguments = mlm_trainer.arguments_of(settings, steps, tmp_path, device="cpu", precision="f32")
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     scheduler = get_scheduler(
         arguments.lr_scheduler_type,
@@ -453,17 +454,6 @@ def test_settings_that_are_not_allowed(changes, said: str) -> None:
         replace(SETTINGS, **changes)
 
 
-@pytest.mark.parametrize(("found", "expected"), [({"avx2": True}, False), ({"avx512_bf16": True}, True), ({}, False)])
-def test_bf16_where_the_processor_has_it(found, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
-    assert computes_bf16("cpu") is expected
-
-
 def test_a_vocabulary_that_is_none() -> None:
     with pytest.raises(InputError, match="vocabulary='80'; it must be a whole number"):
         Start(config="tiny", vocabulary="80")  # type: ignore[arg-type]
-
-
-def test_a_device_that_is_none(start: Start, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="device='tpu'"):
-        pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="tpu")

@@ -18,6 +18,7 @@ from essent.lowering import CannotLowerError, stock_modules
 from essent.module import RecipeModule
 from essent.plan import Plan, allows_of
 from essent.tasks import PairTask
+from essent.train.device import find_device, on_device
 from essent.train.examples import Examples
 from essent.train.heads import Head, heads
 from essent.train.loss import ContrastiveLoss
@@ -37,7 +38,7 @@ class Run:
     Attributes:
         output: the folder of the trained encoder; checkpoints stand below it.
         resume: go on from the last checkpoint there, if there is one.
-        device: "cpu", or None for the best there is.
+        device: "cpu", "cuda" or another accelerator of this machine, or None for the best there is.
         progress: show a bar.
         options: keyword arguments for Encoder (revision, token, trust_remote_code …).
     """
@@ -50,10 +51,7 @@ class Run:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "output", Path(self.output))
-        if self.device not in (None, "cpu", "cuda"):
-            raise InputError(
-                f"device={self.device!r}; training runs on 'cpu' or 'cuda' (CUDA_VISIBLE_DEVICES says which GPU)."
-            )
+        find_device(self.device)
 
     @property
     def checkpoints(self) -> Path:
@@ -196,7 +194,6 @@ def make_trainer(
 
     from essent.train.trainer import ContrastiveTrainer, PairScore
 
-    device = str(encoder.device)
     validation: dict[str, Any] = {}
     if task is not None:
         validation = {"eval_strategy": "steps", "eval_steps": settings.validate_every, "eval_on_start": True}
@@ -208,16 +205,13 @@ def make_trainer(
         num_train_epochs=settings.epochs,
         max_steps=settings.max_steps or -1,
         seed=settings.seed,
-        bf16=settings.precision == "bf16",
-        fp16=settings.precision == "fp16",
         save_strategy="steps",
         save_steps=settings.validate_every,
         save_total_limit=2,  # the last and the best
         logging_steps=min(settings.validate_every, 50),
         report_to="none",
         disable_tqdm=not run.progress,
-        dataloader_pin_memory=device.startswith("cuda"),
-        use_cpu=device == "cpu",
+        **on_device(encoder.device.type, settings.precision),
         batch_sampler=ShuffledBatches,
         **validation,
     )

@@ -21,6 +21,7 @@ from tqdm import tqdm
 from transformers import EvalPrediction, PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
 
 from essent.train.checkpoints import left_over, writing_checkpoint
+from essent.train.device import on_device
 from essent.train.mlm_model import MaskedHead
 from essent.train.mlm_settings import DECAY, SCHEDULES, Pretraining
 from essent.types import TrainingError
@@ -31,7 +32,7 @@ LOGGED = 100  # losses in the curve of a run, about
 
 
 def arguments_of(
-    settings: Pretraining, steps: int, folder: Path, *, device: str | None, bf16: bool
+    settings: Pretraining, steps: int, folder: Path, *, device: str, precision: str
 ) -> TrainingArguments:
     """The settings in the trainer's terms."""
     validate = settings.validate_every or max(1, math.ceil(steps / VALIDATIONS))
@@ -45,7 +46,6 @@ def arguments_of(
         warmup_steps=settings.warmup,
         weight_decay=settings.weight_decay,
         gradient_accumulation_steps=settings.parts,
-        bf16=bf16,
         seed=settings.seed,
         train_sampling_strategy="sequential",  # the data come in their order
         eval_strategy="steps",
@@ -60,8 +60,7 @@ def arguments_of(
         report_to="none",
         log_level="error",
         disable_tqdm=True,  # its bar prints the log to standard output
-        use_cpu=device == "cpu",
-        dataloader_pin_memory=device != "cpu" and torch.cuda.is_available(),
+        **on_device(device, precision),
     )
     if arguments.n_gpu > 1:  # one process on several GPUs; torchrun starts one for each
         arguments._n_gpu = 1

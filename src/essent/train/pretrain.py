@@ -20,6 +20,7 @@ import torch
 
 from essent.tasks.result import library_versions
 from essent.train.checkpoints import left_over
+from essent.train.device import find_device, has_bf16
 from essent.train.mlm_folder import RunFolder
 from essent.train.mlm_settings import Pretraining
 from essent.train.mlm_start import Prepared, Start, prepare
@@ -75,10 +76,10 @@ def pretrain(
         held_out: texts to measure on; by default one in a hundred of `texts`.
         resume: go on from the last whole checkpoint in `output`; on a CPU the same bytes come out as without a break.
         force: replace a model that is there, and drop the checkpoints of an unfinished run.
-        device: "cpu", "cuda", or None for the best there is.
+        device: "cpu", "cuda" or another accelerator of this machine, or None for the best there is.
 
     Raises:
-        InputError: texts or settings that cannot be trained on.
+        InputError: texts or settings that cannot be trained on, or a device that is not there.
         ModelError: no masked language model there.
         DataError: `output` holds something else.
         TrainingError: a loss that is no number, or a folder that cannot be written; the last good checkpoint stays.
@@ -86,26 +87,22 @@ def pretrain(
         MissingDependencyError: without the extra `train`.
     """
     optional_import("accelerate", "train")
-    if device not in (None, "cpu", "cuda"):
-        raise InputError(
-            f"device={device!r}; training runs on 'cpu' or 'cuda' (CUDA_VISIBLE_DEVICES chooses among several)."
-        )
+    kind = find_device(device)
     folder = RunFolder(Path(output), resume=resume, force=force)
     prepared = prepare(texts, held_out, start, settings)
-    return _Run(folder, prepared, settings, device, show or Show()).go()
+    return _Run(folder, prepared, settings, kind, show or Show()).go()
 
 
 class _Run:
     """The parts of one run, in the order in which they are made; `about` becomes training.json."""
 
     def __init__(
-        self, folder: RunFolder, prepared: Prepared, settings: Pretraining, device: str | None, show: Show
+        self, folder: RunFolder, prepared: Prepared, settings: Pretraining, device: str, show: Show
     ) -> None:
         self.folder, self.prepared, self.settings = folder, prepared, settings
         self.device, self.show = device, show
         self.about = prepared.about(settings)
-        bf16 = computes_bf16(device) if settings.precision is None else settings.precision == "bf16"
-        self.precision = "bf16" if bf16 else "f32"
+        self.precision = settings.precision or ("bf16" if has_bf16(device) else "f32")
 
     def go(self) -> Pretrained:
         """Load or build the model, train it, save it."""
@@ -172,7 +169,7 @@ class _Run:
         from essent.train.mlm_trainer import MaskedTrainer, arguments_of
 
         settings, prepared = self.settings, self.prepared
-        arguments = arguments_of(settings, steps, folder, device=self.device, bf16=self.precision == "bf16")
+        arguments = arguments_of(settings, steps, folder, device=self.device, precision=self.precision)
         if measured:
             arguments.eval_on_start = self.folder.resumed is None
         else:
@@ -233,18 +230,6 @@ class _Run:
             self.folder.finish(trainer.accelerator.unwrap_model(trainer.model), self.prepared.tokenizer, self.about)
         loss, accuracy = last["held_out_loss"], last["held_out_accuracy"]
         return Pretrained(self.folder.output, done, done * per_step, loss, accuracy, speed, tuple(curve))
-
-
-def computes_bf16(device: str | None = None) -> bool:
-    """Whether the device has bfloat16 arithmetic; where it is only imitated, it is slower than float32."""
-    if device != "cpu" and torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device != "cpu" and torch.backends.mps.is_available():
-        return False
-    found: Mapping[str, Any] = getattr(
-        torch.cpu, "get_capabilities", dict
-    )()  # newer than the oldest torch that is allowed
-    return any(bool(found.get(name)) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
 def curve_of(history: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:

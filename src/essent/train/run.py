@@ -31,6 +31,7 @@ from essent.train.build import (
     warn,
 )
 from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, last_checkpoint, left_over
+from essent.train.device import on_device
 from essent.train.examples import Examples, as_examples
 from essent.train.heads import Head
 from essent.train.settings import Settings, resolve_settings
@@ -62,7 +63,7 @@ def train(
         output: the folder to write: the encoder, `training.json` about the run, and its checkpoints.
         validate: scored pairs, a task's name or a file: the checkpoint that does best on them is kept, not the last.
         resume: go on from the last whole checkpoint in `output`; the same weights come out as without a break.
-        device: "cpu", or None for the best there is.
+        device: "cpu", "cuda" or another accelerator of this machine, or None for the best there is.
         options: keyword arguments for Encoder.
         changes: fields of `Settings`, instead of the preset's.
 
@@ -108,8 +109,7 @@ def train_encoder(
         checkpoint: where the prediction head's weights may be found.
     """
     _check_sizes(examples, settings)
-    if settings.precision == "fp16" and encoder.device.type == "cpu":
-        raise InputError("precision='fp16' needs a GPU; on a CPU take 'float32', or 'bf16' where it is fast.")
+    on_device(encoder.device.type, settings.precision)  # refused before a folder is made
     backbone = encoder.module.backbone
     settings.check(allows_of(backbone))
     loss = make_loss(encoder, settings, examples.width, checkpoint=checkpoint)

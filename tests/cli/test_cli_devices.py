@@ -1,0 +1,123 @@
+"""`essent pretrain` and `essent train` on CPUs with and without bfloat16, with the device and the precision given or not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cli_helpers import Run
+
+from essent.train import device as devices
+from essent.train.device import find_device, has_bf16, on_device
+from essent.types import InputError
+
+CPUS = {"with bf16": {"avx2": True, "avx512_bf16": True}, "without": {"avx2": True, "avx512_bf16": False}}
+DEVICES: dict[str, tuple[object, ...]] = {"no device": (), "cpu": ("--device", "cpu")}
+
+
+@pytest.fixture(params=CPUS)
+def cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The CPU's flags, as torch would report them; every run below computes on the CPU that is there."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: CPUS[request.param])
+    monkeypatch.setattr(devices, "get_device_name", lambda: "cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    return str(request.param)
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    path = tmp_path / "many.txt"
+    path.write_text("".join(f"The {i % 7} dogs see {i} cats.\n" for i in range(40)), "utf-8")
+    return path
+
+
+def about(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "training.json").read_text("utf-8")))
+
+
+@pytest.mark.parametrize("precision", [None, "f32", "bf16"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_pretrain(
+    cpu: str, device: str, precision: str | None, run: Run, tiny: str, many: Path, tmp_path: Path
+) -> None:
+    given = [*DEVICES[device], *(("--precision", precision) if precision else ())]
+    small = ["--steps", 1, "--tokens-per-step", 32, "--length", 16, "-q"]
+    run("pretrain", "-t", many, "-m", tiny, "-o", tmp_path / "model", *small, *given)
+    found = about(tmp_path / "model")
+    assert found["device"] == "cpu"
+    assert found["precision"] == (precision or ("bf16" if cpu == "with bf16" else "f32"))
+    assert 0 < found["held_out_loss"] < 20
+
+
+@pytest.mark.parametrize("precision", [None, "float32", "bf16"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_train(cpu: str, device: str, precision: str | None, run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
+    given = [*DEVICES[device], *(("--precision", precision) if precision else ())]
+    small = ["--max-steps", 1, "--batch-size", 4, "-q"]
+    run("train", "-m", tiny, "--texts", many, "-o", tmp_path / "model", *small, *given)
+    found = about(tmp_path / "model")
+    assert found["steps"] == 1
+    assert found["settings"]["precision"] == (precision or "float32")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_half_precision_needs_a_gpu(cpu: str, device: str, run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
+    arguments = ["--texts", many, "-m", tiny, "-o", tmp_path / "model", "--max-steps", 1, "--batch-size", 4]
+    error = run("train", *arguments, "--precision", "fp16", *DEVICES[device], code=2).stderr
+    assert "'fp16' needs a GPU" in error
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("asked", ["cuda", "cuda:1", "mps", "tpu"])
+def test_a_device_that_is_not_there(asked: str, run: Run, tiny: str, many: Path, tmp_path: Path, cpu: str) -> None:
+    for command in (["pretrain", "-t", many, "--steps", 1], ["train", "--texts", many]):
+        error = run(*command, "-m", tiny, "-o", tmp_path / "model", "--device", asked, code=2).stderr
+        assert f"device={asked!r}: on this machine training runs on 'cpu'." in error
+        assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "native", "asked", "expected"),
+    [
+        ("cuda:1", True, None, ("cuda", "bf16")),  # the second process of torchrun
+        ("cuda:0", False, None, ("cuda", "f32")),  # a GPU that imitates bf16
+        ("cuda:0", True, "cpu", ("cpu", "bf16")),
+        ("mps", True, None, ("mps", "f32")),
+        ("mps", True, "mps", ("mps", "f32")),
+        ("xpu", True, None, ("xpu", "f32")),
+        ("mps", True, "cpu", ("cpu", "bf16")),
+    ],
+)
+def test_machines_with_an_accelerator(
+    name: str, native: bool, asked: str | None, expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they are given: no run, there is none here. Their CPUs have bf16, which must not speak for the accelerator."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: CPUS["with bf16"])
+    monkeypatch.setattr(devices, "get_device_name", lambda: name)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: native or including_emulation)
+    monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: True)
+    device = find_device(asked)
+    precision = "bf16" if has_bf16(device) else "f32"
+    assert (device, precision) == expected
+    given = on_device(device, precision)
+    assert given["use_cpu"] is (device == "cpu")
+    assert given["bf16"] is (precision == "bf16")
+    assert given["dataloader_pin_memory"] is (device == "cuda")
+    assert on_device(device, "bf16")["bf16"]  # whoever asks for it gets it, imitated or not
+
+
+def test_an_accelerator_without_bf16_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: False)
+    with pytest.raises(InputError, match="'mps' does not compute in it; take float32"):
+        on_device("mps", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"), [({"avx2": True}, False), ({"avx512_bf16": True}, True), ({"bf16": True}, True), ({}, False)]
+)
+def test_bf16_where_the_processor_has_it(found: dict, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+    assert has_bf16("cpu") is expected
