@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from essent.engine.convert import convert, quantise
 from essent.engine.graph import Graph, graph_of
 from essent.engine.module import EngineModule, Reading
-from essent.engine.runtime import runtime_of
+from essent.engine.runtime import hidden_instructions, runtime_of
 from essent.portable import GOLDEN_TEXTS
 from essent.tokens import batches, check_texts, pad, takes_any_texts
 from essent.types import EngineError, InputError
@@ -256,7 +256,8 @@ def check_golden(compiled: CompiledEncoder, what: str) -> None:
         together = module.runtime.one(*module.batch(module.ids(texts)))
         alone = np.concatenate([module.runtime.one(*module.batch(module.ids([text]))) for text in texts])
     except (RuntimeError, ValueError) as error:
-        raise EngineError(f"{what} does not run: {str(error).strip().splitlines()[-1]}") from error
+        hint = hidden_instructions() if module.runtime.engine == "openvino" else ""
+        raise EngineError(f"{what} does not run: {str(error).strip().splitlines()[-1]}{hint}") from error
     for vectors in (together, alone):
         if vectors.shape != golden.shape:
             raise EngineError(f"{what} gives vectors of shape {vectors.shape}, the golden ones are {golden.shape}.")

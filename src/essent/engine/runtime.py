@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -134,6 +135,17 @@ class OpenVINORuntime(Runtime):
 
 def _nothing(request: Any, rows: Any) -> None:
     """What a queue calls between two uses."""
+
+
+def hidden_instructions() -> str:
+    """A sentence for errors of OpenVINO while a variable hides the CPU's instructions from oneDNN, which it calls."""
+    name = "ONEDNN_MAX_CPU_ISA"
+    if name not in os.environ:
+        return ""
+    return (
+        f" The environment variable {name}={os.environ[name]} hides instructions of this CPU from oneDNN, while "
+        "OpenVINO still plans with them: unset it."
+    )
 
 
 def check_precision(precision: str, capabilities: Iterable[str]) -> None:
