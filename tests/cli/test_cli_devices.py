@@ -1,4 +1,4 @@
-"""`essent pretrain` and `essent train` on CPUs with and without bfloat16, with the device and the precision given or not."""
+"""`essent pretrain` and `essent train` on CPUs with and without bfloat16, the device and the precision named or not."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_device_that_is_not_there(asked: str, run: Run, tiny: str, many: Path,
 def test_machines_with_an_accelerator(
     name: str, native: bool, asked: str | None, expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What they are given: no run, there is none here. Their CPUs have bf16, which must not speak for the accelerator."""
+    """What a trainer would be given there. Their CPUs have bf16, which says nothing about the accelerator."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: CPUS["with bf16"])
     monkeypatch.setattr(devices, "get_device_name", lambda: name)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: native or including_emulation)

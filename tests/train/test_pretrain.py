@@ -19,8 +19,8 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from essent.atomic import PARTIAL
 from essent.train import mlm_trainer
-from essent.train.mlm_settings import Pretraining
 from essent.train.device import has_bf16
+from essent.train.mlm_settings import Pretraining
 from essent.train.pretrain import Show, Start, pretrain
 from essent.types import DataError, InputError, TrainingError
 

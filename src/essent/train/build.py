@@ -24,7 +24,7 @@ from essent.train.heads import Head, heads
 from essent.train.loss import ContrastiveLoss
 from essent.train.settings import Settings
 from essent.train.views import ShuffledBatches, ViewCollator, ViewedModule, places_of
-from essent.types import InputError, RecipeError, optional_import
+from essent.types import RecipeError, optional_import
 
 logger = logging.getLogger(__name__)
 

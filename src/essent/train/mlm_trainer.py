@@ -31,9 +31,7 @@ VALIDATIONS = 10  # in a run, when nobody says
 LOGGED = 100  # losses in the curve of a run, about
 
 
-def arguments_of(
-    settings: Pretraining, steps: int, folder: Path, *, device: str, precision: str
-) -> TrainingArguments:
+def arguments_of(settings: Pretraining, steps: int, folder: Path, *, device: str, precision: str) -> TrainingArguments:
     """The settings in the trainer's terms."""
     validate = settings.validate_every or max(1, math.ceil(steps / VALIDATIONS))
     decay = {"num_decay_steps": max(1, round(DECAY * steps)), "decay_type": "1-sqrt"}

@@ -96,9 +96,7 @@ def pretrain(
 class _Run:
     """The parts of one run, in the order in which they are made; `about` becomes training.json."""
 
-    def __init__(
-        self, folder: RunFolder, prepared: Prepared, settings: Pretraining, device: str, show: Show
-    ) -> None:
+    def __init__(self, folder: RunFolder, prepared: Prepared, settings: Pretraining, device: str, show: Show) -> None:
         self.folder, self.prepared, self.settings = folder, prepared, settings
         self.device, self.show = device, show
         self.about = prepared.about(settings)
