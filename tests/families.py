@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import torch
@@ -56,7 +57,11 @@ MASKED = tuple(family for family in FAMILIES if family not in WITHOUT_MASK)  # s
 
 
 def build_tokenizer(kind: str) -> PreTrainedTokenizerFast:
-    """Train a small real tokenizer of the kind on the corpus above."""
+    """Train a small real tokenizer of the kind on the corpus above: in every process the same one.
+
+    The trainers number pieces, break ties and add up in the order of a hash table, which differs from process to
+    process. Left to that, every run of the tests would have other random models, and a failure would not come back.
+    """
     kind, _, decoder = kind.partition("-")
     style = {"wordpiece": ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")}
     cls, sep, pad, unk, mask = style.get(kind, ("<s>", "</s>", "<pad>", "<unk>", "<mask>"))
@@ -66,7 +71,13 @@ def build_tokenizer(kind: str) -> PreTrainedTokenizerFast:
         tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece()
-        trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=specials, show_progress=False)
+        letters = sorted(set("".join(CORPUS).lower()) - {" "})
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=400,
+            special_tokens=[*specials, *(f"##{letter}" for letter in letters if letter.isalpha())],
+            initial_alphabet=letters,
+            show_progress=False,
+        )
     elif kind == "bytes":
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -84,6 +95,13 @@ def build_tokenizer(kind: str) -> PreTrainedTokenizerFast:
         tokenizer.decoder = decoders.Metaspace()
         trainer = trainers.UnigramTrainer(vocab_size=250, special_tokens=specials, unk_token=unk, show_progress=False)
     tokenizer.train_from_iterator(CORPUS, trainer)
+    if kind == "wordpiece":  # "##a" is an ordinary piece, and no special token
+        tokenizer = _with_model(tokenizer, models.WordPiece(tokenizer.get_vocab(), unk_token=unk), specials)
+    elif kind == "metaspace":
+        learned = json.loads(tokenizer.to_str())["model"]["vocab"][len(specials) :]
+        pieces = sorted(((piece, round(score, 3)) for piece, score in learned), key=lambda row: (-row[1], row[0]))
+        vocabulary = [*((name, 0.0) for name in specials), *pieces]
+        tokenizer = _with_model(tokenizer, models.Unigram(vocabulary, unk_id=specials.index(unk)), specials)
     if not decoder:
         ids = {token: tokenizer.token_to_id(token) for token in (cls, sep)}
         tokenizer.post_processor = processors.TemplateProcessing(
@@ -97,6 +115,15 @@ def build_tokenizer(kind: str) -> PreTrainedTokenizerFast:
             single=f"{cls} $A", special_tokens=[(cls, tokenizer.token_to_id(cls))]
         )
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=cls, eos_token=sep, unk_token=unk)
+
+
+def _with_model(trained: Tokenizer, model: models.Model, specials: list[str]) -> Tokenizer:
+    """The same normalizer, pre-tokenizer and decoder around another vocabulary."""
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer, tokenizer.pre_tokenizer = trained.normalizer, trained.pre_tokenizer
+    tokenizer.decoder = trained.decoder
+    tokenizer.add_special_tokens(specials)
+    return tokenizer
 
 
 def build_family(family: str, folder: Path, seed: int = 0) -> Path:

@@ -15,19 +15,20 @@ from selection_samples import TASK
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder import Encoder
-from essent.evaluation import evaluate
 from essent.loading import load
 from essent.plan import Allows
 from essent.recipe import Recipe
 from essent.selection import Grid, Leaderboard, Space, search
 from essent.selection.pairs import TextPairs
 from essent.selection.program import Program
+from essent.selection.shaped import score_shaped
 from essent.selection.space import SPACES
 from essent.selection.store import Store
 from essent.selection.sweep import Sweep
 from essent.shaping import Chain
 from essent.tasks import PairTask
 from essent.types import DataError, InputError, RecipeError, UnknownNameError
+from near_ties import Watched, one_by_one, rounding
 
 Shells = Callable[[str], SentenceTransformer]
 MIXED = Space(
@@ -49,11 +50,6 @@ def steep(recipe: Recipe) -> float:
     return 1000 if "quantile" in recipe.shaping else 100 if any("whiten" in step for step in recipe.shaping) else 1
 
 
-def near(recipe: Recipe) -> float:
-    """How far scores of 63 pairs may lie apart through rounding: a few neighbours in rank change places."""
-    return 0.02 if steep(recipe) == 1 else 0.3
-
-
 def sweep_of(shell: SentenceTransformer, recipes: list[Recipe], folder: Path, memory: int = 2**26) -> Sweep:
     program = Program(recipes, load(shell, recipes, {}).backbone)
     data = TextPairs.of([(p.sentence1, p.sentence2) for p in TASK.pairs], TASK.texts())
@@ -63,14 +59,25 @@ def sweep_of(shell: SentenceTransformer, recipes: list[Recipe], folder: Path, me
     return sweep
 
 
+def assert_same_scores(one: Leaderboard, other: Leaderboard, shell: SentenceTransformer) -> None:
+    """Two searches, both as near to the recipes alone as pairs can be ranked."""
+    assert {trial.recipe for trial in one.trials} == {trial.recipe for trial in other.trials}
+    for text, alone in one_by_one(shell, [str(trial.recipe) for trial in one.trials], TASK).items():
+        for board in (one, other):
+            assert board.find(text).scores["spearman"] == alone.expected(text), text
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta", "albert", "modernbert", "t5", "gpt2", "mpnet"])
-def test_every_score_is_that_of_the_recipe_alone(shell_of: Shells, family: str) -> None:
+def test_every_score_is_that_of_the_recipe_alone(shell_of: Shells, family: str, tmp_path: Path) -> None:
     board = search(shell_of(family), TASK, MIXED)
-    chosen = np.random.default_rng(0).choice([str(t.recipe) for t in board.trials], 25, replace=False).tolist()
-    alone = evaluate(shell_of(family), chosen, [TASK])
-    for text in chosen:
-        score = board.find(text).scores["spearman"]
-        assert score == pytest.approx(alone[text][0].main_score, abs=near(Recipe.parse(text)), nan_ok=True), text
+    recipes = sorted((trial.recipe for trial in board.trials), key=str)
+    sweep = sweep_of(shell_of(family), recipes, tmp_path / "work")
+    score_shaped(sweep, sweep.data, sweep.store, progress=False)
+    found = dict(zip(map(str, sweep.program.recipes), sweep.store.cosines, strict=True))
+    chosen = np.random.default_rng(0).choice([str(recipe) for recipe in recipes], 25, replace=False).tolist()
+    for text, alone in one_by_one(shell_of(family), chosen, TASK).items():
+        np.testing.assert_allclose(found[text], alone.cosines, rtol=0, atol=rounding(Recipe.parse(text)), err_msg=text)
+        assert board.find(text).scores["spearman"] == alone.expected(text), text
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "gpt2"])
@@ -94,10 +101,7 @@ def test_a_small_memory_gives_the_same_scores_in_more_portions(shell_of: Shells)
     large = search(shell_of("bert"), TASK, MIXED)
     small = search(shell_of("bert"), TASK, MIXED, memory=1e-4)
     assert small.provenance["encoded"] >= large.provenance["encoded"]
-    for trial in large.trials:
-        assert small.find(trial.recipe).scores["spearman"] == pytest.approx(
-            trial.scores["spearman"], abs=near(trial.recipe), nan_ok=True
-        )
+    assert_same_scores(large, small, shell_of("bert"))
 
 
 def test_one_pass_a_template_and_each_text_once(shell_of: Shells) -> None:
@@ -135,10 +139,7 @@ def test_a_killed_search_goes_on_where_it_stopped(
     monkeypatch.undo()
     resumed = search(shell_of("bert"), TASK, MIXED, **settings)
     assert resumed.provenance["encoded"] < whole.provenance["encoded"]
-    for trial in whole.trials:
-        assert resumed.find(trial.recipe).scores["spearman"] == pytest.approx(
-            trial.scores["spearman"], abs=near(trial.recipe), nan_ok=True
-        )
+    assert_same_scores(whole, resumed, shell_of("bert"))
     finished = search(shell_of("bert"), TASK, MIXED, **settings)
     assert finished.provenance["encoded"] == 0
 
@@ -178,9 +179,9 @@ def test_winner_baselines_intervals_and_notes(shell_of: Shells) -> None:
 
 def test_the_winner_as_an_encoder_gives_the_same_score(shell_of: Shells) -> None:
     board = search(shell_of("bert"), TASK, "shaping")
-    assert TASK.run(board.encoder()).main_score == pytest.approx(
-        board.trials[0].scores["spearman"], abs=near(board.best)
-    )
+    alone = Watched.of(TASK)
+    alone.run(board.encoder())
+    assert board.trials[0].scores["spearman"] == alone.expected(board.best)
 
 
 def test_the_default_prompt_of_a_model_is_searched_with(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,8 +191,10 @@ def test_the_default_prompt_of_a_model_is_searched_with(shell_of: Shells, monkey
     monkeypatch.setattr(shell, "default_prompt_name", "query")
     board = search(shell, TASK, "shaping")
     score = board.trials[0].scores["spearman"]
-    assert TASK.run(board.encoder()).main_score == pytest.approx(score, abs=near(board.best))
-    assert score != pytest.approx(without, abs=near(board.best))
+    alone = Watched.of(TASK)
+    alone.run(board.encoder())
+    assert score == alone.expected(board.best)
+    assert without != alone.expected(board.best)
 
 
 def test_pairs_in_memory_and_options_of_the_model(shell_of: Shells) -> None:
@@ -280,8 +283,7 @@ def test_every_criterion_comes_from_the_same_pass(shell_of: Shells) -> None:
     assert board.provenance["passes"] == 1
     assert board.provenance["encoded"] == board.provenance["texts"] > alone.provenance["texts"]
     assert set(board.trials[0].scores) == {"spearman", *LABEL_FREE}
-    for trial in alone.trials:
-        assert board.find(trial.recipe).scores["spearman"] == pytest.approx(trial.scores["spearman"], abs=0.02)
+    assert_same_scores(alone, board, shell_of("bert"))
     assert len({trial.scores["teacher"] for trial in board.trials}) > 5
 
 
