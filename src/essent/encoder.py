@@ -26,7 +26,7 @@ from essent.portable import load_folder, save_folder
 from essent.recipe import Recipe
 from essent.saved import is_essent_folder
 from essent.tokens import batches, check_texts, portions, takes_any_texts
-from essent.types import InputError, RecipeError
+from essent.types import InputError, NamesItsModel, RecipeError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Encoder(SentenceTransformer):
+class Encoder(SentenceTransformer, metaclass=NamesItsModel):
     """Sentence embeddings by a recipe, from any pretrained transformer; everything else is SentenceTransformer's.
 
     Args:

@@ -25,6 +25,7 @@ The error tree; everything essent raises on purpose descends from `EssentError`:
 from __future__ import annotations
 
 import importlib
+from abc import ABCMeta
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -33,6 +34,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
     import torch
+
+
+class NamesItsModel(ABCMeta):
+    """The type of encoders whose class, as text, says that they encode like a SentenceTransformer.
+
+    BERTopic and KeyBERT look for "sentence_transformers" in `str(type(model))` and nowhere else; where it is missing
+    they load another model from the hub and say nothing.
+    """
+
+    def __repr__(cls) -> str:
+        return f"<class '{cls.__module__}.{cls.__qualname__}', encodes like sentence_transformers.SentenceTransformer>"
 
 
 class EssentError(Exception):

@@ -23,7 +23,7 @@ from essent.engine.module import EngineModule, Reading
 from essent.engine.runtime import hidden_instructions, runtime_of
 from essent.portable import GOLDEN_TEXTS
 from essent.tokens import batches, check_texts, pad, takes_any_texts
-from essent.types import EngineError, InputError
+from essent.types import EngineError, InputError, NamesItsModel
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Loss:
         )
 
 
-class CompiledEncoder(SentenceTransformer):
+class CompiledEncoder(SentenceTransformer, metaclass=NamesItsModel):
     """`encode`, `similarity` and prompts as SentenceTransformer has them; computed by an engine, on the CPU.
 
     Args:

@@ -16,12 +16,12 @@ from essent.saved import read_settings
 from essent.static.similarity import NAMES, similarities, similarities_of_pairs, unit
 from essent.static.stored import StoredTable, read_table
 from essent.tokens import check_texts, read_ids
-from essent.types import InputError, ModelError
+from essent.types import InputError, ModelError, NamesItsModel
 
 MOST_TEXTS, MOST_LETTERS = 4096, 1_000_000  # of one portion, which bounds what is held beside the vectors
 
 
-class StaticEncoder:
+class StaticEncoder(metaclass=NamesItsModel):
     """The vectors of `Encoder(folder)` for a static encoder, by NumPy and SciPy: starts at once, needs little memory.
 
     Reads what `essent distill` and `Encoder.save` write as a table, a `StaticEmbedding` of sentence-transformers with

@@ -1,0 +1,119 @@
+"""What takes a SentenceTransformer takes an Encoder: BERTopic, KeyBERT, sentence-transformers' evaluators and tools."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+from sentence_transformers.util import paraphrase_mining, semantic_search
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+
+from essent import Encoder, EncoderTransformer, StaticEncoder
+from essent.engine import CompiledEncoder
+from essent.static.distillation import encoder_of
+from families import CORPUS
+from samples import TEXTS
+
+# their own: umap misses a neural network of TensorFlow, BERTopic imports by an old path
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:bertopic.*"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:hdbscan.*"),
+]
+DOCUMENTS = list(dict.fromkeys(CORPUS))
+
+
+@pytest.fixture(scope="module")
+def encoder(bert: Path) -> Encoder:
+    return Encoder(str(bert), "first-last | zscore", device="cpu").fit(DOCUMENTS)
+
+
+@pytest.fixture(scope="module")
+def compiled(encoder: Encoder) -> CompiledEncoder:
+    return encoder.compile()
+
+
+@pytest.fixture(scope="module")
+def static(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("static")
+    model = Encoder(str(bert), "static").module.backbone
+    encoder_of(model.static_table.detach().numpy(), model.tokenizer).save(str(folder))
+    return folder
+
+
+class Mine(Encoder):
+    """A class of a user's own."""
+
+
+def topics_of(model: Any) -> Any:
+    from bertopic import BERTopic
+
+    topics = BERTopic(
+        embedding_model=model,
+        umap_model=PCA(2, random_state=0),
+        hdbscan_model=KMeans(2, n_init=2, random_state=0),
+        calculate_probabilities=False,
+    )
+    topics.fit(DOCUMENTS)
+    return topics
+
+
+def test_bertopic_embeds_with_the_encoder(encoder: Encoder) -> None:
+    topics = topics_of(encoder)
+    assert topics.embedding_model.embedding_model is encoder
+    np.testing.assert_array_equal(topics.embedding_model.embed(TEXTS), encoder.encode(TEXTS))
+    assert len(topics.transform(TEXTS)[0]) == len(TEXTS)
+    reduced = PCA(2, random_state=0).fit_transform(encoder.encode(DOCUMENTS))
+    expected = KMeans(2, n_init=2, random_state=0).fit_predict(reduced)
+    assert len(set(zip(topics.topics_, expected, strict=True))) == 2  # the same two groups, perhaps renumbered
+
+
+def test_keybert_embeds_with_the_encoder(encoder: Encoder) -> None:
+    from keybert import KeyBERT
+
+    document = DOCUMENTS[0]
+    found = dict(KeyBERT(encoder).extract_keywords(document, top_n=3))
+    words = list(found)
+    cosines = encoder.similarity(encoder.encode([document]), encoder.encode(words)).numpy()[0]
+    np.testing.assert_allclose(list(found.values()), cosines, atol=1e-3)
+
+
+@pytest.mark.parametrize("library", ["bertopic", "keybert"])
+def test_every_kind_of_encoder_is_recognised(library: str, encoder: Encoder, compiled: Any, static: Path) -> None:
+    select = importlib.import_module(f"{library}.backend._utils").select_backend
+    own = Mine(str(static))
+    for model in (encoder, compiled, own):
+        assert select(model).embedding_model is model
+        np.testing.assert_allclose(select(model).embed(TEXTS), model.encode(TEXTS), atol=1e-6)
+    with pytest.raises(ValueError, match="select a correct SentenceTransformers model"):
+        select(StaticEncoder.load(static))  # is none; without this error they would take another model from the hub
+
+
+def test_bertopic_takes_an_encoder_transformer_in_a_pipeline(bert: Path) -> None:
+    topics = topics_of(make_pipeline(EncoderTransformer(str(bert), "mean | zscore")))
+    expected = Encoder(str(bert), "mean | zscore").fit(DOCUMENTS).encode(TEXTS)
+    np.testing.assert_allclose(topics.embedding_model.embed(TEXTS), expected, atol=1e-4)
+
+
+def test_the_class_is_still_the_class(encoder: Encoder) -> None:
+    assert pickle.loads(pickle.dumps(Encoder)) is Encoder  # noqa: S301
+    assert isinstance(encoder, SentenceTransformer)
+    assert repr(Encoder).startswith("<class 'essent.encoder.Encoder', ")
+
+
+def test_evaluators_and_tools_of_sentence_transformers(encoder: Encoder, compiled: CompiledEncoder) -> None:
+    for model in (encoder, compiled):
+        scores = EmbeddingSimilarityEvaluator(TEXTS[:4], TEXTS[4:8], [0.1, 0.5, 0.2, 0.9])(model)
+        assert -1 <= scores["spearman_cosine"] <= 1
+        vectors = model.encode(DOCUMENTS, convert_to_tensor=True)
+        (hits,) = semantic_search(model.encode([DOCUMENTS[3]], convert_to_tensor=True), vectors, top_k=1)
+        assert hits[0]["corpus_id"] == 3
+        assert paraphrase_mining(model, [*DOCUMENTS[:5], DOCUMENTS[2]])[0][1:] == [2, 5]
