@@ -50,6 +50,7 @@ def test_a_static_encoder_and_its_averages(run: Run, tiny: str, corpus: Path, pa
     ):
         assert said in result.stderr
     assert "pairs" in result.stdout
+    assert "100.0 %" in result.stdout  # of the pairs' tokens: they are in the corpus
     assert "%" in result.stdout
     encoder = Encoder(str(tmp_path / "static"))
     assert encoder.recipe == Recipe.parse("static | normalize")

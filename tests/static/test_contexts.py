@@ -98,10 +98,16 @@ def test_tokens_never_seen(rule: str, backbone: Backbone) -> None:
     frame = [backbone.tokenizer.cls_token_id, token, backbone.tokenizer.sep_token_id]
     with torch.no_grad():
         states = backbone.model(input_ids=torch.tensor([frame])).last_hidden_state[0, 1]
+    table = backbone.static_table.detach().numpy()
+    rows, averages = table[contexts.seen[: len(table)]], contexts.table(3)[contexts.seen]
+
+    def spread(vectors: np.ndarray) -> float:
+        return float(np.mean([np.linalg.norm(vector - vectors.mean(axis=0)) for vector in vectors]))
+
     everything = contexts.table(3)[contexts.seen] * contexts.count[contexts.seen][:, None]
     expected = {
         "alone": states.numpy(),
-        "static": backbone.static_table[token].detach().numpy(),
+        "static": averages.mean(axis=0) + (table[token] - rows.mean(axis=0)) * spread(averages) / spread(rows),
         "zero": np.zeros(backbone.dimensions),
         "mean": everything.sum(axis=0) / contexts.count.sum(),
     }[rule]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +18,7 @@ from essent import verify
 from essent.encoder import Encoder
 from essent.recipe import Recipe
 from essent.static import Choice, Material, collect, distill, find_choice, make_encoder
+from essent.static.coverage import coverage, share_of_new
 from essent.static.regress import bag_matrix, fit_rows
 from essent.static.smaller import agreement, reduce_table
 from essent.tasks import load_pairs
@@ -249,3 +251,32 @@ def test_what_is_refused(material: Material, shell_of: Callable[[str], SentenceT
         distill(model, TEXTS_, expressions=2.5)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="were not taken along"):
         replace(material, vectors=None, fits={}).table(Choice())
+
+
+# -- tokens that the corpus lacks -------------------------------------------------------------------------------------
+
+
+def test_the_share_of_new_tokens_is_estimated_from_those_found_once() -> None:
+    assert share_of_new([[1, 2, 2], [3, 1, 4]]) == 2 / 6
+    generator = np.random.default_rng(0)
+    drawn = generator.zipf(1.3, 40_000).clip(max=100_000)
+    corpus, more = drawn[:20_000], drawn[20_000:]
+    assert abs(share_of_new(corpus.reshape(-1, 20).tolist()) - (~np.isin(more, corpus)).mean()) < 0.01
+    assert math.isnan(share_of_new([[], []]))
+
+
+def test_a_small_corpus_is_said(
+    shell_of: Callable[[str], SentenceTransformer], caplog: pytest.LogCaptureFixture
+) -> None:
+    material, _ = collect(shell_of("bert"), TEXTS_)
+    assert "% of the tokens of further texts of the same kind" in caplog.text
+    assert "unseen=alone" in caplog.text
+    assert coverage(material, TEXTS_) == 1.0
+    few, _ = collect(shell_of("bert"), TEXTS_[:3])
+    ids = text_ids(few.tokenizer, list(TEXTS_))
+    expected = np.mean([few.contexts.count[token] > 0 for some in ids for token in some])
+    assert coverage(few, TEXTS_) == expected < 1
+    assert math.isnan(coverage(few, []))
+    caplog.clear()
+    collect(shell_of("bert"), TEXTS_ * 2)  # every token twice at least
+    assert "further texts" not in caplog.text

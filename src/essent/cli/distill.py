@@ -238,14 +238,16 @@ def _compare(
     from rich.table import Table
 
     from essent.encoder import Encoder
+    from essent.static.coverage import coverage
 
     whole = partial(Encoder(model, teacher, **options).encode, batch_size=batch_size)
-    table = Table("task", "model", "static", "kept", box=None)
+    table = Table("task", "model", "static", "kept", "tokens that the corpus has", box=None)
     shares = []
     for task in tasks:
         full, static = task.run(whole).main_score, task.run(made.encoder).main_score
         share = 100 * static / full if full else math.nan  # of nothing no share can be kept
         shares.append(share)
-        table.add_row(task.name, f"{full:.2f}", f"{static:.2f}", f"{share:.1f} %")
-    table.add_row("average", "", "", f"{sum(shares) / len(shares):.1f} %")
+        known = f"{100 * coverage(made.material, task.texts()):.1f} %"
+        table.add_row(task.name, f"{full:.2f}", f"{static:.2f}", f"{share:.1f} %", known)
+    table.add_row("average", "", "", f"{sum(shares) / len(shares):.1f} %", "")
     results().print(table)

@@ -24,6 +24,7 @@ from essent.plan import Plan
 from essent.recipe import Recipe
 from essent.rows import unlimited
 from essent.shaping import AffineShaper, Chain
+from essent.static.coverage import warn_of_new
 from essent.static.gather import Settings, average_contexts
 from essent.static.regress import bag_matrix, fit_rows, is_strength
 from essent.static.smaller import Losses, agreement, check_dimensions, reduce_table
@@ -213,8 +214,9 @@ def collect(
     reader = extended(backend, extension) if len(extension) else None
     contexts, vectors = average_contexts(backbone, texts, replace(how, layers=wanted, reader=reader), plan)
     tokenizer = unlimited(backbone.tokenizer if reader is None else reader)
-    rows = 1 + max(tokenizer.get_vocab().values())
-    bags = bag_matrix(text_ids(tokenizer, texts), rows)
+    ids = text_ids(tokenizer, texts)
+    bags = bag_matrix(ids, 1 + max(tokenizer.get_vocab().values()))
+    warn_of_new(ids, how.unseen)
     contexts.about.update(model=str(model), words=len(extension.words), expressions=len(extension.expressions))
     return Material(tokenizer, contexts, vectors, texts, bags), backbone
 

@@ -45,8 +45,9 @@ class Settings:
     Attributes:
         layers: which of 0…L; None averages all.
         unseen: vectors of tokens that the corpus lacks: `alone` (the model's state of the token between its special
-            tokens), `static` (its row of the input table), `zero`, `mean` (of all places of all tokens). A token of
-            the reader alone has the mean of its pieces' rows instead.
+            tokens), `static` (its row of the input table, with the mean and the spread that the averages have),
+            `zero`, `mean` (of all places of all tokens). A token of the reader alone has the mean of its pieces' rows
+            instead.
         reader: a tokenizer with more words than the model's, see `essent.static.vocabulary`; None counts the model's.
         state: a file to keep what has been summed, for a run that is killed; None keeps nothing.
         renew: begin again where `state` holds another run, or cannot be read, instead of refusing it.
@@ -193,7 +194,8 @@ def _contexts(backbone: Backbone, frame: Any, sums: Sums, how: Settings, layers:
         if how.unseen == "alone":
             averages[unseen] = alone[layer]
         elif how.unseen == "static":
-            averages[unseen] = backbone.static_table.detach().float().cpu().numpy()[unseen]
+            rows = backbone.static_table.detach().float().cpu().numpy()
+            averages[unseen] = _among(rows, averages[: len(rows)], sums.count[: len(rows)] > 0)[unseen]
         elif how.unseen == "mean":
             averages[unseen] = (table.sum(dim=0) / max(int(sums.count.sum()), 1)).float().cpu().numpy()
         averages[added] = shares @ averages
@@ -202,6 +204,18 @@ def _contexts(backbone: Backbone, frame: Any, sums: Sums, how: Settings, layers:
     return Contexts(
         tables, sums.count, sums.document_frequency, sums.texts, backbone.last, backbone.vocabulary.digest, about
     )
+
+
+def _among(rows: np.ndarray, averages: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Rows (V,D) with the mean and the mean distance from it that the averages have, both taken over the seen tokens.
+
+    An input row is several times shorter than a state: as it is, it would count for almost nothing in a text's mean.
+    """
+    here, there = rows[seen].mean(axis=0), averages[seen].mean(axis=0)
+    spread = np.linalg.norm(rows[seen] - here, axis=1).mean()
+    scale = np.linalg.norm(averages[seen] - there, axis=1).mean() / spread if spread > 0 else 0.0
+    moved: np.ndarray = (rows - here) * np.float32(scale) + there
+    return moved
 
 
 def _unread(backbone: Backbone, reader: Tokenizer | None, count: np.ndarray) -> tuple[np.ndarray, sparse.csr_matrix]:

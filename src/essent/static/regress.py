@@ -22,6 +22,11 @@ TOLERANCE = 1e-4  # of the first residual, in each dimension
 STEPS = 100  # at most; preconditioned, a few dozen are taken
 
 
+def flat_ids(sequences: Sequence[Sequence[int]]) -> np.ndarray:
+    """The ids of all texts in one row, int64."""
+    return np.concatenate([np.asarray(ids, np.int64) for ids in sequences]) if len(sequences) else np.zeros(0, np.int64)
+
+
 def bag_matrix(sequences: Sequence[Sequence[int]], rows: int) -> sparse.csr_matrix:
     """Texts × tokens: each text's shares of its tokens, which sum to 1; a text without tokens is a row of zeros.
 
@@ -29,7 +34,7 @@ def bag_matrix(sequences: Sequence[Sequence[int]], rows: int) -> sparse.csr_matr
         (N,V) float32.
     """
     lengths = np.fromiter((len(ids) for ids in sequences), np.int64, len(sequences))
-    flat = np.concatenate([np.asarray(ids, np.int64) for ids in sequences]) if len(sequences) else np.zeros(0, np.int64)
+    flat = flat_ids(sequences)
     shares = np.repeat(1.0 / np.maximum(lengths, 1), lengths).astype(np.float32)
     start = np.concatenate([[0], np.cumsum(lengths)])
     matrix = sparse.csr_matrix((shares, flat, start), shape=(len(sequences), rows))
