@@ -3,8 +3,11 @@
 No two texts have the same words in another order: pairs of such would tie exactly, and rounding would rank them.
 """
 
+from typing import Any
+
 import numpy as np
 
+from essent import Encoder
 from essent.data import Pair
 from essent.tasks import PairTask
 from families import CORPUS
@@ -20,3 +23,12 @@ PAIRS = tuple(
     for n in range(60)
 )
 TASK = PairTask("tiny", (*PAIRS, PAIRS[3], Pair("", WORDS[0], 0.0), Pair(PAIRS[0].sentence1, PAIRS[9].sentence2, 1.5)))
+
+
+def planted(shell: Any, recipe: str, noise: float = 0.05, pairs: tuple[Pair, ...] = TASK.pairs) -> PairTask:
+    """Pairs whose gold scores are the cosines of a recipe, less a little noise: this recipe is the best there is."""
+    texts = [pair.sentence1 for pair in pairs] + [pair.sentence2 for pair in pairs]
+    vectors = Encoder(shell, recipe).fit(texts).encode(texts, normalize_embeddings=True)
+    cosines = np.einsum("pd,pd->p", vectors[: len(pairs)], vectors[len(pairs) :])
+    gold = cosines + noise * cosines.std() * np.random.default_rng(3).normal(size=len(pairs))
+    return PairTask("planted", tuple(pair._replace(score=float(g)) for pair, g in zip(pairs, gold, strict=True)))

@@ -11,9 +11,10 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from selection_samples import TASK
+from selection_samples import PAIRS, TASK, planted
 from sentence_transformers import SentenceTransformer
 
+from essent.data import Pair
 from essent.encoder import Encoder
 from essent.loading import load
 from essent.plan import Allows
@@ -160,7 +161,8 @@ def test_a_folder_of_another_search_is_refused(shell_of: Shells, bert: Path, tmp
 
 
 def test_winner_baselines_intervals_and_notes(shell_of: Shells) -> None:
-    board = search(shell_of("bert"), TASK, "heads", test=[TASK], top=3, baselines=("mean", "cls"))
+    other = PairTask("other", (*TASK.pairs[:9], *(Pair(p.sentence2, p.sentence1 + " too", p.score) for p in PAIRS)))
+    board = search(shell_of("bert"), TASK, "heads", test=[other], top=3, baselines=("mean", "cls"))
     assert isinstance(board, Leaderboard)
     scores = [trial.scores["spearman"] for trial in board.trials]
     assert scores == sorted(scores, reverse=True)
@@ -169,19 +171,24 @@ def test_winner_baselines_intervals_and_notes(shell_of: Shells) -> None:
                for i, trial in enumerate(board.trials))  # fmt: skip
     low, high = board.trials[0].interval or (np.nan, np.nan)
     assert low < scores[0] < high
-    assert {c.second for c in board.comparisons} == {"mean", "cls"} - {str(board.best)}
+    assert {c.second for c in board.comparisons} == {"mean", "cls"} - {str(board.leader)}
     assert any("optimistic" in note for note in board.notes)
     assert any("within its interval" in note for note in board.notes)
     check = board.checks[0]
-    assert check.scores[str(board.best)][0] == pytest.approx(scores[0], abs=1e-6)
-    assert check.task == "tiny"
+    left = PairTask("left", other.pairs[9:])
+    leader = str(board.leader)
+    assert check.scores[leader][0] == one_by_one(shell_of("bert"), [leader], left)[leader].expected(leader)
+    assert (check.task, check.pairs, check.left_out) == ("other", 60, 9)
 
 
-def test_the_winner_as_an_encoder_gives_the_same_score(shell_of: Shells) -> None:
+def test_the_best_and_the_leader_as_encoders_give_the_same_scores(shell_of: Shells) -> None:
     board = search(shell_of("bert"), TASK, "shaping")
-    alone = Watched.of(TASK)
-    alone.run(board.encoder())
-    assert board.trials[0].scores["spearman"] == alone.expected(board.best)
+    for encoder, recipe in ((board.encoder(), board.best), (board.encoder(anyway=True), board.leader)):
+        assert encoder.recipe == recipe
+        alone = Watched.of(TASK)
+        alone.run(encoder)
+        assert board.find(recipe).scores["spearman"] == alone.expected(recipe)
+    assert board.leader == board.trials[0].recipe
 
 
 def test_the_default_prompt_of_a_model_is_searched_with(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,9 +199,9 @@ def test_the_default_prompt_of_a_model_is_searched_with(shell_of: Shells, monkey
     board = search(shell, TASK, "shaping")
     score = board.trials[0].scores["spearman"]
     alone = Watched.of(TASK)
-    alone.run(board.encoder())
-    assert score == alone.expected(board.best)
-    assert without != alone.expected(board.best)
+    alone.run(board.encoder(anyway=True))
+    assert score == alone.expected(board.leader)
+    assert without != alone.expected(board.leader)
 
 
 def test_pairs_in_memory_and_options_of_the_model(shell_of: Shells) -> None:
@@ -292,8 +299,11 @@ def test_texts_alone_and_pairs_without_gold(shell_of: Shells) -> None:
         board = search(shell_of("bert"), data, "weights", criterion="consensus")
         scores = [trial.scores["consensus"] for trial in board.trials]
         assert scores == sorted(scores, reverse=True)
-        assert board.comparisons == ()
-        assert any("without labels" in note for note in board.notes)
+        low, high = board.trials[0].interval or (np.nan, np.nan)
+        assert low < scores[0] <= high
+        assert {c.second for c in board.comparisons} == {"mean", "first-last"} - {str(board.leader)}
+        assert {c.criterion for c in board.comparisons} == {"consensus"}
+        assert any("similarity of sentences only: for clustering" in note for note in board.notes)
     assert search(shell_of("bert"), TASK.texts(), "heads").criterion == "teacher"
 
 
@@ -302,17 +312,89 @@ def test_a_baseline_is_kept_when_the_lead_over_it_says_nothing(
 ) -> None:
     from essent.selection.criteria import criteria
 
-    monkeypatch.setattr(criteria["teacher"], "clear_lead", 2.0)
-    board = search(shell_of("bert"), TASK.texts(), "heads", baselines=("cls",))
-    assert board.trials[0].recipe != Recipe.parse("cls")
-    assert board.kept == "cls"
-    assert board.best == Recipe.parse("cls")
-    assert board.to_dict()["best"] == "cls"
-    assert any("cls is kept" in note for note in board.notes)
-    monkeypatch.setattr(criteria["teacher"], "clear_lead", None)
-    free = search(shell_of("bert"), TASK.texts(), "heads", baselines=("cls",))
+    every: dict[str, Any] = {"baselines": ("cls",), "criterion": "consensus"}
+    free = search(shell_of("bert"), TASK.texts(), "heads", **every)
     assert free.kept is None
-    assert free.best == free.trials[0].recipe
+    assert free.best == free.leader != Recipe.parse("cls")
+    assert f"{free.leader} is better than cls by +" in free.verdict
+    assert "Measured for the similarity of sentences by cosine, without labels, by consensus" in free.verdict
+    monkeypatch.setattr(criteria["consensus"], "clear_lead", 2.0)
+    board = search(shell_of("bert"), TASK.texts(), "heads", **every)
+    assert board.kept == str(board.best) == board.to_dict()["best"] == "cls"
+    assert board.leader == free.leader
+    assert "cls is kept: the lead of" in board.verdict
+    monkeypatch.undo()
+    # of two criteria the second sees the opposite
+    monkeypatch.setattr(criteria["isotropy"], "score_rows", lambda _, cosines, __: cosines.mean(axis=1))
+    found = search(shell_of("bert"), TASK.texts(), "shaping", baselines=("cls",), criterion=("uniformity", "isotropy"))
+    assert found.comparisons[0].is_better
+    assert found.kept == "cls"
+    assert f"cls is kept: By isotropy, {found.leader} is worse than cls" in found.verdict
+
+
+@pytest.mark.parametrize("criterion", ["teacher", "consensus", "mean-rank:halves+length"])
+def test_a_recipe_has_the_same_score_without_labels_in_every_space(shell_of: Shells, criterion: str) -> None:
+    rounding = 1e-6 if criterion != "mean-rank:halves+length" else 0.01  # a place or two in rank
+    boards = [search(shell_of("bert"), TASK.texts(), space, criterion=criterion) for space in ("heads", "weights")]
+    boards.append(search(shell_of("bert"), TASK.texts(), Space(named=("mean",)), criterion=criterion))
+    for name in ("mean", "first-last"):
+        first, *others = (board.find(name).scores[criterion] for board in boards)
+        assert others == pytest.approx([first, first], abs=rounding)
+    assert [len(board.trials) for board in boards] == [14, 27, 2]  # what runs along is not ranked
+    # where the first recipe is the same its lead and its interval are
+    same = search(shell_of("bert"), TASK.texts(), Space(named=(str(boards[0].leader),)), criterion=criterion)
+    for one, other in zip(same.comparisons, boards[0].comparisons, strict=True):
+        assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=rounding)
+
+
+def test_a_winner_that_leads_on_pairs_left_out_is_the_best(shell_of: Shells) -> None:
+    found = search(shell_of("bert"), planted(shell_of("bert"), "static weights=position"), "weights")
+    assert found.best == found.leader == Recipe.parse("static weights=position")
+    assert all(comparison.is_better for comparison in found.held_out)
+    assert "is better than mean by +" in found.verdict
+
+
+def test_the_test_decides(shell_of: Shells) -> None:
+    shell = shell_of("bert")
+    data, other = (
+        planted(shell, "static weights=position"),
+        tuple(Pair(p.sentence2, "a " + p.sentence1, 0.0) for p in PAIRS),
+    )
+    same = search(shell, data, "weights", test=[planted(shell, "static weights=position", pairs=other)])
+    assert same.best == Recipe.parse("static weights=position")
+    assert same.verdict.startswith(f"On the test (planted), {same.best} is better than mean by +")
+    against = search(shell, data, "weights", test=[planted(shell, "mean", pairs=other)])
+    assert against.leader == same.leader
+    assert against.held_out[0].is_better
+    assert against.best == Recipe.parse("mean")
+    assert "mean is kept: on planted" in against.verdict
+    assert "is worse" in against.verdict
+
+
+# -- what the test has in common with the choice ----------------------------------------------------------------------
+
+
+def test_pairs_that_the_test_shares_with_the_data_are_left_out(shell_of: Shells) -> None:
+    again = [(p.sentence2.upper(), f" {p.sentence1}", p.score) for p in PAIRS[:20]]  # the other way round
+    new = [(p.sentence1, f"{p.sentence2} {n}", p.score) for n, p in enumerate(PAIRS[20:])]
+    board = search(shell_of("bert"), TASK, Space(named=("mean",)), test=[PairTask("mixed", (*again, *new))])
+    (check,) = board.checks
+    assert (check.pairs, check.left_out) == (40, 20)
+    assert check.shared_texts == len({p.sentence1 for p in PAIRS[20:]})
+    assert check.texts == len({text for pair in new for text in pair[:2]})
+    assert "20 pairs that the data of the choice has too are left out" in check.in_words()
+    assert f"{check.shared_texts} of the {check.texts} texts are in both" in check.in_words()
+    free = search(shell_of("bert"), TASK.texts(), Space(named=("mean",)), criterion="isotropy", test=[TASK])
+    assert (free.checks[0].pairs, free.checks[0].left_out) == (len(TASK), 0)  # no gold score was seen
+    assert free.checks[0].shared_texts == free.checks[0].texts
+
+
+def test_a_test_without_other_pairs_is_refused_before_the_model_is_loaded(
+    bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("essent.selection.run.load", lambda *_: pytest.fail("the model was loaded"))
+    with pytest.raises(InputError, match="all of its 63 pairs are in the data of the choice too"):
+        search(str(bert), TASK, "heads", test=[TASK])
 
 
 def test_weights_against_idf_are_those_of_the_tokens(shell_of: Shells) -> None:

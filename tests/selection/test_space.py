@@ -37,9 +37,16 @@ def test_the_full_space_of_a_six_layer_model_has_more_than_two_thousand_recipes_
     assert len(recipes) == len(set(recipes)) >= 2000
     assert left_out == 0
     assert len({recipe.layers for recipe in recipes}) == 7
-    assert len({recipe.shaping for recipe in recipes}) == 7
+    assert len({recipe.shaping for recipe in recipes}) == 8
     assert len({recipe.template for recipe in recipes}) == 3
     assert len({recipe.weights for recipe in recipes if not recipe.weights[-1].startswith("ditto")}) >= 5
+
+
+@pytest.mark.parametrize("name", ["shaping", "full"])
+def test_what_shaping_gives_has_unit_length_and_fewer_dimensions_are_tried(name: str) -> None:
+    chains = {recipe.shaping for recipe in SPACES[name].expand(BERT)[0]}
+    assert all(chain[-1] == "normalize" for chain in chains if chain)
+    assert ("whiten:64", "normalize") in chains
 
 
 @pytest.mark.parametrize("name", SPACES)

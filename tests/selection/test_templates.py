@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from selection_samples import TASK
+from selection_samples import TASK, planted
 from sentence_transformers import SentenceTransformer
 
+from essent.data import Pair
 from essent.selection import PROMPT_BERT, Grammar, find_grammar, search_templates
 from essent.selection.run import Settings
+from essent.tasks import PairTask
 from essent.types import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from near_ties import one_by_one
 
 Shells = Callable[[str], SentenceTransformer]
+OTHER = PairTask("other", tuple(Pair(pair.sentence1, f"{pair.sentence2} too", pair.score) for pair in TASK.pairs))
 GRAMMAR = Grammar(
     '{prefix} "{text}" {relation} [MASK] .', {"relation": ("is", "means", ""), "prefix": ("This sentence :", "")}
 )
@@ -36,22 +40,42 @@ def test_the_greedy_choice_is_the_best_of_each_step(shell_of: Shells) -> None:
         chosen[step.slot] = max(scores, key=lambda choice: scores[choice])
         assert step.chosen == chosen[step.slot]
     assert found.template == GRAMMAR.fill(chosen)
-    assert found.board.best.template == found.template
+    assert found.board.leader.template == found.template
 
 
-def test_the_choice_is_a_template_where_a_baseline_does_better(shell_of: Shells) -> None:
+@pytest.mark.parametrize("criterion", [(), "isotropy"])
+def test_a_baseline_is_kept_where_no_template_is_better(shell_of: Shells, criterion: Any) -> None:
     grammar = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")})
     every = Settings(baselines=("mean", "first-last", "cls", "static", "layers=1", "layers=2"))
-    found = search_templates(shell_of("bert"), TASK, grammar, settings=every, test=[TASK])
-    first = found.board.trials[0].recipe
-    assert first.template is None
-    chosen = str(found.board.best)
-    assert found.board.best.template == found.template
-    assert {comparison.first for comparison in found.board.comparisons} == {chosen}
-    assert {comparison.second for comparison in found.board.comparisons} == set(every.baselines)
-    assert f"No template does better than {first}; the best of them is the choice all the same." in found.board.notes
-    assert chosen in found.board.checks[0].scores
-    assert found.board.encoder().recipe.template == found.template
+    data: Any = planted(shell_of("bert"), "layers=1")
+    if criterion:  # the vectors of one token, [MASK], are more alike than means
+        data = [(pair.sentence1, pair.sentence2) for pair in TASK.pairs]
+    board = search_templates(shell_of("bert"), data, grammar, settings=every, criterion=criterion).board
+    assert board.trials[0].recipe.template is None
+    assert board.leader.template
+    assert board.kept == str(board.best) in every.baselines
+    assert f"{board.kept} is kept" in board.verdict or f"{board.kept}, which is kept" in board.verdict
+    assert board.encoder().recipe == board.best
+    assert board.encoder(anyway=True).recipe == board.leader
+    if not criterion:
+        assert {comparison.first for comparison in board.comparisons} == {str(board.leader)}
+        assert {comparison.second for comparison in board.comparisons} == set(every.baselines)
+
+
+def test_a_template_that_is_shown_to_be_better_is_the_best(shell_of: Shells) -> None:
+    template = '"{text}" means [MASK] .'
+    data = planted(shell_of("bert"), f"template='{template}' weights=mask")
+    grammar = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")})
+    turned = tuple(Pair(pair.sentence2, f"{pair.sentence1} too", 0.0) for pair in TASK.pairs)
+    other = planted(shell_of("bert"), "mean", pairs=turned)
+    board = search_templates(shell_of("bert"), data, grammar).board
+    assert board.best.template == template
+    assert board.kept is None
+    veto = search_templates(shell_of("bert"), data, grammar, test=[other]).board
+    assert veto.leader == board.leader
+    assert str(veto.best) == "mean"
+    with pytest.raises(InputError, match="all of its 63 pairs"):
+        search_templates(shell_of("bert"), TASK, grammar, test=[TASK])
 
 
 def test_no_template_runs_twice_and_the_baselines_run_once(shell_of: Shells) -> None:
@@ -59,15 +83,15 @@ def test_no_template_runs_twice_and_the_baselines_run_once(shell_of: Shells) -> 
     assert len(board.trials) == 3 + 1 + 1  # three relations, one more prefix, the baseline
     assert board.provenance["passes"] == 5
     assert all(trial.interval is not None for trial in board.trials)
-    assert [c.second for c in board.comparisons] == [name for name in ("mean",) if str(board.best) != name]
+    assert [c.second for c in board.comparisons] == ["mean"]
 
 
 def test_other_weights_layers_and_a_test_task(shell_of: Shells) -> None:
     grammar = Grammar('{relation} "{text}"', {"relation": ("Of", "In one word of")})
-    found = search_templates(shell_of("gpt2"), TASK, grammar, weights="last", layers="L-1+L", test=[TASK])
+    found = search_templates(shell_of("gpt2"), TASK, grammar, weights="last", layers="L-1+L", test=[OTHER])
     recipe = next(t.recipe for t in found.board.trials if t.recipe.template is not None)
     assert recipe.weights == ("last",)
-    assert found.board.checks[0].task == "tiny"
+    assert found.board.checks[0].task == "other"
 
 
 def test_a_model_without_a_mask_token_says_so(shell_of: Shells) -> None:

@@ -73,7 +73,15 @@ DataFolder = Annotated[
 Top = Annotated[int, typer.Option(min=1, help="Rows to show.", rich_help_panel=OUTPUT)]
 SaveWinner = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Save the winner, fitted on the data, as a folder.", rich_help_panel=OUTPUT),
+    typer.Option(metavar="DIR", help="Save the best recipe, fitted on the data, as a folder.", rich_help_panel=OUTPUT),
+]
+SaveAnyway = Annotated[
+    bool,
+    typer.Option(
+        "--save-anyway",
+        help="Save the recipe ranked first, also where it is not shown to be better than the baselines.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 Trials = Annotated[
     Path | None, typer.Option("--json", metavar="OUT", help="Write every trial.", rich_help_panel=OUTPUT)

@@ -65,6 +65,7 @@ def search(
     data_folder: opt.DataFolder = None,
     top: opt.Top = 20,
     save: opt.SaveWinner = None,
+    save_anyway: opt.SaveAnyway = False,
     json_file: opt.Trials = None,
     picture: Annotated[
         Path | None,
@@ -85,15 +86,16 @@ def search(
 ) -> None:
     """Find the best recipe for a model: heads, layers, weights, shaping and templates, one forward pass a template.
 
-    The winner is chosen on --data (or without labels on --texts) and compared with the baselines; --test tells how it
-    does on data that it was not chosen on. A recipe from the table gives the same score in essent evaluate.
+    The recipes are ranked on --data (or without labels on --texts), for the similarity of sentences. A baseline is kept
+    unless the first recipe is shown to be better: on --test, or else by cross-validation. A recipe from the table gives
+    the same score in essent evaluate.
 
     \b
     [dim]$[/] essent search -m bert-base-uncased --data stsb.dev --test stsb,sickr --save best --picture search.png
     [dim]$[/] essent search -m ./my-model --data my-pairs.csv --space heads --top 5
     [dim]$[/] essent search -m ./my-model --texts corpus.txt --space weights
     """
-    check_outputs(save, json_file, picture, force)
+    check_outputs(save, json_file, picture, force, save_anyway)
     from essent.selection import Settings, draw_leaderboard
     from essent.selection import search as run_search
 
@@ -124,12 +126,15 @@ def search(
     if picture is not None:
         draw_leaderboard(board, picture)
     if save is not None:
-        board.encoder().save(str(save))
-        show_note(f"Saved {board.best} to {save}.")
+        save_choice(board, save, save_anyway)
 
 
-def check_outputs(save: Path | None, json_file: Path | None, picture: Path | None, force: bool) -> None:
+def check_outputs(
+    save: Path | None, json_file: Path | None, picture: Path | None, force: bool, save_anyway: bool
+) -> None:
     """Refuse places that cannot be written before anything is computed."""
+    if save_anyway and save is None:
+        raise InputError("--save-anyway belongs to --save DIR.")
     if save is not None:
         check_folder(save, "stock", force)
     if json_file is not None:
@@ -139,6 +144,17 @@ def check_outputs(save: Path | None, json_file: Path | None, picture: Path | Non
 
         optional_import("matplotlib", "demo")
         check_output(picture, force, (".png", ".svg", ".pdf"))
+
+
+def save_choice(board: Leaderboard, save: Path, anyway: bool) -> None:
+    """Write the best recipe, or the one ranked first, as an encoder."""
+    board.encoder(anyway=anyway).save(str(save))
+    if board.kept is None:
+        show_note(f"Saved {board.best} to {save}.")
+    elif anyway:
+        show_note(f"Saved {board.leader} to {save}, which is not shown to be better than {board.kept}.")
+    else:
+        show_note(f"Saved {board.kept} to {save}; --save-anyway saves {board.leader}.")
 
 
 def _read_question(data: str | None, texts: Path | None, column: str) -> Any:
@@ -155,13 +171,15 @@ def show_board(board: Leaderboard, top: int, quiet: bool) -> None:
     console = results()
     console.print(board.table(top))
     for check in board.checks:
-        console.print(f"{check.task}, {check.pairs} pairs, not used for the choice:")
+        console.print(check.in_words(), markup=False)
         for recipe, (score, low, high) in check.scores.items():
             console.print(f"  {score:6.2f}  [{low:.2f}, {high:.2f}]  {recipe}", markup=False)
         for comparison in check.comparisons:
             console.print(f"  {comparison.in_words()}", markup=False)
     for comparison in board.comparisons:
         console.print(comparison.in_words(), markup=False)
+    if board.verdict:
+        console.print(board.verdict, markup=False)
     if quiet:
         return
     for note in board.notes:

@@ -14,7 +14,7 @@ from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.evaluate import split_names
-from essent.cli.search import check_outputs, show_board
+from essent.cli.search import check_outputs, save_choice, show_board
 from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def search_templates(
     data_folder: opt.DataFolder = None,
     top: opt.Top = 20,
     save: opt.SaveWinner = None,
+    save_anyway: opt.SaveAnyway = False,
     json_file: opt.Trials = None,
     work: opt.Work = None,
     memory: opt.Memory = 0.5,
@@ -115,7 +116,7 @@ def search_templates(
     _check_method(
         method, {"--grammar": grammar}, {"--t5": t5, "--pairs": pairs, "--candidates": candidates, "--longest": longest}
     )
-    check_outputs(save, json_file, None, force)
+    check_outputs(save, json_file, None, force, save_anyway)
     from essent.selection import Settings, find_grammar, search_candidates
     from essent.selection import search_templates as search_greedily
 
@@ -157,8 +158,7 @@ def search_templates(
     if json_file is not None:
         write_json(json_file, {**board.to_dict(), "method": method.value, "template": template, **written}, indent=1)
     if save is not None:
-        board.encoder().save(str(save))
-        show_note(f"Saved {board.best} to {save}.")
+        save_choice(board, save, save_anyway)
 
 
 def _check_method(method: Method, greedy: dict[str, Any], generate: dict[str, Any]) -> None:

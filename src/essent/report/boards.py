@@ -48,8 +48,8 @@ def board_section(board: Leaderboard, names: Names) -> Section:
     blocks.append(_trials(board))
     blocks += [_checked(check) for check in board.checks]
     told = [c.in_words() for c in (*board.comparisons, *(c for check in board.checks for c in check.comparisons))]
-    if board.kept is not None:
-        told.insert(0, f"Chosen: {board.kept}, not the first row.")
+    if board.verdict:
+        told.insert(0, board.verdict)
     space = f" ({about['space']})" if "space" in about else ""
     title = f"Search on {about.get('data', 'pairs')}{space}: {model}"
     return Section(title, tuple(blocks), sentence, distinct([*told, *board.notes]))
@@ -107,7 +107,7 @@ def _checked(check: Check) -> Table:
     """The winner on data that it was not chosen on."""
     columns = (Column("recipe", None), Column("Spearman ×100", 2, "higher"))
     rows = tuple((recipe, Number(*ends)) for recipe, ends in check.scores.items())
-    return Table(f"On {check.task}, {check.pairs} pairs not used for the choice", columns, rows)
+    return Table(f"On {check.in_words().rstrip('.')}", columns, rows)
 
 
 def _layer_curves(board: Leaderboard, decimals: int) -> Curves | None:

@@ -69,11 +69,13 @@ def leaderboard_from(values: Mapping[str, Any]) -> Leaderboard:
             int(check["pairs"]),
             {str(recipe): _three(scores) for recipe, scores in check["scores"].items()},
             tuple(_comparison(Comparison, c) for c in check["comparisons"]),
+            *(int(check.get(name, 0)) for name in ("left_out", "shared_texts", "texts")),
         )
         for check in values.get("checks", ())
     )
     best = values.get("best")
     first = str(trials[0].recipe) if trials else None
+    winner = values.get("winner", first)
     return Leaderboard(
         criterion,
         trials,
@@ -82,13 +84,18 @@ def leaderboard_from(values: Mapping[str, Any]) -> Leaderboard:
         checks,
         tuple(map(str, values.get("notes", ()))),
         dict(values.get("provenance", {})),
-        kept=None if best is None or best == first else str(best),
+        kept=None if best is None or best == winner else str(best),
+        verdict=str(values.get("verdict", "")),
+        winner=None if winner is None or winner == first else str(winner),
+        held_out=tuple(_comparison(Comparison, c) for c in values.get("held_out", ())),
     )
 
 
 def _comparison(kind: Any, values: Mapping[str, Any]) -> Any:
     numbers = {name: _number(values[name]) for name in ("difference", "low", "high", "p")}
-    return kind(str(values["first"]), str(values["second"]), **numbers)
+    return kind(
+        str(values["first"]), str(values["second"]), **numbers, criterion=str(values.get("criterion", "spearman"))
+    )
 
 
 def _number(value: Any) -> float:

@@ -1,9 +1,10 @@
 """Finding the best recipe for a model: spaces, one pass a template, leaderboards, criteria without labels."""
 
+from essent.selection.checks import Check
 from essent.selection.definitions import DEFINITIONS, Definition, read_definitions
 from essent.selection.generate import Candidate, Generator, generate_templates
 from essent.selection.grammar import PROMPT_BERT, Grammar, find_grammar
-from essent.selection.leaderboard import Check, Leaderboard, Trial
+from essent.selection.leaderboard import Leaderboard, Trial
 from essent.selection.picture import draw_leaderboard
 from essent.selection.run import Settings, search
 from essent.selection.significance import Comparison, compare

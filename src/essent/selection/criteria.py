@@ -9,7 +9,7 @@ gains over `mean`, and a small lead by any criterion means nothing (`clear_lead`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -26,6 +26,8 @@ from essent.selection.criterion import (
     parted,
     unit,
     unit_ranks,
+    usable,
+    with_places,
 )
 from essent.selection.pseudo import PseudoPairs, all_texts, neighbours_of
 from essent.selection.signals import Halves, Length, Lexical, Neighbours, Perturbed
@@ -47,6 +49,7 @@ class MeanRank(Criterion):
     """Mean rank of a recipe by several criteria, scaled to 0…1: "mean-rank:neighbours+length"."""
 
     parts: str = ""
+    relative: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.members()
@@ -62,9 +65,22 @@ class MeanRank(Criterion):
     def pairs(self, texts: Sequence[str], pairs: Pairs, seed: int) -> PseudoPairs:
         return PseudoPairs.joined([member.pairs(texts, pairs, seed) for member in self.members()])
 
+    def settled(self, cosines: np.ndarray, pseudo: PseudoPairs) -> PseudoPairs:
+        known = [
+            (member, rows, member.settled(rows, part))
+            for member, (rows, part) in zip(self.members(), parted(checked(cosines, pseudo), pseudo), strict=True)
+        ]
+        standard = np.stack([member.score(rows, part) for member, rows, part in known])
+        return replace(pseudo, parts=tuple(part for _, _, part in known), standard=standard)
+
     def score(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
-        parts = parted(checked(cosines, pseudo), pseudo)
-        return mean_rank([m.score(c, p) for m, (c, p) in zip(self.members(), parts, strict=True)])
+        fixed = self.settled(cosines, pseudo) if pseudo.standard is None else pseudo
+        parts = parted(checked(cosines, fixed), fixed)
+        scores = [member.score(rows, part) for member, (rows, part) in zip(self.members(), parts, strict=True)]
+        return mean_rank(scores, None if fixed.standard is None else list(fixed.standard))
+
+    def witnesses(self, pseudo: PseudoPairs) -> list[tuple[Criterion, slice, PseudoPairs]]:
+        return with_places(self.members(), pseudo)
 
 
 @criteria.register("teacher")
@@ -72,7 +88,7 @@ class MeanRank(Criterion):
 class Teacher(Criterion):
     """Agreement with the recipes that do best where the texts themselves tell the answer.
 
-    First all recipes are ranked by `neighbours` and `length`, or without running text by `halves`, `perturbed` and
+    First the recipes are ranked by `neighbours` and `length`, or without running text by `halves`, `perturbed` and
     `length`. The best tenth teaches: the mean of its ranks of the user's pairs (without pairs, of those of `lexical`)
     and half as much lexical similarity stand for gold scores, with which every recipe is correlated (Spearman). The
     idea is self-training with selected teachers; the rules are essent's own.
@@ -86,7 +102,8 @@ class Teacher(Criterion):
     running: str = ""
     share: float = 0.1
     lexical: float = 0.5
-    clear_lead: ClassVar[float | None] = 0.05
+    relative: ClassVar[bool] = True
+    clear_lead: ClassVar[float | None] = 0.07
 
     def __post_init__(self) -> None:
         if not (is_number(self.share) and 0 < self.share <= 1 and is_number(self.lexical) and self.lexical >= 0):
@@ -104,12 +121,20 @@ class Teacher(Criterion):
         note += "." if running else "; running text would choose better ones."
         return PseudoPairs.joined([judge.pairs(given, pairs, seed) for judge in [*judges, Lexical()]], note)
 
-    def score_rows(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
-        *judged, (own, target) = parted(cosines, pseudo)
+    def settled(self, cosines: np.ndarray, pseudo: PseudoPairs) -> PseudoPairs:
+        rows = checked(cosines, pseudo)
+        *judged, (own, target) = parted(rows[usable(rows)], pseudo)
         judges = self.judges(len(judged) == 2)
         standing = mean_rank([j.score(part, made) for j, (part, made) in zip(judges, judged, strict=True)])
-        ranks = unit_ranks(own)
         count = max(1, min(len(standing) // 2, max(5, int(self.share * len(standing)))))
         teachers = np.argsort(-standing, kind="stable")[:count]  # NaN last
-        gold = unit(ranks[teachers].mean(axis=0)) + self.lexical * unit_ranks(gold_of(target))
-        return np.where(np.ptp(own, axis=1) > CONSTANT, ranks @ unit(gold), np.nan)
+        gold = unit(unit_ranks(own[teachers]).mean(axis=0)) + self.lexical * unit_ranks(gold_of(target))
+        return replace(pseudo, standard=np.concatenate([np.full(len(pseudo) - len(gold), np.nan), gold]))
+
+    def score_rows(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
+        gold = pseudo.standard if pseudo.standard is not None else np.empty(0)  # `score` has settled the pairs
+        own = cosines[:, np.isfinite(gold)]
+        return np.where(np.ptp(own, axis=1) > CONSTANT, unit_ranks(own) @ unit(gold[np.isfinite(gold)]), np.nan)
+
+    def witnesses(self, pseudo: PseudoPairs) -> list[tuple[Criterion, slice, PseudoPairs]]:
+        return with_places([*self.judges(len(pseudo.parts) == 3), Lexical()], pseudo)

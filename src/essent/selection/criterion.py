@@ -22,12 +22,14 @@ Pairs = Sequence[tuple[str, str]]
 class Criterion(ABC):
     """A frozen dataclass whose fields are the arguments of its spec, "neighbours:corpus.jsonl".
 
-    Class attributes: `reads_weights` (it scores token weights, `weight_score`, not cosines), `clear_lead` (a lead over
-    another recipe below this has been found to mean nothing; None: not measured).
+    Class attributes: `reads_weights` (it scores token weights, `weight_score`, not cosines), `relative` (its scores
+    compare a recipe with other recipes: `settled` says with which), `clear_lead` (a lead over another recipe below this
+    has been found to mean nothing; None: not measured).
     """
 
     name: ClassVar[str]
     reads_weights: ClassVar[bool] = False
+    relative: ClassVar[bool] = False
     clear_lead: ClassVar[float | None] = None
 
     def __post_init__(self) -> None:
@@ -49,18 +51,32 @@ class Criterion(ABC):
         """
 
     def score(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
-        """Scores (R,) from the cosines (R,P) of all recipes for those pairs.
+        """Scores (R,) from the cosines (R,P) of the recipes for those pairs.
+
+        A relative criterion compares the recipes with those that `pseudo` was settled by, otherwise among themselves.
 
         Raises:
             InputError: cosines of another shape.
         """
         rows = checked(cosines, pseudo)
-        usable = np.isfinite(rows).all(axis=1)
-        usable[usable] = np.ptp(rows[usable], axis=1) > CONSTANT if rows.shape[1] else False
+        known = usable(rows)
         scores = np.full(len(rows), np.nan)
-        if usable.any():
-            scores[usable] = self.score_rows(rows[usable], pseudo)
+        if known.any():
+            fixed = self.settled(rows, pseudo) if self.relative and pseudo.standard is None else pseudo
+            scores[known] = self.score_rows(rows[known], fixed)
         return scores
+
+    def settled(self, cosines: np.ndarray, pseudo: PseudoPairs) -> PseudoPairs:
+        """The pairs with the `standard` of a fixed set of recipes, from their cosines (R',P).
+
+        The score of a recipe then is the same whatever other recipes a search tries. A criterion that is not relative
+        gives the pairs back.
+        """
+        return pseudo
+
+    def witnesses(self, pseudo: PseudoPairs) -> list[tuple[Criterion, slice, PseudoPairs]]:
+        """Criteria with a view of their own among the same pairs: they may contradict this one's choice."""
+        return []
 
     def score_rows(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
         """`score` for recipes whose cosines are finite and not constant."""
@@ -96,6 +112,13 @@ def unit(values: np.ndarray) -> np.ndarray:
     return np.asarray(centred / np.where(length > 0, length, 1.0))
 
 
+def usable(cosines: np.ndarray) -> np.ndarray:
+    """Which rows of cosines (R,P) are finite and not constant. (R,)"""
+    known = np.isfinite(cosines).all(axis=1)
+    known[known] = np.ptp(cosines[known], axis=1) > CONSTANT if cosines.shape[1] else False
+    return np.asarray(known)
+
+
 def area_under_curve(alike: np.ndarray, unlike: np.ndarray) -> np.ndarray:
     """Share of couples of a positive (R,A) and a negative (R,B) in which the positive is larger, ties ½: (R,)."""
     from scipy.stats import rankdata
@@ -108,15 +131,18 @@ def area_under_curve(alike: np.ndarray, unlike: np.ndarray) -> np.ndarray:
     return np.concatenate(areas)
 
 
-def mean_rank(scores: Sequence[np.ndarray]) -> np.ndarray:
-    """Mean of the ranks by each of several scores (R,), 1 for the best of all; NaN where a score is undefined."""
-    from scipy.stats import rankdata
-
-    table = np.stack(scores)
+def mean_rank(scores: Sequence[np.ndarray], standard: Sequence[np.ndarray] | None = None) -> np.ndarray:
+    """Mean of the ranks by each of several scores (R,) among those of a standard (R',), the recipes themselves by
+    default: 1 for the best of all; NaN where a score is undefined."""
+    table, others = np.stack(scores), np.stack(scores if standard is None else standard)
+    others = others[:, np.isfinite(others).all(axis=0)]
     defined = np.isfinite(table).all(axis=0)
     ranks = np.full(table.shape[1], np.nan)
-    if defined.any():
-        ranks[defined] = rankdata(table[:, defined], axis=1).mean(axis=0) / defined.sum()
+    if defined.any() and others.shape[1]:
+        places = []
+        for row, other in zip(table[:, defined], np.sort(others, axis=1), strict=True):
+            places.append((np.searchsorted(other, row, "left") + np.searchsorted(other, row, "right") + 1) / 2)
+        ranks[defined] = np.mean(places, axis=0) / others.shape[1]
     return ranks
 
 
@@ -143,6 +169,13 @@ def parted(cosines: np.ndarray, pseudo: PseudoPairs) -> list[tuple[np.ndarray, P
     """The cosines of each part."""
     ends = np.cumsum([len(part) for part in pseudo.parts])
     return list(zip(np.split(cosines, ends[:-1], axis=1), pseudo.parts, strict=True))
+
+
+def with_places(members: Sequence[Criterion], pseudo: PseudoPairs) -> list[tuple[Criterion, slice, PseudoPairs]]:
+    """Criteria of the parts of some pairs, with where these are among them."""
+    ends = np.cumsum([len(part) for part in pseudo.parts])
+    places = [slice(end - len(part), end) for end, part in zip(ends.tolist(), pseudo.parts, strict=True)]
+    return list(zip(members, places, pseudo.parts, strict=True))
 
 
 def is_number(value: object) -> bool:

@@ -14,6 +14,7 @@ from essent.atomic import write_json
 from essent.encoder import Encoder
 from essent.layers import LAYER
 from essent.recipe import Recipe
+from essent.selection.checks import Check
 from essent.selection.significance import Comparison
 from essent.tasks.result import plain
 from essent.types import InputError, optional_import
@@ -27,7 +28,8 @@ FORMAT = "essent-leaderboard/1"
 
 @dataclass(frozen=True)
 class Trial:
-    """A recipe and its scores by criterion; `interval` (95 %, bootstrap over pairs) for the first rows and baselines.
+    """A recipe and its scores by criterion; `interval` (95 %, bootstrap over pairs) of the ranking criterion's score,
+    for the first rows and baselines.
 
     Attributes:
         scores: the labelled score is Spearman ×100, called "spearman".
@@ -39,21 +41,6 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Check:
-    """The chosen recipe on data that it was not chosen on.
-
-    Attributes:
-        scores: Spearman ×100 with its interval, by recipe: the winner and the baselines.
-        comparisons: the winner against each baseline.
-    """
-
-    task: str
-    pairs: int
-    scores: Mapping[str, tuple[float, float, float]]
-    comparisons: tuple[Comparison, ...]
-
-
-@dataclass(frozen=True)
 class Leaderboard:
     """Trials, best first.
 
@@ -61,13 +48,16 @@ class Leaderboard:
         criterion: by which the trials are ranked.
         trials: NaN scores last; equal scores in the order of the space.
         baselines: text forms of the recipes that the winner is compared with.
-        comparisons: the winner against each baseline, on the data of the search: optimistic, as the winner was chosen
-            there.
+        comparisons: the recipe ranked first against each baseline, on the data of the search: optimistic, as it was
+            chosen there.
         checks: the same on other data.
+        held_out: with labels, what choosing the best gains over each baseline on pairs left out of the choice
+            (cross-validation): it decides where there are no checks.
         notes: sentences that a reader of the numbers needs.
         provenance: model, data, space, counts, seconds, versions: plain values.
-        kept: what `best` gives instead of the first row: a baseline that this leads by less than the criterion has been
-            found to tell (label-free criteria), or the best template where a baseline does better (template searches).
+        kept: the baseline that `best` gives as nothing is shown to be better; None: `best` is the leader.
+        verdict: which recipe `best` is and why, in a sentence.
+        winner: the leader where it is not the first row: the best template, where a baseline does better.
         cosines: of the first rows and the baselines (P,), by recipe, for tests of one's own; not in files.
     """
 
@@ -79,6 +69,9 @@ class Leaderboard:
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
     kept: str | None = None
+    verdict: str = ""
+    winner: str | None = None
+    held_out: tuple[Comparison, ...] = ()
     cosines: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
     _source: tuple[Any, tuple[str, ...], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
@@ -88,22 +81,35 @@ class Leaderboard:
         first = self.trials[0].scores.get(self.criterion, math.nan) if self.trials else math.nan
         if math.isnan(first):
             return f"{text}, none with a score)"
-        best = self.kept or str(self.trials[0].recipe)
+        best = self.kept or str(self.leader)
         found = [trial.scores.get(self.criterion, math.nan) for trial in self.trials if str(trial.recipe) == best]
         return f"{text}, best {best!r}" + (f" {_shown(found[0])})" if found else ")")
 
     @property
-    def best(self) -> Recipe:
-        """The winner.
+    def leader(self) -> Recipe:
+        """The recipe ranked first (of a search over templates, the best template), better than the baselines or not.
 
         Raises:
             InputError: no recipe has a score.
         """
-        if not self.trials or math.isnan(self.trials[0].scores[self.criterion]):
+        if not self.is_scored:
             raise InputError(f"No recipe has a score by {self.criterion!r}: every one of them is undefined.")
-        if self.kept is not None:
-            return Recipe.parse(self.kept)
-        return self.trials[0].recipe
+        return self.trials[0].recipe if self.winner is None else Recipe.parse(self.winner)
+
+    @property
+    def best(self) -> Recipe:
+        """The leader where it is shown to be better than the baselines, otherwise the baseline that is kept.
+
+        Raises:
+            InputError: no recipe has a score.
+        """
+        leader = self.leader
+        return leader if self.kept is None else Recipe.parse(self.kept)
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether any recipe has a score."""
+        return any(math.isfinite(trial.scores[self.criterion]) for trial in self.trials)
 
     def find(self, recipe: Recipe | str) -> Trial:
         """The trial of a recipe.
@@ -117,12 +123,16 @@ class Leaderboard:
                 return trial
         raise InputError(f"The search did not try {str(wanted)!r}.")
 
-    def encoder(self) -> Encoder:
-        """The winner as an Encoder on the search's model, fitted on the search's texts where it learns something."""
+    def encoder(self, *, anyway: bool = False) -> Encoder:
+        """`best` as an Encoder on the search's model, fitted on the search's texts where it learns something.
+
+        Args:
+            anyway: the leader, also where it is not shown to be better than the baselines.
+        """
         if self._source is None:
             raise InputError("This leaderboard was read from a file; make Encoder(model, board.best) yourself.")
         model, texts, options = self._source
-        return Encoder(model, self.best, **options).fit(texts)
+        return Encoder(model, self.leader if anyway else self.best, **options).fit(texts)
 
     # -- views ------------------------------------------------------------------------------------------------------
 
@@ -168,11 +178,11 @@ class Leaderboard:
         table.add_column("#", justify="right")
         for name in self.trials[0].scores if self.trials else ():
             table.add_column(name, justify="right")
-        intervals = any(_low_high(trial) for trial in self.trials)  # label-free criteria have none
+        intervals = any(_low_high(trial) for trial in self.trials)
         if intervals:
             table.add_column("95 % interval")
         table.add_column("recipe", overflow="fold")
-        best = self.trials[0].recipe if self.kept is None else Recipe.parse(self.kept)
+        best = self.best if self.is_scored else None
         for place, trial in enumerate(self.trials, start=1):
             baseline = str(trial.recipe) in self.baselines
             if place > top and not baseline:
@@ -221,7 +231,10 @@ class Leaderboard:
             "criterion": self.criterion,
             "trials": trials,
             "baselines": self.baselines,
-            "best": str(self.best) if any(math.isfinite(t.scores[self.criterion]) for t in self.trials) else None,
+            "winner": str(self.leader) if self.is_scored else None,
+            "best": str(self.best) if self.is_scored else None,
+            "verdict": self.verdict,
+            "held_out": [asdict(c) for c in self.held_out],
             "comparisons": [asdict(c) for c in self.comparisons],
             "checks": [asdict(c) for c in self.checks],
             "notes": self.notes,
@@ -245,7 +258,7 @@ def _low_high(trial: Trial) -> str:
     """A trial's interval in figures; "" without one."""
     if trial.interval is None or math.isnan(trial.interval[0]):
         return ""
-    return f"{trial.interval[0]:.2f} – {trial.interval[1]:.2f}"
+    return " – ".join(map(_shown, trial.interval))
 
 
 def _shown(score: float) -> str:

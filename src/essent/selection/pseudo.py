@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ class PseudoPairs:
         gold: (P,) float64, larger is more alike; 1 and 0 tell positive from negative pairs. None: nothing is said.
         parts: the pairs of several criteria in a row, of which these are made.
         note: a sentence on what was used, for the report.
+        standard: what a fixed set of recipes says, with which a relative criterion compares every recipe: a value for
+            each pair (P,), or another table of the criterion's own.
     """
 
     first: tuple[str, ...] = ()
@@ -46,9 +49,42 @@ class PseudoPairs:
     gold: np.ndarray | None = None
     parts: tuple[PseudoPairs, ...] = ()
     note: str = ""
+    standard: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.first)
+
+    def resampled(self, rng: np.random.Generator) -> tuple[np.ndarray, PseudoPairs]:
+        """A bootstrap draw: places (P',) of the pairs drawn, and these pairs.
+
+        Pairs with the same first text come together: they were made from one text, and are no independent evidence.
+        Each part is drawn by itself.
+        """
+        if self.parts:
+            starts = np.cumsum([0, *(len(part) for part in self.parts)])
+            drawn = [part.resampled(rng) for part in self.parts]
+            places = np.concatenate([start + own for start, (own, _) in zip(starts, drawn, strict=False)])
+            parts = tuple(part for _, part in drawn)
+        else:
+            starts, sizes, order = self._units
+            units = rng.integers(len(starts), size=len(starts))
+            ends = np.cumsum(sizes[units])
+            within = np.arange(ends[-1]) - np.repeat(ends - sizes[units], sizes[units])
+            places, parts = order[np.repeat(starts[units], sizes[units]) + within], ()
+        taken = {
+            name: values[places] if values is not None and values.shape == (len(self),) else values
+            for name, values in (("gold", self.gold), ("standard", self.standard))
+        }
+        first, second = (tuple(texts[place] for place in places) for texts in (self.first, self.second))
+        return places, PseudoPairs(first, second, parts=parts, note=self.note, **taken)
+
+    @cached_property
+    def _units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the pairs of each first text start in an order of all pairs, how many they are, and that order."""
+        number: dict[str, int] = {}
+        unit = np.array([number.setdefault(text, len(number)) for text in self.first])
+        sizes = np.bincount(unit)
+        return np.cumsum(sizes) - sizes, sizes, np.argsort(unit, kind="stable")
 
     @classmethod
     def joined(cls, parts: Sequence[PseudoPairs], note: str = "") -> PseudoPairs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,29 @@ class Question:
     def reads_weights(self) -> bool:
         return any(made.reads_weights for made, _, _ in self.parts)
 
-    def scores(self, sweep: Sweep) -> dict[str, np.ndarray]:
-        """Every wanted criterion's scores (R,)."""
-        cosines = sweep.store.cosines  # (R,P)
+    @property
+    def is_relative(self) -> bool:
+        """Whether a criterion compares recipes with others: a fixed set of recipes must then run along."""
+        return any(made.relative for made, _, _ in self.parts)
+
+    @property
+    def scored_pairs(self) -> list[tuple[str, str]]:
+        """The pairs whose gold scores are read."""
+        texts = self.pairs.texts
+        gold = 0 if self.gold is None or LABELS not in self.wanted else len(self.gold)
+        return [(texts[first], texts[second]) for first, second in self.pairs.pairs[:gold]]
+
+    def settled(self, cosines: np.ndarray, reference: Sequence[int]) -> Question:
+        """The question with relative criteria settled by the rows of cosines (R,P) of the reference recipes."""
+        if not self.is_relative:
+            return self
+        known = np.array(cosines[list(reference)])
+        parts = tuple((made, made.settled(known[:, where], pseudo), where) for made, pseudo, where in self.parts)
+        return replace(self, parts=parts)
+
+    def scores(self, sweep: Sweep, count: int) -> dict[str, np.ndarray]:
+        """Every wanted criterion's scores (R,) of the first R = `count` recipes."""
+        cosines = sweep.store.cosines[:count]  # (R,P)
         by_name = {}
         parts = iter(self.parts)
         for spec in self.wanted:
@@ -80,7 +100,7 @@ class Question:
                 by_name[spec] = np.concatenate([spearman(cosines[r : r + 256, :gold], self.gold) for r in rows])
             else:
                 made, pseudo, where = next(parts)
-                read = weight_scores(made, sweep) if made.reads_weights else None
+                read = weight_scores(made, sweep)[:count] if made.reads_weights else None
                 by_name[spec] = made.score(np.asarray(cosines[:, where]), pseudo) if read is None else read
         return by_name
 

@@ -14,23 +14,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from essent.cache import digest_of_backbone
-from essent.evaluation import Bench
 from essent.loading import allowed, load
 from essent.recipe import Recipe
 from essent.registry import did_you_mean
-from essent.selection.leaderboard import Check, Leaderboard, Trial, ranked
+from essent.selection.checks import HeldOut, check_on, held_out
+from essent.selection.judging import Scored, judged, judged_without_labels
+from essent.selection.leaderboard import Leaderboard, Trial, ranked
 from essent.selection.program import Program
 from essent.selection.question import LABELS, Question
-from essent.selection.shaped import cosines_of, score_shaped
-from essent.selection.significance import Comparison, bootstrap, compare, interval, spearman
-from essent.selection.space import Space, find_space
+from essent.selection.shaped import score_shaped
+from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.store import Store
 from essent.selection.sweep import Sweep
-from essent.tasks import PairTask, load_pairs
+from essent.selection.verdict import decided_by_tests
+from essent.tasks import PairTask
 from essent.tasks.result import library_versions
 from essent.types import InputError
 
@@ -105,26 +105,28 @@ def search(
     how = replace(settings or Settings(), **changes)
     found = find_space(space)
     question = Question.of(data, folder, criterion, how.seed)
-    others = [task if isinstance(task, PairTask) else load_pairs(task, folder) for task in test]
+    others = held_out(test, folder, question.pairs.fit_texts(), question.scored_pairs)
     allows = allowed(model, options)
     recipes, left_out = found.expand(allows)
     compared = ("static",) if allows.only_static and how.baselines == BASELINES else how.baselines
     baselines = list(dict.fromkeys(Recipe.parse(text) for text in compared))
     recipes = list(dict.fromkeys([*recipes, *baselines]))
-    loaded = load(model, recipes, options)
+    reference = REFERENCE.expand(allows)[0] if question.is_relative else []
+    every = list(dict.fromkeys([*recipes, *reference]))
+    loaded = load(model, every, options)
     loaded.backbone.to(loaded.settings["device"])
-    program = Program(recipes, loaded.backbone)
+    program = Program(every, loaded.backbone)
     pairs = question.pairs.after(loaded.default_prompt)
     rows = [plan.rows_digest for one in program.passes for plan in one.singles if plan.rows_digest]
     identity = {
-        **question.identity(model_name(model), recipes),
+        **question.identity(model_name(model), every),
         "prompt": loaded.default_prompt,
         "memory": how.memory,
         "batch_size": how.batch_size,
         "weights": "" if how.work is None else digest_of_backbone(loaded.backbone, *rows),
     }
     with _work_folder(how.work) as place:
-        store = Store(place, identity, len(recipes), len(pairs.pairs), kept=how.work is not None)
+        store = Store(place, identity, len(every), len(pairs.pairs), kept=how.work is not None)
         sweep = Sweep(
             program,
             pairs,
@@ -136,7 +138,7 @@ def search(
         )
         sweep.run()
         score_shaped(sweep, pairs, store, progress=how.progress)
-        board = _board(question, sweep, [str(b) for b in baselines], how)
+        board = _board(question, sweep, recipes, reference, [str(b) for b in baselines], how)
     notes = list(board.notes)
     if left_out:
         notes.append(f"{left_out} recipes of the space {found.name!r} were left out: this model cannot run them.")
@@ -145,6 +147,7 @@ def search(
         "data": question.name,
         "space": found.name,
         "recipes": len(recipes),
+        "reference": len(reference),
         "passes": len(program.passes),
         "texts": len(question.pairs.texts),
         "pairs": len(question.pairs.pairs),
@@ -155,10 +158,26 @@ def search(
     }
     source = (model, tuple(question.pairs.fit_texts()), dict(options))
     board = replace(board, notes=tuple(notes), provenance=provenance, _source=source)
-    if not others:
+    return tested(board, model, others, how, options)
+
+
+def tested(
+    board: Leaderboard, model: Any, tests: Sequence[HeldOut], how: Settings, options: dict[str, Any]
+) -> Leaderboard:
+    """The leaderboard with its leader scored on other tasks, which then decide whether a baseline is kept."""
+    if not tests:
         return board
-    checks = check_on(model, board.best, [str(b) for b in baselines], others, how, options)
-    return replace(board, checks=checks)
+    checks = check_on(
+        model,
+        board.leader,
+        board.baselines,
+        tests,
+        batch_size=how.batch_size,
+        seed=how.seed,
+        progress=how.progress,
+        options=options,
+    )
+    return decided_by_tests(board, checks)
 
 
 def _split(changes: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -176,122 +195,32 @@ def _split(changes: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[dict
     return {name: value for name, value in changes.items() if name in fields}, {**options, **others}
 
 
-def check_on(
-    model: Any,
-    winner: Recipe,
+def _board(
+    question: Question,
+    sweep: Sweep,
+    recipes: Sequence[Recipe],
+    reference: Sequence[Recipe],
     baselines: Sequence[str],
-    tasks: Sequence[PairTask],
     how: Settings,
-    options: dict[str, Any],
-) -> tuple[Check, ...]:
-    """The winner against the baselines on tasks, what they learn learned anew from each task's texts."""
-    recipes = list(dict.fromkeys([winner, *map(Recipe.parse, baselines)]))
-    bench = Bench(model, recipes, batch_size=how.batch_size, progress=how.progress, options=options)
-    checks = []
-    for task in tasks:
-        gold = np.array([pair.score for pair in task.pairs])
-        half = np.arange(len(task))
-        pairs = np.stack([half, half + len(task)], axis=1)
-        cosines = {
-            str(recipe): cosines_of(np.asarray(vectors, np.float32), pairs)
-            for recipe, vectors in bench.vectors(task.texts(), None, None)
-        }
-        rows = np.stack(list(cosines.values()))
-        draws = bootstrap(rows, gold, seed=how.seed)
-        scores = spearman(rows, gold)
-        table = {
-            name: (float(score), *interval(draw)) for name, score, draw in zip(cosines, scores, draws, strict=True)
-        }
-        checks.append(Check(task.name, len(task), table, against(str(winner), baselines, cosines, gold, how.seed)))
-    return tuple(checks)
-
-
-def _board(question: Question, sweep: Sweep, baselines: Sequence[str], how: Settings) -> Leaderboard:
-    """Rank the recipes; intervals and comparisons where there are gold scores."""
-    recipes, store = sweep.program.recipes, sweep.store
-    scores = question.scores(sweep)
+) -> Leaderboard:
+    """Rank the recipes, with intervals of the first and of the baselines, and decide what is the best."""
+    store = sweep.store
+    order = {recipe: number for number, recipe in enumerate(sweep.program.recipes)}
+    settled = question.settled(store.cosines, [order[recipe] for recipe in reference])
+    scores = settled.scores(sweep, len(recipes))
     trials = [
         Trial(recipe, {name: float(values[number]) for name, values in scores.items()})
         for number, recipe in enumerate(recipes)
     ]
-    order = {recipe: number for number, recipe in enumerate(recipes)}
     first = question.wanted[0]
-    gold = question.gold if LABELS in scores else None
-    listed = [t.recipe for t in ranked(trials, first)[: how.top]] + [Recipe.parse(text) for text in baselines]
-    cosines = {str(r): np.array(store.cosines[order[r], : len(gold)]) for r in listed} if gold is not None else {}
-    board = judged(trials, first, baselines, cosines, gold, how.seed)
-    notes, kept = _label_free(board, question)
-    return replace(board, notes=(*board.notes, *notes), kept=kept)
-
-
-def _label_free(board: Leaderboard, question: Question) -> tuple[list[str], str | None]:
-    """What must be said of a choice without labels, and the baseline to keep when the lead over it says nothing."""
-    notes = [pseudo.note for _, pseudo, _ in question.parts if pseudo.note]
-    if board.criterion == LABELS:
-        return notes, None
-    notes.append("Chosen without labels: trust it on a raw language model, not on one trained for sentences.")
-    needed = next(made.clear_lead for made, _, _ in question.parts if made.spec() == board.criterion)
-    baseline = next(iter(board.baselines), None)
-    if needed is None or baseline is None:
-        return notes, None
-    lead = board.trials[0].scores[board.criterion] - board.find(baseline).scores[board.criterion]
-    if not 0 < lead < needed:
-        return notes, None
-    notes.append(
-        f"{board.trials[0].recipe} leads {baseline} by {lead:.3f}, which by {board.criterion!r} says nothing (below "
-        f"{needed}): {baseline} is kept."
-    )
-    return notes, baseline
-
-
-def judged(
-    trials: Sequence[Trial],
-    criterion: str,
-    baselines: Sequence[str],
-    cosines: dict[str, np.ndarray],
-    gold: np.ndarray | None,
-    seed: int,
-) -> Leaderboard:
-    """Trials ranked; with gold scores (P,), intervals of those whose cosines are given, and the winner compared."""
-    rows = list(ranked(trials, criterion))
-    if gold is None:
-        return Leaderboard(criterion, tuple(rows), tuple(baselines))
-    if np.isnan(rows[0].scores[criterion]):
-        note = "No recipe has a score: there is one pair only, or the gold scores or all similarities are constant."
-        return Leaderboard(criterion, tuple(rows), tuple(baselines), notes=(note,))
-    at = [i for i, trial in enumerate(rows) if str(trial.recipe) in cosines]
-    draws = bootstrap(np.stack([cosines[str(rows[i].recipe)] for i in at]), gold, seed=seed)
-    for i, draw in zip(at, draws, strict=True):
-        rows[i] = replace(rows[i], interval=interval(draw))
-    comparisons = against(str(rows[0].recipe), baselines, cosines, gold, seed)
-    notes: tuple[str, ...] = ()
-    if criterion == LABELS:
-        notes = (
-            *_notes(draws),
-            f"The winner was chosen among {len(rows)} recipes on the pairs it is scored on, so its score there is "
-            "optimistic: report it on other data.",
-        )
-    return Leaderboard(criterion, tuple(rows), tuple(baselines), comparisons, notes=notes, cosines=cosines)
-
-
-def against(
-    winner: str, baselines: Sequence[str], cosines: Mapping[str, np.ndarray], gold: np.ndarray, seed: int
-) -> tuple[Comparison, ...]:
-    """A recipe against each baseline, by their cosines (P,) and the gold scores (P,)."""
-    others = [baseline for baseline in baselines if baseline != winner]
-    return tuple(compare((winner, o), (cosines[winner], cosines[o]), gold, seed=seed) for o in others)
-
-
-def _notes(draws: np.ndarray) -> tuple[str, ...]:
-    """A warning when the first row's lead is within its interval."""
-    notes = []
-    behind = [interval(draws[0] - draw)[0] <= 0 for draw in draws[1:]]
-    if any(behind):
-        notes.append(
-            f"The winner's lead over {sum(behind)} of the {len(behind)} next recipes and baselines is within its "
-            "interval: by these pairs alone they are as good."
-        )
-    return tuple(notes)
+    listed = list(dict.fromkeys([*(t.recipe for t in ranked(trials, first)[: how.top]), *map(Recipe.parse, baselines)]))
+    rows = {str(recipe): order[recipe] for recipe in listed}
+    if question.gold is not None and LABELS in scores:
+        count = len(question.gold)
+        names = [str(recipe) for recipe in recipes]
+        scored = Scored(names, store.cosines[: len(recipes), :count], question.gold, question.pairs.pairs[:count])
+        return judged(trials, first, baselines, scored, list(rows), seed=how.seed)
+    return judged_without_labels(trials, first, baselines, store.cosines, rows, settled, how.seed)
 
 
 def model_name(model: Any) -> str:

@@ -13,12 +13,14 @@ from essent.selection.criterion import (
     Criterion,
     Pairs,
     area_under_curve,
+    checked,
     criteria,
     gold_of,
     is_number,
     split,
     unit,
     unit_ranks,
+    usable,
 )
 from essent.selection.pseudo import (
     FEWEST,
@@ -205,11 +207,17 @@ class Lexical(Agreement):
 @criteria.register("consensus")
 @dataclass(frozen=True)
 class Consensus(Agreement):
-    """Correlation of a recipe's ranks of the pairs with the mean ranks of all recipes."""
+    """Correlation of a recipe's ranks of the pairs with the mean ranks of many recipes."""
+
+    relative: ClassVar[bool] = True
+
+    def settled(self, cosines: np.ndarray, pseudo: PseudoPairs) -> PseudoPairs:
+        rows = checked(cosines, pseudo)
+        return dataclasses.replace(pseudo, standard=unit_ranks(rows[usable(rows)]).mean(axis=0))
 
     def score_rows(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
-        ranks = unit_ranks(cosines)
-        return np.asarray(ranks @ unit(ranks.mean(axis=0)))
+        standard = pseudo.standard if pseudo.standard is not None else np.empty(0)  # `score` has settled the pairs
+        return np.asarray(unit_ranks(cosines) @ unit(standard))
 
 
 # -- token weights ----------------------------------------------------------------------------------------------------

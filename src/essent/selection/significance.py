@@ -5,6 +5,7 @@ Both resample pairs of sentences: what is compared are two recipes on the same p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,12 +20,13 @@ BLOCK_VALUES = 250_000  # of one block of resamples: stays in the processor's ca
 
 @dataclass(frozen=True)
 class Comparison:
-    """One recipe against another on the same pairs, Spearman ×100.
+    """One recipe against another on the same pairs.
 
     Attributes:
         difference: first less second.
         low, high: 95 % interval of the difference, paired bootstrap.
-        p: two-sided, paired permutation test; 1 for recipes that rank all pairs alike.
+        p: two-sided, paired permutation test; 1 for recipes that rank all pairs alike; NaN where none was made.
+        criterion: what is compared; "spearman" is Spearman ×100 with gold scores.
     """
 
     first: str
@@ -33,19 +35,32 @@ class Comparison:
     low: float
     high: float
     p: float
+    criterion: str = "spearman"
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the first is shown to be better: the interval lies above 0."""
+        return self.low > 0
 
     @property
     def is_clear(self) -> bool:
         """Whether the interval leaves out 0."""
         return self.low > 0 or self.high < 0
 
+    def figures(self) -> str:
+        """The difference with its interval, and p where there is one."""
+        digits = 2 if self.criterion == "spearman" else 3
+        shown = f"{self.difference:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
+        return shown if math.isnan(self.p) else f"{shown}, p = {self.p:.3g}"
+
     def in_words(self) -> str:
         """One sentence; "no difference" is a result."""
-        shown = f"{self.difference:+.2f} [{self.low:+.2f}, {self.high:+.2f}], p = {self.p:.3g}"
+        by = "" if self.criterion == "spearman" else f"By {self.criterion}, "
         if self.is_clear:
             verb = "is better than" if self.difference > 0 else "is worse than"
-            return f"{self.first} {verb} {self.second} by {shown}."
-        return f"No difference is shown between {self.first} and {self.second}: {shown}."
+            return f"{by}{self.first} {verb} {self.second} by {self.figures()}."
+        none = "no difference is shown" if by else "No difference is shown"
+        return f"{by}{none} between {self.first} and {self.second}: {self.figures()}."
 
 
 def spearman(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:

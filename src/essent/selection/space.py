@@ -22,8 +22,10 @@ from essent.types import DataError, RecipeError, UnknownNameError, UnsupportedRe
 
 EVERY = "*"
 MIXES = ("static", "0", "L", "0+L", "L-1+L", "1+2+L", "0+1+2+L")
-CHAINS = ("", "centre", "zscore", "abtt:1", "abtt", "whiten", "quantile")
-AFFINE = ("", "centre", "zscore", "abtt", "whiten")
+# Cosines do not see unit length at the end; clusters by distance do, and what a search gives should serve both.
+UNIT = " | normalize"
+CHAINS = ("", *(step + UNIT for step in ("centre", "zscore", "abtt:1", "abtt", "whiten", "whiten:64", "quantile")))
+AFFINE = ("", *(step + UNIT for step in ("centre", "zscore", "abtt", "whiten", "whiten:64")))
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,12 @@ SPACES: dict[str, Space] = {
         ),
     )
 }
+
+
+# The recipes that label-free criteria compare with, whatever space is searched.
+REFERENCE = Space(
+    tuple(grid for name in ("heads", "layers", "weights", "shaping") for grid in SPACES[name].grids), name="reference"
+)
 
 
 def find_space(space: str | Path | Space) -> Space:

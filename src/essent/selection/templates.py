@@ -13,13 +13,16 @@ from sentence_transformers import SentenceTransformer
 from essent.layers import parse_mix, reads_head
 from essent.loading import allowed, open_model
 from essent.recipe import MASK
+from essent.selection.checks import HeldOut, held_out
 from essent.selection.generate import Candidate
 from essent.selection.grammar import PROMPT_BERT, Grammar
-from essent.selection.leaderboard import Leaderboard
-from essent.selection.question import read_pairs_of
-from essent.selection.run import Settings, against, check_on, judged, model_name, search
+from essent.selection.judging import Scored, judged
+from essent.selection.leaderboard import Leaderboard, ranked
+from essent.selection.pairs import TextPairs
+from essent.selection.question import LABELS, read_pairs_of
+from essent.selection.run import Settings, model_name, search, tested
 from essent.selection.space import Grid, Space
-from essent.tasks import PairTask, load_pairs
+from essent.tasks import PairTask
 from essent.template import check_room, make_frame
 from essent.types import InputError, UnsupportedRecipeError
 
@@ -38,9 +41,10 @@ class TemplateSearch:
     """What a greedy search found.
 
     Attributes:
-        template: the best one.
+        template: the best one, better than the baselines or not.
         steps: in the order of the search.
-        board: every template that was tried, and the baselines.
+        board: every template that was tried, and the baselines; its leader is the best template, its `best` a baseline
+            unless that is shown to be better.
     """
 
     template: str
@@ -74,6 +78,7 @@ def search_templates(
     how = settings or Settings()
     if not grammar.choices:
         raise InputError(f"The template grammar {grammar.text!r} has no slots to search.")
+    tests = _held_out(test, folder, data, criterion)
     shell = _opened(model, layers, weights, MASK in grammar.text, options or {})
     chosen = grammar.first()
     boards: list[Leaderboard] = []
@@ -93,9 +98,10 @@ def search_templates(
         chosen[slot] = choices[int(np.argmax(np.nan_to_num(filled, nan=-np.inf)))]
         steps.append(Step(slot, {template: scores[template] for template in candidates}, chosen[slot]))
     template = grammar.fill(chosen)
-    board = _choosing(_merged(boards, data, folder, how), template, data, folder, how)
+    asked = _Asked(shell, data, criterion, folder, how)
+    board = _decided(_merged(boards), boards, template, asked)
     board = replace(board, provenance={**board.provenance, "model": model_name(model)})
-    return TemplateSearch(template, tuple(steps), _checked(board, shell, test, folder, how))
+    return TemplateSearch(template, tuple(steps), tested(board, shell, tests, how, {}))
 
 
 @dataclass(frozen=True)
@@ -103,10 +109,10 @@ class GeneratedSearch:
     """What a search over generated templates found.
 
     Attributes:
-        template: the best one.
+        template: the best one, better than the baselines or not.
         candidates: all that were tried, most probable for the generator first.
         left_out: those that the model's tokenizer joins with the text, or that leave no room for it.
-        board: every template that was tried, and the baselines.
+        board: as in `TemplateSearch`.
     """
 
     template: str
@@ -138,6 +144,7 @@ def search_candidates(
         UnsupportedRecipeError: the model has no mask token.
     """
     how = settings or Settings()
+    tests = _held_out(test, folder, data, criterion)
     shell = _opened(model, layers, weights, True, options or {})
     taken = [candidate for candidate in candidates if _can_frame(shell, candidate.template)]
     if not taken:
@@ -148,7 +155,9 @@ def search_candidates(
     board = search(shell, data, Space((grid,), name="generated"), criterion=criterion, folder=folder, settings=step)
     board = replace(board, provenance={**board.provenance, "model": model_name(model), "space": "generated templates"})
     template = next(str(trial.recipe.template) for trial in board.trials if trial.recipe.template in names)
-    board = _checked(_choosing(board, template, data, folder, how), shell, test, folder, how)
+    board = tested(
+        _decided(board, [board], template, _Asked(shell, data, criterion, folder, how)), shell, tests, how, {}
+    )
     left_out = tuple(candidate.template for candidate in candidates if candidate not in taken)
     return GeneratedSearch(template, tuple(taken), left_out, board)
 
@@ -168,42 +177,62 @@ def _can_frame(shell: SentenceTransformer, template: str) -> bool:
     return True
 
 
-def _choosing(board: Leaderboard, template: str, data: Any, folder: str | Path | None, how: Settings) -> Leaderboard:
-    """The leaderboard with the best template as its choice, also where a baseline does better, which is said."""
-    first = board.trials[0]
-    chosen = next(trial for trial in board.trials if trial.recipe.template == template)
-    if chosen.recipe == first.recipe or not np.isfinite(chosen.scores[board.criterion]):
-        return replace(board, kept=None)
-    _, _, _, gold = read_pairs_of(data, folder)
-    comparisons = board.comparisons
-    if gold is not None and board.cosines:
-        comparisons = against(str(chosen.recipe), board.baselines, board.cosines, gold, how.seed)
-    note = f"No template does better than {first.recipe}; the best of them is the choice all the same."
-    return replace(board, kept=str(chosen.recipe), comparisons=comparisons, notes=(*board.notes, note))
+@dataclass(frozen=True)
+class _Asked:
+    """What a search over templates was given."""
+
+    shell: SentenceTransformer
+    data: Any
+    criterion: str | Sequence[str]
+    folder: str | Path | None
+    how: Settings
 
 
-def _checked(
-    board: Leaderboard,
-    shell: SentenceTransformer,
-    test: Sequence[PairTask | str],
-    folder: str | Path | None,
-    how: Settings,
-) -> Leaderboard:
-    """The leaderboard with its choice scored on other tasks."""
-    if not test:
+def _held_out(
+    test: Sequence[PairTask | str], folder: str | Path | None, data: Any, criterion: str | Sequence[str]
+) -> list[HeldOut]:
+    _, texts, pairs, gold = read_pairs_of(data, folder)
+    labelled = gold is not None and (
+        not criterion or LABELS in ([criterion] if isinstance(criterion, str) else criterion)
+    )
+    return held_out(test, folder, texts, pairs if labelled else ())
+
+
+def _decided(board: Leaderboard, boards: Sequence[Leaderboard], template: str, asked: _Asked) -> Leaderboard:
+    """The leaderboard with the best template as its leader, and the verdict between that and the baselines."""
+    winner = next((str(trial.recipe) for trial in board.trials if trial.recipe.template == template), None)
+    if not board.is_scored or winner is None or not np.isfinite(board.find(winner).scores[board.criterion]):
         return board
-    tasks = [task if isinstance(task, PairTask) else load_pairs(task, folder) for task in test]
-    return replace(board, checks=check_on(shell, board.best, list(board.baselines), tasks, how, {}))
+    _, _, pairs, gold = read_pairs_of(asked.data, asked.folder)
+    cosines = {name: row for one in boards for name, row in one.cosines.items()}
+    if gold is not None and cosines:
+        numbers = TextPairs.of(pairs, ()).pairs
+        scored = Scored(list(cosines), np.stack(list(cosines.values())), gold, numbers)
+        names, baselines = list(cosines), board.baselines
+        made = judged(board.trials, board.criterion, baselines, scored, names, seed=asked.how.seed, winner=winner)
+    else:  # the verdict without labels belongs to the last recipe that leads: the winner beside the baselines alone
+        alone = replace(asked.how, baselines=board.baselines, work=None)
+        made = search(
+            asked.shell,
+            asked.data,
+            Space(named=(winner,)),
+            criterion=asked.criterion,
+            folder=asked.folder,
+            settings=alone,
+        )
+        made = replace(made, trials=board.trials, winner=winner)
+        if str(board.trials[0].recipe) in board.baselines:
+            first = str(board.trials[0].recipe)
+            made = replace(made, kept=first, verdict=f"No template does better than {first}, which is kept.")
+    return replace(made, provenance=board.provenance, _source=board._source)
 
 
-def _merged(boards: Sequence[Leaderboard], data: Any, folder: str | Path | None, how: Settings) -> Leaderboard:
-    """One leaderboard of all steps; the winner is compared with the baselines, which ran in the first step."""
-    trials = [trial for board in boards for trial in board.trials]
-    cosines = {name: row for board in boards for name, row in board.cosines.items()}
-    _, _, _, gold = read_pairs_of(data, folder)
+def _merged(boards: Sequence[Leaderboard]) -> Leaderboard:
+    """One leaderboard of all steps, not judged yet; the baselines ran in the first step."""
     first = boards[0]
-    merged = judged(trials, first.criterion, first.baselines, cosines, gold if cosines else None, how.seed)
+    trials = ranked([trial for board in boards for trial in board.trials], first.criterion)
     seconds = round(sum(board.provenance["seconds"] for board in boards), 2)
     passes = sum(board.provenance["passes"] for board in boards)
     provenance = {**first.provenance, "space": "template grammar", "recipes": len(trials), "passes": passes}
+    merged = Leaderboard(first.criterion, trials, first.baselines)
     return replace(merged, provenance={**provenance, "seconds": seconds}, _source=first._source)

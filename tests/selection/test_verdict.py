@@ -1,0 +1,118 @@
+"""The verdict between a winner and the baselines: chance, pairs left out, several baselines, several tests."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from essent.recipe import Recipe
+from essent.selection import Check, Comparison, Leaderboard, Trial, compare
+from essent.selection.criteria import criteria
+from essent.selection.judging import Scored, judged
+from essent.selection.pseudo import PseudoPairs
+from essent.selection.significance import spearman
+from essent.selection.verdict import cross_validated, decided, decided_by_tests, resampled
+
+NAMES = ("ditto:1-1", "mean", "first-last")
+
+
+def board(winner: str | None = None) -> Leaderboard:
+    trials = tuple(Trial(Recipe.parse(name), {"spearman": 70.0 - n}) for n, name in enumerate(NAMES))
+    return Leaderboard("spearman", trials, NAMES[1:], winner=winner)
+
+
+def lead(low: float, second: str = "mean", first: str = NAMES[0]) -> Comparison:
+    return Comparison(first, second, low + 1, low, low + 2, math.nan)
+
+
+def test_the_best_of_many_by_chance_leads_where_it_was_chosen_and_nowhere_else() -> None:
+    rng = np.random.default_rng(0)
+    cosines, gold = rng.normal(size=(2000, 100)), rng.normal(size=100)
+    pairs = np.arange(200).reshape(100, 2)
+    luck = np.abs(spearman(cosines, gold))
+    cosines[[-1, luck.argmin()]] = cosines[[luck.argmin(), -1]]  # the baseline has none
+    names = [f"mean | whiten:{n + 1}" for n in range(1999)] + ["mean"]
+    trials = [
+        Trial(Recipe.parse(name), {"spearman": 100 * float(np.corrcoef(row, gold)[0, 1])})
+        for name, row in zip(names, cosines, strict=True)
+    ]
+    found = judged(trials, "spearman", ["mean"], Scored(names, cosines, gold, pairs), ["mean"], seed=0)
+    assert found.comparisons[0].is_better  # what a search went by
+    assert not found.held_out[0].is_better
+    assert (found.kept, str(found.best)) == ("mean", "mean")
+    assert f"mean is kept: {found.leader} is not shown to be better" in found.verdict
+    cosines[7] = gold + rng.normal(size=100)
+    (real,) = cross_validated(cosines, gold, pairs, [("mean", 1999)])
+    assert real.is_better
+    (expected,) = (compare(("7", "mean"), (cosines[7], cosines[1999]), gold),)
+    assert real.difference == pytest.approx(expected.difference, abs=12)  # five fifths of 20 pairs
+
+
+def test_equal_pairs_are_never_on_both_sides() -> None:
+    rng = np.random.default_rng(0)
+    # every pair stands there four times: a recipe that knows the pairs by heart would win where they are split
+    gold = np.tile(rng.normal(size=20), 4)
+    pairs = np.tile(np.arange(40).reshape(20, 2), (4, 1))
+    pairs[20:40] = pairs[20:40, ::-1]
+    cosines = np.array([np.tile(rng.normal(size=20), 4) for _ in range(400)])
+    (found,) = cross_validated(cosines, gold, pairs, [("mean", 0)])
+    assert found.low < 0
+    (few,) = cross_validated(cosines[:, :4], gold[:4], pairs[:4], [("mean", 0)])
+    assert math.isnan(few.low)
+    assert not few.is_better
+
+
+def test_the_first_baseline_that_is_not_beaten_is_kept() -> None:
+    both = [(lead(1.0), ""), (lead(0.5, "first-last"), "")]
+    assert decided(board(), both, "Measured").kept is None
+    assert str(decided(board(), both, "Measured").best) == NAMES[0]
+    assert decided(board(), [both[0], (lead(-0.5, "first-last"), "")], "Measured").kept == "first-last"
+    kept = decided(board(), [(lead(-0.5), ""), both[1]], "Measured")
+    assert kept.verdict == "Measured, mean is kept: ditto:1-1 is not shown to be better: +0.50 [-0.50, +1.50]."
+    assert decided(board(), [(lead(1.0), "halves sees the opposite"), both[1]], "Measured").kept == "mean"
+    assert decided(board(), [(lead(math.nan), "")], "Measured").kept == "mean"
+    assert decided(board(), [], "Measured").kept is None
+    assert str(decided(board("first-last"), [(lead(-1, first="first-last"), "")], "Measured").leader) == "first-last"
+
+
+def test_one_test_must_show_it_and_none_the_opposite() -> None:
+    def tests(*lows: float) -> Leaderboard:
+        return decided_by_tests(
+            decided(board(), [(lead(1.0), "")], "Measured"),
+            tuple(Check(f"sts{n}", 9, {}, (lead(low),)) for n, low in enumerate(lows)),
+        )
+
+    assert tests(1.0, -0.5).kept is None
+    assert tests(-0.5, -1.0).kept == "mean"
+    assert tests(1.0, -3.0).kept == "mean"
+    assert "on sts1 ditto:1-1 is worse: -2.00 [-3.00, -1.00]" in tests(1.0, -3.0).verdict
+    assert len(tests(1.0, 2.0).checks) == 2
+
+
+@pytest.mark.parametrize("name", ["halves", "perturbed", "neighbours", "isotropy", "length", "lexical"])
+def test_draws_of_a_criterion_lie_around_its_score(name: str) -> None:
+    texts = [
+        f"{'cats dogs rain hills'.split()[n % 4]} number {n} and {n * n} words of line {n % 9}" for n in range(120)
+    ]
+    made = criteria.create(name)
+    pseudo = made.pairs(texts, [], 0)
+    cosines = np.random.default_rng(0).uniform(-1, 1, (3, len(pseudo)))
+    draws = resampled(made, cosines, pseudo, 0)
+    scores = made.score(cosines, pseudo)
+    assert np.isfinite(draws).all()
+    if name != "length":  # an absolute value has its smallest where the truth is 0
+        assert (np.abs(draws.mean(axis=1) - scores) < draws.std(axis=1)).all()
+    np.testing.assert_array_equal(draws, resampled(made, cosines, pseudo, 0))
+
+
+def test_what_was_made_of_one_text_is_drawn_together() -> None:
+    pairs = [(f"a{n}", f"b{n}") for n in range(12)]
+    pseudo = PseudoPairs.contrast(pairs, [(first, "c") for first, _ in pairs for _ in range(2)])
+    places, drawn = pseudo.resampled(np.random.default_rng(0))
+    assert [pseudo.first[place] for place in places] == list(drawn.first)
+    for first in set(drawn.first):
+        count = drawn.first.count(first)
+        gold = [g for text, g in zip(drawn.first, drawn.gold, strict=True) if text == first]  # type: ignore[arg-type]
+        assert sum(gold) * 3 == count
