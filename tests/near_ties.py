@@ -19,12 +19,14 @@ from essent.recipe import Recipe
 from essent.tasks import PairTask, Result
 
 
-def rounding(recipe: Recipe) -> float:
-    """How far rounding may move a cosine; a chain that was fitted on few texts enlarges it.
+def rounding(recipe: Recipe, cosines: np.ndarray) -> float:
+    """How far rounding may move a recipe's cosines (P,): as the sine of their angle, the widest of which is taken.
 
-    A value that a quantile step puts into the next of its places moves by a whole place.
+    A chain that was fitted on few texts enlarges it. A value that a quantile step puts into the next of its places
+    moves by a whole place.
     """
-    return 1e-3 if "quantile" in recipe.shaping else 1e-4 if any("whiten" in step for step in recipe.shaping) else 1e-5
+    steep = 100 if "quantile" in recipe.shaping else 10 if any("whiten" in step for step in recipe.shaping) else 1
+    return 1e-5 * steep * min(1.0, float(np.sqrt(2 * (1 - cosines).max())))
 
 
 def explained(cosines: np.ndarray, gold: np.ndarray, error: float) -> float:
@@ -56,8 +58,11 @@ class Watched(PairTask):
         """The score of those cosines, to compare with another way's: as near as the pairs can be ranked."""
         score = super().score(self.cosines).main_score
         gold = np.array([pair.score for pair in self.pairs])
-        error = rounding(Recipe.parse(recipe))
-        return pytest.approx(score, abs=explained(self.cosines, gold, error), nan_ok=True)
+        return pytest.approx(score, abs=explained(self.cosines, gold, self.rounding(recipe)), nan_ok=True)
+
+    def rounding(self, recipe: Recipe | str) -> float:
+        """How far another way's cosines may lie from these."""
+        return rounding(Recipe.parse(recipe), self.cosines)
 
 
 def one_by_one(model: Any, recipes: list[str], task: PairTask, **options: Any) -> dict[str, Watched]:

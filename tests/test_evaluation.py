@@ -21,7 +21,7 @@ from essent.recipe import Recipe
 from essent.tasks import PairTask
 from essent.types import DataError, InputError, ModelError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from families import CORPUS
-from near_ties import Watched, one_by_one, rounding
+from near_ties import Watched, one_by_one
 
 Shells = Callable[[str], SentenceTransformer]
 WORDS = " ".join(CORPUS[:8]).split()
@@ -52,7 +52,7 @@ def test_scores_equal_one_encoder_at_a_time(family: str, shell_of: Shells) -> No
         watched = Watched.of(TASK)
         alone = watched.run(Encoder(shell_of(family), recipe).fit(TASK.texts()))
         assert result.main_score == watched.expected(recipe), recipe
-        near = 100 * rounding(Recipe.parse(recipe))
+        near = 100 * watched.rounding(recipe)
         assert result.metrics["pearson"]["all"] == pytest.approx(alone.metrics["pearson"]["all"], abs=near), recipe
         assert result.provenance["recipe_digest"] == Recipe.parse(recipe).digest()
 

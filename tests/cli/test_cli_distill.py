@@ -156,7 +156,7 @@ def test_corpora_of_several_files(corpus: Path, pairs: Path, tmp_path: Path) -> 
     texts = read_corpus([corpus, pairs], None, False)
     assert texts == [*dict.fromkeys(CORPUS), "dogs"]
     assert len(read_corpus([corpus, pairs], None, True)) == len(CORPUS) + 1 + 12
-    assert read_corpus([pairs], "sentence2", True) == CORPUS[1:7]
+    assert read_corpus([pairs], ["sentence2"], True) == CORPUS[1:7]
     odd = tmp_path / "odd.jsonl"
     odd.write_text('{"sentence": "a"}\n')
     with pytest.raises(DataError, match="neither a column 'text' nor two of sentences; it has 'sentence'"):

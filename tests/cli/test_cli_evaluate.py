@@ -79,7 +79,7 @@ def test_refusals(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
     assert "pearson" in refuse("-t", pairs, "--metric", "kendall")
     assert "stsb" in refuse("-t", "stsbb", "--data", tmp_path)
     assert "does not exist" in refuse("-t", "stsb", "--data", tmp_path / "none")
-    assert "names no task" in refuse("-t", ",")
+    assert "',' holds no value" in refuse("-t", ",")
     assert "Did you mean" in refuse("-t", pairs, "-r", "first-lats")
     assert "no head 9-1" in refuse("-t", pairs, "-r", "ditto:9-1")
     bad = tmp_path / "bad.csv"

@@ -29,7 +29,7 @@ from essent.selection.sweep import Sweep
 from essent.shaping import Chain
 from essent.tasks import PairTask
 from essent.types import DataError, InputError, RecipeError, UnknownNameError
-from near_ties import Watched, one_by_one, rounding
+from near_ties import Watched, one_by_one
 
 Shells = Callable[[str], SentenceTransformer]
 MIXED = Space(
@@ -77,7 +77,7 @@ def test_every_score_is_that_of_the_recipe_alone(shell_of: Shells, family: str, 
     found = dict(zip(map(str, sweep.program.recipes), sweep.store.cosines, strict=True))
     chosen = np.random.default_rng(0).choice([str(recipe) for recipe in recipes], 25, replace=False).tolist()
     for text, alone in one_by_one(shell_of(family), chosen, TASK).items():
-        np.testing.assert_allclose(found[text], alone.cosines, rtol=0, atol=rounding(Recipe.parse(text)), err_msg=text)
+        np.testing.assert_allclose(found[text], alone.cosines, rtol=0, atol=alone.rounding(text), err_msg=text)
         assert board.find(text).scores["spearman"] == alone.expected(text), text
 
 

@@ -12,10 +12,10 @@ import typer
 
 from essent.atomic import remove_leftovers
 from essent.cli import options as opt
+from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.evaluate import split_names
 from essent.cli.save import check_folder
-from essent.cli.texts import read_corpus
+from essent.cli.texts import listed, read_corpus, read_pairs
 from essent.cli.verify import show_verification
 from essent.types import DataError, InputError
 
@@ -34,18 +34,20 @@ def distill(
         typer.Option(
             "--corpus",
             "-c",
-            metavar="FILE",
-            help="Texts like those to be encoded, one a line or .jsonl, .csv, .tsv, .parquet; repeat it for more.",
+            metavar="FILES",
+            help="Texts like those to be encoded, one a line or .jsonl, .csv, .tsv, .parquet.",
             rich_help_panel=opt.INPUTS,
+            callback=several.files,
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write.")],
     column: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="NAMES",
-            help="Columns with texts, at commas. Default: text, or both sides of pairs.",
+            help="Columns with texts. Default: text, or both sides of pairs.",
             rich_help_panel=opt.INPUTS,
+            callback=several.names,
         ),
     ] = None,
     duplicates: Annotated[
@@ -100,11 +102,12 @@ def distill(
         typer.Option(metavar="DIR", help="Also keep the averages, for layers=avg:DIR.", rich_help_panel=TABLE),
     ] = None,
     search: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="TASK|FILE",
+            metavar="TASKS|FILES",
             help="Choose layers, weights, fit and shaping on these scored pairs, e.g. stsb.dev.",
             rich_help_panel=SEARCH,
+            callback=several.tasks,
         ),
     ] = None,
     evaluate: Annotated[
@@ -112,9 +115,10 @@ def distill(
         typer.Option(
             "--evaluate",
             "-t",
-            metavar="NAMES|FILES",
+            metavar="TASKS|FILES",
             help="Tasks to score the model and the static encoder on: per cent kept.",
             rich_help_panel=SEARCH,
+            callback=several.tasks,
         ),
     ] = None,
     data: Annotated[
@@ -143,12 +147,12 @@ def distill(
     if search is not None and (layers, weights, fit, shaping) != ("L", "uniform", None, ""):
         raise InputError("--search chooses layers, weights, fit and shaping: give either it or these.")
     texts = read_corpus(corpus, column, duplicates)
-    from essent.tasks import load_pairs, load_task
+    from essent.tasks import load_task
 
-    asked = [load_task(name, data) for name in split_names(evaluate)] if evaluate else []
+    asked = [load_task(name, data) for name in evaluate or []]
     if other := next((task.name for task in asked if not task.has_main), None):
         raise InputError(f"--evaluate: {other} has no single main score to keep; essent evaluate shows its numbers.")
-    judge = None if search is None else load_pairs(search, data)
+    judge = None if search is None else read_pairs(search, data, quiet)
     from essent.static import Choice, Settings, collect, make_encoder
     from essent.static.distillation import FITTED, check_choice
 
@@ -160,7 +164,7 @@ def distill(
     settings = Settings(unseen=unseen, state=output / STATE, renew=force, batch_size=batch_size, progress=progress)
     if not quiet:
         kept = "as often as they stand there" if duplicates else "each once"
-        show_note(f"{len(texts)} texts of {', '.join(map(str, corpus))}, {kept}")
+        show_note(f"{len(texts)} texts of {listed(corpus)}, {kept}")
     every = judge is not None or contexts is not None
     material, _ = collect(
         model,

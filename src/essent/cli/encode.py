@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from essent.cli import options as opt
+from essent.cli import several
 from essent.cli.console import calm_libraries, show_note, wants_progress
 from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
 from essent.cli.fitting import is_ready, learns, note_unused
-from essent.cli.texts import STANDARD_INPUT, read_texts
+from essent.cli.texts import STANDARD_INPUT, listed, read_files
 from essent.types import InputError
 
 
@@ -33,16 +35,18 @@ def encode(
             "--recipe", "-r", metavar="RECIPE", help="By default what the model's own folder says, else mean."
         ),
     ] = None,
-    input_file: Annotated[
-        Path,
+    inputs: Annotated[
+        list[Path] | None,
         typer.Option(
             "--input",
             "-i",
-            metavar="FILE|-",
-            help="One text a line, or .jsonl, .csv, .tsv, .parquet with --column; - is standard input.",
+            metavar="FILES|-",
+            help="One text a line, or .jsonl, .csv, .tsv, .parquet with --column; several in their order. "
+            "Default: -, standard input.",
             rich_help_panel=opt.INPUTS,
+            callback=several.files,
         ),
-    ] = Path("-"),
+    ] = None,
     column: opt.Column = "text",
     fit: opt.Fit = None,
     frequencies: opt.Frequencies = None,
@@ -70,9 +74,10 @@ def encode(
     """
     check_output(output, force, tuple(WRITERS))
     check_writer(output)
-    texts = read_texts(input_file, column)
-    fit_texts = None if fit is None else read_texts(fit, column)
-    counted = None if frequencies is None else read_texts(frequencies, column)
+    sources = inputs or [Path(STANDARD_INPUT)]
+    texts = read_files(sources, column)
+    fit_texts = None if fit is None else read_files(fit, column)
+    counted = None if frequencies is None else read_files(frequencies, column)
     options = opt.model_options(device, revision, trust_remote_code)
     encoder = _load(model, recipe, options, max_length)
     start, progress = time.monotonic(), wants_progress(quiet)
@@ -81,7 +86,7 @@ def encode(
     if not quiet:
         note_unused(encoder, fit, frequencies)
     if fits and not quiet:
-        show_note(_fit_note(str(encoder.recipe), fit, input_file))
+        show_note(_fit_note(str(encoder.recipe), fit, sources))
     reading: dict[str, Any] = {"prompt": prompt, "batch_size": batch_size, "show_progress_bar": progress}
     finishing: dict[str, Any] = {"normalize_embeddings": normalize, "truncate_dim": truncate_dim}
     if fits and fit_texts is None:
@@ -117,9 +122,8 @@ def _load(model: str, recipe: str | None, options: dict, max_length: int | None)
     return encoder
 
 
-def _fit_note(recipe: str, fit: Path | None, input_file: Path) -> str:
+def _fit_note(recipe: str, fit: Sequence[Path] | None, inputs: Sequence[Path]) -> str:
     """What is learned from where, in one line."""
     if fit is not None:
-        return f"{recipe} is fitted on {fit}."
-    name = "standard input" if str(input_file) == STANDARD_INPUT else str(input_file)
-    return f"{recipe} is fitted on the input itself ({name}); --fit FILE takes other texts."
+        return f"{recipe} is fitted on {listed(fit)}."
+    return f"{recipe} is fitted on the input itself ({listed(inputs)}); --fit FILE takes other texts."

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from essent.cli import options as opt
+from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.files import check_output
-from essent.cli.texts import read_texts
+from essent.cli.labels import row_labels
+from essent.cli.texts import read_files
 from essent.types import InputError
 
 if TYPE_CHECKING:
@@ -38,14 +41,15 @@ STATIC_RECIPES = (
 
 
 def evaluate(
-    model: opt.Model,
+    model: opt.Models,
     recipe: Annotated[
         list[str] | None,
         typer.Option(
             "--recipe",
             "-r",
-            metavar="RECIPE",
-            help="Repeat it for more rows: they share the forward passes. Default: eight that every model runs.",
+            metavar="RECIPES",
+            help="One row each: they share the forward passes. Default: eight that every model runs.",
+            callback=several.recipes,
         ),
     ] = None,
     as_is: Annotated[
@@ -61,8 +65,9 @@ def evaluate(
             "--tasks",
             "-t",
             metavar="NAMES|FILES",
-            help="Comma-separated tasks (stsb, trec, agnews, geometry:stsb), groups (sts7, transfer7, clustering6, "
-            "classification12) or files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.",
+            help="Tasks (stsb, trec, agnews, geometry:stsb), groups (sts7, transfer7, clustering6, classification12) "
+            "or files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.",
+            callback=several.tasks,
         ),
     ] = None,
     data: Annotated[
@@ -112,27 +117,33 @@ def evaluate(
         check_output(json_file, force)
     if as_is and not recipe and (fit is not None or frequencies is not None):
         raise InputError("--fit and --frequencies are what a recipe learns from; --as-is has none, -r adds one.")
-    found = [load_task(name, data) for name in split_names(tasks or list(STS7))]
-    fit_texts = None if fit is None else read_texts(fit, column)
-    frequency_texts = None if frequencies is None else read_texts(frequencies, column)
+    found = [load_task(name, data) for name in tasks or STS7]
+    fit_texts = None if fit is None else read_files(fit, column)
+    frequency_texts = None if frequencies is None else read_files(frequencies, column)
     from essent.evaluation import evaluate as run_evaluation
+    from essent.hub import reach_model
 
     calm_libraries()
-    given: dict[str, Any] = {
-        "max_length": max_length,
-        "report": None if quiet else _show_result,
-        **opt.model_options(device, revision, trust_remote_code),
-    }
-    scores = run_evaluation(model, [], found, **given) if as_is else {}
-    if recipe or not as_is:
-        given |= {"fit_texts": fit_texts, "frequency_texts": frequency_texts, "batch_size": batch_size}
-        given |= {"cache": cache, "progress": wants_progress(quiet)}
-        scores |= run_evaluation(model, recipe or _default_recipes(model), found, **given)
+    options = opt.model_options(device, revision, trust_remote_code)
+    for name in model[1:]:  # before the first one has run for an hour
+        reach_model(name, options)
+    given: dict[str, Any] = {"max_length": max_length, "report": None if quiet else _show_result, **options}
+    fitted: dict[str, Any] = {"fit_texts": fit_texts, "frequency_texts": frequency_texts, "batch_size": batch_size}
+    fitted |= {"cache": cache, "progress": wants_progress(quiet)}
+    scores: dict[tuple[str, str], list[Result]] = {}
+    for name in model:
+        if model[1:] and not quiet:
+            show_note(f"{name}:")
+        found_of = run_evaluation(name, [], found, **given) if as_is else {}
+        if recipe or not as_is:
+            found_of |= run_evaluation(name, recipe or _default_recipes(name), found, **given, **fitted)
+        scores |= {(name, text): results_of for text, results_of in found_of.items()}
     if json_file is not None:
-        _write_results(scores, json_file)
-    results().print(results_table(scores, metric=metric, average=average).render())
+        _write_results(scores.values(), json_file)
+    labelled = dict(zip(row_labels(list(scores)), scores.values(), strict=True))
+    results().print(results_table(labelled, metric=metric, average=average).render())
     if not quiet:
-        _show_notes(scores)
+        _show_notes(scores.values())
 
 
 def _default_recipes(model: str) -> list[str]:
@@ -146,24 +157,6 @@ def _default_recipes(model: str) -> list[str]:
     return list(STATIC_RECIPES if here and (Path(model).is_file() or is_static(model, {})) else DEFAULT_RECIPES)
 
 
-def split_names(given: list[str]) -> list[str]:
-    """Task names and files, apart at commas; a file with a comma in its name stays whole, a group becomes its tasks."""
-    from essent.tasks import CLASSIFICATION12, CLUSTERING6, STS7, TRANSFER7
-
-    groups = {"sts7": STS7, "transfer7": TRANSFER7, "classification12": CLASSIFICATION12, "clustering6": CLUSTERING6}
-    parts = [[item] if _is_one_file(item) else item.split(",") for item in given]
-    names = [part.strip() for found in parts for part in found]
-    found = list(dict.fromkeys(task for name in names if name for task in groups.get(name.lower(), (name,))))
-    if not found:
-        raise InputError("--tasks names no task; give e.g. --tasks stsb,sickr or a file of pairs.")
-    return found
-
-
-def _is_one_file(item: str) -> bool:
-    kind, _, rest = item.partition(":")
-    return Path(item).is_file() or ("," not in kind and Path(rest).is_file())
-
-
 def _show_result(recipe: str, result: Result) -> None:
     if result.main is None:
         shown = "  ".join(f"{name} {scores['all']:.3f}" for name, scores in result.metrics.items() if "all" in scores)
@@ -172,14 +165,14 @@ def _show_result(recipe: str, result: Result) -> None:
         show_note(f"{result.task:<12} {result.main_score:6.2f}  {recipe}")
 
 
-def _show_notes(scores: dict[str, list[Result]]) -> None:
+def _show_notes(scores: Iterable[list[Result]]) -> None:
     """What a reader of the numbers needs, each sentence once."""
-    notes = dict.fromkeys(f"{r.task}: {note}" for found in scores.values() for r in found for note in r.notes)
+    notes = dict.fromkeys(f"{r.task}: {note}" for found in scores for r in found for note in r.notes)
     for note in notes:
         show_note(note)
 
 
-def _write_results(scores: dict[str, list[Result]], path: Path) -> None:
+def _write_results(scores: Iterable[list[Result]], path: Path) -> None:
     from essent.tasks import save_results
 
-    save_results([result for found in scores.values() for result in found], path)
+    save_results([result for found in scores for result in found], path)

@@ -9,9 +9,10 @@ import typer
 
 from essent.atomic import replacing_file, write_json
 from essent.cli import options as opt
+from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.files import check_output
-from essent.cli.texts import read_texts
+from essent.cli.texts import read_files
 from essent.types import InputError, optional_import
 
 app = typer.Typer(
@@ -27,16 +28,17 @@ def mask(
     model: opt.Model,
     text: Annotated[
         list[str] | None,
-        typer.Option("--text", "-t", metavar="TEXT", help="Repeat it for more.", rich_help_panel=opt.INPUTS),
+        typer.Option("--text", "-t", metavar="TEXT", help="A text to look at.", rich_help_panel=opt.INPUTS),
     ] = None,
-    input_file: Annotated[
-        Path | None,
+    inputs: Annotated[
+        list[Path] | None,
         typer.Option(
             "--input",
             "-i",
-            metavar="FILE|-",
-            help="Texts from a file, as in essent encode.",
+            metavar="FILES|-",
+            help="Texts from files, as in essent encode.",
             rich_help_panel=opt.INPUTS,
+            callback=several.files,
         ),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Tokens to show.")] = 10,
@@ -63,11 +65,11 @@ def mask(
     [dim]$[/] essent explain mask -m bert-base-uncased -t "i am sad." -t "the man is playing the guitar." --denoised
     [dim]$[/] essent explain mask -m ./my-mlm -i texts.txt --template T1 --top 5 --json predictions.json
     """
-    if not text and input_file is None:
+    if not text and inputs is None:
         raise InputError("Give texts: --text TEXT, or --input FILE.")
     if json_file is not None:
         check_output(json_file, force)
-    texts = [*(text or []), *([] if input_file is None else read_texts(input_file, column))]
+    texts = [*(text or []), *read_files(inputs or [], column)]
     from essent.explain import mask_predictions
 
     calm_libraries()
@@ -86,19 +88,21 @@ def bias(
         Path, typer.Option("--output", "-o", metavar="DIR", help="For the picture (PNG, SVG), the numbers and a table.")
     ],
     corpus: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            metavar="FILE",
+            metavar="FILES",
             help="Texts to count tokens in and to measure sentences on. Default: the vocabulary's order, no sentences.",
             rich_help_panel=opt.INPUTS,
+            callback=several.files,
         ),
     ] = None,
     data: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="TASKS|FILE",
+            metavar="TASKS|FILES",
             help="Scored pairs whose Spearman correlation stands beside the anisotropy, e.g. stsb,sickr.",
             rich_help_panel=opt.INPUTS,
+            callback=several.tasks,
         ),
     ] = None,
     data_folder: Annotated[
@@ -127,15 +131,14 @@ def bias(
         raise InputError(f"{output} is a file; the output is a folder.")
     for name in WRITTEN:
         check_output(output / name, force)
-    texts = None if corpus is None else read_texts(corpus, column)
-    from essent.cli.evaluate import split_names
+    texts = None if corpus is None else read_files(corpus, column)
     from essent.explain import draw_bias, token_bias
 
     calm_libraries()
     found = token_bias(
         model,
         texts,
-        tasks=[] if data is None else split_names([data]),
+        tasks=data or [],
         data=None if data_folder is None else str(data_folder),
         seed=seed,
         batch_size=batch_size,

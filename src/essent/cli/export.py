@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from essent.cli import options as opt
+from essent.cli import several
 from essent.cli.console import calm_libraries, show_note, wants_progress
 from essent.cli.fitting import is_ready, learns, note_unused
 from essent.cli.save import check_folder
-from essent.cli.texts import read_texts
+from essent.cli.texts import listed, read_files
 from essent.types import EngineError, NotFittedError, RecipeError
 
 if TYPE_CHECKING:
@@ -35,8 +36,12 @@ def export(
     column: opt.Column = "text",
     precision: Annotated[str, typer.Option(metavar="f32|bf16|int8", help="What to compute in.")] = "f32",
     calibrate: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="int8: texts like those that will be encoded; without, only weights."),
+        list[Path] | None,
+        typer.Option(
+            metavar="FILES",
+            help="int8: texts like those that will be encoded; without, only weights.",
+            callback=several.files,
+        ),
     ] = None,
     max_length: opt.MaxLength = None,
     revision: opt.Revision = None,
@@ -57,9 +62,9 @@ def export(
     check_folder(output, "stock", force)
     if calibrate is not None and precision != "int8":
         raise EngineError(f"--calibrate is for --precision int8, not {precision!r}.")
-    texts = None if calibrate is None else read_texts(calibrate, column)
-    fit_texts = None if fit is None else read_texts(fit, column)
-    counted = None if frequencies is None else read_texts(frequencies, column)
+    texts = None if calibrate is None else read_files(calibrate, column)
+    fit_texts = None if fit is None else read_files(fit, column)
+    counted = None if frequencies is None else read_files(frequencies, column)
     from essent.encoder import Encoder
     from essent.engine import compile_encoder
     from essent.engine.files import check_place
@@ -78,7 +83,7 @@ def export(
     if not quiet:
         note_unused(loaded, fit, frequencies)
         if learns(loaded) and fit is None and frequencies is not None:
-            show_note(f"{model} is fitted already: --frequencies {frequencies} is not used without --fit.")
+            show_note(f"{model} is fitted already: --frequencies {listed(frequencies)} is not used without --fit.")
     compiled = compile_encoder(loaded, engine, precision=precision, calibration=texts)
     compiled.save(str(output))
     if not quiet:

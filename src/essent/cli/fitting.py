@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from essent.cli.console import show_note
+from essent.cli.texts import listed
 from essent.types import NotFittedError
 
 if TYPE_CHECKING:
@@ -32,12 +34,12 @@ def learns(encoder: SentenceTransformer) -> bool:
     return isinstance(encoder, Encoder) and (encoder.module.plan.reads_stats or encoder.module.chain.needs_fit)
 
 
-def note_unused(encoder: Any, fit: Path | None, frequencies: Path | None) -> None:
+def note_unused(encoder: Any, fit: Sequence[Path] | None, frequencies: Sequence[Path] | None) -> None:
     """Say which of the given files the encoder has no use for."""
     options = (("--fit", fit), ("--frequencies", frequencies))
-    given = [f"{option} {file}" for option, file in options if file is not None]
+    given = [f"{option} {listed(files)}" for option, files in options if files]
     who = getattr(encoder, "recipe", None) or "The model"
     if given and not learns(encoder):
         show_note(f"{who} learns nothing: {' and '.join(given)} {'are' if given[1:] else 'is'} not used.")
-    elif frequencies is not None and not encoder.module.plan.reads_stats:
-        show_note(f"{who} counts no tokens: --frequencies {frequencies} is not used.")
+    elif frequencies and not encoder.module.plan.reads_stats:
+        show_note(f"{who} counts no tokens: --frequencies {listed(frequencies)} is not used.")

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from essent.cli import options as opt
+from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.files import check_output
-from essent.cli.texts import read_texts
+from essent.cli.labels import row_labels, short_name, short_names
+from essent.cli.texts import read_files
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,10 +31,7 @@ AS_IT_IS = "as it is"
 
 
 def evaluate(
-    model: Annotated[
-        list[str],
-        typer.Option("--model", "-m", metavar="NAME|DIR", help="A model on the hub, or a folder. Repeat it for more."),
-    ],
+    model: opt.Models,
     data: Annotated[
         str,
         typer.Option(
@@ -44,14 +43,21 @@ def evaluate(
     ] = "hub",
     recipe: Annotated[
         list[str] | None,
-        typer.Option("--recipe", "-r", metavar="RECIPE", help="Repeat it for more rows. Default: each model as it is."),
+        typer.Option(
+            "--recipe",
+            "-r",
+            metavar="RECIPES",
+            help="One row each. Default: each model as it is.",
+            callback=several.recipes,
+        ),
     ] = None,
     order: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="NAMES",
             help='What the columns are from left to right, when their names do not tell: "Original,Synonym,-,Typo", - '
             "skips one.",
+            callback=several.names,
         ),
     ] = None,
     fit: opt.Fit = None,
@@ -95,20 +101,20 @@ def evaluate(
     recipes = list(dict.fromkeys(Recipe.parse(text) for text in recipe or []))
     if not recipes and (fit is not None or frequencies is not None):
         raise InputError("--fit and --frequencies are what a recipe learns from; give it with --recipe.")
-    task = load_heros(data, None if order is None else order.split(","))
+    task = load_heros(data, order)
     other = {
-        "fit_texts": None if fit is None else read_texts(fit, column),
-        "frequency_texts": None if frequencies is None else read_texts(frequencies, column),
+        "fit_texts": None if fit is None else read_files(fit, column),
+        "frequency_texts": None if frequencies is None else read_files(frequencies, column),
     }
     calm_libraries()
     run = {"batch_size": batch_size, "progress": wants_progress(quiet)}
     options = opt.model_options(device, revision, trust_remote_code)
     found: dict[tuple[str, str], Result] = {}
-    for name in dict.fromkeys(model):
+    for name in model:
         for text, result in _scored(name, recipes, task, other, run, options):
             found[name, text] = result.with_provenance(model=name, recipe=text)
             if not quiet:
-                show_note(f"{_short(name)}, {text}")
+                show_note(f"{short_name(name)}, {text}")
     shown = dict(zip(_labels(list(found)), found.values(), strict=True))
     if json_file is not None:
         save_results(found.values(), json_file)
@@ -148,24 +154,13 @@ def _scored(
 def _labels(rows: Sequence[tuple[str, str]]) -> list[str]:
     """Short names of the rows: the model, the recipe where one model has several, or both."""
     models = list(dict.fromkeys(model for model, _ in rows))
-    short = {model: _short(model) for model in models}
-    if len(set(short.values())) < len(models):
-        short = {model: model for model in models}
-    if len(rows) == len(models):
-        return [short[model] for model, _ in rows]
-    return [recipe if len(models) == 1 else f"{short[model]} · {recipe}" for model, recipe in rows]
-
-
-def _short(model: str) -> str:
-    """A folder's last names, a hub name as it is."""
-    path = Path(model)
-    return "/".join(path.resolve().parts[-2:]) if path.is_dir() else model
+    return list(short_names(models).values()) if len(rows) == len(models) else row_labels(rows)
 
 
 def _draw(shown: dict[str, Result], picture: Path, name: str) -> None:
     from essent.report.heat import draw_heros
 
-    models = list(dict.fromkeys(_short(str(result.provenance["model"])) for result in shown.values()))
+    models = list(dict.fromkeys(short_name(str(result.provenance["model"])) for result in shown.values()))
     of_one = f", {models[0]}" if len(models) == 1 and list(shown) != models else ""
     draw_heros(shown, picture, title=f"{'HEROS' if name == 'heros' else f'Minimal pairs: {name}'}{of_one}")
 

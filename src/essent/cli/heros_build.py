@@ -14,9 +14,10 @@ import typer
 
 from essent.atomic import write_text
 from essent.cli import options as opt
+from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.files import check_output
-from essent.cli.texts import read_texts
+from essent.cli.texts import listed, read_files
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,7 +32,10 @@ COLUMNS = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "levenshtein": "Lev",
 
 
 def build(
-    texts: Annotated[Path, typer.Option("--texts", "-i", metavar="FILE", help="Texts of one or more sentences.")],
+    texts: Annotated[
+        list[Path],
+        typer.Option("--texts", "-i", metavar="FILES", help="Texts of one or more sentences.", callback=several.files),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT.jsonl", help="One minimal pair a line.")],
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="Originals that are wanted.")] = 1000,
     look_at: Annotated[
@@ -89,7 +93,7 @@ def build(
     optional_import("lemminflect", "heros")
     if push is not None:
         optional_import("datasets", "data")
-    given = read_texts(texts, column)
+    given = read_files(texts, column)
     calm_libraries()
     options = {"revision": revision, "trust_remote_code": trust_remote_code or None}
     tags = _tagger(tagger)
@@ -99,7 +103,7 @@ def build(
     with _bar(wants_progress(quiet)) as show:
         rows, quality = heros.build(given, resources, n, seed, look_at, show)
     if not rows:
-        raise DataError(f"{texts}: no sentence is suitable. What they failed: {_reasons(quality)}.")
+        raise DataError(f"{listed(texts)}: no sentence is suitable. What they failed: {_reasons(quality)}.")
     heros.write_rows(rows, output)
     if report is not None:
         _write_report(report, rows, quality, unit, tokenize)
@@ -149,7 +153,7 @@ def _resources(
     from essent import heros
     from essent.types import DataError, MissingDependencyError
 
-    wordnet, listed = None, {}
+    wordnet, known_typos = None, {}
     try:
         wordnet = heros.find_wordnet(folder)
     except DataError as error:
@@ -157,13 +161,13 @@ def _resources(
             raise
         show_note(f"Without WordNet there are no subsets Synonym, Antonym and Random MLM. {error}")
     try:
-        listed = heros.misspellings(heros.misspelling_list())
+        known_typos = heros.misspellings(heros.misspelling_list())
     except MissingDependencyError as error:
         show_note(f"Typos are made letter by letter only. {error}")
     if mlm is None:
         show_note("Without --mlm there is no subset Random MLM, and synonyms are chosen by frequency, not by context.")
     model = heros.MaskedModel(mlm, device, batch_size, **options) if mlm is not None and wordnet is not None else None
-    return heros.Resources(wordnet, model, listed)
+    return heros.Resources(wordnet, model, known_typos)
 
 
 def _tagger(name: str) -> Tagger | None:

@@ -25,6 +25,7 @@ from essent.cli.reproduce import reproduce
 from essent.cli.save import save
 from essent.cli.search import search
 from essent.cli.search_templates import search_templates
+from essent.cli.several import Command
 from essent.cli.train import train
 from essent.cli.verify import verify
 from essent.types import EssentError, VerificationError
@@ -88,7 +89,8 @@ shaping chain. [cyan]essent recipes[/] lists the published ones and the parts to
 @app.callback(
     help=ABOUT,
     epilog="Exit codes: 0 done · 1 a saved folder failed its check · 2 wrong input (says what was expected) · "
-    "130 interrupted. Results go to standard output or the named file, everything else to standard error.",
+    "130 interrupted. Results go to standard output or the named file, everything else to standard error. An option "
+    "that takes one value and is given twice is wrong input.",
 )
 def essent(
     debug: Annotated[
@@ -108,13 +110,19 @@ def _help_of(command: Callable[..., None]) -> str:
 
 
 COMMANDS = (recipes, encode, evaluate, search, distill, train, report, reproduce, save, verify, export, pretrain, demo)
+
+
+def _add(group: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:
+    group.command(name or command.__name__, cls=Command, help=_help_of(command))(command)
+
+
 for command in COMMANDS:
-    app.command(command.__name__, help=_help_of(command))(command)
-app.command("search-templates", help=_help_of(search_templates))(search_templates)
-explain.app.command("mask", help=_help_of(explain.mask))(explain.mask)
-explain.app.command("bias", help=_help_of(explain.bias))(explain.bias)
+    _add(app, command)
+_add(app, search_templates, "search-templates")
+_add(explain.app, explain.mask)
+_add(explain.app, explain.bias)
 app.add_typer(explain.app, name="explain")
-heros.app.command("evaluate", help=_help_of(heros.evaluate))(heros.evaluate)
-heros.app.command("build", help=_help_of(heros_build.build))(heros_build.build)
-heros.app.command("check", help=_help_of(heros_build.check))(heros_build.check)
+_add(heros.app, heros.evaluate)
+_add(heros.app, heros_build.build)
+_add(heros.app, heros_build.check)
 app.add_typer(heros.app, name="heros")

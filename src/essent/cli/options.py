@@ -7,12 +7,25 @@ from typing import Annotated, Any
 
 import typer
 
+from essent.cli import several
+
 INPUTS, RECIPE, RUN = "Texts", "Recipe", "Model and run"
 FOUND, JUDGED, OUTPUT = "What is searched", "How it is judged", "Output"  # of searches
 
 Model = Annotated[
     str,
     typer.Option("--model", "-m", metavar="NAME|DIR", help="A model on the hub, or a folder.", rich_help_panel=RUN),
+]
+Models = Annotated[
+    list[str],
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAMES|DIRS",
+        help="Models on the hub, or folders. Of several each row names its own.",
+        rich_help_panel=RUN,
+        callback=several.models,
+    ),
 ]
 Column = Annotated[
     str,
@@ -21,21 +34,23 @@ Column = Annotated[
     ),
 ]
 Fit = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(
         "--fit",
-        metavar="FILE",
+        metavar="FILES",
         help="Texts that the recipe learns from (token counts, shaping), the papers' superscript W.",
         rich_help_panel=INPUTS,
+        callback=several.files,
     ),
 ]
 Frequencies = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(
         "--frequencies",
-        metavar="FILE",
+        metavar="FILES",
         help="Other texts for the token counts of idf, tf-idf and sif alone (idf with superscript W).",
         rich_help_panel=INPUTS,
+        callback=several.files,
     ),
 ]
 BatchSize = Annotated[int, typer.Option(min=1, help="Texts of about 64 tokens in a batch.", rich_help_panel=RUN)]
@@ -54,17 +69,43 @@ MaxLength = Annotated[
     int | None,
     typer.Option(min=1, help="Most tokens of a text, template included. Default: the model's.", rich_help_panel=RUN),
 ]
+CHOSEN_ON = typer.Option(
+    "--data",
+    "-d",
+    metavar="TASKS|FILES",
+    help="Scored pairs to choose on: tasks such as stsb.dev, or files; the pairs of several are put together.",
+    rich_help_panel=FOUND,
+    callback=several.tasks,
+)
+Criteria = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--criterion",
+        "-c",
+        metavar="NAMES",
+        help="What ranks the recipes; of several the first, all are shown. "
+        "Default: spearman with labels, the best label-free one without.",
+        rich_help_panel=JUDGED,
+        callback=several.criteria,
+    ),
+]
 Baselines = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="RECIPE",
-        help="Compare the winner with it; repeat for more. Default: mean and first-last.",
+        metavar="RECIPES",
+        help="Compare the winner with these. Default: mean and first-last.",
         rich_help_panel=JUDGED,
+        callback=several.recipes,
     ),
 ]
 Checks = Annotated[
-    str | None,
-    typer.Option(metavar="TASKS", help="Report the winner on these tasks, not chosen on them.", rich_help_panel=JUDGED),
+    list[str] | None,
+    typer.Option(
+        metavar="TASKS|FILES",
+        help="Report the winner on these scored pairs, not chosen on them.",
+        rich_help_panel=JUDGED,
+        callback=several.tasks,
+    ),
 ]
 DataFolder = Annotated[
     Path | None,

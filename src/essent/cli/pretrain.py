@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from essent.cli import options as opt
+from essent.cli import several
 from essent.cli.console import calm_libraries, show_note, wants_progress
-from essent.cli.texts import read_texts
+from essent.cli.texts import read_files
 
 START, LENGTH, LEARNING = "What it starts from", "How long", "Learning"
 
@@ -21,9 +22,10 @@ def pretrain(
         typer.Option(
             "--texts",
             "-t",
-            metavar="FILE",
-            help="One text a line, or .jsonl, .csv, .tsv, .parquet with --column; several times for several files.",
+            metavar="FILES",
+            help="One text a line, or .jsonl, .csv, .tsv, .parquet with --column.",
             rich_help_panel=opt.INPUTS,
+            callback=several.files,
         ),
     ],
     output: Annotated[
@@ -31,11 +33,12 @@ def pretrain(
     ],
     column: opt.Column = "text",
     held_out: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            metavar="FILE",
+            metavar="FILES",
             help="Texts to measure on, not to learn from. Default: one in a hundred.",
             rich_help_panel=opt.INPUTS,
+            callback=several.files,
         ),
     ] = None,
     model: Annotated[
@@ -147,8 +150,8 @@ def pretrain(
     [dim]$[/] essent pretrain -t texts.txt --config mini --minutes 20 -o my-model
     [dim]$[/] essent pretrain -t domain.txt -m bert-base-uncased --epochs 1 --learning-rate 5e-5 -o adapted
     """
-    found = [text for path in texts for text in read_texts(path, column)]
-    measured = None if held_out is None else read_texts(held_out, column)
+    found = read_files(texts, column)
+    measured = None if held_out is None else read_files(held_out, column)
     from essent.train.mlm_settings import Pretraining
 
     settings = Pretraining(

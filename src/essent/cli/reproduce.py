@@ -10,9 +10,10 @@ import typer
 
 from essent.atomic import write_json
 from essent.cli import options as opt
+from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.files import check_output
-from essent.cli.texts import read_texts
+from essent.cli.texts import read_files
 from essent.types import InputError
 
 if TYPE_CHECKING:
@@ -29,15 +30,20 @@ def reproduce(
         typer.Option(
             "--model",
             "-m",
-            metavar="[ROLE=]NAME|DIR",
-            help="What to run in place of the paper's model; without ROLE for the table's main one. Repeat it for more "
-            "roles, or for several checkpoints of one. Default: the paper's models, from the hub.",
+            metavar="[ROLE=]NAMES|DIRS",
+            help="What to run in place of the paper's model; without ROLE for the table's main one. Several for more "
+            "roles, or as checkpoints of one. Default: the paper's models, from the hub.",
+            callback=several.models,
         ),
     ] = None,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Local data. Default: the hub.")] = None,
     corpus: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Texts for what the paper counted, fitted or measured on a corpus."),
+        list[Path] | None,
+        typer.Option(
+            metavar="FILES",
+            help="Texts for what the paper counted, fitted or measured on a corpus.",
+            callback=several.files,
+        ),
     ] = None,
     contexts: Annotated[
         Path | None,
@@ -47,12 +53,21 @@ def reproduce(
         ),
     ] = None,
     rows: Annotated[
-        str, typer.Option(metavar="PATTERNS", help='Only these rows, e.g. "avg.*,idf^T". Comma between patterns.')
-    ] = "*",
-    columns: Annotated[str, typer.Option(metavar="PATTERNS", help='Only these columns, e.g. "RE,T0".')] = "*",
+        list[str] | None,
+        typer.Option(metavar="PATTERNS", help='Only these rows, e.g. "avg.*,idf^T".', callback=several.names),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERNS", help='Only these columns, e.g. "RE,T0".', callback=several.names),
+    ] = None,
     tasks: Annotated[
-        str, typer.Option(metavar="PATTERNS", help='Only these tasks, e.g. "sts*,cr"; means are over them alone.')
-    ] = "*",
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERNS",
+            help='Only these tasks, e.g. "sts*,cr"; means are over them alone.',
+            callback=several.names,
+        ),
+    ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="At most so many seeds of random embeddings.")
     ] = None,
@@ -87,12 +102,12 @@ def reproduce(
     if table is None:
         raise InputError("Name a table, e.g. ditto-6; essent reproduce --list shows all.")
     found = find_table(table)
-    if tasks != "*":
+    if tasks:
         found = only_tasks(found, _chosen(tasks, _tasks(found)))
     if json_file is not None:
         check_output(json_file, force)
     keep_row, keep_column = _chosen(rows, [c.row for c in found.cells()]), _chosen(columns, list(found.columns))
-    texts = None if corpus is None else read_texts(corpus, column)
+    texts = None if corpus is None else read_files(corpus, column)
     calm_libraries()
     done = run_table(
         found,
@@ -155,14 +170,14 @@ def _models(given: list[str] | None, table: Table) -> dict[str, list[str]] | Non
     return models
 
 
-def _chosen(patterns: str, names: list[str]) -> Callable[[str], bool]:
-    """Which names some pattern fits; brackets stand for themselves."""
-    wanted = [pattern.strip().replace("[", "[[]") for pattern in patterns.split(",") if pattern.strip()]
+def _chosen(patterns: list[str] | None, names: list[str]) -> Callable[[str], bool]:
+    """Which names some pattern fits, all without patterns; brackets stand for themselves."""
+    wanted = [pattern.replace("[", "[[]") for pattern in patterns or ["*"]]
 
     def chosen(name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in wanted)
 
     if not any(map(chosen, names)):
         known = ", ".join(dict.fromkeys(names))
-        raise InputError(f"Nothing is called {patterns!r} here. There is: {known}.")
+        raise InputError(f"Nothing is called {','.join(patterns or [])!r} here. There is: {known}.")
     return chosen

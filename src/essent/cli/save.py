@@ -10,7 +10,7 @@ import typer
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, wants_progress
 from essent.cli.fitting import is_ready, note_unused
-from essent.cli.texts import read_texts
+from essent.cli.texts import read_files
 from essent.cli.verify import show_verification
 from essent.saved import LAYOUTS, check_layout
 from essent.types import DataError, NotFittedError
@@ -49,8 +49,8 @@ def save(
 
     check_folder(output, layout, force)
     parsed = Recipe.parse(recipe)
-    fit_texts = None if fit is None else read_texts(fit, column)
-    counted = None if frequencies is None else read_texts(frequencies, column)
+    fit_texts = None if fit is None else read_files(fit, column)
+    counted = None if frequencies is None else read_files(frequencies, column)
     from essent.encoder import Encoder
     from essent.verification import verify
 

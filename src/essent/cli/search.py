@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from essent.cli import options as opt
+from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.evaluate import split_names
 from essent.cli.files import check_output
 from essent.cli.save import check_folder
-from essent.cli.texts import read_texts
+from essent.cli.texts import read_files, read_pairs
 from essent.types import InputError
 
 if TYPE_CHECKING:
@@ -21,22 +21,14 @@ if TYPE_CHECKING:
 
 def search(
     model: opt.Model,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            "--data",
-            "-d",
-            metavar="TASK|FILE",
-            help="Scored pairs to choose on: a task such as stsb.dev, or a file.",
-            rich_help_panel=opt.FOUND,
-        ),
-    ] = None,
+    data: Annotated[list[str] | None, opt.CHOSEN_ON] = None,
     texts: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            metavar="FILE",
+            metavar="FILES",
             help="Choose without labels, on these texts; running text in its order.",
             rich_help_panel=opt.FOUND,
+            callback=several.files,
         ),
     ] = None,
     space: Annotated[
@@ -49,17 +41,7 @@ def search(
             rich_help_panel=opt.FOUND,
         ),
     ] = "full",
-    criterion: Annotated[
-        str | None,
-        typer.Option(
-            "--criterion",
-            "-c",
-            metavar="NAMES",
-            help="What ranks the recipes; of several with commas the first, all are shown. "
-            "Default: spearman with labels, the best label-free one without.",
-            rich_help_panel=opt.JUDGED,
-        ),
-    ] = None,
+    criterion: opt.Criteria = None,
     baseline: opt.Baselines = None,
     test: opt.Checks = None,
     data_folder: opt.DataFolder = None,
@@ -99,7 +81,7 @@ def search(
     from essent.selection import Settings, draw_leaderboard
     from essent.selection import search as run_search
 
-    pairs: Any = _read_question(data, texts, column)
+    pairs: Any = _read_question(data, texts, column, data_folder, quiet)
     settings = Settings(
         baselines=tuple(baseline) if baseline else ("mean", "first-last"),
         top=top,
@@ -114,11 +96,11 @@ def search(
         model,
         pairs,
         space,
-        criterion=_names(criterion),
+        criterion=criterion or [],
         folder=data_folder,
         settings=settings,
         options=opt.model_options(device, revision, trust_remote_code),
-        test=_names(test),
+        test=test or [],
     )
     show_board(board, top, quiet)
     if json_file is not None:
@@ -157,14 +139,14 @@ def save_choice(board: Leaderboard, save: Path, anyway: bool) -> None:
         show_note(f"Saved {board.kept} to {save}; --save-anyway saves {board.leader}.")
 
 
-def _read_question(data: str | None, texts: Path | None, column: str) -> Any:
+def _read_question(
+    data: list[str] | None, texts: list[Path] | None, column: str, folder: Path | None, quiet: bool
+) -> Any:
     if (data is None) == (texts is None):
         raise InputError("Give either --data (scored pairs) or --texts (texts without labels).")
-    return data if texts is None else read_texts(texts, column)
-
-
-def _names(given: str | None) -> list[str]:
-    return [] if given is None else split_names([given])
+    if data is None:
+        return read_files(texts or [], column)
+    return data[0] if len(data) == 1 else read_pairs(data, folder, quiet)
 
 
 def show_board(board: Leaderboard, top: int, quiet: bool) -> None:

@@ -13,8 +13,8 @@ import typer
 from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.evaluate import split_names
 from essent.cli.search import check_outputs, save_choice, show_board
+from essent.cli.texts import read_pairs
 from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
@@ -32,16 +32,7 @@ class Method(str, enum.Enum):
 
 def search_templates(
     model: opt.Model,
-    data: Annotated[
-        str,
-        typer.Option(
-            "--data",
-            "-d",
-            metavar="TASK|FILE",
-            help="Scored pairs to choose on: a task such as stsb.dev, or a file.",
-            rich_help_panel=opt.FOUND,
-        ),
-    ],
+    data: Annotated[list[str], opt.CHOSEN_ON],
     method: Annotated[
         Method,
         typer.Option(help="Slot by slot through a grammar, or templates written by a T5.", rich_help_panel=opt.FOUND),
@@ -83,10 +74,7 @@ def search_templates(
     shaping: Annotated[
         str, typer.Option(metavar="STEPS", help='A shaping chain behind it, e.g. "zscore".', rich_help_panel=opt.FOUND)
     ] = "",
-    criterion: Annotated[
-        str | None,
-        typer.Option("--criterion", "-c", metavar="NAMES", help="As in essent search.", rich_help_panel=opt.JUDGED),
-    ] = None,
+    criterion: opt.Criteria = None,
     baseline: opt.Baselines = None,
     test: opt.Checks = None,
     data_folder: opt.DataFolder = None,
@@ -130,17 +118,18 @@ def search_templates(
         progress=wants_progress(quiet),
     )
     calm_libraries()
+    pairs_of: Any = data[0] if len(data) == 1 else read_pairs(data, data_folder, quiet)
     shared: dict[str, Any] = {
         "layers": layers,
         "shaping": shaping,
-        "criterion": [] if criterion is None else split_names([criterion]),
+        "criterion": criterion or [],
         "folder": data_folder,
         "options": opt.model_options(device, revision, trust_remote_code),
-        "test": [] if test is None else split_names([test]),
+        "test": test or [],
     }
     written: dict[str, Any]
     if method is Method.GREEDY:
-        greedy = search_greedily(model, data, find_grammar(grammar or "promptbert"), settings=settings, **shared)
+        greedy = search_greedily(model, pairs_of, find_grammar(grammar or "promptbert"), settings=settings, **shared)
         board, template = greedy.board, greedy.template
         written = {"steps": [{"slot": s.slot, "chosen": s.chosen, "scores": s.scores} for s in greedy.steps]}
         for step in greedy.steps:
@@ -148,7 +137,7 @@ def search_templates(
     else:
         made = _generated(str(t5), pairs, (candidates or 500, longest or 20), settings, device)
         under = None if work is None else work / "search"
-        found = search_candidates(model, data, made, settings=replace(settings, work=under), **shared)
+        found = search_candidates(model, pairs_of, made, settings=replace(settings, work=under), **shared)
         board, template = found.board, found.template
         written = {"generated": [one._asdict() for one in found.candidates], "left_out": list(found.left_out)}
         if not quiet:

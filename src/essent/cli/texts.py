@@ -1,15 +1,19 @@
-"""Texts from a file or from standard input."""
+"""Texts from files or from standard input, and scored pairs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from essent.cli.console import show_note
 from essent.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
 from essent.registry import did_you_mean
-from essent.types import DataError
+from essent.types import DataError, InputError
+
+if TYPE_CHECKING:
+    from essent.tasks import PairTask
 
 STANDARD_INPUT = "-"
 SIDES = ("sentence1", "sentence2")
@@ -35,11 +39,44 @@ def read_texts(path: Path, column: str) -> list[str]:
     return texts
 
 
-def read_corpus(paths: Sequence[Path], columns: str | None, duplicates: bool) -> list[str]:
+def read_files(paths: Sequence[Path], column: str) -> list[str]:
+    """Texts of several files, in their order; see `read_texts`.
+
+    Raises:
+        InputError: standard input twice.
+    """
+    if [str(path) for path in paths].count(STANDARD_INPUT) > 1:
+        raise InputError("Standard input (-) can be read once only.")
+    return [text for path in paths for text in read_texts(path, column)]
+
+
+def read_pairs(names: Sequence[str], folder: Path | None, quiet: bool) -> PairTask:
+    """Scored pairs by the names of tasks and files; those of several are put together, and a note says so.
+
+    Raises:
+        DataError, InputError: see `essent.tasks.load_pairs`.
+    """
+    from essent.tasks import PairTask, load_pairs
+
+    tasks = [load_pairs(name, folder) for name in names]
+    if len(tasks) == 1:
+        return tasks[0]
+    joined = PairTask.joined(tasks)
+    if not quiet:
+        show_note(joined.notes[-1])
+    return joined
+
+
+def listed(paths: Sequence[Path]) -> str:
+    """Files as a message names them."""
+    return ", ".join("standard input" if str(path) == STANDARD_INPUT else str(path) for path in paths)
+
+
+def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None, duplicates: bool) -> list[str]:
     """Texts of several files, in their order; empty ones are left out, and repeated ones unless `duplicates`.
 
     Args:
-        columns: names at commas; None takes `text`, or both sentences of pairs.
+        columns: their names; None takes `text`, or both sentences of pairs.
 
     Raises:
         DataError: as `read_texts`, a row without any of the columns, or nothing left.
@@ -50,7 +87,7 @@ def read_corpus(paths: Sequence[Path], columns: str | None, duplicates: bool) ->
             texts += read_texts(path, "text")
             continue
         rows = located_rows(path)
-        wanted = _corpus_columns(rows[0]) if columns is None else [name.strip() for name in columns.split(",")]
+        wanted = list(columns or _corpus_columns(rows[0]))
         texts += [_text(row, name) for row in rows for name in wanted]
     texts = [text for text in (texts if duplicates else dict.fromkeys(texts)) if text.strip()]
     if not texts:

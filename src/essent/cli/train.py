@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from essent.cli import options as opt
+from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.evaluate import split_names
 from essent.cli.save import check_folder
-from essent.cli.texts import read_texts
+from essent.cli.texts import read_files, read_pairs
 from essent.types import DataError, InputError, optional_import
 
 WHAT, HOW, CHOSEN = "What it is trained on", "How it is trained", "What is kept"
@@ -25,8 +25,13 @@ def train(
         Path, typer.Option("--output", "-o", metavar="DIR", help="The folder of the encoder and its checkpoints.")
     ],
     texts: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Unlabelled texts, one a line or a column.", rich_help_panel=WHAT),
+        list[Path] | None,
+        typer.Option(
+            metavar="FILES",
+            help="Unlabelled texts, one a line or a column.",
+            rich_help_panel=WHAT,
+            callback=several.files,
+        ),
     ] = None,
     pairs: Annotated[
         Path | None,
@@ -63,7 +68,9 @@ def train(
     ] = False,
     template: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="With {text} and [MASK]; repeat for the second view.", rich_help_panel=HOW),
+        typer.Option(
+            metavar="TEXT", help="With {text} and [MASK]; repeat it for the second view.", rich_help_panel=HOW
+        ),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -95,17 +102,25 @@ def train(
         int, typer.Option(min=1, help="Train so often, from --seed upwards: mean ± deviation.", rich_help_panel=HOW)
     ] = 1,
     validate: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="TASK|FILE", help="Scored pairs: the checkpoint best on them is kept.", rich_help_panel=CHOSEN
+            metavar="TASKS|FILES",
+            help="Scored pairs: the checkpoint best on them is kept.",
+            rich_help_panel=CHOSEN,
+            callback=several.tasks,
         ),
     ] = None,
     validate_every: Annotated[
         int | None, typer.Option(help="Steps between validations and checkpoints.", rich_help_panel=CHOSEN)
     ] = None,
     test: Annotated[
-        str | None,
-        typer.Option(metavar="TASKS", help="Score the encoder on these at the end.", rich_help_panel=CHOSEN),
+        list[str] | None,
+        typer.Option(
+            metavar="TASKS|FILES",
+            help="Score the encoder on these at the end.",
+            rich_help_panel=CHOSEN,
+            callback=several.tasks,
+        ),
     ] = None,
     data_folder: Annotated[
         Path | None,
@@ -154,8 +169,8 @@ def train(
     data: Any = _read(texts, pairs, column)
     from essent.tasks import load_pairs
 
-    task = None if validate is None else load_pairs(validate, data_folder)
-    tests = [load_pairs(name, data_folder) for name in split_names([test])] if test else []
+    task = None if validate is None else read_pairs(validate, data_folder, quiet)
+    tests = [load_pairs(name, data_folder) for name in test or []]
     from essent.train import train as train_once
     from essent.train import train_continuous, train_seeds
 
@@ -196,7 +211,13 @@ def train(
 
 
 def _check(
-    output: Path, texts: Path | None, pairs: Path | None, validate: str | None, seeds: int, *, force: bool
+    output: Path,
+    texts: list[Path] | None,
+    pairs: Path | None,
+    validate: list[str] | None,
+    seeds: int,
+    *,
+    force: bool,
 ) -> None:
     """Refuse what cannot be meant before anything is read or loaded."""
     if (texts is None) == (pairs is None):
@@ -206,9 +227,9 @@ def _check(
     check_folder(output, "stock", force)
 
 
-def _read(texts: Path | None, pairs: Path | None, column: str) -> Any:
+def _read(texts: list[Path] | None, pairs: Path | None, column: str) -> Any:
     if texts is not None:
-        return read_texts(texts, column)
+        return read_files(texts, column)
     from essent.train.examples import read_examples
 
     if pairs is None:

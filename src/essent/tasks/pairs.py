@@ -80,6 +80,33 @@ class PairTask(Task):
         listed = [Row(f"{name}, row {number}", _columns(row)) for number, row in enumerate(rows_of(rows), start=1)]
         return cls(name, tuple(pairs_from_rows(listed)), {"source": "memory"})
 
+    @classmethod
+    def joined(cls, tasks: Sequence[PairTask]) -> PairTask:
+        """The pairs of several tasks as one task, of which each is a subset. A note says what was put together.
+
+        Gold scores stay as they are: pairs of different scales are ranked by them all the same.
+        """
+        names = [task.name for task in tasks]
+        names = [f"{name} ({n})" if names.count(name) > 1 else name for n, name in enumerate(names, start=1)]
+        pairs = tuple(
+            pair._replace(subset=name) for name, task in zip(names, tasks, strict=True) for pair in task.pairs
+        )
+        ends = [(min(gold), max(gold)) for gold in ([pair.score for pair in task.pairs] for task in tasks)]
+        shown = [
+            f"{len(task)} pairs of {name} (gold scores {low:g} to {high:g})"
+            for name, task, (low, high) in zip(names, tasks, ends, strict=True)
+        ]
+        note = f"Ranked together: {', '.join(shown)}."
+        widths = [high - low for low, high in ends]
+        if max(widths) > 2 * min(widths):
+            note += " Their gold scores are on different scales, which decides the ranks; bring them to one scale."
+        notes = [f"{name}: {note}" for name, task in zip(names, tasks, strict=True) for note in task.notes]
+        source = {
+            "source": "several tasks",
+            "tasks": {name: dict(task.source) for name, task in zip(names, tasks, strict=True)},
+        }
+        return cls(" + ".join(names), pairs, source, (*notes, note))
+
     def __len__(self) -> int:
         return len(self.pairs)
 

@@ -1,0 +1,24 @@
+"""What rows of a table are called that several models share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def short_names(models: Sequence[str]) -> dict[str, str]:
+    """Model -> what it is called in a row: a folder by its last names; all in full where two of these are equal."""
+    short = {model: short_name(model) for model in models}
+    return short if len(set(short.values())) == len(short) else {model: model for model in short}
+
+
+def short_name(model: str) -> str:
+    """A folder's last names, a hub name as it is."""
+    path = Path(model)
+    return "/".join(path.resolve().parts[-2:]) if path.is_dir() else model
+
+
+def row_labels(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Labels of rows (model, recipe): the recipe alone where there is one model."""
+    short = short_names(list(dict.fromkeys(model for model, _ in rows)))
+    return [recipe if len(short) == 1 else f"{short[model]} · {recipe}" for model, recipe in rows]
