@@ -9,7 +9,7 @@ import pytest
 from sklearn.cluster import KMeans
 
 from essent.tasks import ClusterTask, Example, Result
-from essent.tasks.clusters import cluster, matched_accuracy
+from essent.tasks.clusters import cluster, length_spread, matched_accuracy
 from essent.types import DataError, InputError
 
 
@@ -31,6 +31,19 @@ def test_scores() -> None:
     table = dict(zip(toy.texts(), vectors, strict=True))
     assert toy.run(lambda texts: np.array([table[text] for text in texts])) == result
     assert Result.from_dict(result.to_dict()) == result
+
+
+def test_unequal_lengths_are_said() -> None:
+    toy, vectors = task()
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    stretched = units * np.random.default_rng(1).lognormal(sigma=1.5, size=(60, 1))
+    uneven, even = toy.score_vectors(stretched), toy.score_vectors(units)
+    assert uneven.main_score < even.main_score  # the vectors are clustered as they are given
+    assert any("| normalize" in note for note in uneven.notes)
+    assert not any("normalize" in note for note in even.notes)
+    assert even.provenance["length_spread"] < 1e-9 < 0.1 < uneven.provenance["length_spread"]
+    assert length_spread(np.zeros((3, 2))) == 0.0
+    assert length_spread(np.array([[1e200, 0.0], [0.0, 3e200]])) == pytest.approx(0.5)
 
 
 def test_runs_are_scikit_learns() -> None:

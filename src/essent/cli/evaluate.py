@@ -143,7 +143,7 @@ def evaluate(
     labelled = dict(zip(row_labels(list(scores)), scores.values(), strict=True))
     results().print(results_table(labelled, metric=metric, average=average).render())
     if not quiet:
-        _show_notes(scores.values())
+        _show_notes(labelled)
 
 
 def _default_recipes(model: str) -> list[str]:
@@ -165,11 +165,14 @@ def _show_result(recipe: str, result: Result) -> None:
         show_note(f"{result.task:<12} {result.main_score:6.2f}  {recipe}")
 
 
-def _show_notes(scores: Iterable[list[Result]]) -> None:
-    """What a reader of the numbers needs, each sentence once."""
-    notes = dict.fromkeys(f"{r.task}: {note}" for found in scores for r in found for note in r.notes)
-    for note in notes:
-        show_note(note)
+def _show_notes(scores: dict[str, list[Result]]) -> None:
+    """What a reader of the numbers needs, each sentence once, with the recipes where it is not said of all."""
+    notes: dict[str, list[str]] = {}
+    for recipe, found in scores.items():
+        for note in dict.fromkeys(f"{r.task}: {note}" for r in found for note in r.notes):
+            notes.setdefault(note, []).append(recipe)
+    for note, recipes in notes.items():
+        show_note(note if len(recipes) == len(scores) else f"{note} ({'; '.join(recipes)})")
 
 
 def _write_results(scores: Iterable[list[Result]], path: Path) -> None:
