@@ -64,10 +64,10 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bert: Path, t5: s
     words = ["the", ",", ".", *(f"word{number}" for number in range(198)), "text", "number", "is", "here"]
     rows = [f"{word} {' '.join(str((place * n) % 7 - 3) for n in range(50))}" for place, word in enumerate(words)]
     (tmp_path / "glove.6B.300d.txt").write_text("\n".join(rows), "utf-8")
-    lines = demo.pairs_path().read_text("utf-8").splitlines()[:20]
-    for name in ("pairs.jsonl", "data/sts/stsb.jsonl"):
+    lines = demo.pairs_path().read_text("utf-8").splitlines()
+    for name, some in (("pairs.jsonl", lines[:20]), ("data/sts/stsb.jsonl", lines[20:40])):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("\n".join(lines), "utf-8")
+        (tmp_path / name).write_text("\n".join(some), "utf-8")
     (tmp_path / "my-mlm").symlink_to(bert)
     (tmp_path / "my-t5").symlink_to(t5)
     return tmp_path
