@@ -140,7 +140,7 @@ def check_place(path: Path) -> None:
         raise ModelError(f"{str(path)!r} is a file; a model is saved as a folder.")
     if is_exported_folder(str(path)):
         raise ModelError(f"The folder {str(path)!r} holds a graph that essent exported: choose a folder of its own.")
-    if (path / STATE_FOLDER / ABOUT).is_file():
+    if _is_own(path):
         return
     if found := next((name for name in ("modules.json", "config.json") if (path / name).is_file()), None):
         raise ModelError(
@@ -148,12 +148,19 @@ def check_place(path: Path) -> None:
         )
 
 
+def _is_own(path: Path) -> bool:
+    """Whether an encoder was saved there before, or trained with a head, which no recipe describes."""
+    if (path / STATE_FOLDER / ABOUT).is_file():
+        return True
+    return has_digests(path) and "modules.json" in listed_names(path)
+
+
 def _carried_over(path: Path) -> list[str]:
     """Names in a folder that do not belong to the encoder that was saved there before."""
     if not path.is_dir():
         return []
     names = {entry.name for entry in path.iterdir()}
-    if not (path / STATE_FOLDER / ABOUT).is_file():
+    if not _is_own(path):
         return sorted(names)
     if has_digests(path):
         return sorted(names - listed_names(path) - {STATE_FOLDER, "README.md"})

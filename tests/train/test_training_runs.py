@@ -275,6 +275,13 @@ def test_a_kept_head_is_part_of_the_folder(bert: Path, tmp_path: Path, dev: Pair
     assert dev.run(saved).main_score == pytest.approx(about(tmp_path)["best_score"], abs=1e-3)
     with pytest.raises(RecipeError, match="Dense"):
         Encoder(str(tmp_path))
+    kept = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    settings = {**SMALL, "max_steps": 2, "keep_head": True, "validate": dev}
+    train(bert, TEXTS, "simcse-unsup", output=tmp_path, resume=True, **settings)  # there is nothing left to train
+    again = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    changed = {str(name) for name in {*kept, *again} if kept.get(name) != again.get(name)}
+    assert changed <= {"training.json", "essent/files.json"}  # the order of what was logged
+    assert kept.keys() == again.keys()
     with pytest.raises(RecipeError, match="'ditto:1-1' has none"):
         train(bert, TEXTS, "simcse-unsup", output=tmp_path / "x", keep_head=True, recipe="ditto:1-1", **SMALL)
     with pytest.raises(RecipeError, match="no module that computes the head"):
