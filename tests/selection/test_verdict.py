@@ -74,7 +74,11 @@ def test_the_first_baseline_that_is_not_beaten_is_kept() -> None:
     assert decided(board(), [(lead(1.0), "halves sees the opposite"), both[1]], "Measured").kept == "mean"
     assert decided(board(), [(lead(math.nan), "")], "Measured").kept == "mean"
     assert decided(board(), [], "Measured").kept is None
-    assert str(decided(board("first-last"), [(lead(-1, first="first-last"), "")], "Measured").leader) == "first-last"
+    later = decided(board("first-last"), [(lead(-1, first="first-last"), "")], "Measured")
+    assert (str(later.leader), later.kept) == ("first-last", "mean")
+    first = decided(board("mean"), [(lead(-1, "first-last", first="mean"), "")], "Measured")
+    assert (str(first.best), first.kept) == ("mean", None)
+    assert first.verdict == "Measured, mean, a baseline, is kept."
 
 
 def test_one_test_must_show_it_and_none_the_opposite() -> None:

@@ -115,12 +115,19 @@ class Judged:
 def decided(board: Leaderboard, evidence: Sequence[tuple[Comparison, str]], how: str) -> Leaderboard:
     """The leaderboard with the first baseline kept that its leader is not shown to be better than.
 
+    A leader that is a baseline itself must be better than those named before it only.
+
     Args:
         evidence: the leader against each baseline, and what speaks against it all the same; "" is nothing.
         how: the measurement, as the start of a sentence.
     """
     leader = str(board.leader)
-    if not evidence:
+    if leader in board.baselines:
+        before = board.baselines[: board.baselines.index(leader)]
+        evidence = [(comparison, objection) for comparison, objection in evidence if comparison.second in before]
+        if not evidence:
+            return replace(board, kept=None, verdict=f"{how}, {leader}, a baseline, is kept.")
+    elif not evidence:
         return replace(board, kept=None, verdict=f"{leader} is compared with no baseline.")
     for comparison, objection in evidence:
         if not comparison.is_better or objection:
