@@ -60,7 +60,7 @@ from essent.saved import (
 )
 from essent.shaping import Chain
 from essent.tokens import dropped_ids
-from essent.types import CorpusStats, ModelError, RecipeError
+from essent.types import CorpusStats, DamagedError, ModelError, RecipeError
 
 if TYPE_CHECKING:
     from essent.encoder import Encoder
@@ -250,7 +250,7 @@ def _counts(root: Path, about: dict[str, Any], arrays: dict[str, np.ndarray], to
         return None
     counts = [arrays[f"stats.{name}"] for name in ("document_frequency", "count")]
     if any(found.shape != (tokens,) or found.dtype != np.int64 for found in counts):
-        raise ModelError(
+        raise DamagedError(
             f"{root / STATE_FOLDER / ARRAYS} does not belong to the model beside it: its counts have the shape "
             f"{counts[0].shape}, and the model has {tokens} tokens."
         )
@@ -288,7 +288,7 @@ def _recipe(root: Path, about: dict[str, Any]) -> Recipe:
     try:
         return Recipe.from_dict(about["recipe"])
     except RecipeError as error:
-        raise ModelError(f"{root / STATE_FOLDER / ABOUT} is damaged: 'recipe': {error}") from error
+        raise DamagedError(f"{root / STATE_FOLDER / ABOUT} is damaged: 'recipe': {error}") from error
 
 
 def _read_backbone(

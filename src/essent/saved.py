@@ -14,7 +14,7 @@ from typing import Any
 import essent
 from essent.folders import STATE_FOLDER, read_json
 from essent.hub import file_options, reach_model
-from essent.types import ModelError, RecipeError
+from essent.types import DamagedError, ModelError, RecipeError
 
 ABOUT, ARRAYS = "encoder.json", "state.safetensors"
 FORMAT = 1
@@ -98,11 +98,13 @@ def read_about(path: Path) -> dict[str, Any]:
         if name not in about or not isinstance(about[name], allowed):
             kinds = " or ".join("null" if kind is type(None) else kind.__name__ for kind in allowed)
             found = f"{about[name]!r:.60}" if name in about else "missing"
-            raise ModelError(f"{path} is damaged: {name!r} must be {kinds}, and is {found}.")
+            raise DamagedError(f"{path} is damaged: {name!r} must be {kinds}, and is {found}.")
     if not all(isinstance(text, str) for text in about["golden_texts"]):
-        raise ModelError(f"{path} is damaged: 'golden_texts' must be a list of strings.")
+        raise DamagedError(f"{path} is damaged: 'golden_texts' must be a list of strings.")
     if about.get("table") not in _TABLES:
-        raise ModelError(f"{path} is damaged: 'table' must be 'bare', 'folded' or null, and is {about['table']!r:.60}.")
+        raise DamagedError(
+            f"{path} is damaged: 'table' must be 'bare', 'folded' or null, and is {about['table']!r:.60}."
+        )
     return dict(about)
 
 

@@ -15,6 +15,7 @@ The error tree; everything essent raises on purpose descends from `EssentError`:
     ├── InputError (TypeError, ValueError)  texts or arrays that cannot be embedded or fitted
     ├── DataError (ValueError)              a data file or row; names the file and line
     ├── ModelError (OSError)                a model folder or hub name that cannot be loaded
+    │   └── DamagedError                    a folder that is damaged, has changed, or asks for more than to be read
     ├── NotFittedError (ValueError, AttributeError)   `fit` must come first; scikit-learn's too where raised
     ├── VerificationError                   a saved folder that no longer gives its golden vectors
     ├── TrainingError (RuntimeError)         training stopped: a loss that is no number, no room for a checkpoint
@@ -73,6 +74,10 @@ class DataError(EssentError, ValueError):
 
 class ModelError(EssentError, OSError):
     """A model folder or hub name cannot be loaded."""
+
+
+class DamagedError(ModelError):
+    """A folder is damaged, has changed since it was saved, or asks for more than to be read; names the file."""
 
 
 class NotFittedError(EssentError, ValueError, AttributeError):

@@ -28,7 +28,7 @@ from essent.cli.search_templates import search_templates
 from essent.cli.several import Command
 from essent.cli.train import train
 from essent.cli.verify import verify
-from essent.types import EssentError, VerificationError
+from essent.types import DamagedError, EssentError, VerificationError
 
 FAILED_CHECK, FAILED, INTERRUPTED = 1, 2, 130
 
@@ -53,7 +53,8 @@ class Commands(TyperGroup):
             if debug:
                 raise
             show_error(str(error))
-            raise typer.Exit(FAILED_CHECK if isinstance(error, VerificationError) else FAILED) from None
+            damaged = isinstance(error, (DamagedError, VerificationError))
+            raise typer.Exit(FAILED_CHECK if damaged else FAILED) from None
         except OSError as error:  # a file that may not be read or written, a full disk
             if debug or error.errno in (None, errno.EPIPE):
                 raise
@@ -88,8 +89,8 @@ shaping chain. [cyan]essent recipes[/] lists the published ones and the parts to
 
 @app.callback(
     help=ABOUT,
-    epilog="Exit codes: 0 done · 1 a saved folder failed its check · 2 wrong input (says what was expected) · "
-    "130 interrupted. Results go to standard output or the named file, everything else to standard error. An option "
+    epilog="Exit codes: 0 done · 1 a model's folder is damaged or fails its check · 2 wrong input (says what "
+    "was expected) · 130 interrupted. Results go to standard output or the named file, everything else to standard error. An option "
     "that takes one value and is given twice is wrong input.",
 )
 def essent(

@@ -40,7 +40,7 @@ from essent.folders import (
 )
 from essent.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
 from essent.tokens import Frame
-from essent.types import ModelError
+from essent.types import DamagedError, ModelError
 
 FORMAT = 2  # 1 listed the digests of the graph alone, in engine.json
 ABOUT = "engine.json"
@@ -143,7 +143,7 @@ def read_about(path: Path) -> dict[str, Any]:
         )
     for key, kind in ENTRIES.items():
         if not kind.allows(about.get(key)):
-            raise ModelError(f"{path} is damaged: {key!r} must be {kind.expected}, and is {about.get(key)!r:.60}.")
+            raise DamagedError(f"{path} is damaged: {key!r} must be {kind.expected}, and is {about.get(key)!r:.60}.")
     return about
 
 
@@ -159,7 +159,7 @@ def _check_files(root: Path, about: dict[str, Any]) -> None:
     written = about.get("files")
     found = {name: digest_of_file(root / name) for name in ALL_FILES if (root / name).is_file()}
     if written != found:
-        raise ModelError(f"In {str(root)!r} the graph has changed since it was written: export it again.")
+        raise DamagedError(f"In {str(root)!r} the graph has changed since it was written: export it again.")
 
 
 def _assemble(root: Path, about: dict[str, Any], threads: int | None, streams: int | None) -> CompiledEncoder:

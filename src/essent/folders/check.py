@@ -25,7 +25,7 @@ from essent.folders.rules import (
     is_stock_class,
 )
 from essent.hub import file_options
-from essent.types import ModelError
+from essent.types import DamagedError
 
 OWN_CLASS = "essent_module.RecipeModule"  # of a folder that no stock modules compute; essent reads it by itself
 MOST_MODULES = 64
@@ -45,7 +45,7 @@ def check_model(name: str, options: Mapping[str, Any]) -> None:
         options: SentenceTransformer's; with a true `trust_remote_code` nothing is checked.
 
     Raises:
-        ModelError: names the file, the key, what is allowed there, and what to do.
+        DamagedError: names the file, the key, what is allowed there, and what to do.
     """
     if options.get("trust_remote_code"):
         return
@@ -62,7 +62,7 @@ def check_folder(root: Path) -> None:
     """The same for a folder, whose links and special files are looked at too.
 
     Raises:
-        ModelError: names the file, the key, what is allowed there, and what to do.
+        DamagedError: names the file, the key, what is allowed there, and what to do.
     """
     for folder in (root, root / STATE_FOLDER, root / STATE_FOLDER / "tokenizer"):
         _check_places(root, folder)
@@ -97,21 +97,21 @@ def _check_places(root: Path, folder: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise ModelError(f"{folder} cannot be read: {error.strerror or error}.") from error
+        raise DamagedError(f"{folder} cannot be read: {error.strerror or error}.") from error
     inside = _real_places(root)
     if not any(folder.resolve().is_relative_to(place) for place in inside):
-        raise ModelError(f"{folder} is a link that leads out of the model's folder. Put the files themselves there.")
+        raise DamagedError(f"{folder} is a link that leads out of the model's folder. Put the files themselves there.")
     for entry in entries:
         path = Path(entry.path)
         if not is_read(entry.name):
             continue
         if entry.is_symlink() and not any(path.resolve().is_relative_to(place) for place in inside):
-            raise ModelError(
+            raise DamagedError(
                 f"{path} is a link that leads out of the model's folder, to {os.readlink(path)!r}. Put the file itself "
                 "there."
             )
         if not entry.is_dir() and path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            raise ModelError(f"{path} is not a file that can be read, but a pipe or a device. Remove it.")
+            raise DamagedError(f"{path} is not a file that can be read, but a pipe or a device. Remove it.")
 
 
 def _real_places(root: Path) -> tuple[Path, ...]:
@@ -157,18 +157,18 @@ def _modules(find: Find, name: str) -> Iterator[tuple[str, str]]:
     if path is None or listed is None:
         return iter([("", "Transformer")])
     if not 0 < len(listed) <= MOST_MODULES:
-        raise ModelError(f"{path}: lists {len(listed)} modules; 1 to {MOST_MODULES} are allowed.")
+        raise DamagedError(f"{path}: lists {len(listed)} modules; 1 to {MOST_MODULES} are allowed.")
     found = []
     for number, module in enumerate(listed):
         if not isinstance(module, dict) or not {"path", "type"} <= module.keys():
-            raise ModelError(f"{path} is damaged: module {number} must be an object with path and type.")
+            raise DamagedError(f"{path} is damaged: module {number} must be an object with path and type.")
         _check_keys(path, f"[{number}].", module, MODULE)
         kind, place = module["type"], module["path"]
         if not _inside(place):
-            raise ModelError(f"{path}: the path of module {number}, {place!r:.80}, leads out of the model's folder.")
+            raise DamagedError(f"{path}: the path of module {number}, {place!r:.80}, leads out of the model's folder.")
         own = kind == OWN_CLASS and find(f"{STATE_FOLDER}/encoder.json") is not None
         if not own and not is_stock_class(kind, tuple(MODULES)):
-            raise ModelError(
+            raise DamagedError(
                 f"{path}: the type of module {number}, {kind!r:.80}, is not one of sentence-transformers' modules for "
                 f"text ({', '.join(MODULES)}), and would have code of {name!r} run. {TRUST} be loaded."
             )
@@ -183,7 +183,7 @@ def _check_transformer(find: Find, place: str) -> None:
     _check_file(find, f"{place}config.json", CONFIG)
     _check_tokenizer(find, place, guarded=True)
     if (adapter := find(f"{place}adapter_config.json")) is not None:
-        raise ModelError(
+        raise DamagedError(
             f"{adapter} makes this an adapter of another model, which essent does not load. Merge the two first, with "
             "PEFT's merge_and_unload(), and save the result as a folder of its own."
         )
@@ -203,16 +203,16 @@ def _check_weights(find: Find, place: str, name: str, kind: str) -> None:
     if (index := find(f"{place}model.safetensors.index.json")) is not None:
         parts = (read_json(index) or {}).get("weight_map")
         if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
-            raise ModelError(f"{index} is damaged: weight_map must be an object of file names.")
+            raise DamagedError(f"{index} is damaged: weight_map must be an object of file names.")
         for part in sorted(set(parts.values())):
             if set("/\\") & set(part) or not part.endswith(".safetensors"):
-                raise ModelError(
+                raise DamagedError(
                     f"{index}: weight_map names {part!r:.80}, which is not a safetensors file of the folder itself."
                 )
         return
     for file in ("pytorch_model.bin", "pytorch_model.bin.index.json"):
         if (pickled := find(place + file)) is not None:
-            raise ModelError(
+            raise DamagedError(
                 f"{pickled} holds pickled weights, which can run code when they are read; essent reads safetensors. "
                 f"Convert them where that does no harm: {_conversion(name, kind)}"
             )
@@ -250,16 +250,16 @@ def _check_keys(path: Path, before: str, content: Mapping[str, Any], rule: Rule)
         kind = rule.kind_of(key)
         if kind is None:
             known = ", ".join(rule.keys) or "none"
-            raise ModelError(
+            raise DamagedError(
                 f"{path}: the key {before + key!r:.100} is not one that essent reads there (known: {known}). "
                 f"Remove it. {TRUST} pass."
             )
         if isinstance(kind, Rule):
             if not isinstance(value, dict):
-                raise ModelError(f"{path}: {before + key!r:.100} must be an object, not {value!r:.60}.")
+                raise DamagedError(f"{path}: {before + key!r:.100} must be an object, not {value!r:.60}.")
             _check_keys(path, f"{before}{key}.", value, kind)
         elif not kind.allows(value):
-            raise ModelError(
+            raise DamagedError(
                 f"{path}: {before + key!r:.100} must be {kind.expected}, not {value!r:.60}. Correct or remove it."
             )
 

@@ -17,7 +17,7 @@ from typing import Any
 from essent.atomic import write_text
 from essent.folders.names import STATE_FOLDER, is_read
 from essent.folders.reading import read_json
-from essent.types import ModelError
+from essent.types import DamagedError
 
 DIGESTS = f"{STATE_FOLDER}/files.json"
 FORMAT = 1
@@ -63,25 +63,25 @@ def check_digests(root: Path, *, whole: bool) -> int:
         whole: compare the digest of every file; otherwise every length, and the digests of files up to 4 MiB.
 
     Raises:
-        ModelError: names a file that is missing, changed, or was added where libraries would read it.
+        DamagedError: names a file that is missing, changed, or was added where libraries would read it.
     """
     listed = _listed(root)
     for name, about in listed.items():
         path = root / name
         if not path.is_file():
-            raise ModelError(f"{path} is missing: it was saved with this model. {MEND}.")
+            raise DamagedError(f"{path} is missing: it was saved with this model. {MEND}.")
         size = path.stat().st_size
         if size != about["bytes"]:
-            raise ModelError(
+            raise DamagedError(
                 f"{path} has changed since it was saved: it has {size:,} bytes, not {about['bytes']:,}. {MEND}."
             )
         if (whole or size <= SMALL) and digest_of_file(path) != about["sha256"]:
-            raise ModelError(f"{path} has changed since it was saved: its SHA-256 is another one. {MEND}.")
+            raise DamagedError(f"{path} has changed since it was saved: its SHA-256 is another one. {MEND}.")
     folders = {Path(name).parent for name in listed} | {Path(STATE_FOLDER)}
     for path in _files_in(root, folders):
         name = path.relative_to(root).as_posix()
         if name not in listed and name not in NOT_LISTED and is_read(path.name):
-            raise ModelError(
+            raise DamagedError(
                 f"{path} was not saved with this model, and libraries that load models would read it. Remove it, or "
                 "move it to another folder."
             )
@@ -98,13 +98,13 @@ def _listed(root: Path) -> dict[str, dict[str, Any]]:
     path = root / DIGESTS
     content = read_json(path)
     if content is None:
-        raise ModelError(f"There is no {path}: the folder does not list the digests of its files.")
+        raise DamagedError(f"There is no {path}: the folder does not list the digests of its files.")
     files = content.get("files")
     if content.get("format") != FORMAT or not isinstance(files, dict):
-        raise ModelError(f"{path} is damaged, or of a newer essent: expected format {FORMAT} and an object of files.")
+        raise DamagedError(f"{path} is damaged, or of a newer essent: expected format {FORMAT} and an object of files.")
     for name, about in files.items():
         if not _is_entry(name, about):
-            raise ModelError(f"{path} is damaged: the entry {name!r:.80} must have bytes and sha256.")
+            raise DamagedError(f"{path} is damaged: the entry {name!r:.80} must have bytes and sha256.")
     return files
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from essent.folders.check import TRUST, check_model
 from essent.folders.reading import read_json
-from essent.types import EssentError, ModelError
+from essent.types import DamagedError, EssentError, ModelError
 
 
 @contextmanager
@@ -21,7 +21,8 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
         options: SentenceTransformer's, or those of a `from_pretrained`.
 
     Raises:
-        ModelError: see `essent.folders.check.check_model`; or it cannot be loaded, says why and what can be done.
+        DamagedError: see `essent.folders.check.check_model`; or a folder that cannot be loaded, says why.
+        ModelError: a name that cannot be loaded; says why and what can be done.
     """
     try:
         check_model(name, options)
@@ -30,14 +31,15 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
         raise
     except Exception as error:  # damaged files make libraries raise whatever they stumble over
         if "custom code" in str(error):
-            raise ModelError(
+            raise DamagedError(
                 f"Cannot load the model {name!r}: {_files_with_code(Path(name))} 'auto_map', which would have code of "
                 f"the model run. {TRUST} run."
             ) from error
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else ""
         if not isinstance(error, (OSError, ValueError)) or not reason:
             reason = f"{type(error).__name__}: {reason}".rstrip(": ")
-        raise ModelError(
+        kind = DamagedError if Path(name).is_dir() else ModelError
+        raise kind(
             f"Cannot load the model {name!r}: {reason}. Give a folder with config.json, tokenizer.json and weights, or "
             "a hub name while the hub can be reached (HF_HUB_OFFLINE=1 uses only what is cached)."
         ) from error

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from essent.types import DataError, EssentError, InputError, ModelError, RecipeError
+from essent.types import DamagedError, DataError, EssentError, InputError, RecipeError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,22 +20,22 @@ def read_json(path: Path, kind: type = dict) -> Any:
     """What a JSON file holds; None where there is no such file.
 
     Raises:
-        ModelError: too large, nested too deeply, not JSON, or not of this kind; names the file.
+        DamagedError: too large, nested too deeply, not JSON, or not of this kind; names the file.
     """
     if not path.is_file():
         return None
     try:
         if (size := path.stat().st_size) > LARGEST:
-            raise ModelError(f"{path} has {size:,} bytes; a file of settings has {LARGEST:,} at most.")
+            raise DamagedError(f"{path} has {size:,} bytes; a file of settings has {LARGEST:,} at most.")
         found = json.loads(path.read_text("utf-8"))
     except RecursionError:
-        raise ModelError(f"{path} is damaged: its JSON is nested too deeply.") from None
+        raise DamagedError(f"{path} is damaged: its JSON is nested too deeply.") from None
     except ValueError as error:
-        raise ModelError(f"{path} is damaged: it is not JSON: {error}") from error
+        raise DamagedError(f"{path} is damaged: it is not JSON: {error}") from error
     except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise DamagedError(f"{path} cannot be read: {error.strerror or error}.") from error
     if type(found) is not kind:
-        raise ModelError(f"{path} is damaged: expected a {kind.__name__}, found {found!r:.60}.")
+        raise DamagedError(f"{path} is damaged: expected a {kind.__name__}, found {found!r:.60}.")
     return found
 
 
@@ -43,7 +43,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """All arrays of a safetensors file.
 
     Raises:
-        ModelError: no such file, or a damaged one.
+        DamagedError: no such file, or a damaged one.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -51,7 +51,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         return load_file(path)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, SafetensorError) as error:
-        raise ModelError(f"{path} is damaged: {error}") from error
+        raise DamagedError(f"{path} is damaged: {error}") from error
 
 
 @contextlib.contextmanager
@@ -59,16 +59,16 @@ def damage_named(name: str) -> Iterator[None]:
     """Turn whatever libraries raise while they read a folder that essent wrote into one error that names the folder.
 
     Raises:
-        ModelError: "is damaged".
+        DamagedError: "is damaged".
     """
     try:
         yield
     except (RecipeError, InputError, DataError) as error:  # of what the files say, not of what the caller asks for
-        raise ModelError(f"The folder {name!r}, which essent wrote, is damaged: {error}") from error
+        raise DamagedError(f"The folder {name!r}, which essent wrote, is damaged: {error}") from error
     except EssentError:
         raise
     except Exception as error:  # any library's own class: tokenizers raises the bare one
         said = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        raise ModelError(
+        raise DamagedError(
             f"The folder {name!r}, which essent wrote, is damaged: {type(error).__name__}: {said[0]}"
         ) from error
