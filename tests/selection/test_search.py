@@ -329,7 +329,7 @@ def test_a_baseline_is_kept_when_the_lead_over_it_says_nothing(
     found = search(shell_of("bert"), TASK.texts(), "shaping", baselines=("cls",), criterion=("uniformity", "isotropy"))
     assert found.comparisons[0].is_better
     assert found.kept == "cls"
-    assert f"cls is kept: By isotropy, {found.leader} is worse than cls" in found.verdict
+    assert f"cls is kept: by isotropy {found.leader} is worse than cls" in found.verdict
 
 
 @pytest.mark.parametrize("criterion", ["teacher", "consensus", "mean-rank:halves+length"])

@@ -134,7 +134,7 @@ def _objection(comparison: Comparison, clear_lead: float | None, others: Sequenc
     if clear_lead is not None and comparison.difference < clear_lead:
         return f"the lead of {comparison.first}, {comparison.figures()}, is below {clear_lead}, which says nothing"
     worse = [other for other in others if other.high < 0]
-    return "; ".join(other.in_words().rstrip(".") for other in worse)
+    return "; ".join(f"by {o.criterion} {o.first} is worse than {o.second}: {o.figures()}" for o in worse)
 
 
 def _with_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Leaderboard:
