@@ -196,17 +196,21 @@ def test_search_on_several_files_and_tested_on_several(
     run: Run, tiny: str, pairs: Path, more_pairs: Path, tmp_path: Path
 ) -> None:
     output, tasks = tmp_path / "board.json", [load_pairs(pairs), load_pairs(more_pairs)]
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    for path, count in ((one, 4), (two, 5)):
+        rows = (f"The {path.stem} dog sees {n} cats.,It saw {n * n} of them.,{n % 3}" for n in range(count))
+        path.write_text("\n".join(["sentence1,sentence2,score", *rows]) + "\n", "utf-8")
     shown = run(
         *("search", "-m", tiny, "--data", pairs, "--data", more_pairs, "--space", "layers", "--json", output),
-        *("--test", pairs, "--test", more_pairs),
+        *("--test", one, "--test", two),
     )
     values = json.loads(output.read_text("utf-8"))
     board = search(tiny, PairTask.joined(tasks), "layers")
     assert [row["recipe"] for row in values["trials"]] == [str(trial.recipe) for trial in board.trials]
     assert values["provenance"]["data"] == "my-pairs + more"
     assert values["provenance"]["pairs"] == 7
-    assert [check["task"] for check in values["checks"]] == ["my-pairs", "more"]
-    for name, count in (("my-pairs", 4), ("more", 3)):
+    assert [check["task"] for check in values["checks"]] == ["one", "two"]
+    for name, count in (("one", 4), ("two", 5)):
         assert f"{name}, {count} pairs" in shown.stdout
     assert "Ranked together: 4 pairs of my-pairs (gold scores 0.5 to 5), 3 pairs of more (" in shown.stderr
     assert "bring them to one scale" in shown.stderr
