@@ -167,9 +167,9 @@ def test_an_empty_folder_is_a_model_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("modules.json", b'[{"idx": 0', r"modules\.json: no JSON"),
-        ("modules.json", b"{}", "expected a list, not {}"),
-        ("modules.json", b'["a"]', "expected a list of objects"),
+        ("modules.json", b'[{"idx": 0', r"modules\.json is damaged: it is not JSON"),
+        ("modules.json", b"{}", "expected a list, found {}"),
+        ("modules.json", b'["a"]', "module 0 must be an object with path and type"),
         ("model.safetensors", b"short", "Cannot load the model"),
     ],
 )

@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 
 import essent
 from essent import Encoder
+from essent.folders import write_digests
 from essent.loading import load
 from essent.recipe import Recipe
 from essent.types import ModelError, NotFittedError, RecipeError, VerificationError
@@ -147,26 +148,37 @@ def test_verify_notices_what_was_changed(bert: Path, tmp_path: Path) -> None:
     saved(bert, "mean | zscore", tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
     save_file({name: value * 1.1 for name, value in weights.items()}, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(VerificationError, match=r"model\.safetensors has changed since it was saved"):
+        essent.verify(str(tmp_path))
+    write_digests(tmp_path)
     with pytest.raises(VerificationError, match="golden"):
         essent.verify(str(tmp_path))
     (tmp_path / "modules.json").write_text('{"broken')
-    with pytest.raises(VerificationError, match="cannot be loaded"):
+    with pytest.raises(VerificationError, match=r"modules\.json is damaged: it is not JSON"):
         essent.verify(str(tmp_path))
     with pytest.raises(ModelError, match="not a folder that essent saved"):
         essent.verify(str(bert))
 
 
 DAMAGED = {
-    "state": ("essent/state.safetensors", lambda data: data[:100], r"state\.safetensors: damaged"),
+    "state": ("essent/state.safetensors", lambda data: data[:100], r"state\.safetensors is damaged"),
     "no golden": ("essent/state.safetensors", lambda _: save({"other": np.zeros(3)}), "damaged: KeyError"),
-    "cut": ("essent/encoder.json", lambda data: data[:100], r"encoder\.json: no JSON"),
-    "a list": ("essent/encoder.json", lambda _: b"[]", r"encoder\.json: expected a dict, not \[\]"),
+    "cut": ("essent/encoder.json", lambda data: data[:100], r"encoder\.json is damaged: it is not JSON"),
+    "a list": ("essent/encoder.json", lambda _: b"[]", r"encoder\.json is damaged: expected a dict, found \[\]"),
     "recipe": ("essent/encoder.json", lambda data: without(data, "recipe"), "'recipe' must be dict, and is missing"),
     "counts": ("essent/encoder.json", lambda data: without(data, "texts_counted"), "must be int or null"),
     "texts": ("essent/encoder.json", lambda data: without(data, "golden_texts"), "must be list, and is missing"),
     "format": ("essent/encoder.json", lambda data: without(data, "format"), r"has format None .* Upgrade essent"),
-    "settings": ("config_sentence_transformers.json", lambda data: data[:100], r"transformers\.json: no JSON"),
-    "prompt": ("config_sentence_transformers.json", lambda _: b'{"default_prompt_name": ["a"]}', "the default prompt"),
+    "settings": (
+        "config_sentence_transformers.json",
+        lambda data: data[:100],
+        r"transformers\.json is damaged: it is not JSON",
+    ),
+    "prompt": (
+        "config_sentence_transformers.json",
+        lambda _: b'{"default_prompt_name": ["a"]}',
+        "'default_prompt_name' must",
+    ),
     "modules": ("modules.json", lambda data: data[:100], "JSON"),
     "weights": ("model.safetensors", lambda data: data[:100], "damaged: SafetensorError"),
 }
@@ -189,6 +201,9 @@ def test_damaged_folders_are_named(case: str, idf_folder: Path, tmp_path: Path) 
     folder = tmp_path / "copy"
     shutil.copytree(idf_folder, folder)
     (folder / file).write_bytes(damage((folder / file).read_bytes()))
+    with pytest.raises(ModelError, match=f"{file}( has changed since it was saved| is damaged|: )"):
+        Encoder(str(folder))
+    write_digests(folder)  # as if it had been saved so
     with pytest.raises(VerificationError, match=message):
         essent.verify(str(folder))
     if case not in ("modules", "no golden"):  # which it does not read

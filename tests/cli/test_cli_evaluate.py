@@ -88,4 +88,4 @@ def test_refusals(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(tiny, damaged)
     (damaged / "modules.json").write_text('[{"idx": 0')
-    assert "modules.json: no JSON" in run("evaluate", "-m", damaged, "-t", pairs, code=2).stderr
+    assert "modules.json is damaged" in run("evaluate", "-m", damaged, "-t", pairs, code=1).stderr

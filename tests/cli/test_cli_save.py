@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
+from essent.folders import write_digests
 
 
 def test_portable(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
@@ -69,8 +70,12 @@ def test_verify_fails_with_1(run: Run, tiny: str, tmp_path: Path) -> None:
     state = tmp_path / "model" / "essent" / "state.safetensors"
     arrays = load_file(state)
     save_file(arrays | {"golden": arrays["golden"] + 1}, state)
-    result = run("verify", tmp_path / "model", code=1)
-    assert "golden vectors" in result.stderr
+    assert "state.safetensors has changed since it was saved" in run("verify", tmp_path / "model", code=1).stderr
+    write_digests(tmp_path / "model")
+    assert "golden vectors" in run("verify", tmp_path / "model", code=1).stderr
+    untrusted = run("verify", tmp_path / "model", "--untrusted").stdout
+    assert "files are the ones that were saved" in untrusted
+    assert "Nothing was loaded" in untrusted
     assert "not a folder that essent saved" in run("verify", tiny, code=2).stderr
 
 

@@ -170,7 +170,7 @@ def test_more_than_two_gigabytes_of_onnx(encoder: Encoder, tmp_path: Path, monke
     assert (tmp_path / "model.onnx.data").stat().st_size > 10_000
     assert_same(load(tmp_path, threads=1).encode(TEXTS[:4]), encoder.encode(TEXTS[:4]))
     (tmp_path / "model.onnx.data").unlink()
-    with pytest.raises(EngineError, match=r"model\.onnx\.data"):
+    with pytest.raises(ModelError, match=r"model\.onnx\.data is missing"):
         load(tmp_path)
 
     module = compiled.engine_module  # what is not saved lives in a temporary folder, as long as the engine does

@@ -44,7 +44,7 @@ FILE_NAME = Kind(
 
 def optional(kind: Kind) -> Kind:
     """The same, or null."""
-    return Kind(f"{kind.expected} or null", lambda value: value is None or kind.allows(value))
+    return Kind(f"{kind.expected}, or null", lambda value: value is None or kind.allows(value))
 
 
 def either(*kinds: Kind) -> Kind:
@@ -54,13 +54,13 @@ def either(*kinds: Kind) -> Kind:
 
 def listed(kind: Kind) -> Kind:
     """A list of such values."""
-    return Kind(f"a list, each {kind.expected}", lambda v: isinstance(v, list) and all(map(kind.allows, v)))
+    return Kind(f"a list (each value: {kind.expected})", lambda v: isinstance(v, list) and all(map(kind.allows, v)))
 
 
 def mapping(kind: Kind) -> Kind:
     """An object with such values."""
     return Kind(
-        f"an object, each value {kind.expected}", lambda v: isinstance(v, dict) and all(map(kind.allows, v.values()))
+        f"an object (each value: {kind.expected})", lambda v: isinstance(v, dict) and all(map(kind.allows, v.values()))
     )
 
 
