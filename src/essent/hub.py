@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from essent.atomic import recover
 from essent.types import DataError, ModelError
 
 SECONDS = 10.0  # that the hub has to answer at all
@@ -76,6 +77,7 @@ def check_dataset(name: str, instead: str) -> None:
 
 def _check_folder(name: str) -> None:
     path = Path(name)
+    recover(path)  # a run that was killed while it saved may have moved it aside
     looks_local = path.is_absolute() or name.startswith(".") or name.count("/") > 1 or "\\" in name
     if looks_local and not path.exists():
         beside = sorted(p.name for p in path.parent.iterdir() if p.is_dir())[:8] if path.parent.is_dir() else []

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from essent.atomic import recover
 from essent.encoder import Encoder
 from essent.folders import (
     STATE_FOLDER,
@@ -62,6 +63,7 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
         VerificationError: a file is missing, damaged, changed, or asks for more than to be read; a way of loading
             differs by more than 1e-5; or there is nothing to compare with.
     """
+    recover(name)
     exported = is_exported_folder(name)
     if not exported and not is_essent_folder(name, {}):
         raise ModelError(

@@ -33,7 +33,7 @@ def table(bert: Path) -> SentenceTransformer:
 @pytest.mark.parametrize("recipe", ["mean | zscore", "ditto:2-3 weights=idf"])
 def test_a_new_encoder(bert: Path, tmp_path: Path, recipe: str) -> None:
     made = encoder(bert, recipe)
-    assert check_old_or_new(lambda: made.save(str(tmp_path / "model")), tmp_path / "model") > 100
+    assert check_old_or_new(lambda: made.save(str(tmp_path / "model")), tmp_path / "model") > 60
 
 
 @pytest.mark.parametrize(("first", "second"), [("ditto:2-3", "mean | zscore"), ("static", "ditto:2-3")])
@@ -71,7 +71,7 @@ def test_where_folders_cannot_be_exchanged(bert: Path, tmp_path: Path, monkeypat
     wanted = {encoded.tobytes() for encoded in (old.encode(CORPUS[:3]), new.encode(CORPUS[:3]))}
     points: list[int] = []
     action: Callable[[], None] = lambda: new.save(str(place))  # noqa: E731
-    for number, state in killed_at_every_write(action, place, most=MOST):
+    for number, state in killed_at_every_write(action, place, most=MOST, half=False):
         points.append(number)
         assert Encoder(str(place)).encode(CORPUS[:3]).tobytes() in wanted, state
         assert essent.verify(str(place)).passed

@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
 import essent
-from essent.atomic import replacing_folder
+from essent.atomic import recover, replacing_folder
 from essent.encoder import Encoder
 from essent.engine.compiled import CompiledEncoder, Loss, check_golden, describe
 from essent.engine.convert import ALL_FILES
@@ -111,6 +111,7 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
         MissingDependencyError: the engine's library is not installed.
     """
     root = Path(path)
+    recover(root)
     if not (root / STATE_FOLDER / ABOUT).is_file():
         if (root / STATE_FOLDER / "encoder.json").is_file():
             return Encoder(str(root))

@@ -10,6 +10,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
+from essent.atomic import recover
 from essent.folders import check_digests, check_folder, has_digests, read_json
 from essent.saved import read_settings
 from essent.tokens import unknown_token
@@ -56,6 +57,7 @@ def read_table(folder: str | Path) -> StoredTable:
         ModelError: no such folder, another kind of model, or files that are missing, damaged or do not fit.
     """
     root = Path(folder)
+    recover(root)
     if not root.is_dir():
         raise ModelError(
             f"There is no folder {str(root)!r}; StaticEncoder reads folders. essent.Encoder also loads hub names."
