@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from essent.atomic import recover, replacing_folder
-from essent.folders import STATE_FOLDER, check_digests, has_digests, read_json, write_digests
+from essent.folders import STATE_FOLDER, check_digests, check_places, has_digests, read_json, write_digests
 from essent.types import CorpusStats, DataError, ModelError
 
 FORMAT = 1
@@ -137,6 +137,7 @@ def read_about(folder: str | Path) -> dict[str, Any]:
     path = Path(folder) / ABOUT
     recover(folder)
     try:
+        check_places(Path(folder), also=(ABOUT, ARRAYS))
         about: dict[str, Any] | None = read_json(path)
         if about is not None and has_digests(Path(folder)):
             check_digests(Path(folder), whole=False)

@@ -49,10 +49,33 @@ def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str
     )
 
 
+def full_name(name: str) -> str:
+    """The name of a model with its owner; sentence-transformers takes "all-MiniLM-L6-v2" for one of its own."""
+    from sentence_transformers.util import ORIGINAL_TRANSFORMER_MODELS
+
+    if "/" in name or Path(name).exists() or name.lower() in ORIGINAL_TRANSFORMER_MODELS or not _is_repository(name):
+        return name
+    return f"sentence-transformers/{name}"
+
+
 def file_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those of SentenceTransformer's options that its readers of single files take."""
     given: dict[str, Any] = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
     return given | {"local_files_only": bool(options.get("local_files_only"))}
+
+
+def has_file(name: str, file: str, hub: Mapping[str, Any]) -> bool:
+    """Whether a repository has a file, which is not fetched: by the cache, else by the hub.
+
+    Args:
+        hub: see `file_options`.
+    """
+    from huggingface_hub import HfApi, constants, try_to_load_from_cache
+
+    found = try_to_load_from_cache(name, file, hub["cache_folder"], hub["revision"])
+    if found is not None or hub["local_files_only"] or constants.HF_HUB_OFFLINE:
+        return isinstance(found, str)
+    return HfApi().file_exists(name, file, revision=hub["revision"], token=hub["token"])
 
 
 def check_dataset(name: str, instead: str) -> None:

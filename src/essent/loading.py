@@ -22,7 +22,7 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedCon
 
 from essent.backbone import LAYER_LISTS, Backbone, Needs
 from essent.folders import guarded, opening
-from essent.hub import file_options, reach_model
+from essent.hub import file_options, full_name, reach_model
 from essent.layers import reads_head, resolve
 from essent.mlm_head import MaskedLMHead, load_masked, names_head
 from essent.plan import Allows, allows_of, check, is_relative
@@ -81,7 +81,7 @@ def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Load
     name = str(model)
     if Path(name).is_file():
         return _take_apart(_words_of(name), recipes, None)
-    options = reach_model(name, options)
+    name, options = full_name(name), reach_model(name, options)
     _refuse_saved_encoder(name, recipes, options)
     with opening(name, options):
         if is_static(name, file_options(options)):
@@ -115,12 +115,12 @@ def open_model(model: Any, options: dict[str, Any], *, with_head: bool = False) 
         return model
     if Path(str(model)).is_file():
         return _words_of(str(model))
-    options = reach_model(str(model), options)
-    _refuse_saved_encoder(str(model), [], options)
-    with opening(str(model), options):
+    name, options = full_name(str(model)), reach_model(str(model), options)
+    _refuse_saved_encoder(name, [], options)
+    with opening(name, options):
         if with_head:
-            return _open_with_head(str(model), _read_config(str(model), options), options)
-        return _open(str(model), options)
+            return _open_with_head(name, _read_config(name, options), options)
+        return _open(name, options)
 
 
 def _open_with_head(name: str, config: PretrainedConfig, options: dict[str, Any]) -> SentenceTransformer:
@@ -162,7 +162,7 @@ def allowed(model: Any, options: dict[str, Any]) -> Allows:
     name = str(model)
     if Path(name).is_file():
         return allows_of(_take_apart(_words_of(name), [Recipe()], None).backbone)
-    options = reach_model(name, options)
+    name, options = full_name(name), reach_model(name, options)
     _refuse_saved_encoder(name, [], options)
     with opening(name, options):
         if is_static(name, file_options(options)):

@@ -29,14 +29,15 @@ from essent.atomic import replacing_folder
 from essent.backbone import Backbone
 from essent.folder import write_own, write_stock
 from essent.folders import (
+    ENCODER,
     STATE_FOLDER,
     check_digests,
     check_folder,
+    check_replaceable,
     damage_named,
     guarded,
     has_digests,
-    is_read,
-    listed_names,
+    names_to_keep,
     read_arrays,
     read_json,
     write_digests,
@@ -54,13 +55,12 @@ from essent.saved import (
     ARRAYS,
     FORMAT,
     check_layout,
-    is_exported_folder,
     read_about,
     read_settings,
 )
 from essent.shaping import Chain
 from essent.tokens import dropped_ids
-from essent.types import CorpusStats, DamagedError, ModelError, RecipeError
+from essent.types import CorpusStats, DamagedError, RecipeError
 
 if TYPE_CHECKING:
     from essent.encoder import Encoder
@@ -101,7 +101,7 @@ def save_folder(encoder: Encoder, path: Path, layout: str, finish: Callable[[Pat
             "recipe. Put the step into the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
         )
     module.require_fit()
-    check_place(path)
+    check_replaceable(path, ENCODER)
     reason = ""
     try:
         modules = stock_modules(module)
@@ -115,7 +115,7 @@ def save_folder(encoder: Encoder, path: Path, layout: str, finish: Callable[[Pat
     # an empty text for a tokenizer without special tokens has nothing that plain sentence-transformers could pool
     texts = [text for text, ids in zip(GOLDEN_TEXTS, module.ids(GOLDEN_TEXTS), strict=True) if ids]
     golden = encoder.encode(texts, show_progress_bar=False)
-    with replacing_folder(path, _carried_over(path)) as folder:
+    with replacing_folder(path, names_to_keep(path, ENCODER, _older_names(path))) as folder:
         if reason:
             write_own(module, folder)
         else:
@@ -130,42 +130,9 @@ def save_folder(encoder: Encoder, path: Path, layout: str, finish: Callable[[Pat
     return reason
 
 
-def check_place(path: Path) -> None:
-    """Refuse a place where an encoder must not be written.
-
-    Raises:
-        ModelError: it is a file, or a folder that holds another model.
-    """
-    if path.is_file():
-        raise ModelError(f"{str(path)!r} is a file; a model is saved as a folder.")
-    if is_exported_folder(str(path)):
-        raise ModelError(f"The folder {str(path)!r} holds a graph that essent exported: choose a folder of its own.")
-    if _is_own(path):
-        return
-    if found := next((name for name in ("modules.json", "config.json") if (path / name).is_file()), None):
-        raise ModelError(
-            f"The folder {str(path)!r} holds another model ({found}), which would be lost: choose a folder of its own."
-        )
-
-
-def _is_own(path: Path) -> bool:
-    """Whether an encoder was saved there before, or trained with a head, which no recipe describes."""
-    if (path / STATE_FOLDER / ABOUT).is_file():
-        return True
-    return has_digests(path) and "modules.json" in listed_names(path)
-
-
-def _carried_over(path: Path) -> list[str]:
-    """Names in a folder that do not belong to the encoder that was saved there before."""
-    if not path.is_dir():
-        return []
-    names = {entry.name for entry in path.iterdir()}
-    if not _is_own(path):
-        return sorted(names)
-    if has_digests(path):
-        return sorted(names - listed_names(path) - {STATE_FOLDER, "README.md"})
-    own = {STATE_FOLDER, "code", "essent_module.py", "README.md", *(entry.name for entry in path.glob("[0-9]_*"))}
-    return sorted(name for name in names - own if not is_read(name))
+def _older_names(path: Path) -> set[str]:
+    """What essent 0.1 wrote into a folder, which listed no digests, beside what libraries read."""
+    return {"code", "essent_module.py", *(entry.name for entry in path.glob("[0-9]_*"))}
 
 
 def save_module(module: RecipeModule, path: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import essent
-from essent.folders import STATE_FOLDER, read_json
+from essent.folders import STATE_FOLDER, check_places, read_json
 from essent.hub import file_options, reach_model
 from essent.types import DamagedError, ModelError, RecipeError
 
@@ -71,8 +71,10 @@ def is_bare_table(name: str, options: dict[str, Any]) -> bool:
     """Whether a folder that an Encoder saved is a table of token vectors and nothing else: other recipes run on it.
 
     Raises:
-        ModelError: see `read_about`.
+        ModelError: see `read_about`; or a link that leads out of the folder.
     """
+    if Path(name).is_dir():
+        check_places(Path(name))
     found = _find(name, ABOUT, file_options(options), STATE_FOLDER)
     return found is not None and read_about(found).get("table") == "bare"
 

@@ -33,14 +33,15 @@ class Verification:
 
     Attributes:
         recipe: what the folder computes, as text.
-        portable: whether plain sentence-transformers loads it; `reason` says why not.
+        portable: whether plain sentence-transformers loads it; `reason` says why not. None for a graph of an engine,
+            which it never loads.
         differences: the largest difference to the golden vectors, by each way of loading the folder.
         files: how many files have the digests that they were saved with; None where the folder lists no digests.
         allowed: the largest difference that passes.
     """
 
     recipe: str
-    portable: bool
+    portable: bool | None
     reason: str
     differences: dict[str, float]
     files: int | None = None
@@ -116,15 +117,15 @@ def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
     from essent.engine.files import load, read_about
 
     about = read_about(root / STATE_FOLDER / "engine.json")
-    engine, reason = about["engine"], "it is a graph for an engine, which essent.load reads"
+    engine, reason = about["engine"], "it holds a graph for an engine, which essent.load reads"
     if untrusted:
-        return Verification(about["recipe"], False, reason, {}, files)
+        return Verification(about["recipe"], None, reason, {}, files)
     compiled: Any = load(root)
     texts, golden = compiled.golden
     difference = _difference(compiled.encode(texts, prompt="", show_progress_bar=False), golden)
     allowed = TOLERANCES[engine] if compiled.precision == "f32" else np.inf
     way = f"essent, {engine} {compiled.precision}"
-    return Verification(compiled.recipe, False, reason, {way: difference}, files, float(allowed))
+    return Verification(compiled.recipe, None, reason, {way: difference}, files, float(allowed))
 
 
 def _difference(vectors: np.ndarray, golden: np.ndarray) -> float:

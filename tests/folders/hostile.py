@@ -240,6 +240,35 @@ def the_state_outside(folder: Path, marker: Path) -> None:
     (folder / "essent").symlink_to(folder.parent / "state-outside")
 
 
+@attack("own", "link")
+def the_recipe_outside(folder: Path, marker: Path) -> None:
+    (folder / "essent" / "encoder.json").rename(folder.parent / "encoder-outside.json")
+    (folder / "essent" / "encoder.json").symlink_to(folder.parent / "encoder-outside.json")
+
+
+@attack("plain", "link")
+def weights_that_are_a_link_by_another_name(folder: Path, marker: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "outside.safetensors")
+    (folder / "weights.safetensors").symlink_to(folder.parent / "outside.safetensors")
+    edit(folder / "config.json", transformers_weights="weights.safetensors")
+
+
+@attack("own", r"config_kwargs\._configuration_file")
+def a_configuration_outside(folder: Path, marker: Path) -> None:
+    (folder.parent / "secret.json").write_text("{}")
+    edit(folder / "sentence_bert_config.json", config_kwargs={"_configuration_file": "../secret.json"})
+
+
+@attack("own", r"config_kwargs\.gguf_file")
+def another_format(folder: Path, marker: Path) -> None:
+    edit(folder / "sentence_bert_config.json", config_kwargs={"gguf_file": "../model.gguf"})
+
+
+@attack("plain", "configuration_files")
+def a_configuration_of_a_version_outside(folder: Path, marker: Path) -> None:
+    edit(folder / "config.json", configuration_files=["../config.4.0.0.json"])
+
+
 @attack("plain", "pipe")
 def a_pipe(folder: Path, marker: Path) -> None:
     (folder / "tokenizer_config.json").unlink()

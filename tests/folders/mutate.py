@@ -48,9 +48,7 @@ def mutate(folder: Path, other: Path, chance: random.Random) -> str:
     elif kind == "huge":
         path.write_text(json.dumps({"vocab_size": 10**400, "x": "y" * 10**6}))
     elif kind == "add":
-        added = path.with_name(
-            chance.choice(["added_tokens.json", "adapter_config.json", "pytorch_model.bin", "vocab.txt"])
-        )
+        added = path.with_name(chance.choice(ADDED))
         added.write_bytes(path.read_bytes())
         return f"{added.relative_to(folder)}: added"
     else:
@@ -69,9 +67,7 @@ def change_value(path: Path, chance: random.Random, *, retype: bool) -> str:
             break
     if key is None:
         return "nothing in it"
-    value = (
-        chance.choice([None, -1, 10**30, 1.5, "other", "", [], {}, [None], {"x": 1}, True]) if retype else _near(inside)
-    )
+    value = chance.choice(OTHERS) if retype else _near(inside)
     outer[key] = value
     path.write_text(json.dumps(content))
     return f"{key!r} became {value!r:.40}"

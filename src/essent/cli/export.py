@@ -67,11 +67,11 @@ def export(
     counted = None if frequencies is None else read_files(frequencies, column)
     from essent.encoder import Encoder
     from essent.engine import compile_encoder
-    from essent.engine.files import check_place
     from essent.engine.runtime import runtime_of
+    from essent.folders import GRAPH, check_replaceable
 
     runtime_of(engine, precision)
-    check_place(output)
+    check_replaceable(output, GRAPH)
     calm_libraries()
     loaded = _load(model, recipe, opt.model_options("cpu", revision, trust_remote_code))
     if max_length is not None:

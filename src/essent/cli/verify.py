@@ -51,7 +51,7 @@ def show_verification(report: Verification, path: str) -> None:
     table.add_column("")
     for way, difference in report.differences.items():
         table.add_row(Text(way), f"{difference:.1e}", Text("✓ same vectors", style="green"))
-    if not report.portable:
+    if report.portable is False:
         table.add_row("sentence-transformers", "–", Text("only with essent's code, trust_remote_code=True"))
     console.print(table)
     if report.portable:

@@ -25,15 +25,15 @@ from essent.engine.convert import ALL_FILES
 from essent.engine.module import EngineModule, Reading
 from essent.engine.runtime import runtime_of
 from essent.folders import (
+    GRAPH,
     STATE_FOLDER,
     check_digests,
     check_folder,
+    check_replaceable,
     damage_named,
     digest_of_file,
     guarded,
-    has_digests,
-    is_read,
-    listed_names,
+    names_to_keep,
     read_arrays,
     read_json,
     write_digests,
@@ -62,10 +62,10 @@ def save_compiled(compiled: CompiledEncoder, path: Path) -> None:
     Raises:
         ModelError: the place is a file, or the folder of another model.
     """
-    check_place(path)
+    check_replaceable(path, GRAPH)
     module = compiled.engine_module
     graph = module.runtime.path.parent
-    with replacing_folder(path, _carried_over(path)) as folder:
+    with replacing_folder(path, names_to_keep(path, GRAPH, ALL_FILES)) as folder:
         for name in ALL_FILES:
             if (graph / name).is_file():
                 shutil.copy(graph / name, folder / name)
@@ -76,27 +76,6 @@ def save_compiled(compiled: CompiledEncoder, path: Path) -> None:
         text = json.dumps(about, ensure_ascii=False, indent=2)
         (folder / STATE_FOLDER / ABOUT).write_text(text, encoding="utf-8")
         write_digests(folder)
-
-
-def _carried_over(path: Path) -> list[str]:
-    """Names in a folder that do not belong to the graph that was saved there before."""
-    if not path.is_dir():
-        return []
-    own = listed_names(path) if has_digests(path) else {entry.name for entry in path.iterdir() if is_read(entry.name)}
-    return sorted({entry.name for entry in path.iterdir()} - own - {STATE_FOLDER, *ALL_FILES})
-
-
-def check_place(path: Path) -> None:
-    """Refuse a file, and a folder that holds another model: graph and tokenizer would make it unreadable.
-
-    Raises:
-        ModelError: says which.
-    """
-    if path.is_file():
-        raise ModelError(f"{str(path)!r} is a file; a model is saved as a folder.")
-    others = (f"{STATE_FOLDER}/encoder.json", "modules.json", "config.json")
-    if found := next((name for name in others if (path / name).is_file()), None):
-        raise ModelError(f"The folder {str(path)!r} holds another model ({found}): choose a folder of its own.")
 
 
 def load(path: str | Path, *, threads: int | None = None, streams: int | None = None) -> SentenceTransformer:

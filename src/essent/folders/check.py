@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
-from typing import Any
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
 
 from essent.folders.digests import check_digests, has_digests
-from essent.folders.names import STATE_FOLDER, is_read
+from essent.folders.names import ENCODER, GRAPH, STATE_FOLDER
+from essent.folders.places import check_places, is_inside
 from essent.folders.reading import read_json
 from essent.folders.rules import (
     ANYTHING,
@@ -24,7 +24,7 @@ from essent.folders.rules import (
     Rule,
     is_stock_class,
 )
-from essent.hub import file_options
+from essent.hub import file_options, has_file
 from essent.types import DamagedError
 
 OWN_CLASS = "essent_module.RecipeModule"  # of a folder that no stock modules compute; essent reads it by itself
@@ -34,7 +34,48 @@ LEGACY_SETTINGS = tuple(
 )
 TRUST = "If you trust where it comes from, trust_remote_code=True (--trust-remote-code) lets it"
 
-Find = Callable[[str], Path | None]  # a file of the model by its name, "1_Pooling/config.json"; None without one
+
+class Files(Protocol):
+    """The files of a model, each by its name: "1_Pooling/config.json"."""
+
+    def find(self, file: str) -> Path | None:
+        """Where the file lies; None where the model has none of this name."""
+
+    def has(self, file: str) -> bool:
+        """Whether the model has it; nothing is fetched, weights least of all."""
+
+
+class Folder:
+    """The files of a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def find(self, file: str) -> Path | None:
+        path = self.root / file
+        if path.parent != self.root:
+            check_places(self.root, path.parent)
+        return path if path.is_file() else None
+
+    def has(self, file: str) -> bool:
+        return self.find(file) is not None
+
+
+class Repository:
+    """The files of a repository on the hub, or what the cache has of it."""
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        self.name, self.hub = name, file_options(options)
+
+    def find(self, file: str) -> Path | None:
+        from sentence_transformers.util import load_file_path  # which loads torch: static encoders do without
+
+        folder, _, last = file.rpartition("/")
+        found = load_file_path(self.name, last, subfolder=folder, **self.hub)
+        return None if found is None else Path(found)
+
+    def has(self, file: str) -> bool:
+        return has_file(self.name, file, self.hub)
 
 
 def check_model(name: str, options: Mapping[str, Any]) -> None:
@@ -55,7 +96,7 @@ def check_model(name: str, options: Mapping[str, Any]) -> None:
         if has_digests(root):
             check_digests(root, whole=False)
     else:
-        _check(_finder_on_the_hub(name, file_options(options)), name)
+        _check(Repository(name, options), name)
 
 
 def check_folder(root: Path) -> None:
@@ -64,95 +105,37 @@ def check_folder(root: Path) -> None:
     Raises:
         DamagedError: names the file, the key, what is allowed there, and what to do.
     """
-    for folder in (root, root / STATE_FOLDER, root / STATE_FOLDER / "tokenizer"):
-        _check_places(root, folder)
-
-    def find(file: str) -> Path | None:
-        path = root / file
-        if path.parent != root:
-            _check_places(root, path.parent)
-        return path if path.is_file() else None
-
-    _check(find, str(root))
-
-
-def _finder_on_the_hub(name: str, hub: dict[str, Any]) -> Find:
-    from sentence_transformers.util import load_file_path  # which loads torch: static encoders do without
-
-    def find(file: str) -> Path | None:
-        folder, _, last = file.rpartition("/")
-        found = load_file_path(name, last, subfolder=folder, **hub)
-        return None if found is None else Path(found)
-
-    return find
-
-
-# -- places -----------------------------------------------------------------------------------------------------------
-
-
-def _check_places(root: Path, folder: Path) -> None:
-    """Refuse links that leave the model, and what is neither a file nor a folder."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise DamagedError(f"{folder} cannot be read: {error.strerror or error}.") from error
-    inside = _real_places(root)
-    if not any(folder.resolve().is_relative_to(place) for place in inside):
-        raise DamagedError(f"{folder} is a link that leads out of the model's folder. Put the files themselves there.")
-    for entry in entries:
-        path = Path(entry.path)
-        if not is_read(entry.name):
-            continue
-        if entry.is_symlink() and not any(path.resolve().is_relative_to(place) for place in inside):
-            raise DamagedError(
-                f"{path} is a link that leads out of the model's folder, to {os.readlink(path)!r}. Put the file itself "
-                "there."
-            )
-        if not entry.is_dir() and path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            raise DamagedError(f"{path} is not a file that can be read, but a pipe or a device. Remove it.")
-
-
-def _real_places(root: Path) -> tuple[Path, ...]:
-    """Where files of the model may really lie: its folder; in the hub's cache also the store that it links to."""
-    here = root.resolve()
-    stored = next((parent.parent / "blobs" for parent in here.parents if parent.name == "snapshots"), None)
-    return (here,) if stored is None else (here, stored)
-
-
-def _inside(path: str) -> bool:
-    parts = PurePosixPath(path.replace("\\", "/"))
-    return not parts.is_absolute() and ".." not in parts.parts and ":" not in path and "\0" not in path
+    check_places(root)
+    _check(Folder(root), str(root))
 
 
 # -- contents ---------------------------------------------------------------------------------------------------------
 
 
-def _check(find: Find, name: str) -> None:
-    modules = _modules(find, name)
-    _check_file(find, "config_sentence_transformers.json", Rule(SENTENCE_TRANSFORMERS, ANYTHING))
+def _check(files: Files, name: str) -> None:
+    modules = _modules(files, name)
+    _check_file(files, "config_sentence_transformers.json", Rule(SENTENCE_TRANSFORMERS, ANYTHING))
     for place, kind in modules:
-        files = MODULES[kind]
+        of_kind = MODULES[kind]
         if kind == "Transformer":
-            _check_transformer(find, place)
-        elif files.settings:
-            _check_file(find, place + files.settings, files.rule)
+            _check_transformer(files, place)
+        elif of_kind.settings:
+            _check_file(files, place + of_kind.settings, of_kind.rule)
         if kind == "WordEmbeddings":
-            _check_tokenizer(find, place, guarded=False)
-        if files.weights:
-            _check_weights(find, place, name, kind)
-    for place in (f"{STATE_FOLDER}/", f"{STATE_FOLDER}/tokenizer/"):
-        if find(f"{STATE_FOLDER}/encoder.json") is not None:
-            _check_file(find, f"{place}config.json", CONFIG)
-            _check_tokenizer(find, place, guarded=False)
-    if find(f"{STATE_FOLDER}/engine.json") is not None:
-        _check_tokenizer(find, "", guarded=False)
+            _check_tokenizer(files, place, guarded=False)
+        if of_kind.weights:
+            _check_weights(files, place, name, kind)
+    if files.has(ENCODER):
+        for place in (f"{STATE_FOLDER}/", f"{STATE_FOLDER}/tokenizer/"):
+            _check_file(files, f"{place}config.json", CONFIG)
+            _check_tokenizer(files, place, guarded=False)
+    if files.has(GRAPH):
+        _check_tokenizer(files, "", guarded=False)
 
 
-def _modules(find: Find, name: str) -> Iterator[tuple[str, str]]:
+def _modules(files: Files, name: str) -> Iterator[tuple[str, str]]:
     """Folder ("" or "1_Pooling/") and class of each module; of a plain model the transformer in its root."""
-    path = find("modules.json")
+    path = files.find("modules.json")
     listed = None if path is None else read_json(path, list)
     if path is None or listed is None:
         return iter([("", "Transformer")])
@@ -164,9 +147,9 @@ def _modules(find: Find, name: str) -> Iterator[tuple[str, str]]:
             raise DamagedError(f"{path} is damaged: module {number} must be an object with path and type.")
         _check_keys(path, f"[{number}].", module, MODULE)
         kind, place = module["type"], module["path"]
-        if not _inside(place):
+        if not is_inside(place):
             raise DamagedError(f"{path}: the path of module {number}, {place!r:.80}, leads out of the model's folder.")
-        own = kind == OWN_CLASS and find(f"{STATE_FOLDER}/encoder.json") is not None
+        own = kind == OWN_CLASS and files.has(ENCODER)
         if not own and not is_stock_class(kind, tuple(MODULES)):
             raise DamagedError(
                 f"{path}: the type of module {number}, {kind!r:.80}, is not one of sentence-transformers' modules for "
@@ -176,31 +159,31 @@ def _modules(find: Find, name: str) -> Iterator[tuple[str, str]]:
     return iter(found)
 
 
-def _check_transformer(find: Find, place: str) -> None:
+def _check_transformer(files: Files, place: str) -> None:
     for settings in (MODULES["Transformer"].settings, *LEGACY_SETTINGS):
-        if _check_file(find, place + settings, MODULES["Transformer"].rule):
+        if _check_file(files, place + settings, MODULES["Transformer"].rule):
             break  # which is the one that sentence-transformers reads
-    _check_file(find, f"{place}config.json", CONFIG)
-    _check_tokenizer(find, place, guarded=True)
-    if (adapter := find(f"{place}adapter_config.json")) is not None:
+    _check_file(files, f"{place}config.json", CONFIG)
+    _check_tokenizer(files, place, guarded=True)
+    if (adapter := files.find(f"{place}adapter_config.json")) is not None:
         raise DamagedError(
             f"{adapter} makes this an adapter of another model, which essent does not load. Merge the two first, with "
             "PEFT's merge_and_unload(), and save the result as a folder of its own."
         )
 
 
-def _check_tokenizer(find: Find, place: str, *, guarded: bool) -> None:
+def _check_tokenizer(files: Files, place: str, *, guarded: bool) -> None:
     """Check a tokenizer's settings; `guarded`: the library that reads them is asked not to follow `auto_map`."""
     rule = TOKENIZER if guarded else Rule({**TOKENIZER.keys, "auto_map": NULL}, TOKENIZER.others, TOKENIZER.endings)
-    _check_file(find, f"{place}tokenizer_config.json", rule)
-    _check_file(find, f"{place}special_tokens_map.json", SPECIAL_TOKENS)
+    _check_file(files, f"{place}tokenizer_config.json", rule)
+    _check_file(files, f"{place}special_tokens_map.json", SPECIAL_TOKENS)
 
 
-def _check_weights(find: Find, place: str, name: str, kind: str) -> None:
+def _check_weights(files: Files, place: str, name: str, kind: str) -> None:
     """Refuse weights that are pickled, and lists of parts that lie elsewhere."""
-    if find(f"{place}model.safetensors") is not None:
+    if files.has(f"{place}model.safetensors"):
         return
-    if (index := find(f"{place}model.safetensors.index.json")) is not None:
+    if (index := files.find(f"{place}model.safetensors.index.json")) is not None:
         parts = (read_json(index) or {}).get("weight_map")
         if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
             raise DamagedError(f"{index} is damaged: weight_map must be an object of file names.")
@@ -211,30 +194,29 @@ def _check_weights(find: Find, place: str, name: str, kind: str) -> None:
                 )
         return
     for file in ("pytorch_model.bin", "pytorch_model.bin.index.json"):
-        if (pickled := find(place + file)) is not None:
+        if files.has(place + file):
             raise DamagedError(
-                f"{pickled} holds pickled weights, which can run code when they are read; essent reads safetensors. "
-                f"Convert them where that does no harm: {_conversion(name, kind)}"
+                f"{name}/{place}{file} holds pickled weights, which can run code when they are read; essent reads "
+                f"safetensors. Convert them where that does no harm: {_conversion(name, kind)}"
             )
 
 
 def _conversion(name: str, kind: str) -> str:
-    return (
-        'python -c "from sentence_transformers import SentenceTransformer as S; '
-        f"S({name!r}).save('converted')\" writes a sentence encoder to the folder 'converted'"
-        + (
-            '; for a masked language model: python -c "import transformers as t; n = '
-            f"{name!r}; t.AutoModelForMaskedLM.from_pretrained(n).save_pretrained('converted'); "
-            "t.AutoTokenizer.from_pretrained(n).save_pretrained('converted')\"."
-            if kind == "Transformer"
-            else "."
-        )
+    """Commands to paste into a shell; whoever named the folder must not have written a part of them."""
+    whole = f"from sentence_transformers import SentenceTransformer as S; S({name!r}).save('converted')"
+    said = f"python -c {shlex.quote(whole)} writes a sentence encoder to the folder 'converted'"
+    if kind != "Transformer":
+        return f"{said}."
+    masked = (
+        f"import transformers as t; n = {name!r}; t.AutoModelForMaskedLM.from_pretrained(n).save_pretrained("
+        "'converted'); t.AutoTokenizer.from_pretrained(n).save_pretrained('converted')"
     )
+    return f"{said}; for a masked language model: python -c {shlex.quote(masked)} does the same."
 
 
-def _check_file(find: Find, file: str, rule: Rule) -> bool:
+def _check_file(files: Files, file: str, rule: Rule) -> bool:
     """Check the keys and values of a file; False where there is no such file."""
-    path = find(file)
+    path = files.find(file)
     content = None if path is None else read_json(path)
     if path is None or content is None:
         return False

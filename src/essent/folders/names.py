@@ -5,25 +5,40 @@ from __future__ import annotations
 from fnmatch import fnmatch
 
 STATE_FOLDER = "essent"  # what essent itself writes into a folder
-# Files that libraries look for in a model's folder. Others may lie there: nobody opens them.
+ENCODER, GRAPH = f"{STATE_FOLDER}/encoder.json", f"{STATE_FOLDER}/engine.json"  # what it is, for each kind of folder
+# Files that transformers and sentence-transformers look for in the folder of a model for text, and engines beside their
+# graph. A vector may depend on them. Others may lie there: nobody opens them.
 READ = (
-    "*config*.json",
-    "modules.json",
-    "*.safetensors",
-    "*.index.json",
-    "pytorch_model*",
-    "adapter_*",
-    "model.bin",
-    "*.model",
-    "*.tiktoken",
-    "*token*.json",
-    "vocab*",
+    "config.json",
+    "generation_config.json",
+    "*processor_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
     "merges.txt",
-    "*.py",
-    "*.jinja",
-    "chat_template*",
+    "bpe.codes",
+    "tekken.json",
+    "*.model",  # of sentencepiece and tiktoken: transformers takes the first one that it finds
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model*.bin",
+    "pytorch_model.bin.index.json",
+    "adapter_config.json",
+    "adapter_model.*",
+    "modules.json",
+    "config_sentence_transformers.json",
+    "sentence_*_config.json",
+    "wordembedding_config.json",
+    "*tokenizer_config.json",
+    "cnn_config.json",
+    "lstm_config.json",
     "model.xml",
-    "*.onnx*",
+    "model.bin",
+    "model.onnx",
+    "model.onnx.data",
 )
 
 

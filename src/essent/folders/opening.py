@@ -30,6 +30,7 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
     except EssentError:
         raise
     except Exception as error:  # damaged files make libraries raise whatever they stumble over
+        # a ValueError like any other, known by its text alone; should the text change, the error is still a ModelError
         if "custom code" in str(error):
             raise DamagedError(
                 f"Cannot load the model {name!r}: {_files_with_code(Path(name))} 'auto_map', which would have code of "

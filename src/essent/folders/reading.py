@@ -24,9 +24,9 @@ def read_json(path: Path, kind: type = dict) -> Any:
     """
     if not path.is_file():
         return None
+    if (size := path.stat().st_size) > LARGEST:
+        raise DamagedError(f"{path} has {size:,} bytes; a file of settings has {LARGEST:,} at most.")
     try:
-        if (size := path.stat().st_size) > LARGEST:
-            raise DamagedError(f"{path} has {size:,} bytes; a file of settings has {LARGEST:,} at most.")
         found = json.loads(path.read_text("utf-8"))
     except RecursionError:
         raise DamagedError(f"{path} is damaged: its JSON is nested too deeply.") from None

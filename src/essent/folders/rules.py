@@ -113,27 +113,39 @@ STEERING: dict[str, Kind] = {
         "the name of a safetensors file in the folder itself, or null",
         lambda v: v is None or (FILE_NAME.allows(v) and v.endswith((".safetensors", ".safetensors.index.json"))),
     ),
-    "trust_remote_code": one_of(False),
-    "weights_only": one_of(True),
-    "use_safetensors": optional(one_of(True)),
     "torch_dtype": DTYPE,
     "dtype": DTYPE,
 }
+# Arguments of from_pretrained, which choose what is read, and from where. In config.json they have no effect.
+SAFETY: dict[str, Kind] = {
+    "trust_remote_code": one_of(False),
+    "weights_only": one_of(True),
+    "use_safetensors": optional(one_of(True)),
+}
+ELSEWHERE = dict.fromkeys(
+    (
+        "cache_dir code_revision force_download gguf_file local_files_only name_or_path proxies resume_download "
+        "return_unused_kwargs revision subfolder token use_auth_token"
+    ).split()
+    + "_commit_hash _configuration_file _from_auto _from_pipeline _name_or_path".split(),
+    NULL,
+)
 CONFIG = Rule(
     {
         **STEERING,
         "model_type": TEXT,
         "architectures": optional(listed(TEXT)),
+        "configuration_files": optional(listed(FILE_NAME)),
         "auto_map": ANYTHING,  # which nobody follows without trust_remote_code
         **dict.fromkeys(("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size"), optional(SIZE)),
     },
     ANYTHING,
 )
-SAFE_SETTINGS = {key: kind for key, kind in STEERING.items() if key != "transformers_weights"}
+SAFE_SETTINGS = {key: kind for key, kind in STEERING.items() if key != "transformers_weights"} | SAFETY
 MODEL_SETTINGS = Rule(
     {**SAFE_SETTINGS, "add_pooling_layer": FLAG, "low_cpu_mem_usage": FLAG, "output_hidden_states": FLAG}
 )
-CONFIG_SETTINGS = Rule({**STEERING, "auto_map": NULL, "model_type": NULL}, PLAIN)
+CONFIG_SETTINGS = Rule({**STEERING, **SAFETY, **ELSEWHERE, "auto_map": NULL, "model_type": NULL}, PLAIN)
 TOKENIZER_SETTINGS = Rule(
     {
         "padding_side": SIDE,

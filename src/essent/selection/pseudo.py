@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -44,8 +44,8 @@ class PseudoPairs:
             each pair (P,), or another table of the criterion's own.
     """
 
-    first: tuple[str, ...] = ()
-    second: tuple[str, ...] = ()
+    first: Sequence[str] = ()
+    second: Sequence[str] = ()
     gold: np.ndarray | None = None
     parts: tuple[PseudoPairs, ...] = ()
     note: str = ""
@@ -75,7 +75,7 @@ class PseudoPairs:
             name: values[places] if values is not None and values.shape == (len(self),) else values
             for name, values in (("gold", self.gold), ("standard", self.standard))
         }
-        first, second = (tuple(texts[place] for place in places) for texts in (self.first, self.second))
+        first, second = _Taken(self.first, places), _Taken(self.second, places)
         return places, PseudoPairs(first, second, parts=parts, note=self.note, **taken)
 
     @cached_property
@@ -99,6 +99,25 @@ class PseudoPairs:
         pairs = [*alike, *unlike]
         gold = np.repeat([1.0, 0.0], [len(alike), len(unlike)])
         return cls(tuple(a for a, _ in pairs), tuple(b for _, b in pairs), gold)
+
+
+class _Taken(Sequence[str]):
+    """Some of the texts, which are not copied: of a thousand draws hardly any criterion reads one."""
+
+    def __init__(self, texts: Sequence[str], places: np.ndarray) -> None:
+        self.texts, self.places = texts, places
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        if isinstance(place, slice):
+            return _Taken(self.texts, self.places[place])
+        return self.texts[self.places[place]]
 
 
 def distinct(texts: Sequence[str]) -> list[str]:

@@ -13,10 +13,10 @@ from sentence_transformers import SentenceTransformer
 from essent.atomic import require_replaceable, write_text
 from essent.cache import digest_of_backbone
 from essent.encoder import Encoder
+from essent.folders import ENCODER, STATE_FOLDER, check_replaceable
 from essent.module import RecipeModule
 from essent.plan import allows_of
-from essent.portable import check_place, save_folder
-from essent.saved import STATE_FOLDER
+from essent.portable import save_folder
 from essent.tasks import PairTask, load_pairs
 from essent.tasks.result import library_versions
 from essent.train.build import (
@@ -145,7 +145,7 @@ def _prepare_folder(run: Run, about: dict[str, Any]) -> str | None:
     started = run.checkpoints / STARTED
     found = last_checkpoint(run.checkpoints) if run.checkpoints.is_dir() else None
     require_replaceable(run.output)
-    check_place(run.output)
+    check_replaceable(run.output, ENCODER)
     if found is not None and not run.resume:
         raise DataError(
             f"{run.output} holds the checkpoints of another run, the last one {found.name}. Resume it (resume=True, "
