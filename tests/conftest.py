@@ -14,7 +14,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from sentence_transformers import SentenceTransformer
 
-from essent.loading import open_model
+from essent.model.loading import open_model
 from families import MASKED, build_family, build_generator
 from reference import Reference
 

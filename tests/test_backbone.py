@@ -12,10 +12,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedModel
 
-import essent.backbone
-from essent.backbone import Backbone, Needs, find_layers, number_of_layers
-from essent.encoder import Encoder
-from essent.tokens import Frame, pad
+import essent.model.backbone
+from essent.encoder.encoder import Encoder
+from essent.model.backbone import Backbone, Needs, find_layers, number_of_layers
+from essent.tokens.ids import Frame, pad
 from essent.types import Tokens
 from families import FAMILIES
 from reference import Reference
@@ -122,13 +122,13 @@ def test_albert_runs_its_one_layer_as_often_as_it_is_read(shell_of: Shells) -> N
 @pytest.mark.parametrize("family", ["bert", "t5", "llama", "modernbert"])
 def test_only_the_wanted_heads_are_computed(family: str, shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    computed = essent.backbone.head_diagonals
+    computed = essent.model.backbone.head_diagonals
 
     def noted(*arguments: object, **options: object) -> torch.Tensor:
         asked.append(arguments[4])
         return computed(*arguments, **options)
 
-    monkeypatch.setattr(essent.backbone, "head_diagonals", noted)
+    monkeypatch.setattr(essent.model.backbone, "head_diagonals", noted)
     Encoder(shell_of(family), "mean").encode(["a man"])
     assert asked == []
     Encoder(shell_of(family), "ditto:2-3").encode(["a man"])

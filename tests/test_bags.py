@@ -12,15 +12,15 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-import essent.bags
-import essent.encoder
-import essent.passes
-from essent.bags import Bags, bags_of
-from essent.encoder import Encoder
-from essent.passes import count_frames, pool_texts
-from essent.plan import Plan
-from essent.recipe import Recipe
-from essent.tokens import count_tokens, framed_ids
+import essent.encoder.encoder
+import essent.pipeline.shared_pass
+import essent.pipeline.static_pooler
+from essent.encoder.encoder import Encoder
+from essent.pipeline.plan import Plan
+from essent.pipeline.shared_pass import count_frames, pool_texts
+from essent.pipeline.static_pooler import Bags, bags_of
+from essent.recipe.recipe import Recipe
+from essent.tokens.ids import count_tokens, framed_ids
 from essent.types import NotFittedError
 from samples import LONG, TEXTS
 from test_by_word import ODD, split
@@ -114,7 +114,7 @@ def test_counts_are_needed_as_ever(shell_of: Shells) -> None:
 
 def test_encode_takes_the_fast_path(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Encoder(shell_of("bert"), "static weights=idf | zscore", prompts={"query": "how : "}).fit(TEXTS * 2)
-    monkeypatch.setattr(essent.encoder, "PORTION", 3)
+    monkeypatch.setattr(essent.encoder.encoder, "PORTION", 3)
     expected = padded(encoder, TEXTS, shape=True).numpy()
     monkeypatch.setattr(encoder.module, "forward", None)  # nothing is padded
     texts = [*TEXTS, *TEXTS[::-1]]
@@ -152,7 +152,7 @@ def test_counts_are_those_of_whole_texts(family: str, shell_of: Shells, monkeypa
     """The frame's tokens stand in every text, also where the user wrote one of them."""
     module = Encoder(shell_of(family), "static weights=idf").module
     texts = [*TEXTS, *TEXTS[:2], *ODD[:10], "[CLS] [SEP] the", ""]
-    monkeypatch.setattr(essent.bags, "PORTION", 5)
+    monkeypatch.setattr(essent.pipeline.static_pooler, "PORTION", 5)
     shown, expected = module.count(texts), count_tokens(module.ids, texts, len(module.backbone.vocabulary))
     assert shown.texts == expected.texts
     np.testing.assert_array_equal(shown.count, expected.count)
@@ -166,7 +166,7 @@ def test_a_pass_over_many_recipes_takes_it_too(shell_of: Shells, monkeypatch: py
     plans = [Plan(Recipe.parse(recipe), backbone) for recipe in recipes]
     shown = [(count_frames(backbone, some, TEXTS), some) for some in (plans, plans[::2])]
     fast = [pool_texts(backbone, some, TEXTS, stats) for stats, some in shown]
-    monkeypatch.setattr(essent.passes, "bags_of", lambda plan, backbone: None)
+    monkeypatch.setattr(essent.pipeline.shared_pass, "bags_of", lambda plan, backbone: None)
     for (stats, some), vectors in zip(shown, fast, strict=True):
         slow_stats = count_frames(backbone, some, TEXTS)
         assert stats.keys() == slow_stats.keys()

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-import essent.by_word
-from essent.by_word import WordIds, cut, whole_ids, words_apart
-from essent.tokens import text_ids
+import essent.tokens.by_word
+from essent.tokens.by_word import WordIds, cut, whole_ids, words_apart
+from essent.tokens.ids import text_ids
 from families import build_tokenizer
 from samples import LONG, TEXTS
 
@@ -203,10 +203,10 @@ def test_words_are_kept_once_and_forgotten_in_time(monkeypatch: pytest.MonkeyPat
     by_word(["a man a man", "man"])
     by_word(["a man plays"])
     assert asked == ["a", "man", "plays"]
-    monkeypatch.setattr(essent.by_word, "MOST_WORDS", 2)
+    monkeypatch.setattr(essent.tokens.by_word, "MOST_WORDS", 2)
     assert split(*by_word(["man plays"])) == text_ids(tokenizer, ["man plays"])
     assert asked == ["a", "man", "plays", "man", "plays"]
-    monkeypatch.setattr(essent.by_word, "MOST_LETTERS", 3)
+    monkeypatch.setattr(essent.tokens.by_word, "MOST_LETTERS", 3)
     by_word(["dogs"])
     assert asked[-1] == "dogs"
     by_word(["dogs"])

@@ -15,7 +15,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
-from essent.cache import PooledCache, digest_of, digest_of_backbone, key_of
+from essent.pipeline.cache import PooledCache, digest_of, digest_of_backbone, key_of
 from essent.types import CorpusStats, DataError
 
 
@@ -134,7 +134,7 @@ def test_two_caches_on_one_folder_at_the_same_time(tmp_path: Path) -> None:
 WRITES = """
 import sys
 import numpy as np
-from essent.cache import PooledCache
+from essent.pipeline.cache import PooledCache
 cache = PooledCache(sys.argv[1])
 for start in range(int(sys.argv[2]), 300, 7):
     texts = ["a" * (start + place) for place in range(5)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from essent.data import Pair, Row, hub_rows, located_rows, pairs_from_rows, read_pairs, read_rows, split_lines
+from essent.tasks.data import Pair, Row, hub_rows, located_rows, pairs_from_rows, read_pairs, read_rows, split_lines
 from essent.types import DataError
 
 ROWS = [
@@ -238,7 +238,7 @@ def test_hub_rows_through_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_offline_hub_says_so(tmp_path: Path) -> None:
     """In a process of its own: the libraries read HF_HUB_OFFLINE when they are imported."""
     pytest.importorskip("datasets")
-    script = "from essent.data import hub_rows; hub_rows('mteb/sts12-sts', 'a0d554a6', 'test')"
+    script = "from essent.tasks.data import hub_rows; hub_rows('mteb/sts12-sts', 'a0d554a6', 'test')"
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
     last = done.stderr.strip().splitlines()[-1]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
-from essent.encoder import Encoder
+from essent.encoder.encoder import Encoder
 from reference import Reference
 from samples import LONG, TEXTS
 

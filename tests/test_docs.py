@@ -23,14 +23,14 @@ from typer.testing import CliRunner
 import essent
 from essent import NAMED, TEMPLATES, demo
 from essent.cli import app
-from essent.encoder import Encoder
-from essent.layers import token_tables
-from essent.lowering import CannotLowerError, stock_modules
-from essent.pool import reductions
+from essent.encoder.encoder import Encoder
+from essent.pooling import reductions
 from essent.reproduce import tables
+from essent.saving.stock_modules import CannotLowerError, stock_modules
 from essent.shaping import shapers
+from essent.sources.layers import token_tables
 from essent.tasks import catalogue, task_names
-from essent.weights import weightings
+from essent.weighting import weightings
 from families import CORPUS
 from test_architecture import FILES, LAYER_OF, imports, part_of
 

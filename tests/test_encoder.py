@@ -16,8 +16,8 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from essent.encoder import Encoder
-from essent.recipe import Recipe
+from essent.encoder.encoder import Encoder
+from essent.recipe.recipe import Recipe
 from essent.types import InputError, NotFittedError
 from samples import LONG, TEXTS
 

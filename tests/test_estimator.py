@@ -22,21 +22,21 @@ from sklearn.utils.estimator_checks import check_estimator
 from transformers import AutoModel
 
 import essent
-import essent.estimator
+import essent.encoder.estimator
 from essent import Encoder, EncoderTransformer, Recipe
 from essent.types import InputError, ModelError, NotFittedError, RecipeError, UnsupportedRecipeError
 from families import CORPUS
 from samples import TEXTS
 
-opened = essent.estimator.open_model
+opened = essent.encoder.estimator.open_model
 TRAIN, LABELS = CORPUS[:24], np.arange(24) % 2
 
 
 @pytest.fixture(autouse=True)
 def nothing_loaded() -> Iterator[None]:
-    essent.estimator.forget_model()
+    essent.encoder.estimator.forget_model()
     yield
-    essent.estimator.forget_model()
+    essent.encoder.estimator.forget_model()
 
 
 @pytest.mark.parametrize("recipe", [None, "mean layers=1", "weights=idf | zscore | whiten:5", "ditto:1-1"])
@@ -69,7 +69,7 @@ def test_a_search_over_recipes_loads_the_model_once(bert: Path, monkeypatch: pyt
         loaded.append(given)
         return opened(*given, **named)
 
-    monkeypatch.setattr(essent.estimator, "open_model", count)
+    monkeypatch.setattr(essent.encoder.estimator, "open_model", count)
     pipeline = make_pipeline(EncoderTransformer(bert), LogisticRegression(max_iter=50))
     recipes = ["mean", "weights=idf | zscore", "mean layers=1"]
     search = GridSearchCV(pipeline, {"encodertransformer__recipe": recipes}, cv=2, error_score="raise")

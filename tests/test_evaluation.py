@@ -14,11 +14,11 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from essent.data import Pair
-from essent.encoder import Encoder
-from essent.evaluation import evaluate
-from essent.recipe import Recipe
+from essent.encoder.encoder import Encoder
+from essent.evaluation.run import evaluate
+from essent.recipe.recipe import Recipe
 from essent.tasks import PairTask
+from essent.tasks.data import Pair
 from essent.types import DataError, InputError, ModelError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from families import CORPUS
 from near_ties import Watched, one_by_one

@@ -13,10 +13,10 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 
 from essent import verify
-from essent.encoder import Encoder
-from essent.folding import CannotFoldError, folded, quantised, rounded
-from essent.recipe import Recipe
-from essent.tokens import unknown_token
+from essent.encoder.encoder import Encoder
+from essent.recipe.recipe import Recipe
+from essent.saving.static_table import CannotFoldError, folded, quantised, rounded
+from essent.tokens.ids import unknown_token
 from essent.types import InputError, RecipeError
 from families import CORPUS, build_tokenizer
 from samples import LONG, TEXTS

@@ -16,6 +16,7 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 
+import essent
 from essent import Encoder, EncoderTransformer, StaticEncoder
 from essent.engine import CompiledEncoder
 from essent.static.distillation import encoder_of
@@ -38,7 +39,7 @@ def encoder(bert: Path) -> Encoder:
 
 @pytest.fixture(scope="module")
 def compiled(encoder: Encoder) -> CompiledEncoder:
-    return encoder.compile()
+    return essent.compile(encoder)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def test_bertopic_takes_an_encoder_transformer_in_a_pipeline(bert: Path) -> None
 def test_the_class_is_still_the_class(encoder: Encoder) -> None:
     assert pickle.loads(pickle.dumps(Encoder)) is Encoder  # noqa: S301
     assert isinstance(encoder, SentenceTransformer)
-    assert repr(Encoder).startswith("<class 'essent.encoder.Encoder', ")
+    assert repr(Encoder).startswith("<class 'essent.encoder.encoder.Encoder', ")
 
 
 def test_evaluators_and_tools_of_sentence_transformers(encoder: Encoder, compiled: CompiledEncoder) -> None:

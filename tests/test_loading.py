@@ -13,9 +13,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from essent.backbone import find_layers
-from essent.encoder import Encoder
-from essent.recipe import Recipe
+from essent.encoder.encoder import Encoder
+from essent.model.backbone import find_layers
+from essent.recipe.recipe import Recipe
 from essent.types import ModelError, RecipeError
 from families import FAMILIES
 from samples import LONG, TEXTS

@@ -17,13 +17,13 @@ from transformers import AutoModelForMaskedLM
 
 import essent
 from essent import Encoder, Recipe
-from essent.cache import digest_of
-from essent.data import Pair
-from essent.evaluation import evaluate
-from essent.loading import allowed, open_model
-from essent.mlm_head import MaskedLMHead, expected_rows, load_masked
+from essent.evaluation.run import evaluate
+from essent.model.loading import allowed, open_model
+from essent.model.mlm_head import MaskedLMHead, expected_rows, load_masked
+from essent.pipeline.cache import digest_of
 from essent.selection import Grid, Space, search
 from essent.tasks import PairTask
+from essent.tasks.data import Pair
 from essent.types import EngineError, ModelError, RecipeError, UnsupportedRecipeError
 from families import CORPUS, FAMILIES, MASKED, RELATIVE, WITHOUT_MASK
 
@@ -192,7 +192,7 @@ def test_only_recipes_that_read_the_head_save_it(bert: Path, tmp_path: Path) -> 
 
 def test_no_graph_is_made_of_it(bert: Path) -> None:
     with pytest.raises(EngineError, match=r"layers=topk:200 runs the masked-LM head at the masks alone"):
-        Encoder(str(bert), "prompt-topk").compile("onnx")
+        essent.compile(Encoder(str(bert), "prompt-topk"), "onnx")
 
 
 def test_gradients_reach_the_transformer_and_the_head(bert: Path) -> None:

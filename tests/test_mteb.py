@@ -19,10 +19,10 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
-from essent.data import Pair
-from essent.mteb import identify, read_mteb_results, to_mteb
+from essent.evaluation.mteb import identify, read_mteb_results, to_mteb
 from essent.tasks import GeometryTask, HerosTask, PairTask, Result
 from essent.tasks.clusters import ClusterTask
+from essent.tasks.data import Pair
 from essent.tasks.examples import Example
 from essent.tasks.heros import MinimalPair, verdict
 from essent.tasks.labels import LabelTask
@@ -409,8 +409,8 @@ def test_reading_needs_no_mteb(tmp_path: Path) -> None:
     path.write_text(json.dumps(saved({"test": [entry(0.5)]})), "utf-8")
     code = (
         "import sys; sys.modules['mteb'] = None\n"
-        "from essent.mteb import read_mteb_results, to_mteb\n"
-        "from essent.data import Pair; from essent.tasks import PairTask\n"
+        "from essent.evaluation.mteb import read_mteb_results, to_mteb\n"
+        "from essent.tasks.data import Pair; from essent.tasks import PairTask\n"
         f"print(read_mteb_results({str(path)!r})[0].main_score, 'torch' in sys.modules)\n"
         "try: to_mteb(PairTask('t', (Pair('a', 'b', 1.0, None),)))\n"
         "except ImportError as error: print(error)\n"

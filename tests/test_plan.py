@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from essent.backbone import Needs
-from essent.encoder import Encoder
-from essent.evaluation import evaluate
-from essent.plan import Allows, check
-from essent.recipe import Recipe
+from essent.encoder.encoder import Encoder
+from essent.evaluation.run import evaluate
+from essent.model.backbone import Needs
+from essent.model.capabilities import Allows, check
+from essent.recipe.recipe import Recipe
 from essent.tasks import PairTask
 from essent.types import ModelError, UnsupportedRecipeError
 

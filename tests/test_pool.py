@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.pool import mix_sources, reductions
+from essent.pooling import mix_sources, reductions
 from essent.types import RecipeError
 from reference import reduced
 

@@ -16,8 +16,8 @@ from sentence_transformers import SentenceTransformer
 import essent
 from essent import Encoder
 from essent.folders import write_digests
-from essent.loading import load
-from essent.recipe import Recipe
+from essent.model.loading import load
+from essent.recipe.recipe import Recipe
 from essent.types import ModelError, NotFittedError, RecipeError, VerificationError
 from families import CORPUS, FAMILIES, build_family
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.layers import format_mix, parse_mix
-from essent.named import NAMED, TEMPLATES, NamedRecipe
-from essent.recipe import Recipe
+from essent.recipe.named import NAMED, TEMPLATES, NamedRecipe
+from essent.recipe.recipe import Recipe
+from essent.sources.layers import format_mix, parse_mix
 from essent.types import RecipeError, UnknownNameError
 
 EXAMPLES = [row.name if not row.argument else f"{row.name}:{row.example}" for row in NAMED.values()]

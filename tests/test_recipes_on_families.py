@@ -10,11 +10,11 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from essent.backbone import Needs
-from essent.encoder import Encoder
-from essent.named import NAMED
-from essent.recipe import Recipe
-from essent.tokens import Frame, pad
+from essent.encoder.encoder import Encoder
+from essent.model.backbone import Needs
+from essent.recipe.named import NAMED
+from essent.recipe.recipe import Recipe
+from essent.tokens.ids import Frame, pad
 from essent.types import UnsupportedRecipeError
 from families import CORPUS, FAMILIES, RELATIVE, WITHOUT_MASK
 from reference import Counts, Reference, Sentence, shaped

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.layers import token_tables
-from essent.pool import reductions
+from essent.pooling import reductions
 from essent.registry import Registry, did_you_mean, format_spec, parse_argument, split_spec
 from essent.shaping import shapers
+from essent.sources.layers import token_tables
 from essent.types import RecipeError, UnknownNameError
-from essent.weights import weightings
+from essent.weighting import weightings
 
 REGISTRIES = [weightings, reductions, shapers, token_tables]
 

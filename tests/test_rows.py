@@ -18,11 +18,12 @@ from sentence_transformers.sentence_transformer.modules.tokenizer import Whitesp
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
+import essent
 from essent import evaluate, search, verify
-from essent.encoder import Encoder
-from essent.recipe import Recipe
-from essent.rows import rows_backbone
-from essent.tokens import count_tokens, text_ids, unknown_token
+from essent.encoder.encoder import Encoder
+from essent.model.token_rows import rows_backbone
+from essent.recipe.recipe import Recipe
+from essent.tokens.ids import count_tokens, text_ids, unknown_token
 from essent.types import ModelError, RecipeError, UnsupportedRecipeError
 from families import build_tokenizer
 from samples import LONG, TEXTS
@@ -187,7 +188,7 @@ def test_search_and_export_take_it(wordpiece: Tokenizer, tmp_path: Path) -> None
     assert Recipe.parse("static") in [trial.recipe for trial in board.trials]
     assert {trial.recipe.layers for trial in board.trials} == {(("static", 1.0),)}
     encoder = Encoder(model, "static weights=idf").fit(LONG.split(". "))
-    np.testing.assert_allclose(encoder.compile("onnx").encode(TEXTS), encoder.encode(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(essent.compile(encoder, "onnx").encode(TEXTS), encoder.encode(TEXTS), atol=1e-5)
 
 
 # -- what it refuses --------------------------------------------------------------------------------------------------

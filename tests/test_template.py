@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from essent.named import TEMPLATES
-from essent.template import make_frame
-from essent.tokens import framed_ids
+from essent.model.template import make_frame
+from essent.recipe.named import TEMPLATES
+from essent.tokens.ids import framed_ids
 from essent.types import UnsupportedRecipeError
 from families import CORPUS, DECODERS, FAMILIES, build_tokenizer
 from samples import LONG, TEXTS

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from essent.template import make_frame
-from essent.tokens import (
+from essent.model.template import make_frame
+from essent.tokens.ids import (
     SHORT_TEXTS,
     TOKENS_PER_TEXT,
     Frame,

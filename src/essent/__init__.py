@@ -14,15 +14,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from essent.version import __version__
 
 if TYPE_CHECKING:
-    from essent.encoder import Encoder
-    from essent.engine import load
-    from essent.estimator import EncoderTransformer
+    from essent.encoder import Encoder, EncoderTransformer
+    from essent.engine import compile, load
     from essent.evaluation import evaluate
-    from essent.named import NAMED, TEMPLATES
-    from essent.recipe import Recipe
+    from essent.recipe import NAMED, TEMPLATES, Recipe
     from essent.selection import search
     from essent.static import StaticEncoder
     from essent.types import EssentError
@@ -30,12 +28,13 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Encoder": "essent.encoder",
-    "EncoderTransformer": "essent.estimator",
+    "EncoderTransformer": "essent.encoder",
     "EssentError": "essent.types",
-    "NAMED": "essent.named",
+    "NAMED": "essent.recipe",
     "Recipe": "essent.recipe",
     "StaticEncoder": "essent.static",
-    "TEMPLATES": "essent.named",
+    "TEMPLATES": "essent.recipe",
+    "compile": "essent.engine",
     "evaluate": "essent.evaluation",
     "load": "essent.engine",
     "search": "essent.selection",
@@ -51,6 +50,7 @@ __all__ = [
     "Recipe",
     "StaticEncoder",
     "__version__",
+    "compile",
     "evaluate",
     "load",
     "search",

@@ -12,16 +12,20 @@ from sentence_transformers import SentenceTransformer
 from essent.atomic import recover
 from essent.encoder import Encoder
 from essent.folders import (
+    ABOUT,
+    ARRAYS,
     STATE_FOLDER,
     check_digests,
     check_folder,
     damage_named,
     has_digests,
+    is_essent_folder,
+    is_exported_folder,
     opening,
+    read_about,
     read_arrays,
 )
-from essent.portable import folder_of
-from essent.saved import ABOUT, ARRAYS, is_essent_folder, is_exported_folder, read_about
+from essent.saving import folder_of
 from essent.types import EssentError, ModelError, VerificationError
 
 TOLERANCE = 1e-5
@@ -113,8 +117,7 @@ def _encoder(root: Path, files: int | None, untrusted: bool) -> Verification:
 
 def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
     """What a folder of `essent export` gives; loading it compares precisions below float32 by their cosines."""
-    from essent.engine.compiled import TOLERANCES
-    from essent.engine.files import load, read_about
+    from essent.engine import TOLERANCES, load, read_about
 
     about = read_about(root / STATE_FOLDER / "engine.json")
     engine, reason = about["engine"], "it holds a graph for an engine, which essent.load reads"

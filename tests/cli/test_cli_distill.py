@@ -14,8 +14,8 @@ from cli_helpers import Run
 from essent import atomic
 from essent.cli.distill import STATE
 from essent.cli.texts import read_corpus
-from essent.encoder import Encoder
-from essent.recipe import Recipe
+from essent.encoder.encoder import Encoder
+from essent.recipe.recipe import Recipe
 from essent.static import distill
 from essent.types import DataError
 from families import CORPUS
@@ -91,7 +91,7 @@ def test_a_run_killed_while_it_saved_goes_on(
 
     command = ("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static")
     with monkeypatch.context() as patched:
-        patched.setattr("essent.portable._write_state", interrupted)
+        patched.setattr("essent.saving.save._write_state", interrupted)
         run(*command, code=130)
     assert [path.name for path in (tmp_path / "static").iterdir()] == [STATE]
     run(*command)

@@ -30,7 +30,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments, **options):
         raise AssertionError("the model was loaded")
 
-    monkeypatch.setattr("essent.encoder.load", fail)
+    monkeypatch.setattr("essent.encoder.encoder.load", fail)
 
 
 def test_npy(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_helpers import Run
 
-from essent.evaluation import evaluate
+from essent.evaluation.run import evaluate
 from essent.explain import mask_predictions
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from essent.data import read_rows
-from essent.heros import (
+from essent.minimal_pairs import (
     MaskedModel,
     Resources,
     build,
@@ -21,9 +20,10 @@ from essent.heros import (
     misspellings,
     overlaps,
 )
-from essent.heros.substitutes import replaceable, substitutes
-from essent.heros.tags import tag_words
-from essent.heros.words import split_words
+from essent.minimal_pairs.substitutes import replaceable, substitutes
+from essent.minimal_pairs.tags import tag_words
+from essent.minimal_pairs.words import split_words
+from essent.tasks.data import read_rows
 from essent.tasks.heros import SUBSETS, MinimalPair
 
 pytestmark = pytest.mark.data

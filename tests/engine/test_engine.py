@@ -17,13 +17,13 @@ from sentence_transformers.base.modules import Dense, Normalize
 
 import essent
 from essent import NAMED, Encoder
-from essent.engine import CompiledEncoder, compile_encoder, load
+from essent.engine import CompiledEncoder, load
 from essent.engine.compiled import cosines
 from essent.engine.convert import openvino
 from essent.engine.graph import QuantileGraph, graph_of, shaping_graph
 from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision
 from essent.folders import write_digests
-from essent.named import NamedRecipe
+from essent.recipe.named import NamedRecipe
 from essent.shaping import Chain
 from essent.shaping.quantile import QuantileMap, column_quantiles
 from essent.types import EngineError, InputError, ModelError, NotFittedError
@@ -47,7 +47,7 @@ def encoder(bert: Path) -> Encoder:
 
 @pytest.fixture(scope="module")
 def compiled(encoder: Encoder) -> CompiledEncoder:
-    return encoder.compile("openvino", threads=1)
+    return essent.compile(encoder, "openvino", threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -209,18 +209,18 @@ def test_a_file_is_no_place_for_a_folder(compiled: CompiledEncoder, tmp_path: Pa
 
 def test_unknown_engines_and_precisions(encoder: Encoder) -> None:
     with pytest.raises(EngineError, match="known: openvino, onnx"):
-        encoder.compile("tensorrt")
+        essent.compile(encoder, "tensorrt")
     with pytest.raises(EngineError, match="f32, bf16, int8"):
-        encoder.compile("openvino", precision="f16")
+        essent.compile(encoder, "openvino", precision="f16")
     with pytest.raises(EngineError, match="onnx runs in f32"):
-        encoder.compile("onnx", precision="int8")
+        essent.compile(encoder, "onnx", precision="int8")
     with pytest.raises(EngineError, match="calibration is for"):
-        encoder.compile("openvino", calibration=["a"])
+        essent.compile(encoder, "openvino", calibration=["a"])
 
 
 def test_a_recipe_must_be_fitted(bert: Path) -> None:
     with pytest.raises(NotFittedError):
-        Encoder(str(bert), "mean | zscore").compile()
+        essent.compile(Encoder(str(bert), "mean | zscore"))
 
 
 def test_bf16_needs_a_machine_that_has_it(saved: Path, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_sentence_transformers_model_with_more_modules_in_onnx(
     torch.manual_seed(0)
     modules = [*list(shell_of("roberta"))[:2], Dense(32, 12), Normalize()]
     model = SentenceTransformer(modules=modules, device="cpu", prompts={"query": "find: "})
-    compiled = compile_encoder(model, "onnx", threads=2, streams=2)
+    compiled = essent.compile(model, "onnx", threads=2, streams=2)
     texts = [*CORPUS[:8], "", "the moon " * 20]
     assert_same(compiled.encode(texts), model.encode(texts), 1e-4)
     compiled.save(str(tmp_path))
@@ -335,7 +335,7 @@ def test_affine_chains_of_the_graph() -> None:
 def test_int8_says_what_it_costs(bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     encoder = Encoder(str(bert), "layers=1", device="cpu")
     texts = texts_of(400, 20, seed=13)
-    compiled = encoder.compile("openvino", precision="int8", calibration=texts, threads=1)
+    compiled = essent.compile(encoder, "openvino", precision="int8", calibration=texts, threads=1)
     assert "cosine with float32" in caplog.text
     assert compiled.loss is not None
     assert compiled.loss.unseen
@@ -355,7 +355,7 @@ def test_int8_says_what_it_costs(bert: Path, tmp_path: Path, caplog: pytest.LogC
 def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -> None:
     """One that differs most from BERT; ESSENT_ALL_FAMILIES=1 converts them all, in a minute or more."""
     encoder = Encoder(shell_of(family), "layers=1 weights=ditto:1-3")
-    compiled = encoder.compile("openvino", threads=1)
+    compiled = essent.compile(encoder, "openvino", threads=1)
     texts = [*CORPUS[:8], "a", "the moon " * 40]
     assert_same(compiled.encode(texts), encoder.encode(texts))
 

@@ -18,8 +18,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 from transformers import AutoTokenizer
 
+import essent
 from essent import Encoder
-from essent.engine import CompiledEncoder, compile_encoder, load
+from essent.engine import CompiledEncoder, load
 from essent.engine.compiled import cosines
 from essent.engine.graph import graph_of
 from essent.engine.module import _windows
@@ -38,7 +39,7 @@ def encoder(bert: Path) -> Encoder:
 
 @pytest.fixture(scope="module")
 def compiled_by(encoder: Encoder) -> dict[str, CompiledEncoder]:
-    return {engine: encoder.compile(engine, threads=2, streams=2) for engine in ENGINES}
+    return {engine: essent.compile(encoder, engine, threads=2, streams=2) for engine in ENGINES}
 
 
 def assert_same(found: np.ndarray, expected: np.ndarray, allowed: float = 1e-4) -> None:
@@ -147,7 +148,7 @@ def test_a_conversion_that_fails_leaves_nothing(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("essent.engine.convert.FREE", "free")
     with pytest.raises(EngineError, match="does not convert to openvino"):
-        encoder.compile()
+        essent.compile(encoder)
     assert not list(tmp_path.iterdir())
 
 
@@ -165,7 +166,7 @@ def test_a_relative_folder_after_chdir(
 def test_more_than_two_gigabytes_of_onnx(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the weights are in a file of their own; the limit is set to 10 bytes here."""
     monkeypatch.setattr("torch.onnx._internal.exporter._onnx_program._LARGE_MODEL_THRESHOLD", 10)
-    compiled = encoder.compile("onnx", threads=1)
+    compiled = essent.compile(encoder, "onnx", threads=1)
     compiled.save(str(tmp_path))
     assert (tmp_path / "model.onnx.data").stat().st_size > 10_000
     assert_same(load(tmp_path, threads=1).encode(TEXTS[:4]), encoder.encode(TEXTS[:4]))
@@ -232,7 +233,7 @@ def test_tables_of_token_vectors(bert: Path, tmp_path: Path) -> None:
     texts = [*TEXTS, "", "the moon " * 300]
     fitted = Encoder(static, "static weights=sif | quantile:20").fit(CORPUS)
     for model, engine in ((static, "openvino"), (fitted, "onnx")):
-        compile_encoder(model, engine, threads=1).save(str(tmp_path))
+        essent.compile(model, engine, threads=1).save(str(tmp_path))
         assert_same(load(tmp_path, threads=1).encode(texts), np.asarray(model.encode(texts)))
 
 
@@ -244,14 +245,14 @@ def test_cosines_of_zeros() -> None:
 
 def test_what_cannot_be_compiled_is_said(bert: Path, encoder: Encoder, compiled_by: dict[str, CompiledEncoder]) -> None:
     with pytest.raises(InputError, match="not str"):
-        compile_encoder(str(bert))  # type: ignore[arg-type]
+        essent.compile(str(bert))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no texts"):
-        encoder.compile(precision="int8", calibration=[])
+        essent.compile(encoder, precision="int8", calibration=[])
     with pytest.raises(EngineError, match="keeps its maximum length of 256"):
         compiled_by["onnx"].max_seq_length = 8
     half = SentenceTransformer(str(bert), device="cpu", model_kwargs={"dtype": torch.bfloat16})
     with pytest.raises(EngineError, match=r"bfloat16.*float32"):
-        compile_encoder(half)
+        essent.compile(half)
 
 
 def test_poolings_without_a_recipe_are_refused(shell_of: Callable[[str], SentenceTransformer]) -> None:

@@ -17,10 +17,10 @@ from sklearn.decomposition import PCA
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from essent import Encoder
-from essent.data import Pair
 from essent.explain import draw_bias, token_bias, token_map
 from essent.explain.bias import between_groups
 from essent.tasks import PairTask
+from essent.tasks.data import Pair
 from essent.types import DataError, InputError
 from families import CORPUS
 

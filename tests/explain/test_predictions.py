@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from essent.encoder import Encoder
+from essent.encoder.encoder import Encoder
 from essent.explain import mask_predictions
 from essent.explain.predictions import shown
-from essent.loading import open_model
-from essent.named import TEMPLATES
+from essent.model.loading import open_model
+from essent.recipe.named import TEMPLATES
 from essent.types import InputError, ModelError, RecipeError
 from families import MASKED
 from reference import Reference

@@ -13,13 +13,13 @@ import torch
 from kill_harness import check_old_or_new, killed_at_every_write
 from sentence_transformers import SentenceTransformer
 
-from essent.cache import PooledCache
 from essent.cli.files import WRITERS, write_vectors
-from essent.contexts import Contexts
-from essent.data import Pair
-from essent.loading import load
-from essent.recipe import Recipe
+from essent.model.loading import load
+from essent.pipeline.cache import PooledCache
+from essent.recipe.recipe import Recipe
+from essent.sources.contexts import Contexts
 from essent.tasks import PairTask, Result, load_results, save_results
+from essent.tasks.data import Pair
 from families import CORPUS
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("under_the_shim")]
@@ -100,7 +100,7 @@ def test_a_masked_language_model_that_is_finished(
     """An older model, its checkpoints and what is not essent's: one step, and never a mixture."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    from essent.train.mlm_folder import RunFolder
+    from essent.pretrain.folder import RunFolder
 
     source = folder_of("bert")
     model, tokenizer = AutoModelForMaskedLM.from_pretrained(source), AutoTokenizer.from_pretrained(source)

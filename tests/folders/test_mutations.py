@@ -37,7 +37,7 @@ def saved(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
 
     def build(kind: str, model: str, folder: Path) -> None:
         if kind in ("openvino", "onnx"):
-            Encoder(model, "first-last", device="cpu").compile(kind).save(str(folder))
+            essent.compile(Encoder(model, "first-last", device="cpu"), kind).save(str(folder))
         elif kind == "table":
             table = StaticEmbedding(Encoder(model).tokenizer.backend_tokenizer, embedding_dim=8)
             source = folder.with_name(f"{folder.name}-source")

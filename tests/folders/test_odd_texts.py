@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+import essent
 from essent import Encoder
 from families import CORPUS
 
@@ -74,4 +75,4 @@ def test_recipes(model: SentenceTransformer, recipe: str) -> None:
 
 
 def test_a_graph(model: SentenceTransformer, tmp_path: Path) -> None:
-    check(Encoder(model, "first-last").compile("openvino"), odd_texts(NUMBER))
+    check(essent.compile(Encoder(model, "first-last"), "openvino"), odd_texts(NUMBER))

@@ -13,11 +13,11 @@ import pytest
 
 import essent
 from essent import Encoder
-from essent.contexts import read_about
 from essent.folders import DIGESTS, ENCODER, GRAPH, check_model, check_replaceable, names_to_keep, read_json
 from essent.folders import reading as reading_module
 from essent.folders.check import _conversion
 from essent.hub import full_name
+from essent.sources.contexts import read_about
 from essent.types import DamagedError, DataError, EssentError, ModelError, UnsupportedRecipeError
 
 TEXTS = ["dogs run", "a man plays a flute", "the moon is far"]
@@ -44,14 +44,14 @@ def test_a_folder_that_holds_no_model_keeps_what_is_in_it(save: bool, bert: Path
     for name in mine:
         (folder / name).write_text("my own\n")
     encoder = Encoder(str(bert), "mean", device="cpu")
-    (encoder if save else encoder.compile("onnx")).save(str(folder))
+    (encoder if save else essent.compile(encoder, "onnx")).save(str(folder))
     written = {"README.md"} if save else set()  # the model card
     assert {name for name in mine if (folder / name).read_text() == "my own\n"} == mine - written
 
 
 def test_a_graph_replaces_a_graph_and_nothing_beside_it(bert: Path, tmp_path: Path) -> None:
     folder = tmp_path / "graph"
-    compiled = Encoder(str(bert), "mean", device="cpu").compile("onnx")
+    compiled = essent.compile(Encoder(str(bert), "mean", device="cpu"), "onnx")
     compiled.save(str(folder))
     (folder / "handler.py").write_text("mine")
     (folder / "README.md").write_text("mine")

@@ -11,9 +11,9 @@ from tiny_wordnet import SYNSETS, write_wordnet
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-from essent.heros import MaskedModel, Resources, WordNet, choose, misspelling_list, misspellings
-from essent.heros.inflection import inflect
-from essent.heros.words import split_words
+from essent.minimal_pairs import MaskedModel, Resources, WordNet, choose, misspelling_list, misspellings
+from essent.minimal_pairs.inflection import inflect
+from essent.minimal_pairs.words import split_words
 
 FILLERS = "green strange nice famous empty eat eats ate eating see sees saw watch watched make made call called cold"
 

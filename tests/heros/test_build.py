@@ -10,9 +10,9 @@ from heros_sentences import LEFT_OUT, PAPER, SENTENCES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from essent.heros import MaskedModel, PairRow, Resources, build, check_rows, overlaps, write_rows
-from essent.heros.quality import as_dict, sample
-from essent.heros.sentences import Filters, UnsuitableError
+from essent.minimal_pairs import MaskedModel, PairRow, Resources, build, check_rows, overlaps, write_rows
+from essent.minimal_pairs.quality import as_dict, sample
+from essent.minimal_pairs.sentences import Filters, UnsuitableError
 from essent.tasks.heros import SUBSETS, MinimalPair
 from essent.tasks.heros_files import load_heros
 from essent.types import DataError, InputError

@@ -16,8 +16,8 @@ from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from essent.cli import app
-from essent.heros import choose, push
-from essent.heros.wordnet import ENVIRONMENT
+from essent.minimal_pairs import choose, push
+from essent.minimal_pairs.wordnet import ENVIRONMENT
 from essent.tasks.heros import SUBSETS
 from essent.tasks.heros_files import load_heros
 from essent.types import InputError
@@ -28,7 +28,7 @@ Run = Callable[..., Result]
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the command line; `code` is the exit status that is expected. No WordNet is installed."""
-    monkeypatch.setattr("essent.heros.wordnet.PLACES", ("/nowhere",))
+    monkeypatch.setattr("essent.minimal_pairs.wordnet.PLACES", ("/nowhere",))
     monkeypatch.delenv(ENVIRONMENT, raising=False)
     for name in (
         "SURE",

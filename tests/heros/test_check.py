@@ -6,8 +6,8 @@ import pytest
 from heros_sentences import PAPER
 
 from essent.demo import minimal_pairs_path
-from essent.heros import check_rows
-from essent.heros.check import problem_of
+from essent.minimal_pairs import check_rows
+from essent.minimal_pairs.check import problem_of
 from essent.tasks.heros import MinimalPair
 from essent.tasks.heros_files import load_heros
 

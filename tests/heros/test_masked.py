@@ -12,9 +12,9 @@ import torch
 from heros_sentences import SENTENCES
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from essent.heros import MaskedModel
-from essent.heros.masked import PROBES
-from essent.heros.words import split_words
+from essent.minimal_pairs import MaskedModel
+from essent.minimal_pairs.masked import PROBES
+from essent.minimal_pairs.words import split_words
 from essent.types import ModelError
 
 

@@ -9,11 +9,11 @@ from heros_sentences import PAPER
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.heros import CannotNegateError, Style, negate
-from essent.heros.closed import TABLE
-from essent.heros.negation import negate_at
-from essent.heros.tags import tag_words
-from essent.heros.words import apply_edits, split_words
+from essent.minimal_pairs import CannotNegateError, Style, negate
+from essent.minimal_pairs.closed import TABLE
+from essent.minimal_pairs.negation import negate_at
+from essent.minimal_pairs.tags import tag_words
+from essent.minimal_pairs.words import apply_edits, split_words
 
 ROWS = [line.split("\t") for line in (Path(__file__).parent / "negations.tsv").read_text("utf-8").splitlines()]
 SKIPPED = {

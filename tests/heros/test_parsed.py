@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from essent.heros import CannotNegateError, Resources, SpacyTagger, build, check_rows, negate
-from essent.heros.substitutes import replaceable
-from essent.heros.tags import tag_words
-from essent.heros.words import split_words
+from essent.minimal_pairs import CannotNegateError, Resources, SpacyTagger, build, check_rows, negate
+from essent.minimal_pairs.substitutes import replaceable
+from essent.minimal_pairs.tags import tag_words
+from essent.minimal_pairs.words import split_words
 from essent.tasks.heros import MinimalPair
 from essent.types import ModelError
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from essent.heros.neighbours import fits
-from essent.heros.seldom import ANTONYMS, SELDOM, SYNONYMS
-from essent.heros.substitutes import replaceable
-from essent.heros.tags import tag_words
-from essent.heros.words import split_words
+from essent.minimal_pairs.neighbours import fits
+from essent.minimal_pairs.seldom import ANTONYMS, SELDOM, SYNONYMS
+from essent.minimal_pairs.substitutes import replaceable
+from essent.minimal_pairs.tags import tag_words
+from essent.minimal_pairs.words import split_words
 
 
 def places(sentence: str) -> list[str]:

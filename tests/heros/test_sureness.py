@@ -8,8 +8,8 @@ import sys
 import pytest
 from heros_sentences import SENTENCES
 
-from essent.heros import Resources, build
-from essent.heros.sureness import Evidence, sureness
+from essent.minimal_pairs import Resources, build
+from essent.minimal_pairs.sureness import Evidence, sureness
 from essent.types import InputError
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.heros import misspelling_list, misspellings
-from essent.heros.inflection import readings
-from essent.heros.typos import make_typo
+from essent.minimal_pairs import misspelling_list, misspellings
+from essent.minimal_pairs.inflection import readings
+from essent.minimal_pairs.typos import make_typo
 from essent.tasks.overlap import levenshtein
 from essent.types import MissingDependencyError
 

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from essent import Encoder
 from essent.cli import app
-from essent.heros import PairRow, Resources, WordNet, build, misspelling_list, misspellings, write_rows
-from essent.heros.push import card, data_set
-from essent.mteb import read_mteb_results, to_mteb
+from essent.evaluation.mteb import read_mteb_results, to_mteb
+from essent.minimal_pairs import PairRow, Resources, WordNet, build, misspelling_list, misspellings, write_rows
+from essent.minimal_pairs.push import card, data_set
 from essent.tasks import load_heros
 from essent.types import DataError, InputError
 

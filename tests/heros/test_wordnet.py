@@ -8,11 +8,11 @@ import pytest
 from heros_sentences import PAPER
 from tiny_wordnet import write_wordnet
 
-from essent.heros import WordNet, find_wordnet
-from essent.heros.substitutes import replaceable, substitutes
-from essent.heros.tags import tag_words
-from essent.heros.wordnet import ANTONYM, ENVIRONMENT, HYPERNYM
-from essent.heros.words import split_words
+from essent.minimal_pairs import WordNet, find_wordnet
+from essent.minimal_pairs.substitutes import replaceable, substitutes
+from essent.minimal_pairs.tags import tag_words
+from essent.minimal_pairs.wordnet import ANTONYM, ENVIRONMENT, HYPERNYM
+from essent.minimal_pairs.words import split_words
 from essent.types import DataError
 
 
@@ -85,11 +85,11 @@ def test_the_same_words_elsewhere_are_not() -> None:
 
 
 def test_where_it_is_looked_for(wordnet_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.heros.wordnet.PLACES", (str(tmp_path / "nowhere"),))
+    monkeypatch.setattr("essent.minimal_pairs.wordnet.PLACES", (str(tmp_path / "nowhere"),))
     monkeypatch.delenv(ENVIRONMENT, raising=False)
     with pytest.raises(DataError, match="apt-get install wordnet-base"):
         find_wordnet()
-    monkeypatch.setattr("essent.heros.wordnet.PLACES", (str(wordnet_folder),))
+    monkeypatch.setattr("essent.minimal_pairs.wordnet.PLACES", (str(wordnet_folder),))
     assert find_wordnet().folder == wordnet_folder
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path))
     with pytest.raises(DataError, match=r"no WordNet: index\.noun"):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.heros.words import (
+from essent.minimal_pairs.words import (
     Edit,
     apply_edits,
     article,

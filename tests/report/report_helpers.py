@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from essent.data import Pair
-from essent.recipe import Recipe
+from essent.recipe.recipe import Recipe
 from essent.selection import Check, Comparison, Leaderboard, Trial
 from essent.tasks import GeometryTask, HerosTask, PairTask, Result
+from essent.tasks.data import Pair
 from essent.tasks.heros import SUBSETS, MinimalPair
 
 HOSTILE = "<script>alert(1)</script>"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from report_helpers import MODELS, board, everything, geometry, heros, named, pairs, scored
 
-from essent.recipe import Recipe
+from essent.recipe.recipe import Recipe
 from essent.report.boards import MOST_ROWS
 from essent.report.gather import gather
 from essent.report.labels import names_of

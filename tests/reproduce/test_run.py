@@ -210,7 +210,7 @@ def test_a_run_that_is_stopped_while_it_saves_averages_can_be_run_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("essent.contexts.save_file", stopped)
+        patch.setattr("essent.sources.contexts.save_file", stopped)
         with pytest.raises(KeyboardInterrupt):
             run_table(table, models, **given)
     assert values(run_table(table, models, **given)) == expected

@@ -190,7 +190,9 @@ def test_generated_templates_are_ranked_by_their_scores(shell_of: Shells, tmp_pa
 
 
 def test_templates_that_do_not_fit_are_left_out(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.template.STAND_INS", ("a",))  # with all of them a tiny vocabulary splits everything
+    monkeypatch.setattr(
+        "essent.model.template.STAND_INS", ("a",)
+    )  # with all of them a tiny vocabulary splits everything
     glued, fine = Candidate("xyz{text}q [MASK]", -1.0), Candidate("{text} : [MASK] .", -2.0)
     long = Candidate("{text} means [MASK]" + " and so on" * 90, -3.0)  # no room for a text
     found = search_candidates(shell_of("bert"), TASK, [glued, fine, long])

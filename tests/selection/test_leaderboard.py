@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from essent.recipe import Recipe
+from essent.recipe.recipe import Recipe
 from essent.selection import Leaderboard, Trial
 
 TRIALS = (

@@ -10,7 +10,7 @@ import pytest
 from selection_samples import TASK
 from sentence_transformers import SentenceTransformer
 
-from essent.recipe import Recipe
+from essent.recipe.recipe import Recipe
 from essent.selection import Leaderboard, Space, Trial, draw_leaderboard, search
 from essent.tasks import PairTask
 from essent.types import InputError

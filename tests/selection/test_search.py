@@ -14,11 +14,10 @@ import torch
 from selection_samples import PAIRS, TASK, planted
 from sentence_transformers import SentenceTransformer
 
-from essent.data import Pair
-from essent.encoder import Encoder
-from essent.loading import load
-from essent.plan import Allows
-from essent.recipe import Recipe
+from essent.encoder.encoder import Encoder
+from essent.model.capabilities import Allows
+from essent.model.loading import load
+from essent.recipe.recipe import Recipe
 from essent.selection import Grid, Leaderboard, Space, search
 from essent.selection.pairs import TextPairs
 from essent.selection.program import Program
@@ -28,6 +27,7 @@ from essent.selection.store import Store
 from essent.selection.sweep import Sweep
 from essent.shaping import Chain
 from essent.tasks import PairTask
+from essent.tasks.data import Pair
 from essent.types import DataError, InputError, RecipeError, UnknownNameError
 from near_ties import Watched, one_by_one
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from essent.plan import Allows
-from essent.recipe import Recipe
+from essent.model.capabilities import Allows
+from essent.recipe.recipe import Recipe
 from essent.selection.grammar import PROMPT_BERT, Grammar
 from essent.selection.space import SPACES, Grid, Space, find_space
 from essent.types import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError

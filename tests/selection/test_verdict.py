@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from essent.recipe import Recipe
+from essent.recipe.recipe import Recipe
 from essent.selection import Check, Comparison, Leaderboard, Trial, compare
 from essent.selection.criteria import criteria
 from essent.selection.judging import Scored, judged

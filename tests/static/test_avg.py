@@ -14,11 +14,11 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from essent import evaluate, verify
-from essent.contexts import Contexts
-from essent.encoder import Encoder
-from essent.layers import AverageTable, parse_mix
-from essent.loading import load
-from essent.recipe import Recipe
+from essent.encoder.encoder import Encoder
+from essent.model.loading import load
+from essent.recipe.recipe import Recipe
+from essent.sources.contexts import Contexts
+from essent.sources.layers import AverageTable, parse_mix
 from essent.static.gather import Settings, average_contexts
 from essent.types import RecipeError, UnsupportedRecipeError
 from families import CORPUS

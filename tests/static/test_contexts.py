@@ -11,12 +11,12 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from essent.backbone import Backbone
-from essent.contexts import Contexts
-from essent.loading import load
-from essent.plan import Plan
-from essent.recipe import Recipe
-from essent.rows import rows_backbone
+from essent.model.backbone import Backbone
+from essent.model.loading import load
+from essent.model.token_rows import rows_backbone
+from essent.pipeline.plan import Plan
+from essent.recipe.recipe import Recipe
+from essent.sources.contexts import Contexts
 from essent.static import gather as passes
 from essent.static.gather import Settings, average_contexts
 from essent.static.vocabulary import Extension, _count, extended, find_extension

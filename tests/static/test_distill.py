@@ -15,14 +15,14 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense
 
 from essent import verify
-from essent.encoder import Encoder
-from essent.recipe import Recipe
+from essent.encoder.encoder import Encoder
+from essent.recipe.recipe import Recipe
 from essent.static import Choice, Material, collect, distill, find_choice, make_encoder
-from essent.static.coverage import coverage, share_of_new
+from essent.static.coverage import coverage_of, share_of_new
 from essent.static.regress import bag_matrix, fit_rows
 from essent.static.smaller import agreement, reduce_table
 from essent.tasks import load_pairs
-from essent.tokens import text_ids, unknown_token
+from essent.tokens.ids import text_ids, unknown_token
 from essent.types import InputError, RecipeError
 from families import CORPUS
 from samples import TEXTS
@@ -271,12 +271,12 @@ def test_a_small_corpus_is_said(
     material, _ = collect(shell_of("bert"), TEXTS_)
     assert "% of the tokens of further texts of the same kind" in caplog.text
     assert "unseen=alone" in caplog.text
-    assert coverage(material, TEXTS_) == 1.0
+    assert coverage_of(material, TEXTS_) == 1.0
     few, _ = collect(shell_of("bert"), TEXTS_[:3])
     ids = text_ids(few.tokenizer, list(TEXTS_))
     expected = np.mean([few.contexts.count[token] > 0 for some in ids for token in some])
-    assert coverage(few, TEXTS_) == expected < 1
-    assert math.isnan(coverage(few, []))
+    assert coverage_of(few, TEXTS_) == expected < 1
+    assert math.isnan(coverage_of(few, []))
     caplog.clear()
     collect(shell_of("bert"), TEXTS_ * 2)  # every token twice at least
     assert "further texts" not in caplog.text

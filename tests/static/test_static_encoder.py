@@ -27,12 +27,12 @@ from tokenizers import Tokenizer
 
 import essent.static.encoder
 from essent import StaticEncoder
-from essent.encoder import Encoder
+from essent.encoder.encoder import Encoder
+from essent.model.word_vectors.model import word_model
 from essent.static.distillation import encoder_of
 from essent.tasks import load_task
-from essent.tokens import unknown_token
+from essent.tokens.ids import unknown_token
 from essent.types import InputError, ModelError
-from essent.word_vectors.model import word_model
 from families import build_tokenizer
 from samples import LONG, TEXTS
 from test_by_word import ODD

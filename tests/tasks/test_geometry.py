@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.data import Pair
 from essent.tasks import PairTask, geometry
+from essent.tasks.data import Pair
 from essent.tasks.geometry import GeometryTask, alignment, average_cosine, iso_score, uniformity
 from essent.types import InputError, UnknownNameError
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from essent.data import Pair
 from essent.tasks import STS7, Pairs, add, catalogue, load_task, task_names
+from essent.tasks.data import Pair
 from essent.types import DataError, InputError, UnknownNameError
 
 LINE = '{"sentence1": "a", "sentence2": "b", "score": %s}\n'

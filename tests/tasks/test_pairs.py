@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from essent.data import Pair
 from essent.tasks import PairTask
+from essent.tasks.data import Pair
 from essent.tasks.pairs import interval
 from essent.types import DataError, InputError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from essent.data import Pair
 from essent.tasks import PairTask
+from essent.tasks.data import Pair
 from families import CORPUS
 
 

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from essent.train.frames import FRAMES, in_frames
-from essent.train.mlm_settings import Pretraining
-from essent.train.mlm_start import Start, prepare
+from essent.pretrain.frames import FRAMES, in_frames
+from essent.pretrain.settings import Pretraining
+from essent.pretrain.start import Start, prepare
 from essent.types import InputError
 
 THINGS = ("river", "garden", "kitchen", "station", "window")

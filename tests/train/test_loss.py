@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from train_reference import Slow, loss_of
 
 from essent import Encoder, Recipe
-from essent.plan import Plan
+from essent.pipeline.plan import Plan
 from essent.train import heads
 from essent.train.build import replace_module
 from essent.train.loss import ContrastiveLoss

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.train.mlm_data import HeldOut, Masking, Packed, RunOrder, _fill, pack, split_texts
-from essent.train.word_pieces import train_word_pieces
+from essent.pretrain.data import HeldOut, Masking, Packed, RunOrder, _fill, pack, split_texts
+from essent.pretrain.word_pieces import train_word_pieces
 from essent.types import InputError
 from families import CORPUS
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertConfig
 
-from essent.train.mlm_model import MaskedHead, fit_config, open_model, open_tokenizer, read_config, untie
-from essent.train.mlm_trainer import loss_at_masks
-from essent.train.word_pieces import train_word_pieces
+from essent.pretrain.model import MaskedHead, fit_config, open_model, open_tokenizer, read_config, untie
+from essent.pretrain.trainer import loss_at_masks
+from essent.pretrain.word_pieces import train_word_pieces
 from essent.types import InputError, ModelError
 from families import CORPUS, MASKED
 

@@ -18,10 +18,10 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from essent.atomic import PARTIAL
+from essent.pretrain.run import Show, Start, pretrain
+from essent.pretrain.settings import Pretraining
 from essent.train import mlm_trainer
 from essent.train.device import has_bf16
-from essent.train.mlm_settings import Pretraining
-from essent.train.pretrain import Show, Start, pretrain
 from essent.types import DataError, InputError, TrainingError
 
 TEXTS = [
@@ -417,7 +417,7 @@ def test_texts_that_do_not_do(texts, changes, said: str, start: Start, tmp_path:
     def fail(*arguments, **options):
         raise AssertionError("the model was loaded")
 
-    monkeypatch.setattr("essent.train.mlm_model.open_model", fail)
+    monkeypatch.setattr("essent.pretrain.model.open_model", fail)
     with pytest.raises(InputError, match=said):
         pretrain(texts, tmp_path / "model", start, replace(SETTINGS, **changes), device="cpu")
     assert not (tmp_path / "model").exists()

@@ -13,7 +13,7 @@ import torch
 from training_helpers import SMALL, TEXTS, about
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
-from essent.named import TEMPLATES
+from essent.recipe.named import TEMPLATES
 from essent.tasks import PairTask
 from essent.train import PRESETS, Settings, heads, read_examples, train_seeds
 from essent.train.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES, resolve_settings

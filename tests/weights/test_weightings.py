@@ -12,13 +12,13 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from essent.encoder import Encoder
-from essent.named import TEMPLATES
-from essent.recipe import Recipe
-from essent.tokens import Vocabulary, pad
+from essent.encoder.encoder import Encoder
+from essent.recipe.named import TEMPLATES
+from essent.recipe.recipe import Recipe
+from essent.tokens.ids import Vocabulary, pad
 from essent.types import NotFittedError, RecipeError
-from essent.weights import combine, weightings
-from essent.weights.frequency import FREQUENT_BYTE_LEVEL, FREQUENT_WORDPIECES
+from essent.weighting import combine, weightings
+from essent.weighting.frequency import FREQUENT_BYTE_LEVEL, FREQUENT_WORDPIECES
 from families import CORPUS
 from samples import TEXTS
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import essent.word_vectors.files
+import essent.model.word_vectors.files
+from essent.model.word_vectors import WordVectors, read_word_vectors
+from essent.model.word_vectors.files import is_word_vectors
 from essent.types import DataError, InputError, MissingDependencyError
-from essent.word_vectors import WordVectors, read_word_vectors
-from essent.word_vectors.files import is_word_vectors
 
 WORDS = ["the", ",", "of", "n't", "well-known", "straße", "你好", "\xa0", "a\x85b", "1.5", "#", "'s"]
 MATRIX = np.random.default_rng(0).standard_normal((len(WORDS), 7)).astype(np.float32)
@@ -52,7 +52,7 @@ FORMATS = {
 def test_every_format_gives_the_same_table(
     name: str, packed: bool, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(essent.word_vectors.files, "BLOCK", block)  # rows that end in the next block
+    monkeypatch.setattr(essent.model.word_vectors.files, "BLOCK", block)  # rows that end in the next block
     path = tmp_path / "any.name"
     path.write_bytes(gzip.compress(FORMATS[name]) if packed else FORMATS[name])
     found = read_word_vectors(path)

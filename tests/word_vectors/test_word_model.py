@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from essent.by_word import words_apart
-from essent.encoder import Encoder
+from essent.encoder.encoder import Encoder
+from essent.model.word_vectors import WordVectors, read_word_vectors, word_model
+from essent.tokens.by_word import words_apart
 from essent.types import DataError, InputError, RecipeError
-from essent.word_vectors import WordVectors, read_word_vectors, word_model
 
 WORDS = """the , . a of to man dog flute plays runs well-known n't 's do does u.s. 3.5 1990s % x ... straße i co-op
 ca ' 's-hertogenbosch at""".split()

@@ -2,4 +2,6 @@
 
 from essent.cli.main import app
 
-__all__ = ["app"]
+__all__ = [
+    "app",
+]

@@ -27,7 +27,7 @@ def demo(
     Scores the recipes on 160 sentence pairs and shows how similar 120 minimal pairs (a synonym, an antonym, a typo, a
     negation …) look to each. A demonstration, not a benchmark: the data set is small and written for this package.
     """
-    from essent.demo.run import run_demo
+    from essent.demo import run_demo
 
     calm_libraries()
     run_demo(output, model=model, device=device, console=results(), progress=wants_progress(False))

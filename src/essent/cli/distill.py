@@ -153,8 +153,7 @@ def distill(
     if other := next((task.name for task in asked if not task.has_main), None):
         raise InputError(f"--evaluate: {other} has no single main score to keep; essent evaluate shows its numbers.")
     judge = None if search is None else read_pairs(search, data, quiet)
-    from essent.static import Choice, Settings, collect, make_encoder
-    from essent.static.distillation import FITTED, check_choice
+    from essent.static import FITTED, Choice, Settings, check_choice, collect, make_encoder
 
     chosen = Choice(layers, weights, FITTED if fit is None else fit or None, shaping)
     check_choice(chosen, dtype, dimensions)
@@ -242,7 +241,7 @@ def _compare(
     from rich.table import Table
 
     from essent.encoder import Encoder
-    from essent.static.coverage import coverage
+    from essent.static import coverage_of
 
     whole = partial(Encoder(model, teacher, **options).encode, batch_size=batch_size)
     table = Table("task", "model", "static", "kept", "tokens that the corpus has", box=None)
@@ -251,7 +250,7 @@ def _compare(
         full, static = task.run(whole).main_score, task.run(made.encoder).main_score
         share = 100 * static / full if full else math.nan  # of nothing no share can be kept
         shares.append(share)
-        known = f"{100 * coverage(made.material, task.texts()):.1f} %"
+        known = f"{100 * coverage_of(made.material, task.texts()):.1f} %"
         table.add_row(task.name, f"{full:.2f}", f"{static:.2f}", f"{share:.1f} %", known)
     table.add_row("average", "", "", f"{sum(shares) / len(shares):.1f} %", "")
     results().print(table)

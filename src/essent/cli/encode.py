@@ -107,7 +107,7 @@ def _load(model: str, recipe: str | None, options: dict, max_length: int | None)
 
     parsed = None if recipe is None else Recipe.parse(recipe)  # before the slow imports
     from essent.encoder import Encoder
-    from essent.saved import is_exported_folder
+    from essent.folders import is_exported_folder
 
     calm_libraries()
     if is_exported_folder(model) and parsed is None:

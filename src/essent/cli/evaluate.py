@@ -148,8 +148,8 @@ def evaluate(
 
 def _default_recipes(model: str) -> list[str]:
     """A first look at a model; what essent saved or exported is scored as it is."""
-    from essent.rows import is_static
-    from essent.saved import is_essent_folder, is_exported_folder
+    from essent.folders import is_essent_folder, is_exported_folder
+    from essent.model import is_static
 
     if is_exported_folder(model) or is_essent_folder(model, {}):
         return []

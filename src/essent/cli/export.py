@@ -66,8 +66,7 @@ def export(
     fit_texts = None if fit is None else read_files(fit, column)
     counted = None if frequencies is None else read_files(frequencies, column)
     from essent.encoder import Encoder
-    from essent.engine import compile_encoder
-    from essent.engine.runtime import runtime_of
+    from essent.engine import compile, runtime_of
     from essent.folders import GRAPH, check_replaceable
 
     runtime_of(engine, precision)
@@ -84,7 +83,7 @@ def export(
         note_unused(loaded, fit, frequencies)
         if learns(loaded) and fit is None and frequencies is not None:
             show_note(f"{model} is fitted already: --frequencies {listed(frequencies)} is not used without --fit.")
-    compiled = compile_encoder(loaded, engine, precision=precision, calibration=texts)
+    compiled = compile(loaded, engine, precision=precision, calibration=texts)
     compiled.save(str(output))
     if not quiet:
         size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
@@ -94,7 +93,7 @@ def export(
 def _load(model: str, recipe: str | None, options: dict) -> SentenceTransformer:
     """An Encoder; a sentence-transformers model whose modules no recipe describes as it is."""
     from essent.encoder import Encoder
-    from essent.loading import open_model
+    from essent.model import open_model
 
     try:
         return Encoder(model, recipe, **options)

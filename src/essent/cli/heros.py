@@ -18,8 +18,7 @@ from essent.cli.texts import read_files
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from essent.tasks import Result
-    from essent.tasks.heros import HerosTask
+    from essent.tasks import HerosTask, Result
 
 app = typer.Typer(
     help="Minimal pairs: which changes of a sentence does a model notice?",
@@ -89,8 +88,7 @@ def evaluate(
     [dim]$[/] essent heros evaluate -m ./my-model -r mean -r "first-last | zscore" --data heros.tsv --json heros.json
     """
     from essent.recipe import Recipe
-    from essent.tasks import save_results
-    from essent.tasks.heros_files import load_heros
+    from essent.tasks import load_heros, save_results
     from essent.types import InputError, optional_import
 
     if json_file is not None:
@@ -145,7 +143,7 @@ def _scored(
         encoder: Any = Encoder(model, **options)
         text = str(encoder.recipe)
     except RecipeError:  # modules that no recipe describes, a trained Dense say: that is still an encoder
-        from essent.loading import open_model
+        from essent.model import open_model
 
         encoder, text = open_model(model, options), AS_IT_IS
     yield text, task.run(lambda texts: encoder.encode(texts, batch_size=run["batch_size"], show_progress_bar=False))
@@ -158,7 +156,7 @@ def _labels(rows: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _draw(shown: dict[str, Result], picture: Path, name: str) -> None:
-    from essent.report.heat import draw_heros
+    from essent.report import draw_heros
 
     models = list(dict.fromkeys(short_name(str(result.provenance["model"])) for result in shown.values()))
     of_one = f", {models[0]}" if len(models) == 1 and list(shown) != models else ""
@@ -168,7 +166,7 @@ def _draw(shown: dict[str, Result], picture: Path, name: str) -> None:
 def _print(shown: dict[str, Result], task: HerosTask, quiet: bool) -> None:
     from rich.text import Text
 
-    from essent.tasks.heros import verdict
+    from essent.tasks import verdict
 
     console = results()
     console.print(_table(shown))
@@ -190,7 +188,7 @@ def _table(shown: dict[str, Result]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from essent.tasks.heros import CHANGED, KEPT
+    from essent.tasks import CHANGED, KEPT
 
     present = [s for s in (*KEPT, *CHANGED) if any(s in result.subsets for result in shown.values())]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)  # fits into 80 columns

@@ -22,9 +22,8 @@ from essent.cli.texts import listed, read_files
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from essent.heros import PairRow, Quality, Resources
-    from essent.heros.tags import Tagger
-    from essent.tasks.overlap import Tokenize
+    from essent.minimal_pairs import PairRow, Quality, Resources, Tagger
+    from essent.tasks import Tokenize
 
 SAMPLE = 2  # pairs a subset
 SHOWN = 20  # findings
@@ -84,7 +83,7 @@ def build(
     [dim]$[/] essent heros evaluate -m all-MiniLM-L6-v2 --data pairs.jsonl
     """
     from essent import heros
-    from essent.heros.push import push_rows
+    from essent.minimal_pairs import push_rows
     from essent.types import DataError, optional_import
 
     check_output(output, force, (".jsonl",))
@@ -127,7 +126,7 @@ def check(
     \b
     [dim]$[/] essent heros check pairs.jsonl
     """
-    from essent.heros import check_rows
+    from essent.minimal_pairs import check_rows
     from essent.tasks import load_heros
     from essent.types import VerificationError
 
@@ -172,7 +171,7 @@ def _resources(
 
 def _tagger(name: str) -> Tagger | None:
     """The tagger of that name; None is the rules'."""
-    from essent.heros import SpacyTagger
+    from essent.minimal_pairs import SpacyTagger
     from essent.types import InputError
 
     kind, _, pipeline = name.partition(":")
@@ -185,7 +184,7 @@ def _tagger(name: str) -> Tagger | None:
 
 def _tokens(resources: Resources, mlm: str | None) -> tuple[str, Tokenize]:
     """What lengths and distances are counted in: the model's tokens as in the paper, or words and marks."""
-    from essent.tasks.overlap import words_and_marks
+    from essent.tasks import words_and_marks
 
     if resources.model is None:
         return "words and marks", words_and_marks
@@ -210,7 +209,7 @@ def _bar(wanted: bool) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _write_report(path: Path, rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize) -> None:
-    from essent.heros.quality import as_dict
+    from essent.minimal_pairs import as_dict
 
     found = {**as_dict(quality, rows, tokenize), "unit": unit}
     write_text(path, json.dumps(found, ensure_ascii=False, indent=2) + "\n")
@@ -226,7 +225,7 @@ def _reasons(quality: Quality) -> str:
 def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize) -> None:
     from rich.text import Text
 
-    from essent.heros.quality import sample
+    from essent.minimal_pairs import sample
 
     console = results()
     console.print(_funnel(quality))
@@ -260,7 +259,7 @@ def _overlaps(rows: Sequence[PairRow], tokenize: Tokenize) -> Table:
     from rich import box
     from rich.table import Table
 
-    from essent.heros.quality import overlaps
+    from essent.minimal_pairs import overlaps
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("overlap")

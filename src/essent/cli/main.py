@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from essent import __version__
 from essent.cli import explain, heros, heros_build
 from essent.cli.console import open_streams, show_error
 from essent.cli.demo import demo
@@ -29,6 +28,7 @@ from essent.cli.several import Command
 from essent.cli.train import train
 from essent.cli.verify import verify
 from essent.types import DamagedError, EssentError, VerificationError
+from essent.version import __version__
 
 FAILED_CHECK, FAILED, INTERRUPTED = 1, 2, 130
 

@@ -152,7 +152,7 @@ def pretrain(
     """
     found = read_files(texts, column)
     measured = None if held_out is None else read_files(held_out, column)
-    from essent.train.mlm_settings import Pretraining
+    from essent.pretrain import Pretraining
 
     settings = Pretraining(
         steps=steps,
@@ -176,8 +176,8 @@ def pretrain(
         save_every=save_every,
         seed=seed,
     )
-    from essent.train.pretrain import Show, Start
-    from essent.train.pretrain import pretrain as run
+    from essent.pretrain import Show, Start
+    from essent.pretrain import pretrain as run
 
     calm_libraries()
     quiet = quiet or os.environ.get("RANK", "0") != "0"  # of the processes that torchrun starts the first one speaks

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from essent.cli.console import results
-from essent.named import NAMED, TEMPLATES, NamedRecipe
+from essent.recipe import NAMED, TEMPLATES, NamedRecipe
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,10 +52,10 @@ def text_form(row: NamedRecipe) -> str:
 
 def parts() -> dict[str, dict[str, tuple[str, str]]]:
     """Every registered part by kind: {kind: {name: (arguments with their defaults, what it does)}}."""
-    from essent.layers import token_tables
-    from essent.pool import reductions
+    from essent.pooling import reductions
     from essent.shaping import shapers
-    from essent.weights import weightings
+    from essent.sources import token_tables
+    from essent.weighting import weightings
 
     kinds: dict[str, Any] = {
         "weights": weightings,
@@ -178,7 +178,7 @@ def _show_recipe(recipe: Recipe, row: NamedRecipe | None) -> None:
 
 def _values(recipe: Recipe) -> tuple[str, ...]:
     """The fields as they are written."""
-    from essent.layers import format_mix
+    from essent.sources import format_mix
 
     weights, shaping = "*".join(recipe.weights), " | ".join(recipe.shaping)
     return recipe.template or "", format_mix(recipe.layers), weights, recipe.reduce, shaping

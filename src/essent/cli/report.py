@@ -42,8 +42,7 @@ def report(
     [dim]$[/] essent report sts.json heros.json search.json --output report.html
     [dim]$[/] essent report results/*.json -o report.md --title "Models of spring"
     """
-    from essent.report.read import read_results
-    from essent.report.write import TITLE, WRITERS, check_library, write_report
+    from essent.report import TITLE, WRITERS, check_library, read_results, write_report
 
     check_output(output, force, tuple(WRITERS))
     check_library(output.suffix)

@@ -93,8 +93,7 @@ def reproduce(
     [dim]$[/] essent reproduce ditto-6 --model bert-base-uncased --data data
     [dim]$[/] essent reproduce stankevicius-A1 -m bert-base-uncased --columns RE --data data --corpus wiki.txt
     """
-    from essent.reproduce import find_table, only_tasks, run_table
-    from essent.reproduce.show import render, settings_of, summary, to_dict
+    from essent.reproduce import find_table, only_tasks, render, run_table, settings_of, summary, to_dict
 
     if list_tables:
         _list()

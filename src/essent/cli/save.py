@@ -12,7 +12,7 @@ from essent.cli.console import calm_libraries, wants_progress
 from essent.cli.fitting import is_ready, note_unused
 from essent.cli.texts import read_files
 from essent.cli.verify import show_verification
-from essent.saved import LAYOUTS, check_layout
+from essent.folders import LAYOUTS, check_layout
 from essent.types import DataError, NotFittedError
 
 

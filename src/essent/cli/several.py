@@ -101,8 +101,8 @@ def criteria(given: list[str] | None) -> list[str] | None:
     """Criteria of a search with their arguments; each different one once."""
 
     def known(text: str) -> bool:
-        from essent.selection.criteria import criteria as registered
-        from essent.selection.question import LABELS
+        from essent.selection import LABELS
+        from essent.selection import criteria as registered
 
         return text == LABELS or _works(registered.create, text)
 

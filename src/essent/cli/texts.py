@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from essent.cli.console import show_note
-from essent.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
 from essent.registry import did_you_mean
+from essent.tasks import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
 from essent.types import DataError, InputError
 
 if TYPE_CHECKING:

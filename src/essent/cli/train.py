@@ -230,7 +230,7 @@ def _check(
 def _read(texts: list[Path] | None, pairs: Path | None, column: str) -> Any:
     if texts is not None:
         return read_files(texts, column)
-    from essent.train.examples import read_examples
+    from essent.train import read_examples
 
     if pairs is None:
         raise InputError("Give --texts or --pairs.")

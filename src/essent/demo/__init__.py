@@ -17,20 +17,7 @@ all-MiniLM-L6-v2 in view, so that model's figure on this set is not an independe
 and to see that a recipe does something; use the real benchmarks for any number you want to report.
 """
 
-from __future__ import annotations
+from essent.demo.files import minimal_pairs_path, pairs_path
+from essent.demo.run import run_demo
 
-from pathlib import Path
-
-__all__ = ["minimal_pairs_path", "pairs_path"]
-
-_HERE = Path(__file__).resolve().parent
-
-
-def pairs_path() -> Path:
-    """Path of ``pairs.jsonl``, the scored sentence pairs."""
-    return _HERE / "pairs.jsonl"
-
-
-def minimal_pairs_path() -> Path:
-    """Path of ``minimal_pairs.jsonl``, the minimal pairs."""
-    return _HERE / "minimal_pairs.jsonl"
+__all__ = ["minimal_pairs_path", "pairs_path", "run_demo"]

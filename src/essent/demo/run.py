@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from essent.demo import minimal_pairs_path, pairs_path
+from essent.demo.files import minimal_pairs_path, pairs_path
 from essent.demo.picture import DemoRow, draw
 from essent.evaluation import Bench
-from essent.loading import load
-from essent.plan import allows_of, check
+from essent.model import allows_of, check, load
 from essent.recipe import Recipe
 from essent.shaping import Chain
-from essent.tasks import PairTask, load_pairs
-from essent.tasks.heros import CHANGED, KEPT
-from essent.tasks.heros_files import load_heros
+from essent.tasks import CHANGED, KEPT, PairTask, load_heros, load_pairs
 from essent.types import UnsupportedRecipeError, optional_import
 
 if TYPE_CHECKING:

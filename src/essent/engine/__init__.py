@@ -1,6 +1,16 @@
 """Whole recipes as one graph: OpenVINO and onnxruntime on the CPU; compile, export, load."""
 
-from essent.engine.compiled import CompiledEncoder, Loss, compile_encoder
-from essent.engine.files import load
+from essent.engine.compiled import TOLERANCES, CompiledEncoder, Loss
+from essent.engine.compiled import compile_encoder as compile
+from essent.engine.files import load, read_about
+from essent.engine.runtime import runtime_of
 
-__all__ = ["CompiledEncoder", "Loss", "compile_encoder", "load"]
+__all__ = [
+    "TOLERANCES",
+    "CompiledEncoder",
+    "Loss",
+    "compile",
+    "load",
+    "read_about",
+    "runtime_of",
+]

@@ -21,7 +21,7 @@ from essent.engine.convert import convert, quantise
 from essent.engine.graph import Graph, graph_of
 from essent.engine.module import EngineModule, Reading
 from essent.engine.runtime import hidden_instructions, runtime_of
-from essent.portable import GOLDEN_TEXTS
+from essent.saving import GOLDEN_TEXTS
 from essent.tokens import batches, check_texts, pad, takes_any_texts
 from essent.types import EngineError, InputError, NamesItsModel
 
@@ -161,7 +161,7 @@ def compile_encoder(
     if precision != "int8" and calibration is not None:
         raise EngineError(f"calibration is for precision='int8', not {precision!r}.")
     if not isinstance(model, SentenceTransformer):
-        raise InputError(f"compile_encoder takes an Encoder or a SentenceTransformer, not {type(model).__name__}.")
+        raise InputError(f"compile takes an Encoder or a SentenceTransformer, not {type(model).__name__}.")
     if calibration is not None and not texts:
         raise InputError("calibration has no texts; without calibration= only the weights become int8.")
     if model.device.type != "cpu":

@@ -17,7 +17,6 @@ from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
-import essent
 from essent.atomic import recover, replacing_folder
 from essent.encoder import Encoder
 from essent.engine.compiled import CompiledEncoder, Loss, check_golden, describe
@@ -25,22 +24,30 @@ from essent.engine.convert import ALL_FILES
 from essent.engine.module import EngineModule, Reading
 from essent.engine.runtime import runtime_of
 from essent.folders import (
+    ANYTHING,
     GRAPH,
+    SENTENCE_TRANSFORMERS,
     STATE_FOLDER,
+    TEXT,
+    WHOLE,
+    Kind,
     check_digests,
     check_folder,
     check_replaceable,
     damage_named,
     digest_of_file,
     guarded,
+    listed,
+    mapping,
     names_to_keep,
+    optional,
     read_arrays,
     read_json,
     write_digests,
 )
-from essent.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
 from essent.tokens import Frame
 from essent.types import DamagedError, ModelError
+from essent.version import __version__
 
 FORMAT = 2  # 1 listed the digests of the graph alone, in engine.json
 ABOUT = "engine.json"
@@ -72,7 +79,7 @@ def save_compiled(compiled: CompiledEncoder, path: Path) -> None:
         module.reader.save_pretrained(folder)
         (folder / STATE_FOLDER).mkdir()
         save_file({"golden": compiled.golden[1]}, folder / STATE_FOLDER / "golden.safetensors")
-        about = {"format": FORMAT, "essent": essent.__version__, **describe(compiled)}
+        about = {"format": FORMAT, "essent": __version__, **describe(compiled)}
         text = json.dumps(about, ensure_ascii=False, indent=2)
         (folder / STATE_FOLDER / ABOUT).write_text(text, encoding="utf-8")
         write_digests(folder)
@@ -119,7 +126,7 @@ def read_about(path: Path) -> dict[str, Any]:
     if about.get("format") not in (1, FORMAT):
         raise ModelError(
             f"{path} has format {about.get('format')!r} (essent {about.get('essent')}); this essent "
-            f"{essent.__version__} reads format {FORMAT}. Upgrade essent, or export the model again."
+            f"{__version__} reads format {FORMAT}. Upgrade essent, or export the model again."
         )
     for key, kind in ENTRIES.items():
         if not kind.allows(about.get(key)):

@@ -16,15 +16,12 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import LayerNorm, Pooling, StaticEmbedding, WordEmbeddings
 from torch import nn
 
-from essent.denoise import template_states
 from essent.encoder import Encoder
-from essent.layers import format_mix
-from essent.loading import POOLING
-from essent.module import RecipeModule
-from essent.pool import mix_sources
-from essent.shaping import Affine, Chain, QuantileUniform
-from essent.shaping.centre import is_noise
-from essent.shaping.quantile import QuantileMap
+from essent.model import POOLING, template_states
+from essent.pipeline import RecipeModule
+from essent.pooling import mix_sources
+from essent.shaping import Affine, Chain, QuantileMap, QuantileUniform, is_noise
+from essent.sources import format_mix
 from essent.tokens import content_of
 from essent.types import EngineError, ModelError, States, Tokens
 
@@ -73,7 +70,7 @@ class Graph(nn.Module):
         return features["sentence_embedding"]
 
     def _mixed(self, tokens: Tokens, states: States) -> torch.Tensor:
-        """Σ_k α_k h^(k), the template's states less what the template alone gives (essent.denoise): (B,T,D)."""
+        """Σ_k α_k h^(k), the template's states less what the template alone gives: (B,T,D)."""
         plan = self.module.plan
         hidden = []
         for source in plan.sources:

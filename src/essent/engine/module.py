@@ -82,7 +82,7 @@ class EngineModule(InputModule):
         """Vectors (N,K) of distinct texts in their order; `advance` is told how many texts are done.
 
         Texts are taken longest first by their letters, so that the windows that are tokenised ahead hold texts of
-        nearly the same length; within a window batches are made by tokens (essent.tokens.batches).
+        nearly the same length; within a window batches are made by tokens (essent.tokens.ids.batches).
         """
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         if len(texts) == 1:

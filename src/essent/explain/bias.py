@@ -18,11 +18,9 @@ import numpy as np
 
 from essent.evaluation import Bench, name_of
 from essent.explain.importance import backbone_of
-from essent.loading import allowed, open_model
+from essent.model import allowed, make_frame, open_model
 from essent.recipe import Recipe
-from essent.tasks import PairTask, Task, load_task
-from essent.tasks.geometry import average_cosine
-from essent.template import make_frame
+from essent.tasks import PairTask, Task, average_cosine, load_task
 from essent.tokens import Vocabulary, check_texts, count_tokens, framed_ids
 from essent.types import InputError, ModelError
 

@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from essent.backbone import Backbone, Needs
-from essent.loading import load
+from essent.model import Backbone, Needs, load, make_frame
 from essent.recipe import Recipe
-from essent.template import make_frame
 from essent.tokens import Frame, batches, check_texts, count_tokens, framed_ids, pad, portions
 from essent.types import InputError, ModelError, Tokens
-from essent.weights import ByToken, weightings
+from essent.weighting import ByToken, weightings
 
 TOKENS = 8192  # of one batch of masked sequences
 

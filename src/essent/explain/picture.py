@@ -9,8 +9,7 @@ import numpy as np
 
 from essent.atomic import replacing_file
 from essent.explain.bias import BiasReport, TokenMap
-from essent.report.heat import shortened
-from essent.report.labels import short_name
+from essent.report import short_name, shortened
 from essent.types import optional_import
 
 INK, FAINT, UNSEEN = "#1B1F24", "#6A7178", "#DDDDDD"

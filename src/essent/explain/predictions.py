@@ -13,12 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from essent.backbone import Backbone, Needs
-from essent.denoise import debias
-from essent.loading import allowed, load
-from essent.mlm_head import NO_HEAD
+from essent.model import NO_HEAD, Backbone, Needs, allowed, check_room, debias, load, make_frame
 from essent.recipe import MASK, Recipe, read_field
-from essent.template import check_room, make_frame
 from essent.tokens import Vocabulary, batches, check_texts, framed_ids, pad
 from essent.types import InputError, ModelError, RecipeError
 

@@ -8,6 +8,21 @@ What `essent evaluate --json` wrote, as a page:
     write_report(load_results("results.json"), "report.html")
 """
 
-from essent.report.write import write_report
+from essent.report.heat import FAINT, INK, draw_heros, heat_map, shortened
+from essent.report.labels import short_name
+from essent.report.read import read_results
+from essent.report.write import TITLE, WRITERS, check_library, write_report
 
-__all__ = ["write_report"]
+__all__ = [
+    "FAINT",
+    "INK",
+    "TITLE",
+    "WRITERS",
+    "check_library",
+    "draw_heros",
+    "heat_map",
+    "read_results",
+    "short_name",
+    "shortened",
+    "write_report",
+]

@@ -22,7 +22,7 @@ from essent.report.parts import (
     distinct,
     finite,
 )
-from essent.tasks.pairs import METRICS
+from essent.tasks import METRICS
 
 if TYPE_CHECKING:
     from essent.selection import Check, Leaderboard, Trial

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from essent.report.labels import Names
 from essent.report.parts import Block, Column, Heat, Line, Number, Point, Points, Section, Table, finite
 from essent.report.rows import ROW, Row, bar_chart, by_row, flattened, label_of, long_table, notes_of
-from essent.tasks.heros import CHANGED, KEPT, comparisons
-from essent.tasks.result import Result
+from essent.tasks import CHANGED, KEPT, Result, comparisons
 
 GEOMETRY = {"anisotropy": "lower", "isoscore": "higher", "alignment": "lower", "uniformity": "lower"}  # what is better
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from essent.tasks.result import FORMAT, Result, load_results
+from essent.tasks import FORMAT, Result, load_results
 from essent.types import DataError, EssentError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def read_results(path: str | Path) -> list[Result] | Leaderboard:
     found = content.get("format") if isinstance(content, dict) else None
     if found == FORMAT:
         return load_results(path)
-    from essent.selection.leaderboard import FORMAT as BOARD_FORMAT  # it loads torch
+    from essent.selection import FORMAT as BOARD_FORMAT  # it loads torch
 
     if found != BOARD_FORMAT:
         raise DataError(

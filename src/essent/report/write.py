@@ -13,7 +13,7 @@ from essent.report.html import html_report
 from essent.report.markdown import markdown_report
 from essent.report.parts import Report
 from essent.report.picture import draw_report
-from essent.tasks.result import Result
+from essent.tasks import Result
 from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:

@@ -12,6 +12,21 @@ One table with a model for each of its roles:
 
 from essent.reproduce.parts import only_tasks
 from essent.reproduce.run import Measured, Reproduction, run_table
+from essent.reproduce.show import render, settings_of, summary, to_dict
 from essent.reproduce.tables import Cell, Published, Table, find_table, tables
 
-__all__ = ["Cell", "Measured", "Published", "Reproduction", "Table", "find_table", "only_tasks", "run_table", "tables"]
+__all__ = [
+    "Cell",
+    "Measured",
+    "Published",
+    "Reproduction",
+    "Table",
+    "find_table",
+    "only_tasks",
+    "render",
+    "run_table",
+    "settings_of",
+    "summary",
+    "tables",
+    "to_dict",
+]

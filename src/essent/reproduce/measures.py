@@ -10,9 +10,7 @@ from essent.evaluation import Bench
 from essent.explain import HeadAgreement, backbone_of, head_agreement, impact_agreement
 from essent.recipe import Recipe
 from essent.reproduce.scores import Score
-from essent.tasks import HerosTask, PairTask, Task
-from essent.tasks.geometry import average_cosine
-from essent.tasks.overlap import overlap
+from essent.tasks import HerosTask, PairTask, Task, average_cosine, overlap
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from essent.cache import digest_of_backbone
 from essent.evaluation import Bench
-from essent.layers import AverageTable
-from essent.loading import allowed, load
-from essent.plan import Allows, check
+from essent.model import Allows, allowed, check, load
+from essent.pipeline import digest_of_backbone
 from essent.recipe import Recipe
 from essent.reproduce.measures import MEASURES, Bound
 from essent.reproduce.scores import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
 from essent.reproduce.tables import Cell, Table
+from essent.sources import AverageTable
 from essent.static import Settings, average_contexts
 from essent.tasks import PairTask, Task, load_heros, load_task
 from essent.types import DataError, EssentError, InputError, UnsupportedRecipeError

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from essent.reproduce.run import Measured, Reproduction
-from essent.tasks.result import library_versions
+from essent.tasks import library_versions
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -1,11 +1,13 @@
 """Finding the best recipe for a model: spaces, one pass a template, leaderboards, criteria without labels."""
 
 from essent.selection.checks import Check
+from essent.selection.criteria import criteria
 from essent.selection.definitions import DEFINITIONS, Definition, read_definitions
 from essent.selection.generate import Candidate, Generator, generate_templates
 from essent.selection.grammar import PROMPT_BERT, Grammar, find_grammar
-from essent.selection.leaderboard import Leaderboard, Trial
+from essent.selection.leaderboard import FORMAT, Leaderboard, Trial
 from essent.selection.picture import draw_leaderboard
+from essent.selection.question import LABELS
 from essent.selection.run import Settings, search
 from essent.selection.significance import Comparison, compare
 from essent.selection.space import SPACES, Grid, Space, find_space
@@ -19,6 +21,8 @@ from essent.selection.templates import (
 
 __all__ = [
     "DEFINITIONS",
+    "FORMAT",
+    "LABELS",
     "PROMPT_BERT",
     "SPACES",
     "Candidate",
@@ -36,6 +40,7 @@ __all__ = [
     "TemplateSearch",
     "Trial",
     "compare",
+    "criteria",
     "draw_leaderboard",
     "find_grammar",
     "find_space",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from essent.data import located_rows
 from essent.registry import did_you_mean
+from essent.tasks import located_rows
 from essent.types import DataError
 
 

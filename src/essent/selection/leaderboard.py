@@ -12,11 +12,11 @@ import numpy as np
 
 from essent.atomic import write_json
 from essent.encoder import Encoder
-from essent.layers import LAYER
 from essent.recipe import Recipe
 from essent.selection.checks import Check
 from essent.selection.significance import Comparison
-from essent.tasks.result import plain
+from essent.sources import LAYER
+from essent.tasks import plain
 from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:

@@ -16,15 +16,13 @@ from functools import reduce
 import torch
 from torch import nn
 
-from essent.backbone import Backbone, Needs
-from essent.denoise import debias
-from essent.layers import Source, resolve
-from essent.plan import Plan, allows_of, check
+from essent.model import Backbone, Needs, allows_of, check, debias, make_frame
+from essent.pipeline import Plan
 from essent.recipe import Recipe
-from essent.template import make_frame
+from essent.sources import Source, resolve
 from essent.tokens import Frame
 from essent.types import CorpusStats, States, Tokens
-from essent.weights import Weighting, combine_many, weightings
+from essent.weighting import Weighting, combine_many, weightings
 
 
 @dataclass(frozen=True)

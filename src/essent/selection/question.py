@@ -16,11 +16,10 @@ from essent.selection.criteria import Criterion, PseudoPairs, criteria, default_
 from essent.selection.pairs import TextPairs
 from essent.selection.significance import spearman
 from essent.selection.sweep import Sweep
-from essent.tasks import PairTask, load_pairs
-from essent.tasks.pairs import rows_of
+from essent.tasks import PairTask, load_pairs, rows_of
 from essent.tokens import check_texts
 from essent.types import InputError
-from essent.weights.frequency import inverse_document_frequency
+from essent.weighting import inverse_document_frequency
 
 LABELS = "spearman"
 

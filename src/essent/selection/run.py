@@ -16,8 +16,8 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from essent.cache import digest_of_backbone
-from essent.loading import allowed, load
+from essent.model import allowed, load
+from essent.pipeline import digest_of_backbone
 from essent.recipe import Recipe
 from essent.registry import did_you_mean
 from essent.selection.checks import HeldOut, check_on, held_out
@@ -30,8 +30,7 @@ from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.store import Store
 from essent.selection.sweep import Sweep
 from essent.selection.verdict import decided_by_tests
-from essent.tasks import PairTask
-from essent.tasks.result import library_versions
+from essent.tasks import PairTask, library_versions
 from essent.types import InputError
 
 WEIGHED = 20_000  # tokens that a criterion on token weights sees

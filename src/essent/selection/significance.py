@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from essent.tasks.pairs import SAME_COSINE
+from essent.tasks import SAME_COSINE
 
 RESAMPLES = 1000
 LEVEL = 0.95

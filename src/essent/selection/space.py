@@ -12,12 +12,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from essent.layers import reads_head
-from essent.named import TEMPLATES
-from essent.plan import Allows, check
-from essent.recipe import MASK, Recipe, read_field, split_chain
+from essent.model import Allows, check
+from essent.recipe import MASK, TEMPLATES, Recipe, read_field, split_chain
 from essent.registry import did_you_mean
 from essent.selection.grammar import Grammar, read_yaml
+from essent.sources import reads_head
 from essent.types import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 
 EVERY = "*"

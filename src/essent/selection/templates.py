@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from essent.layers import parse_mix, reads_head
-from essent.loading import allowed, open_model
+from essent.model import allowed, check_room, make_frame, open_model
 from essent.recipe import MASK
 from essent.selection.checks import HeldOut, held_out
 from essent.selection.generate import Candidate
@@ -22,8 +21,8 @@ from essent.selection.pairs import TextPairs
 from essent.selection.question import LABELS, read_pairs_of
 from essent.selection.run import Settings, model_name, search, tested
 from essent.selection.space import Grid, Space
+from essent.sources import parse_mix, reads_head
 from essent.tasks import PairTask
-from essent.template import check_room, make_frame
 from essent.types import InputError, UnsupportedRecipeError
 
 

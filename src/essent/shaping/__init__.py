@@ -2,10 +2,10 @@
 
 from essent.shaping.affine import Affine
 from essent.shaping.base import AffineShaper, Moments, Shaper, shapers
-from essent.shaping.centre import AllButTheTop, Centre, ZScore
+from essent.shaping.centre import AllButTheTop, Centre, ZScore, is_noise
 from essent.shaping.chain import Chain
 from essent.shaping.flow import Flow
-from essent.shaping.quantile import QuantileUniform
+from essent.shaping.quantile import QuantileMap, QuantileUniform
 from essent.shaping.unit import Normalize
 from essent.shaping.whiten import Whiten
 
@@ -18,9 +18,11 @@ __all__ = [
     "Flow",
     "Moments",
     "Normalize",
+    "QuantileMap",
     "QuantileUniform",
     "Shaper",
     "Whiten",
     "ZScore",
+    "is_noise",
     "shapers",
 ]

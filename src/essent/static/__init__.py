@@ -6,23 +6,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from essent.contexts import Contexts
+    from essent.sources import Contexts
     from essent.static.choose import Trial, find_choice
-    from essent.static.distillation import Choice, Distilled, Material, collect, distill, make_encoder
+    from essent.static.coverage import coverage_of
+    from essent.static.distillation import (
+        FITTED,
+        Choice,
+        Distilled,
+        Material,
+        check_choice,
+        collect,
+        distill,
+        make_encoder,
+    )
     from essent.static.encoder import StaticEncoder
     from essent.static.gather import Settings, average_contexts
     from essent.static.smaller import Losses
     from essent.static.vocabulary import Extension, extended, find_extension
 
 _WHERE = {
+    "FITTED": "essent.static.distillation",
     "Choice": "essent.static.distillation",
-    "Contexts": "essent.contexts",
+    "Contexts": "essent.sources",
     "Distilled": "essent.static.distillation",
     "Extension": "essent.static.vocabulary",
     "Losses": "essent.static.smaller",
     "Material": "essent.static.distillation",
     "Settings": "essent.static.gather",
     "StaticEncoder": "essent.static.encoder",
+    "check_choice": "essent.static.distillation",
+    "coverage_of": "essent.static.coverage",
     "Trial": "essent.static.choose",
     "average_contexts": "essent.static.gather",
     "collect": "essent.static.distillation",
@@ -34,6 +47,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "FITTED",
     "Choice",
     "Contexts",
     "Distilled",
@@ -44,7 +58,9 @@ __all__ = [
     "StaticEncoder",
     "Trial",
     "average_contexts",
+    "check_choice",
     "collect",
+    "coverage_of",
     "distill",
     "extended",
     "find_choice",

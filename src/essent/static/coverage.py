@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 MANY_NEW = 0.02  # share of the tokens of further texts that the corpus lacks, from which on this is said
 
 
-def coverage(material: Material, texts: Sequence[str]) -> float:
+def coverage_of(material: Material, texts: Sequence[str]) -> float:
     """The share of the texts' tokens, each place counted, that the corpus has; NaN for texts without tokens."""
     ids, count = flat_ids(text_ids(material.tokenizer, list(texts))), material.contexts.count
     return float((count[ids] > 0).mean()) if len(ids) else float("nan")

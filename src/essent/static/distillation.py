@@ -14,16 +14,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from essent.backbone import Backbone
-from essent.contexts import Contexts
 from essent.encoder import Encoder
-from essent.folding import STORED, UNIT, rounded
-from essent.layers import Mix, parse_mix, resolve
-from essent.loading import load
-from essent.plan import Plan
+from essent.model import Backbone, load, unlimited
+from essent.pipeline import Plan
 from essent.recipe import Recipe
-from essent.rows import unlimited
+from essent.saving import STORED, UNIT, rounded
 from essent.shaping import AffineShaper, Chain
+from essent.sources import Contexts, Mix, parse_mix, resolve
 from essent.static.coverage import warn_of_new
 from essent.static.gather import Settings, average_contexts
 from essent.static.regress import bag_matrix, fit_rows, is_strength
@@ -31,7 +28,7 @@ from essent.static.smaller import Losses, agreement, check_dimensions, reduce_ta
 from essent.static.vocabulary import extended, find_extension
 from essent.tokens import Vocabulary, check_texts, count_tokens, fast_backend, text_ids, unknown_token
 from essent.types import CorpusStats, InputError, RecipeError
-from essent.weights import ByToken, weightings
+from essent.weighting import ByToken, weightings
 
 FITTED = 0.1  # strength of the fit to sentences, by default
 

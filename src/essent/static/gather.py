@@ -21,13 +21,11 @@ from scipy import sparse
 from tqdm.auto import tqdm
 
 from essent.atomic import replacing_file
-from essent.backbone import Backbone, Needs
-from essent.cache import digest_of_backbone
-from essent.contexts import UNSEEN, Contexts
-from essent.plan import Plan
+from essent.model import Backbone, Needs, make_frame
+from essent.pipeline import Plan, digest_of_backbone
+from essent.sources import UNSEEN, Contexts
 from essent.static.occurrences import read
 from essent.static.regress import bag_matrix
-from essent.template import make_frame
 from essent.tokens import batches, check_texts, fast_backend, pad, portions
 from essent.types import DataError, InputError, ModelError
 

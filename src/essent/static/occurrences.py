@@ -17,7 +17,7 @@ from essent.tokens import Frame, fast_backend, framed_ids, mend_surrogates
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from essent.backbone import Backbone
+    from essent.model import Backbone
 
 SPAN = 1 << 32  # further apart than any two characters of a text
 

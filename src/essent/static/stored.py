@@ -11,8 +11,7 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from essent.atomic import recover
-from essent.folders import check_digests, check_folder, has_digests, read_json
-from essent.saved import read_settings
+from essent.folders import check_digests, check_folder, has_digests, read_json, read_settings
 from essent.tokens import unknown_token
 from essent.types import ModelError
 

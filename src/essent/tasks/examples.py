@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from essent.data import PAIR_COLUMNS, Row, pairs_from_rows, text_value
+from essent.tasks.data import PAIR_COLUMNS, Row, pairs_from_rows, text_value
 from essent.types import DataError
 
 PARTS = ("train", "dev", "test")
@@ -64,7 +64,7 @@ def examples_from_rows(rows: Iterable[Row]) -> list[Example]:
 
 
 def scored_from_rows(rows: Iterable[Row]) -> list[Example]:
-    """Rows of scored pairs, see `essent.data.pairs_from_rows`, as examples whose target is the score."""
+    """Rows of scored pairs, see `essent.tasks.data.pairs_from_rows`, as examples whose target is the score."""
     found = list(rows)
     parts = [_part(row, {name.lower(): row.values[name] for name in row.values}) for row in found]
     pairs = pairs_from_rows(found)

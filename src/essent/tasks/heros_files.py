@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from essent.data import Row, hub_rows, located_rows, text_value
+from essent.tasks.data import Row, hub_rows, located_rows, text_value
 from essent.tasks.heros import SUBSETS, HerosTask, MinimalPair
 from essent.types import DataError
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from essent.data import SUFFIXES, Row, hub_rows, located_rows
 from essent.tasks.catalogue import Clusters, Labels, task_names
 from essent.tasks.clusters import ClusterTask
+from essent.tasks.data import SUFFIXES, Row, hub_rows, located_rows
 from essent.tasks.examples import PART_NAMES, PARTS, Example, examples_from_rows, scored_from_rows
 from essent.tasks.labels import LabelTask
 from essent.types import DataError

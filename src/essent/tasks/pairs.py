@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from essent.data import Pair, Row, pairs_from_rows
 from essent.tasks.base import Task, unit_rows
+from essent.tasks.data import Pair, Row, pairs_from_rows
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError, InputError
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from essent.data import Row, check_file, read_text, split_lines
+from essent.tasks.data import Row, check_file, read_text, split_lines
 from essent.types import DataError
 
 

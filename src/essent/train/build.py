@@ -14,9 +14,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder import Encoder
-from essent.lowering import CannotLowerError, stock_modules
-from essent.module import RecipeModule
-from essent.plan import Plan, allows_of
+from essent.model import allows_of
+from essent.pipeline import Plan, RecipeModule
+from essent.saving import CannotLowerError, stock_modules
 from essent.tasks import PairTask
 from essent.train.device import find_device, on_device
 from essent.train.examples import Examples

@@ -19,12 +19,11 @@ import torch
 from tokenizers import AddedToken
 from torch import nn
 
-from essent.backbone import Backbone
 from essent.encoder import Encoder
-from essent.module import RecipeModule
+from essent.model import Backbone, make_frame
 from essent.recipe import MASK, SLOT, Recipe
+from essent.saving import SavableModule
 from essent.tasks import PairTask
-from essent.template import make_frame
 from essent.tokens import Frame
 from essent.train.build import Run, checkpoint_of, replace_module
 from essent.train.run import prepare, train_encoder
@@ -106,7 +105,7 @@ def free_template(encoder: Encoder, template: str) -> FreeTemplate:
     _check_frame(make_frame(tokenizer, free.template), frame, dict(zip(rows, words, strict=True)), template)
     _append_rows(old, free)
     backbone = Backbone(old.model, tokenizer, old.max_length, old.last)
-    replace_module(encoder, RecipeModule(backbone, Recipe(template=free.template, weights=("mask",))))
+    replace_module(encoder, SavableModule(backbone, Recipe(template=free.template, weights=("mask",))))
     return free
 
 

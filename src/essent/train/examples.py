@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from essent.data import Row, located_rows, text_value
+from essent.tasks import Row, located_rows, text_value
 from essent.tokens import mend_surrogates
 from essent.types import DataError, InputError
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from essent.encoder import Encoder
-from essent.plan import Plan
+from essent.pipeline import Plan
 from essent.train.heads import Head
 from essent.train.objectives import info_nce
 from essent.train.views import Place, bare_template

@@ -11,14 +11,12 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 
 from essent.atomic import require_replaceable, write_text
-from essent.cache import digest_of_backbone
 from essent.encoder import Encoder
 from essent.folders import ENCODER, STATE_FOLDER, check_replaceable
-from essent.module import RecipeModule
-from essent.plan import allows_of
-from essent.portable import save_folder
-from essent.tasks import PairTask, load_pairs
-from essent.tasks.result import library_versions
+from essent.model import allows_of
+from essent.pipeline import digest_of_backbone
+from essent.saving import SavableModule
+from essent.tasks import PairTask, library_versions, load_pairs
 from essent.train.build import (
     Run,
     bars,
@@ -123,7 +121,7 @@ def train_encoder(
         trainer.args.eval_on_start &= resumed is None  # which the run before has done
         trainer.run(resumed)
         encoder.eval()
-        replace_module(encoder, RecipeModule(backbone, settings.predicts))
+        replace_module(encoder, SavableModule(backbone, settings.predicts))
         about |= _report(trainer.state, loss.head, examples)
         trainer.accelerator.unwrap_model(encoder, keep_fp32_wrapper=False)  # mixed precision ends with the training
         _save(encoder, loss.head, settings, run, about)
@@ -204,7 +202,7 @@ def _save(encoder: Encoder, head: Head, settings: Settings, run: Run, about: Map
         (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=2), encoding="utf-8")
 
     try:
-        save_folder(encoder, run.output, "stock", finish)
+        encoder.write_folder(run.output, "stock", finish)
     except EssentError:
         raise
     except WRITE_ERRORS as error:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from essent.plan import Allows, check
+from essent.model import Allows, check
 from essent.recipe import MASK, Recipe, read_field
 from essent.registry import did_you_mean
 from essent.train.objectives import Objective, find_objective

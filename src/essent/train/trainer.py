@@ -17,7 +17,6 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerState
 
 from essent.encoder import Encoder
-from essent.portable import save_folder
 from essent.tasks import PairTask
 from essent.train.checkpoints import STATE, check_checkpoint, is_whole, left_over, writing_checkpoint
 from essent.train.heads import Head
@@ -131,7 +130,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
             )
         head = {key: value.contiguous() for key, value in self._head.state_dict().items()}
         with exact_forward(encoder):
-            save_folder(encoder, folder, "stock", lambda place, _: save_file(head, place / HEAD_FILE))
+            encoder.write_folder(folder, "stock", lambda place, _: save_file(head, place / HEAD_FILE))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Weights of the encoder and the head back from `_save`."""

@@ -14,16 +14,16 @@ import torch
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
-from essent.backbone import Backbone
-from essent.module import RecipeModule
-from essent.plan import Plan
+from essent.model import Backbone
+from essent.pipeline import Plan
+from essent.saving import SavableModule
 from essent.tokens import Frame, content_of, pad, text_ids
 from essent.types import Tokens
 
 Place = tuple[int, int]  # column of the data, view
 
 
-class ViewedModule(RecipeModule):
+class ViewedModule(SavableModule):
     """A recipe's module that also runs other plans on its backbone: one a view.
 
     Everything goes through the model's own `forward`, so that a trainer may wrap the model (DistributedDataParallel).

@@ -1,0 +1,323 @@
+"""Encoder: a SentenceTransformer that runs a recipe.
+
+texts ─ template ─ tokens ─ backbone ─ states ─ mix α, weights ω, reduce Σ ─ shaping g ─ vectors
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import batch_to_device, truncate_embeddings
+from tqdm.auto import tqdm
+
+from essent.folders import is_essent_folder
+from essent.hub import reach_model
+from essent.model import load
+from essent.pipeline import PORTION, RecipeModule, digest_of, key_of
+from essent.recipe import Recipe
+from essent.saving import SavableModule, amend_card, load_folder, save_folder
+from essent.tokens import batches, check_texts, portions, takes_any_texts
+from essent.types import InputError, NamesItsModel, RecipeError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+logger = logging.getLogger(__name__)
+
+
+class Encoder(SentenceTransformer, metaclass=NamesItsModel):
+    """Sentence embeddings by a recipe, from any pretrained transformer; everything else is SentenceTransformer's.
+
+    Args:
+        model: a hub name, a folder (transformers, sentence-transformers, or one that an Encoder saved), or a loaded
+            SentenceTransformer.
+        recipe: a Recipe or its text form, `"first-last | zscore"`. None: what the folder's own modules amount to.
+        options: SentenceTransformer's keyword arguments (device, prompts, revision, token, cache_folder,
+            trust_remote_code, local_files_only, model_kwargs, truncate_dim …).
+
+    Raises:
+        RecipeError: a malformed recipe, or one given for a folder that has its own.
+        UnsupportedRecipeError: the model cannot run the recipe; found before its weights are read.
+        ModelError: the model cannot be loaded.
+    """
+
+    def __init__(self, model: Any, recipe: Recipe | str | None = None, **options: Any) -> None:
+        parsed = None if recipe is None else Recipe.parse(recipe)
+        if isinstance(model, (str, Path)):
+            options = reach_model(str(model), options)
+        if parsed is None and isinstance(model, (str, Path)) and is_essent_folder(str(model), options):
+            module, settings = load_folder(str(model), options)
+        else:
+            loaded = load(model, [] if parsed is None else [parsed], options)
+            module, settings = SavableModule(loaded.backbone, loaded.recipes[0]), loaded.settings
+        given = {key: options[key] for key in settings if options.get(key) is not None}
+        super().__init__(modules=[module], **{**settings, **given})
+        self._origin = f"{model} {options.get('revision')}" if isinstance(model, (str, Path)) else str(id(model))
+        short = Path(str(model)).name if isinstance(model, (str, Path)) else type(model).__name__
+        self.model_card_data.model_name = f"essent/{short}-{self.recipe.digest()[:8]}"
+        self._sign()
+
+    def _sign(self) -> None:
+        """Tell what keeps results by name and revision (MTEB) one encoder from another: recipe, and what it learned."""
+        module = self.module
+        learned = digest_of(module.shaping or torch.nn.Identity(), self._origin)
+        self.model_card_data.base_model_revision = key_of(learned, self.recipe.digest(), module.stats)
+
+    @property
+    def module(self) -> RecipeModule:
+        """The recipe's module: backbone, plan, token counts, shaping chain."""
+        first = self[0]
+        if not isinstance(first, RecipeModule):
+            raise RecipeError(f"The first module is {type(first).__name__}, no longer a recipe.")
+        return first
+
+    @property
+    def recipe(self) -> Recipe:
+        """What this encoder computes."""
+        return self.module.recipe
+
+    def __repr__(self) -> str:
+        if not isinstance(self[0], RecipeModule):
+            return super().__repr__()
+        model = f"{self.module.backbone.family}, {self.module.backbone.last} layers"
+        after = "".join(f", {module!r}" for module in list(self)[1:])
+        return f"Encoder({str(self.recipe)!r}, {model}, dimensions={self.get_embedding_dimension()}{after})"
+
+    # -- fit --------------------------------------------------------------------------------------------------------
+
+    def fit(  # type: ignore[override]
+        self,
+        texts: Iterable[str],
+        *,
+        frequency_texts: Iterable[str] | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+    ) -> Encoder:
+        """Learn what the recipe learns from texts: token counts (idf), then the shaping of the pooled vectors.
+
+        Duplicated texts count as often as they stand there, as in the papers. A recipe that learns nothing is left as
+        it is.
+
+        Args:
+            texts: the target task's texts, or any others (the papers' superscript W).
+            frequency_texts: another corpus for the token counts, e.g. Wikipedia for idf^W with shaping on the task.
+            prompt_name, prompt: put before every text, as in `encode`; by default the model's default prompt.
+
+        Returns:
+            The encoder itself.
+
+        Raises:
+            InputError: no texts, or something that is not a text.
+        """
+        before = self._resolve_prompt(prompt, prompt_name) or ""
+        self._learn(texts, frequency_texts, before, batch_size, bool(show_progress_bar))
+        return self
+
+    def fit_encode(
+        self,
+        texts: Iterable[str],
+        *,
+        frequency_texts: Iterable[str] | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+    ) -> np.ndarray:
+        """`fit`, and the vectors (N,K) float32 of the same texts, which go through the model once.
+
+        Args:
+            texts, frequency_texts, prompt_name, prompt: as in `fit`.
+            normalize_embeddings, truncate_dim: as in `encode`.
+
+        Raises:
+            InputError: no texts, or something that is not a text.
+        """
+        found = _some(check_texts(texts), "texts")
+        before, progress = self._resolve_prompt(prompt, prompt_name) or "", bool(show_progress_bar)
+        pooled = self._learn(found, frequency_texts, before, batch_size, progress)
+        if pooled is None or len(self) > 1:  # nothing to shape, or modules behind the recipe's
+            vectors: np.ndarray = self.encode(
+                found,
+                prompt=before,
+                batch_size=batch_size,
+                show_progress_bar=progress,
+                normalize_embeddings=normalize_embeddings,
+                truncate_dim=truncate_dim,
+            )
+            return vectors
+        with torch.inference_mode():
+            parts = [self.module.shaped(part.to(self.device)).cpu() for part in pooled.split(PORTION)]
+            dimensions = self.truncate_dim if truncate_dim is None else truncate_dim
+            return _finished(torch.cat(parts), dimensions, normalize_embeddings).float().numpy()
+
+    def _learn(
+        self, texts: Iterable[str], frequency_texts: Iterable[str] | None, before: str, batch_size: int, progress: bool
+    ) -> torch.Tensor | None:
+        """Learn, and give the texts' pooled vectors (N,K) where the shaping was fitted on them."""
+        found = [before + text for text in check_texts(texts)]
+        counted = found if frequency_texts is None else [before + text for text in check_texts(frequency_texts)]
+        module, pooled = self.module, None
+        if module.plan.reads_stats:
+            module.stats = module.count(_some(counted, "texts" if frequency_texts is None else "frequency_texts"))
+        if module.chain.needs_fit:
+            pooled = self._vectors(_some(found, "texts"), batch_size, progress, shape=False)
+            module.set_chain(type(module.chain).parse(self.recipe.shaping).fit(pooled.cpu().numpy()))
+        self._sign()
+        return pooled
+
+    # -- encode -----------------------------------------------------------------------------------------------------
+
+    encode = takes_any_texts(SentenceTransformer.encode)
+
+    @torch.inference_mode()
+    def _inference(self, inputs: list[Any], **arguments: Any) -> Any:
+        """SentenceTransformer.encode's inner loop, with batches by number of tokens instead of by number of texts."""
+        texts: list[str] = inputs
+        if arguments["output_value"] != "sentence_embedding":
+            return super()._inference(texts, **arguments)
+        device = self._resolve_inference_device(arguments.get("device"))
+        prompt = arguments.get("prompt")
+        vectors = self._vectors(
+            [prompt + text for text in texts] if prompt else texts,
+            arguments["batch_size"],
+            bool(arguments.get("show_progress_bar")),
+            device=device,
+            on_cpu=bool(arguments.get("save_to_cpu")),
+        )
+        return _finished(vectors, arguments.get("truncate_dim"), bool(arguments.get("normalize_embeddings")))
+
+    @torch.inference_mode()
+    def _vectors(
+        self,
+        texts: list[str],
+        batch_size: int,
+        progress: bool,
+        *,
+        shape: bool = True,
+        device: torch.device | None = None,
+        on_cpu: bool = True,
+    ) -> torch.Tensor:
+        """Vectors of the texts in their order, each distinct text computed once: (N,K)."""
+        module = self.module
+        module.require_fit(shape)
+        device = device or self.device
+        self.eval()
+        distinct: dict[str, int] = {}
+        inverse = [distinct.setdefault(text, len(distinct)) for text in texts]
+        if not distinct:
+            return torch.empty(0, self.get_embedding_dimension() or 0)
+        vectors: torch.Tensor | None = None
+        with tqdm(total=len(distinct), desc="Texts", unit="text", disable=not progress) as bar:
+            for chosen, batch in self._batches(list(distinct), batch_size, device, shape):
+                if vectors is None:
+                    vectors = batch.new_empty(len(distinct), batch.shape[1], device="cpu" if on_cpu else device)
+                vectors[chosen if isinstance(chosen, slice) else chosen.to(vectors.device)] = batch.to(vectors.device)
+                bar.update(len(batch))
+        if vectors is None:
+            raise InputError("No texts to encode.")
+        return vectors if len(distinct) == len(texts) else vectors[torch.tensor(inverse, device=vectors.device)]
+
+    def _batches(
+        self, texts: list[str], batch_size: int, device: torch.device, shape: bool
+    ) -> Iterator[tuple[torch.Tensor | slice, torch.Tensor]]:
+        """Places of some texts, and their vectors (B,K): batches, or whole portions where nothing must be padded."""
+        module = self.module
+        bags = module.bags if len(self) == 1 else None
+        for start, portion in portions(texts) if bags is None else portions(texts, PORTION):
+            if bags is not None:
+                yield (
+                    slice(start, start + len(portion)),
+                    module.shaped(bags.pool(bags.ids(portion), module.stats), shape),
+                )
+                continue
+            sequences = module.ids(portion)
+            for chosen in batches([len(s) for s in sequences], batch_size):
+                features = batch_to_device(module.pad([sequences[i] for i in chosen]), device)
+                yield torch.from_numpy(start + chosen), self(features, shape=shape)["sentence_embedding"]
+
+    # -- save -------------------------------------------------------------------------------------------------------
+
+    def save(
+        self,
+        path: str,
+        model_name: str | None = None,
+        create_model_card: bool = True,
+        train_datasets: list[str] | None = None,
+        safe_serialization: bool = True,
+        *,
+        layout: str = "stock",
+    ) -> None:
+        """Write a folder that plain SentenceTransformer loads wherever that is exact; see `essent.saving`.
+
+        Args:
+            layout: "stock" (current sentence-transformers), or "legacy": class paths and boolean pooling flags that
+                servers such as vLLM and TEI parse.
+
+        Raises:
+            NotFittedError: the recipe learns something and `fit` has not been called.
+            RecipeError: an unknown layout.
+            ModelError: the place is a file, or a folder that holds another model.
+        """
+        card = partial(self.write_card, name=model_name, datasets=train_datasets) if create_model_card else None
+        reason = self.write_folder(Path(path), layout, card)
+        if reason:
+            logger.warning(
+                "Saved to %s for essent: plain sentence-transformers cannot load this recipe without "
+                "trust_remote_code=True, because %s.",
+                path,
+                reason,
+            )
+
+    def write_folder(self, path: Path, layout: str, finish: Callable[[Path, str], None] | None = None) -> str:
+        """Write the folder; returns why plain sentence-transformers cannot load it, "" when it can.
+
+        Args:
+            finish: writes what else belongs to the folder, before it appears: gets the place to write to, and that
+                reason.
+
+        Raises:
+            RecipeError: see `save`; or modules follow the recipe's, which a recipe does not describe.
+        """
+        module = self.module
+        if len(self) > 1:
+            raise RecipeError(
+                f"This Encoder has {len(self) - 1} module(s) after its recipe ({self[1]!r} …); save writes only the "
+                "recipe. Put the step into the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
+            )
+        encode = partial(self.encode, show_progress_bar=False)
+        settings = self._get_model_config()
+        return save_folder(module, path, layout, encode=encode, settings=settings, finish=finish)
+
+    def write_card(
+        self, folder: Path, reason: str, *, name: str | None = None, datasets: list[str] | None = None
+    ) -> None:
+        """Write the model card of a folder: the recipe, and how to load it.
+
+        Args:
+            reason: why plain sentence-transformers cannot load the folder; "" where it can.
+        """
+        self._create_model_card(str(folder), name, datasets)
+        amend_card(folder, self.recipe, reason)
+
+
+def _finished(vectors: torch.Tensor, dimensions: int | None, unit: bool) -> torch.Tensor:
+    """The first dimensions, of length 1 when asked for."""
+    vectors = vectors if dimensions is None else truncate_embeddings(vectors, dimensions)
+    return torch.nn.functional.normalize(vectors, p=2, dim=1) if unit else vectors
+
+
+def _some(texts: list[str], name: str) -> list[str]:
+    if not texts:
+        raise InputError(f"fit needs at least one text in `{name}`, got none.")
+    return texts

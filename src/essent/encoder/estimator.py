@@ -1,0 +1,182 @@
+"""An Encoder as a scikit-learn transformer of texts, for pipelines and searches over recipes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils import Tags
+
+from essent.encoder.encoder import Encoder
+from essent.folders import is_essent_folder, is_exported_folder
+from essent.model import open_model
+from essent.recipe import Recipe
+from essent.sources import reads_head
+from essent.tokens import check_texts
+from essent.types import InputError, not_fitted
+
+_one_loader = Lock()
+_last: list[tuple[Any, SentenceTransformer]] = []  # the last model that was loaded by name, with what it was loaded by
+
+
+class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Texts (N) to sentence vectors (N,K) by a recipe, which learns from the texts of `fit` alone.
+
+    The model is loaded in `fit`. One that is loaded by name stays in memory for the next fit on it, so that a search
+    over recipes reads its weights once; `forget_model` frees it. A loaded one is shared between copies.
+
+    Args:
+        model: a hub name, a folder, or a loaded SentenceTransformer, as `Encoder` takes them.
+        recipe: a Recipe or its text form; None: what the model's own modules amount to.
+        prompt_name, prompt: put before every text; by default the model's default prompt.
+        batch_size: texts of a batch, see `Encoder.encode`.
+        normalize_embeddings: scale vectors to length 1.
+        truncate_dim: only the first dimensions.
+        device: "cpu", "cuda" …; None: the best there is.
+        show_progress_bar: whether bars count the texts.
+        options: SentenceTransformer's other keyword arguments (revision, token, trust_remote_code …).
+
+    Attributes:
+        encoder_: the fitted Encoder; `encoder_.save(folder)` keeps it.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        recipe: Recipe | str | None = None,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int = 32,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        device: str | None = None,
+        show_progress_bar: bool = False,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.recipe = recipe
+        self.prompt_name = prompt_name
+        self.prompt = prompt
+        self.batch_size = batch_size
+        self.normalize_embeddings = normalize_embeddings
+        self.truncate_dim = truncate_dim
+        self.device = device
+        self.show_progress_bar = show_progress_bar
+        self.options = options
+
+    def fit(self, X: Iterable[str], y: Any = None) -> EncoderTransformer:
+        """Load the model, and learn from the texts what the recipe learns, if anything.
+
+        Args:
+            X: a list or column of texts.
+            y: ignored.
+
+        Raises:
+            InputError: no texts, or something that is not a text.
+            RecipeError, UnsupportedRecipeError, ModelError: see `Encoder`.
+        """
+        texts = _some(X)
+        self.encoder_ = self._load().fit(texts, **self._reading())
+        return self
+
+    def fit_transform(self, X: Iterable[str], y: Any = None) -> np.ndarray:
+        """`fit`, then the vectors (N,K) float32 of the same texts, which go through the model once."""
+        texts = _some(X)
+        self.encoder_ = self._load()
+        vectors = self.encoder_.fit_encode(texts, **self._reading(), **self._finishing())
+        return np.asarray(vectors, np.float32)
+
+    def transform(self, X: Iterable[str]) -> np.ndarray:
+        """Vectors (N,K) float32 of a list or column of texts.
+
+        Raises:
+            NotFittedError: `fit` must come first.
+            InputError: something that is not a text.
+        """
+        if not hasattr(self, "encoder_"):
+            raise not_fitted(f"This {type(self).__name__} is not fitted yet: call fit first.")
+        texts = check_texts(X)
+        if not texts:
+            return np.empty((0, self._n_features_out), np.float32)
+        vectors = self.encoder_.encode(texts, **self._reading(), **self._finishing())
+        return np.asarray(vectors, np.float32)
+
+    def _load(self) -> Encoder:
+        options = {**(self.options or {}), **({} if self.device is None else {"device": self.device})}
+        if not isinstance(self.model, (str, Path)) or _has_its_own_recipe(self.model, options):
+            return Encoder(self.model, self.recipe, **options)
+        recipe = None if self.recipe is None else Recipe.parse(self.recipe)
+        return Encoder(_opened(self.model, options, recipe is not None and reads_head(recipe.layers)), recipe)
+
+    def _reading(self) -> dict[str, Any]:
+        return {
+            "prompt_name": self.prompt_name,
+            "prompt": self.prompt,
+            "batch_size": self.batch_size,
+            "show_progress_bar": self.show_progress_bar,
+        }
+
+    def _finishing(self) -> dict[str, Any]:
+        return {"normalize_embeddings": self.normalize_embeddings, "truncate_dim": self.truncate_dim}
+
+    @property
+    def _n_features_out(self) -> int:  # for scikit-learn's names of what comes out
+        dimensions = int(self.encoder_.get_embedding_dimension() or 0)
+        return dimensions if self.truncate_dim is None else min(dimensions, self.truncate_dim)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    def __sklearn_clone__(self) -> EncoderTransformer:
+        """An unfitted copy that shares a loaded model, which scikit-learn would copy with all its weights."""
+        settings = self.get_params(deep=False)
+        made = type(self)(**{k: v if k == "model" else clone(v, safe=False) for k, v in settings.items()})
+        for name in ("_sklearn_output_config", "_metadata_request"):  # what set_output and the like have set
+            if hasattr(self, name):
+                setattr(made, name, copy.deepcopy(getattr(self, name)))
+        return made
+
+
+def forget_model() -> None:
+    """Free the model that the last fit by name has left in memory."""
+    with _one_loader:
+        _last.clear()
+
+
+def _some(texts: Iterable[str]) -> list[str]:
+    found = check_texts(texts)
+    if not found:
+        raise InputError("fit needs at least one text, got none.")
+    return found
+
+
+def _has_its_own_recipe(model: Any, options: dict[str, Any]) -> bool:
+    """Whether a folder was saved by an Encoder: what is learned then belongs to its model, which is not shared."""
+    return is_exported_folder(str(model)) or is_essent_folder(str(model), options)
+
+
+def _opened(model: Any, options: dict[str, Any], with_head: bool) -> SentenceTransformer:
+    """A model by its name, loaded unless it is the last one that was and has not changed."""
+    key = (str(model), options, with_head, _files_of(Path(str(model))))
+    with _one_loader:
+        if not _last or _last[0][0] != key:
+            _last.clear()  # before another is loaded: both need not fit into memory
+            _last.append((key, open_model(model, options, with_head=with_head)))
+        return _last[0][1]
+
+
+def _files_of(folder: Path) -> list[tuple[str, int, int]]:
+    """Names, sizes and times of a folder's files, or of one file."""
+    files = sorted(folder.rglob("*")) if folder.is_dir() else [folder] if folder.is_file() else []
+    return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.is_file()]

@@ -1,0 +1,249 @@
+"""Recipes × tasks: one load, shared forward passes, shaping fitted on each task's own texts (or on others)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from essent.encoder import Encoder
+from essent.engine import load as load_exported
+from essent.folders import is_exported_folder
+from essent.model import load, open_model
+from essent.pipeline import Plan, PooledCache, as_module, count_frames, digest_of_backbone, key_of, pool_texts
+from essent.recipe import Recipe
+from essent.shaping import Chain
+from essent.tasks import PairTask, Result, Task, load_task
+from essent.tokens import check_texts
+from essent.types import EssentError, InputError, RecipeError
+
+
+def evaluate(
+    model: Any,
+    recipes: Sequence[Recipe | str],
+    tasks: Sequence[Any],
+    *,
+    data: str | Path | None = None,
+    fit_texts: Sequence[str] | None = None,
+    frequency_texts: Sequence[str] | None = None,
+    batch_size: int = 32,
+    progress: bool = False,
+    cache: str | Path | None = None,
+    max_length: int | None = None,
+    report: Callable[[str, Result], None] | None = None,
+    **options: Any,
+) -> dict[str, list[Result]]:
+    """Score recipes on tasks; recipes with one template share one pass over a task's texts.
+
+    What a recipe learns (idf, shaping, flow) is learned anew for each task from all its texts, both sides of all pairs,
+    duplicates included: the papers' protocol (superscript T).
+
+    Args:
+        model: a hub name, a folder, or a SentenceTransformer.
+        recipes: recipes or their text forms; none scores the model as it is: a saved Encoder with what it has learned,
+            an exported graph, a sentence-transformers model with its own pooling, anything with `encode`.
+        tasks: tasks of any kind (pairs, labels, clusters, minimal pairs, geometry), names for
+            `essent.tasks.load_task` with `data`, or scored pairs in memory for `PairTask.from_rows`: a data frame, a
+            `datasets.Dataset`, a list of (sentence1, sentence2, score).
+        fit_texts: fit the shaping on these instead of each task's texts (superscript W).
+        frequency_texts: count tokens on these instead of each task's texts (idf^W).
+        cache: a folder that keeps pooled vectors for later runs on the same weights; by default a text that several
+            tasks share goes through the model once in this run.
+        max_length: most tokens of a text, template included; by default the model's own limit. The papers' clustering
+            cuts at 64.
+        report: called with (recipe text, result) as soon as each result is there.
+        options: SentenceTransformer's keyword arguments (device, revision …).
+
+    Returns:
+        For every recipe's text form, the results in the order of the tasks; other spellings of a recipe find them too.
+
+    Raises:
+        RecipeError, UnknownNameError, DataError: before the model is loaded.
+        UnsupportedRecipeError: before its weights are read.
+    """
+    for name, value in (("recipes", recipes), ("tasks", tasks)):
+        if isinstance(value, (str, Path, Recipe)) or hasattr(value, "score_vectors"):
+            raise InputError(f"{name} is a list, [{str(value)!r}], not {value!r} alone.")
+        if hasattr(value, "columns") or hasattr(value, "column_names"):
+            raise InputError(f"{name} is a list; give [{type(value).__name__}], not a {type(value).__name__} alone.")
+    parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
+    found = [_task_of(task, data, number) for number, task in enumerate(tasks, start=1)]
+    names = [task.name for task in found]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise InputError(f"Two tasks are called {twice[0]!r}; leave one out, or rename its file.")
+    if not found:
+        raise InputError("evaluate needs at least one task, e.g. ['stsb'].")
+    if not parsed and (fit_texts is not None or frequency_texts is not None):
+        raise InputError("fit_texts and frequency_texts are what a recipe learns from; give recipes with them.")
+    if not parsed:
+        return _as_it_is(model, found, report, options, max_length)
+    bench = Bench(
+        model, parsed, batch_size=batch_size, progress=progress, options=options, cache=cache, max_length=max_length
+    )
+    results = ByRecipe({str(recipe): [] for recipe in parsed})
+    for task in found:
+        for recipe, vectors in bench.vectors(task.texts(), fit_texts, frequency_texts):
+            result = task.score_vectors(vectors).with_provenance(
+                recipe=str(recipe),
+                recipe_digest=recipe.digest(),
+                max_length=bench.backbone.max_length,
+                prompt=bench.prompt or None,
+                model=name_of(model),
+                fitted_on="task" if fit_texts is None else "other texts",
+                frequencies_from="task" if frequency_texts is None else "other texts",
+            )
+            results[str(recipe)].append(result)
+            if report is not None:
+                report(str(recipe), result)
+    return results
+
+
+def _own_encoder(model: str, options: dict[str, Any]) -> Any:
+    """The model with its own pooling; as sentence-transformers runs it where no recipe describes that (a Dense)."""
+    try:
+        return Encoder(model, **options)
+    except RecipeError:
+        return open_model(model, options)
+
+
+class ByRecipe(dict[str, list[Result]]):
+    """Results by a recipe's text form; another spelling of a recipe, "whitening", finds those of its form."""
+
+    def __missing__(self, key: Any) -> list[Result]:
+        try:
+            form = str(Recipe.parse(key))
+        except EssentError:
+            raise KeyError(key) from None
+        if form == key or form not in self:
+            raise KeyError(key)
+        return self[form]
+
+
+def _task_of(given: Any, data: str | Path | None, number: int) -> Task:
+    """A task, one by name, or scored pairs in memory, which have the name of their place."""
+    if isinstance(given, (str, Path)):
+        return load_task(given, data)
+    if hasattr(given, "score_vectors"):
+        task: Task = given
+        return task
+    if isinstance(given, (Mapping, tuple)) or not (hasattr(given, "__iter__") or hasattr(given, "columns")):
+        raise InputError(
+            f"tasks[{number - 1}] is a {type(given).__name__}; a task is a name, a file, a Task, or a list, frame or "
+            "data set of scored pairs: tasks=[pairs], not tasks=pairs."
+        )
+    return PairTask.from_rows(given, "pairs" if number == 1 else f"pairs {number}")
+
+
+def name_of(model: Any) -> str:
+    """What a model is called in provenance: its name or folder; a loaded one by its type, whose text is long."""
+    return str(model) if isinstance(model, (str, Path)) else type(model).__name__
+
+
+def _as_it_is(
+    model: Any,
+    tasks: Sequence[Task],
+    report: Callable[[str, Result], None] | None,
+    options: dict[str, Any],
+    max_length: int | None,
+) -> dict[str, list[Result]]:
+    """Score an encoder without fitting anything."""
+    if max_length is not None and not isinstance(model, (str, Path)):
+        raise InputError("max_length is for models that are loaded here; set your encoder's own limit instead.")
+    exported = isinstance(model, (str, Path)) and is_exported_folder(str(model))
+    if exported and max_length is not None:
+        raise InputError(f"{str(model)!r} is an exported graph; its maximum length was set when it was exported.")
+    encoder = model
+    if isinstance(model, (str, Path)):
+        encoder = load_exported(str(model)) if exported else _own_encoder(str(model), options)
+    if max_length is not None:
+        encoder.max_seq_length = min(max_length, encoder.max_seq_length or max_length)
+    label = str(getattr(encoder, "recipe", type(encoder).__name__))
+    results = []
+    for task in tasks:
+        result = task.run(encoder).with_provenance(recipe=label, model=name_of(model), fitted_on="as saved")
+        results.append(result)
+        if report is not None:
+            report(label, result)
+    return {label: results}
+
+
+class Bench:
+    """A backbone with several recipes on it that share its passes.
+
+    Args:
+        recipes: those that differ only in their shaping share even the pooled vectors.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        recipes: Sequence[Recipe],
+        *,
+        batch_size: int,
+        progress: bool,
+        options: dict[str, Any],
+        cache: str | Path | None = None,
+        max_length: int | None = None,
+    ) -> None:
+        if max_length is not None and (isinstance(max_length, bool) or max_length < 1):
+            raise InputError(f"max_length={max_length!r} must be a positive number of tokens.")
+        loaded = load(model, recipes, options)
+        self.backbone, self.prompt = loaded.backbone, loaded.default_prompt
+        self.recipes = list(recipes)
+        unshaped = dict.fromkeys(replace(recipe, shaping=()) for recipe in recipes)
+        self.plans = {recipe: Plan(recipe, self.backbone) for recipe in unshaped}
+        depths = [plan.needs.depth for plan in self.plans.values()]
+        self.backbone.cut(max((d for d in depths if d is not None), default=None))
+        if all(depth is None for depth in depths) and not self.backbone.only_static:
+            self.backbone.max_length = None
+        if max_length is not None:
+            self.backbone.max_length = min(max_length, self.backbone.max_length or max_length)
+        as_module(self.backbone, list(self.plans.values())).to(loaded.settings["device"])
+        self.batch_size, self.progress = batch_size, progress
+        self.cache = PooledCache(cache)
+        self.digest = "" if cache is None else digest_of_backbone(self.backbone)
+
+    def _pooled(
+        self, texts: Sequence[str], recipes: Sequence[Recipe], frequency_texts: Sequence[str]
+    ) -> dict[Recipe, np.ndarray]:
+        plans = [self.plans[recipe] for recipe in recipes]
+        stats = count_frames(self.backbone, plans, frequency_texts)
+        keys = [
+            key_of(
+                self.digest + plan.rows_digest, plan.recipe.digest(), stats[plan.frame] if plan.reads_stats else None
+            )
+            for plan in plans
+        ]
+
+        def run(missing: list[str]) -> list[np.ndarray]:
+            return pool_texts(self.backbone, plans, missing, stats, batch_size=self.batch_size, progress=self.progress)
+
+        vectors = self.cache.vectors(keys, [plan.width(self.backbone) for plan in plans], texts, run)
+        return dict(zip(recipes, vectors, strict=True))
+
+    def vectors(
+        self, texts: Sequence[str], fit_texts: Sequence[str] | None, frequency_texts: Sequence[str] | None
+    ) -> list[tuple[Recipe, np.ndarray]]:
+        """Shaped vectors (N,K) of the texts by every recipe; the model's default prompt stands before each of them."""
+        found = self._prompted(texts)
+        counted = found if frequency_texts is None else self._prompted(frequency_texts)
+        pooled = self._pooled(found, list(self.plans), counted)
+        fitted = pooled
+        if fit_texts is not None:
+            shaped = dict.fromkeys(replace(r, shaping=()) for r in self.recipes if Chain.parse(r.shaping).needs_fit)
+            fitted = self._pooled(self._prompted(fit_texts), list(shaped), counted)
+        return [(recipe, self._shaped(recipe, pooled, fitted)) for recipe in self.recipes]
+
+    def _prompted(self, texts: Sequence[str]) -> list[str]:
+        return [self.prompt + text for text in check_texts(texts)]
+
+    def _shaped(self, recipe: Recipe, pooled: dict[Recipe, np.ndarray], fitted: dict[Recipe, np.ndarray]) -> np.ndarray:
+        chain, plain = Chain.parse(recipe.shaping), replace(recipe, shaping=())
+        if chain.needs_fit:
+            with torch.inference_mode(False):  # the flow trains
+                chain.fit(fitted[plain])
+        return chain.transform(pooled[plain])

@@ -1,0 +1,184 @@
+"""Minimal pairs from any sentences: filters, one word a sentence, six changes of it (Chiang et al. 2023, section 2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from essent.minimal_pairs.choose import Choice, choose, generator
+from essent.minimal_pairs.inflection import library as lemminflect
+from essent.minimal_pairs.masked import MaskedModel
+from essent.minimal_pairs.negation import Negation
+from essent.minimal_pairs.quality import Quality
+from essent.minimal_pairs.rows import PairRow
+from essent.minimal_pairs.sentences import FILTERS, Filters, Suitable, UnsuitableError
+from essent.minimal_pairs.tags import Tagger, tag_words
+from essent.minimal_pairs.typos import make_typo
+from essent.minimal_pairs.wordnet import WordNet
+from essent.minimal_pairs.words import replace_word, split_sentences
+from essent.types import DataError, InputError
+
+CHUNK = 128  # sentences whose words are masked together
+LATER = ("replaceable word", "negation of the word", "synonym and antonym", "in context", "random word", "typo")
+ENOUGH = "wanted"  # the last filter: sentences beyond those that were asked for
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the pairs are built from; without one the subsets that need it are left out.
+
+    Attributes:
+        wordnet: for Synonym, Antonym and Random MLM.
+        model: for Random MLM, and to choose between synonyms and antonyms in context.
+        misspellings: word to misspellings; without them typos are made letter by letter only.
+        tagger: finds verbs and adjectives, a `SpacyTagger` say; by default rules, with WordNet's counts.
+    """
+
+    wordnet: WordNet | None = None
+    model: MaskedModel | None = None
+    misspellings: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    tagger: Tagger | None = None
+
+    @property
+    def subsets(self) -> tuple[str, ...]:
+        """The subsets that can be built, in the paper's order."""
+        words = ("Synonym", "Antonym") if self.wordnet is not None else ()
+        random = ("Random MLM",) if self.wordnet is not None and self.model is not None else ()
+        return (*words, *random, "Typo", "Negation (Main)", "Negation (Antonym)")
+
+    def filters(self) -> Filters:
+        """What sentences are asked for, with the words that these resources know."""
+        tagger = self.tagger or partial(tag_words, counts=None if self.wordnet is None else self.wordnet.count)
+        wrong = frozenset(word for words in self.misspellings.values() for word in words)
+        return Filters(misspelled=wrong, lexicon=self.wordnet or frozenset(), tagger=tagger)
+
+
+def build(
+    texts: Iterable[str],
+    resources: Resources,
+    n: int = 1000,
+    seed: int = 0,
+    look_at: int = 20,
+    progress: Callable[[int, int], object] | None = None,
+) -> tuple[list[PairRow], Quality]:
+    """Minimal pairs of `n` sentences, each with all subsets that the resources allow.
+
+    Args:
+        texts: of one or more sentences; duplicates count once.
+        look_at: sentences for each original that is wanted, as many more as it takes to find `n`. Of those found the
+            surest are kept, by what the model thinks of their synonym and antonym; without a model the first ones.
+        progress: called with the number of sentences looked at, and of those there are to look at.
+
+    Returns:
+        Rows, the subsets of one original together, in a random order of originals that `seed` determines; and what
+        became of the other sentences. Fewer than `n` originals when the texts do not give more.
+
+    Raises:
+        InputError: n or look_at below 1.
+        DataError: no texts.
+        MissingDependencyError: LemmInflect is not installed.
+    """
+    for name, value in (("n", n), ("look_at", look_at)):
+        if value < 1:
+            raise InputError(f"{name} must be at least 1, not {value}.")
+    lemminflect()
+    sentences = list(dict.fromkeys(sentence for text in texts for sentence in split_sentences(text)))
+    if not sentences:
+        raise DataError("There are no sentences to build minimal pairs from.")
+    order = np.random.default_rng(seed).permutation(len(sentences))
+    enough = min(len(order), n * look_at if resources.model is not None and resources.wordnet is not None else 1)
+    filters = resources.filters()
+    taken: set[str] = set()
+    fallen: Counter[tuple[str, str]] = Counter()
+    found: list[Built] = []
+    seen = 0
+    for start in range(0, len(order), CHUNK):
+        suitable: list[Suitable] = []
+        for number in order[start : start + CHUNK]:
+            try:
+                one = filters.check(sentences[number])
+                if one.text in taken:
+                    raise UnsuitableError("repeated", "another sentence but for marks, capitals or a name")
+                taken.add(one.text)
+                suitable.append(one)
+            except UnsuitableError as error:
+                fallen[error.filter, error.reason] += 1
+        seen += len(order[start : start + CHUNK])
+        for outcome in _convert(suitable, resources, seed):
+            if isinstance(outcome, UnsuitableError):
+                fallen[outcome.filter, outcome.reason] += 1
+            else:
+                found.append(outcome)
+        if progress is not None:
+            progress(seen, max(enough, seen) if len(found) >= n else len(order))
+        if len(found) >= n and seen >= enough:
+            break
+    surest = sorted(range(len(found)), key=lambda number: -found[number].sureness)[:n]
+    if len(found) > n:
+        fallen[ENOUGH, "others are surer, or came first"] += len(found) - n
+    rows = [row for number in sorted(surest) for row in found[number].rows]
+    return rows, Quality.of(rows, seen, len(sentences), fallen, (*FILTERS, "repeated", *LATER, ENOUGH))
+
+
+class Built(NamedTuple):
+    """The rows of an original, and how sure its synonym and antonym are."""
+
+    sureness: float
+    rows: list[PairRow]
+
+
+def _convert(suitable: Sequence[Suitable], resources: Resources, seed: int) -> Iterator[Built | UnsuitableError]:
+    """Every sentence's rows, or why it has none."""
+    for one, choices in zip(suitable, choose(suitable, resources.wordnet, resources.model, seed), strict=True):
+        if isinstance(choices, UnsuitableError):
+            yield choices
+            continue
+        problem = UnsuitableError("in context", "no choice")
+        for choice in choices:
+            try:
+                yield Built(choice.sureness, _rows_of(one, choice, resources, generator(one.text, seed)))
+                break
+            except UnsuitableError as error:
+                problem = error
+        else:
+            yield problem
+
+
+def _rows_of(one: Suitable, choice: Choice, resources: Resources, rng: np.random.Generator) -> list[PairRow]:
+    tagged = one.tags[choice.index]
+    rows = []
+    for subset, candidate in (("Synonym", choice.synonym), ("Antonym", choice.antonym)):
+        if candidate is not None:
+            source = f"WordNet {candidate.source}, {candidate.sense}"
+            rows.append(_replaced(one, choice.index, subset, candidate.word, "word replaced", source))
+    if resources.wordnet is not None and resources.model is not None:
+        if not choice.filler:
+            raise UnsuitableError("random word", "no filler that is unrelated to the word")
+        source = f"filler of {resources.model.name}"
+        rows.append(_replaced(one, choice.index, "Random MLM", choice.filler, "word replaced", source))
+    typo = make_typo(tagged.word.text, rng, resources.misspellings)
+    if typo is None:
+        raise UnsuitableError("typo", "no typo of the word")
+    source = "codespell" if typo[1] == "common misspelling" else "seeded"
+    rows.append(_replaced(one, choice.index, "Typo", typo[0], typo[1], source))
+    rows.append(_negated(one, one.main.verb, "Negation (Main)", one.negation))
+    rows.append(_negated(one, choice.index, "Negation (Antonym)", choice.negation))
+    return rows
+
+
+def _replaced(one: Suitable, index: int, subset: str, new: str, rule: str, source: str) -> PairRow:
+    words = [tag.word for tag in one.tags]
+    word = words[index]
+    converted = replace_word(one.text, words, index, new)
+    return PairRow(one.text, converted, subset, word.start, word.end, rule, word.text, new, source)
+
+
+def _negated(one: Suitable, index: int, subset: str, negation: Negation) -> PairRow:
+    start, end = min(edit.start for edit in negation.edits), max(edit.end for edit in negation.edits)
+    word = one.tags[index].word.text
+    return PairRow(one.text, negation.text, subset, start, end, negation.rule, word, "", "rules")

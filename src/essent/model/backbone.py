@@ -1,0 +1,352 @@
+"""Tokens to `States`: the file that knows transformers' models.
+
+One pass gives every layer that is asked for and the attention diagonal of every head that is asked for; layers above
+the highest one read are not computed, and nothing at all runs for static rows.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections import OrderedDict
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AttentionInterface, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.utils import output_capturing
+
+from essent.model.mlm_head import MaskedLMHead
+from essent.tokens import Vocabulary
+from essent.types import ModelError, States, Tokens
+
+DIAGONAL = "essent_diagonal"
+RECORDING = output_capturing.__name__  # where transformers' hooks for hidden states and attentions come from
+LAYER_LISTS = ("layer_types", "mlp_layer_types")  # one entry a layer in some families' configurations
+FINAL_NORMS = ("final_norm", "final_layer_norm", "ln_f", "norm")  # applied after the last layer by some families
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a pass must give: layers 0…L, the static rows, heads (layer, head) counted from 1."""
+
+    layers: frozenset[int] = frozenset()
+    static: bool = False
+    heads: frozenset[tuple[int, int]] = frozenset()
+
+    @property
+    def depth(self) -> int | None:
+        """The highest layer that must run; None when the transformer is not needed at all."""
+        return max([*self.layers, *(layer for layer, _ in self.heads)], default=None)
+
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(self.layers | other.layers, self.static or other.static, self.heads | other.heads)
+
+
+@dataclass
+class _Recorder:
+    """Collects diagonals during one pass. Layers call attention once each, in order: counting calls tells the layer."""
+
+    heads: dict[int, list[int]]  # layer -> heads, 1-based
+    diagonals: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict)
+    calls: int = 0
+
+
+_recorder: ContextVar[_Recorder | None] = ContextVar("essent_recorder", default=None)
+
+
+def diagonal_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """transformers' sdpa attention that also notes A_nn of the wanted heads."""
+    recorder = _recorder.get()
+    if recorder is not None:
+        recorder.calls += 1
+        if wanted := recorder.heads.get(recorder.calls):
+            values = head_diagonals(module, query, key, attention_mask, wanted, **kwargs)  # (B,H,T)
+            for place, head in enumerate(wanted):
+                recorder.diagonals[recorder.calls, head] = values[:, place]
+    return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+
+
+def head_diagonals(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    heads: list[int],
+    *,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    position_bias: torch.Tensor | None = None,
+    **_: Any,
+) -> torch.Tensor:
+    """A_nn of the given heads, counted from 1: (B,H,T); `query` (B,heads,T,d), `key` (B,key heads,T,d)."""
+    group = query.shape[1] // key.shape[1]  # grouped-query attention shares keys between heads
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    exact = torch.promote_types(query.dtype, torch.float32)  # a diagonal of 16 bits would have three digits
+    index = torch.tensor(heads, device=query.device) - 1
+    every = heads == list(range(1, query.shape[1] + 1))  # then nothing needs to be picked
+    query, key = (query, key) if every and group == 1 else (query[:, index], key[:, index // group])
+    scores = (query.to(exact) * scale) @ key.to(exact).transpose(-1, -2)  # (B,H,T,T)
+    if position_bias is not None:
+        scores = scores + (position_bias[:, index] if position_bias.shape[1] > 1 else position_bias)
+    if attention_mask is None:
+        if getattr(module, "is_causal", True) if is_causal is None else is_causal:
+            later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+            scores = scores.masked_fill_(later, -torch.inf)
+    else:
+        mask = attention_mask[:, index] if attention_mask.shape[1] > 1 else attention_mask
+        scores = scores.masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else scores.add_(mask)
+    return scores.softmax(dim=-1).diagonal(dim1=-2, dim2=-1)
+
+
+AttentionInterface.register(DIAGONAL, diagonal_attention)
+AttentionMaskInterface.register(DIAGONAL, sdpa_mask)
+
+
+class Backbone(nn.Module):
+    """A pretrained transformer and its tokenizer, cut off above the highest layer that is read.
+
+    Args:
+        model: a base model (no head) of transformers. Its parameters are shared, it is not changed.
+        tokenizer: its fast tokenizer.
+        max_length: most tokens of a text, special tokens and template included.
+        last: number of layers L that "L" stands for, when `model` has been cut already.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int | None = None,
+        last: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.last = number_of_layers(model) if last is None else last
+        self.model = model
+        self.only_static = bool(
+            getattr(model, "only_static", False)
+        )  # a table of token vectors (essent.model.token_rows)
+        self.tokenizer = tokenizer
+        limits = [limit for limit in (max_length, longest_text(model, tokenizer)) if limit is not None]
+        self.max_length: int | None = min(limits, default=None)
+        self.template_states: dict[Any, torch.Tensor] = {}  # kept by essent.model.template_bias
+        self.mlm_head: MaskedLMHead | None = None  # put there by who loads it
+        self.pads_right = False  # set while essent.engine makes a graph of it, which cannot look at a batch
+        self.cut(number_of_layers(model) or None)
+
+    def train(self, mode: bool = True) -> Backbone:
+        if mode:
+            self.template_states.clear()  # the model is about to change
+        return super().train(mode)
+
+    def __getstate__(self) -> dict[str, Any]:  # for worker processes
+        return {**self.__dict__, "_modules": {**self._modules, "model": _mirrored(self.model, {})}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:  # transformers fills this table when a model is built only
+        super().__setstate__(state)
+        for module in (m for m in self.model.modules() if isinstance(m, PreTrainedModel)):
+            output_capturing._CAN_RECORD_REGISTRY[module] = module._can_record_outputs
+
+    # -- what the model is ------------------------------------------------------------------------------------------
+
+    @property
+    def heads(self) -> int:
+        return int(self.model.config.num_attention_heads)
+
+    @property
+    def family(self) -> str:
+        return str(self.model.config.model_type)
+
+    @property
+    def dimensions(self) -> int:
+        return int(self.model.config.hidden_size)
+
+    @property
+    def static_table(self) -> torch.Tensor:
+        """Rows of the input word-embedding table (V,D): no position, no LayerNorm."""
+        return torch.as_tensor(self.model.get_input_embeddings().weight)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary(self.tokenizer, int(self.static_table.shape[0]))
+
+    @property
+    def pad_id(self) -> int:
+        own = len(self.static_table) - 1 if self.only_static else self.tokenizer.pad_token_id  # a row of zeros
+        return next((i for i in (own, self.tokenizer.eos_token_id) if i is not None), 0)
+
+    @cached_property
+    def position_offset(self) -> int | None:
+        """The position id of a text's first token; None when the model takes no position ids (T5)."""
+        if "position_ids" not in inspect.signature(self.model.forward).parameters:
+            return None
+        embeddings = getattr(getattr(self.model, "embeddings", None), "position_embeddings", None)
+        padding = getattr(embeddings, "padding_idx", None)
+        return 0 if padding is None else padding + 1  # RoBERTa's positions start after its padding row
+
+    # -- one pass ---------------------------------------------------------------------------------------------------
+
+    def cut(self, depth: int | None) -> None:
+        """Drop the layers above `depth` from this backbone; None drops them all."""
+        self.depth = depth
+        listed = any(isinstance(getattr(self.model.config, key, None), list) for key in LAYER_LISTS)
+        records = getattr(self.model, "_can_record_outputs", None)  # without, as DeBERTa-v2, one layer must stay
+        self.top = max(depth or 0, 0 if depth is None or (records and not listed) else 1)
+        self.model = truncated(self.model, self.top, self.last)
+
+    @property
+    def is_stock(self) -> bool:
+        """Whether transformers itself, given the cut model's weights and configuration, computes the same."""
+        return self.top == self.last or not self.model.drops_norm
+
+    def _watch_attention(self) -> bool:
+        """Route attention through `diagonal_attention`; False where the family does not use the attention interface.
+
+        Without a recorder that function is sdpa, so it stays in place: switching it back and forth would not be safe
+        when threads share the model.
+        """
+        if not self.model._can_set_attn_implementation():
+            return False  # MPNet, DeBERTa-v2
+        for module in self.model.modules():
+            config = getattr(module, "config", None)
+            if config is not None and getattr(config, "_attn_implementation_internal", DIAGONAL) != DIAGONAL:
+                config._attn_implementation_internal = DIAGONAL
+        return True
+
+    def states(self, tokens: Tokens, needs: Needs, positions: torch.Tensor | None = None) -> States:
+        """Run one batch and keep what is needed; `positions` (B,T) from 0, where they are not the place in the text."""
+        hidden: dict[int | str, torch.Tensor] = {}
+        if needs.static:
+            hidden["static"] = nn.functional.embedding(tokens.ids, self.static_table)  # (B,T,D)
+        if needs.depth is None:
+            return States(hidden, {})
+        output, diagonals = self._run(tokens, needs, positions)
+        for layer in needs.layers:
+            hidden[layer] = output.hidden_states[layer] if layer != self.top else output.last_hidden_state  # (B,T,D)
+        return States(hidden, {head: values.masked_fill(~tokens.attend, 0.0) for head, values in diagonals.items()})
+
+    def _run(
+        self, tokens: Tokens, needs: Needs, positions: torch.Tensor | None
+    ) -> tuple[Any, dict[tuple[int, int], torch.Tensor]]:
+        inner = sorted(layer for layer in needs.layers if layer != self.top)
+        inputs: dict[str, Any] = {"input_ids": tokens.ids, "attention_mask": tokens.attend.long()}
+        if "use_cache" in inspect.signature(self.model.forward).parameters:
+            inputs["use_cache"] = False
+        left_padded = not self.pads_right and not bool(tokens.attend[:, 0].all())
+        if self.position_offset is not None and (left_padded or positions is not None):
+            places = (tokens.attend.long().cumsum(dim=1) - 1).clamp(min=0) if positions is None else positions
+            inputs["position_ids"] = places + self.position_offset
+        if inner:  # only those layers are kept where the family can choose, all of them otherwise
+            inputs["output_hidden_states"] = inner if getattr(self.model, "_can_record_outputs", None) else True
+        if needs.heads and not self._watch_attention():
+            output = self.model(**inputs, output_attentions=True)
+            return output, {
+                (layer, head): output.attentions[layer - 1][:, head - 1].diagonal(dim1=-2, dim2=-1)
+                for layer, head in needs.heads
+            }
+        heads = {layer: sorted(head for at, head in needs.heads if at == layer) for layer, _ in needs.heads}
+        recorder = _Recorder(heads)
+        restore = _recorder.set(recorder if heads else None)
+        try:
+            output = self.model(**inputs)
+        finally:
+            _recorder.reset(restore)
+        return output, recorder.diagonals
+
+
+# -- shape of transformers' models ----------------------------------------------------------------------------------
+
+
+def number_of_layers(model: PreTrainedModel) -> int:
+    return int(model.config.num_hidden_layers)
+
+
+def longest_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """Most tokens the model takes: the lesser of the tokenizer's word and the position table; None without a limit."""
+    limits = [limit for limit in (tokenizer.model_max_length,) if limit and limit < 10**9]
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if isinstance(positions, int) and positions > 0:
+        embeddings = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+        padding = getattr(embeddings, "padding_idx", None)
+        limits.append(positions - (0 if padding is None else padding + 1))
+    return min(limits, default=None)
+
+
+def find_layers(model: PreTrainedModel) -> tuple[str, ...] | None:
+    """Path of attribute names to the list of transformer layers; None where layers share one module (ALBERT)."""
+    depth = number_of_layers(model)
+    lists = [
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == depth and depth > 0
+    ]
+    return tuple(min(lists, key=lambda pair: pair[0].count("."))[0].split(".")) if lists else None
+
+
+def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
+    """A copy of the model that stops after `depth` layers; parameters are shared, the original is untouched.
+
+    Below the model's last layer the family's final norm is left out, so the output is `hidden_states[depth]` of the
+    whole model. Poolers are left out in any case: no recipe reads them.
+
+    Raises:
+        ModelError: the model's layers cannot be found.
+    """
+    path = find_layers(model)
+    view = _mirrored(model, {})
+    for key in (k for k in LAYER_LISTS if isinstance(getattr(view.config, k, None), list)):
+        setattr(view.config, key, getattr(view.config, key)[: max(depth, 1)])
+    view.config.num_hidden_layers = depth
+    if getattr(view, "pooler", None) is not None:
+        view.pooler = None
+    holder: nn.Module = view
+    if path is not None:
+        for name in path[:-1]:
+            holder = getattr(holder, name)
+        if hasattr(holder, "config"):
+            holder.config = view.config
+        holder._modules[path[-1]] = nn.ModuleList(list(getattr(holder, path[-1]))[:depth])
+    elif number_of_layers(model) != depth:
+        shared = next((n for n in ("encoder", "transformer") if getattr(view, n, None) is not None), None)
+        if shared is None and number_of_layers(model):
+            raise ModelError(f"Cannot find the layers of {type(model).__name__}; essent cannot stop at layer {depth}.")
+        if shared is not None:
+            getattr(view, shared).config = view.config
+    norms = [name for name in FINAL_NORMS if isinstance(holder._modules.get(name), nn.Module)]
+    view.drops_norm = depth < last and bool(norms)
+    if view.drops_norm:
+        for name in norms:
+            holder._modules[name] = nn.Identity()
+    return view
+
+
+def _mirrored(module: nn.Module, made: dict[int, Any]) -> Any:
+    """A copy of a tree of modules with the same parameters, and its own configurations and hooks.
+
+    transformers chooses attention by a configuration that all layers share, and records states by hooks that it puts
+    on the layers: on layers that two backbones share they would fire twice. The hooks cannot be pickled either.
+    """
+    if id(module) not in made:
+        view = made[id(module)] = copy.copy(module)
+        view._forward_hooks = OrderedDict(
+            (key, hook) for key, hook in module._forward_hooks.items() if getattr(hook, "__module__", "") != RECORDING
+        )
+        vars(view).pop("_output_capturing_hooks_installed", None)
+        if hasattr(module, "config"):
+            view.config = made.setdefault(id(module.config), copy.deepcopy(module.config))
+        view._modules = {
+            name: None if child is None else _mirrored(child, made) for name, child in module._modules.items()
+        }
+    return made[id(module)]

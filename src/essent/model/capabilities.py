@@ -1,0 +1,103 @@
+"""What a model offers to recipes, and the refusal of a recipe that it cannot run, before its weights are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from essent.model.backbone import Backbone
+from essent.model.mlm_head import NO_HEAD
+from essent.recipe import MASK, Recipe
+from essent.sources import format_mix, resolve
+from essent.types import UnsupportedRecipeError
+from essent.weighting import weightings
+
+
+@dataclass(frozen=True)
+class Allows:
+    """What a model offers to recipes: the numbers a recipe is checked against, without its weights."""
+
+    family: str
+    layers: int
+    heads: int
+    mask: bool
+    positions: bool = True
+    only_static: bool = False
+    head: bool = False  # a masked-LM head
+
+
+ONLY_STATIC = "static and tables by token, with weights such as uniform, idf, sif, remove"
+
+
+def check(recipe: Recipe, allows: Allows) -> None:
+    """Refuse a recipe that the model cannot run.
+
+    Raises:
+        UnsupportedRecipeError: shows the recipe, points at the part at fault, says what this model allows.
+    """
+    for name, _ in recipe.layers:
+        source = resolve(name, allows.layers)
+        if allows.only_static and isinstance(source.key, int):
+            raise _refusal(recipe, name, "a static model has only `static`, no layers", ONLY_STATIC)
+        if isinstance(source.key, int) and not 0 <= source.key <= allows.layers:
+            raise _refusal(
+                recipe,
+                name,
+                f"there is no layer {name}",
+                f"layers 0 (embedding output) to {allows.layers} (= L), L-1 …, and static",
+            )
+        if source.top and not allows.mask:
+            raise _refusal(recipe, name, "it reads [MASK]", "no mask token; decoders take the recipe one-word instead")
+        if source.top and not allows.head:
+            raise _refusal(recipe, name, f"it {NO_HEAD}", "the recipes without topk, such as prompt")
+        if source.debiased and not allows.positions:
+            raise _refusal(
+                recipe, name, "template denoising shifts position ids", "no position ids: its positions are relative"
+            )
+    for spec in recipe.weights:
+        weighting = weightings.create(spec)
+        if weighting.head is not None:
+            layer, head = weighting.head
+            if allows.only_static:
+                raise _refusal(recipe, spec.partition(":")[2], "a static model has no attention", ONLY_STATIC)
+            if layer > allows.layers or head > allows.heads:
+                raise _refusal(
+                    recipe,
+                    spec.partition(":")[2],
+                    f"there is no head {layer}-{head}",
+                    f"heads LAYER-HEAD from 1-1 to {allows.layers}-{allows.heads}, both counted from 1",
+                )
+        if weighting.reads_mask and not allows.mask:
+            raise _refusal(recipe, spec, "it reads [MASK]", "no mask token; decoders take the recipe one-word instead")
+    if recipe.template is not None and MASK in recipe.template and not allows.mask:
+        raise _refusal(recipe, MASK, "the template has [MASK]", "templates without [MASK], such as one-word")
+
+
+def _refusal(recipe: Recipe, part: str, reason: str, allowed: str) -> UnsupportedRecipeError:
+    """An error that shows the recipe with a caret line under the part at fault."""
+    text = str(recipe)
+    if part not in text:  # a named recipe hides the part: show its fields
+        text = f"layers={format_mix(recipe.layers)} weights={'*'.join(recipe.weights)}"
+        if recipe.template is not None:
+            text = f"template={recipe.template!r} {text}"
+    at = max(text.find(part), 0)
+    return UnsupportedRecipeError(
+        f"This model cannot run the recipe: {reason}.\n    {text}\n    {' ' * at}{'^' * len(part)}\n"
+        f"It allows {allowed}."
+    )
+
+
+def is_relative(config: object) -> bool:
+    """Whether attention goes by the distance of tokens whatever their position ids (DeBERTa)."""
+    return bool(getattr(config, "relative_attention", False))
+
+
+def allows_of(backbone: Backbone) -> Allows:
+    return Allows(
+        backbone.family,
+        backbone.last,
+        backbone.heads,
+        backbone.tokenizer.mask_token is not None,
+        backbone.position_offset is not None and not is_relative(backbone.model.config),
+        backbone.only_static,
+        backbone.mlm_head is not None,
+    )

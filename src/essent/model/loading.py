@@ -1,0 +1,328 @@
+"""From a name, a folder or a loaded model to a Backbone. sentence-transformers does the loading, hub and all."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers.util import get_device_name
+from torch import nn
+from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
+
+from essent.folders import guarded, is_bare_table, is_essent_folder, is_exported_folder, opening, read_modules
+from essent.hub import file_options, full_name, reach_model
+from essent.model.backbone import LAYER_LISTS, Backbone, Needs
+from essent.model.capabilities import Allows, allows_of, check, is_relative
+from essent.model.mlm_head import MaskedLMHead, load_masked, names_head
+from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
+from essent.recipe import Recipe
+from essent.sources import reads_head, resolve
+from essent.types import ModelError, RecipeError
+from essent.weighting import weightings
+
+HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only", "trust_remote_code")
+POOLING = {
+    "mean": "mean",
+    "cls": "cls",
+    "lasttoken": "last-token",
+    "max": "reduce=max",
+    "weightedmean": "weights=position",
+}
+
+
+@dataclass
+class Loaded:
+    """A backbone, the recipes to run on it, and what else its folder says."""
+
+    backbone: Backbone
+    recipes: tuple[Recipe, ...]
+    settings: dict[str, Any] = field(default_factory=dict)  # prompts, similarity … for SentenceTransformer's __init__
+
+    @property
+    def default_prompt(self) -> str:
+        """What the model wants before every text when nobody says otherwise."""
+        prompts = self.settings.get("prompts") or {}
+        return str(prompts.get(self.settings.get("default_prompt_name"), ""))
+
+
+def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Loaded:
+    """Load what `model` names, only as deep as the recipes read.
+
+    Args:
+        model: a hub name, a folder (transformers, sentence-transformers or model2vec), a file of word vectors, or a
+            loaded SentenceTransformer.
+        recipes: what will run on it; none takes over the pooling of the sentence-transformers model, `mean` for a plain
+            transformer, `static` for a static model.
+        options: keyword arguments for SentenceTransformer.
+
+    Raises:
+        UnsupportedRecipeError: before any weights are read, when the model cannot run the recipe.
+        RecipeError: a folder that an Encoder saved: it has its own recipe.
+        ModelError: nothing to load there, or no transformer in it.
+    """
+    if isinstance(model, SentenceTransformer):
+        return _take_apart(model, recipes, None)
+    if isinstance(model, PreTrainedModel):
+        raise ModelError(
+            f"A bare {type(model).__name__} has no tokenizer; give its folder or hub name, or a SentenceTransformer."
+        )
+    name = str(model)
+    if Path(name).is_file():
+        return _take_apart(_words_of(name), recipes, None)
+    name, options = full_name(name), reach_model(name, options)
+    _refuse_saved_encoder(name, recipes, options)
+    with opening(name, options):
+        if is_static(name, file_options(options)):
+            return _take_apart(_open(name, options), recipes, None)
+        config = _read_config(name, options)
+        last = int(config.num_hidden_layers)
+        extra: dict[str, Any] = {}
+        if recipes:
+            allows = _allowed(name, config, options)
+            for recipe in recipes:
+                check(recipe, allows)
+            needs = reduce(operator.or_, (needs_of(recipe, last) for recipe in recipes))
+            extra = _fewer_layers(config, needs.depth)
+        if any(reads_head(recipe.layers) for recipe in recipes):
+            shell = _open_with_head(name, config, options)
+        else:
+            shell = _open(name, {**options, "config_kwargs": {**(options.get("config_kwargs") or {}), **extra}})
+        return _take_apart(shell, recipes, last)
+
+
+def open_model(model: Any, options: dict[str, Any], *, with_head: bool = False) -> SentenceTransformer:
+    """The whole model as sentence-transformers has it, to run several searches on; a loaded one as it is.
+
+    `with_head` loads its masked-LM head too, for recipes that ask for it.
+
+    Raises:
+        ModelError: nothing to load there, or no head.
+        RecipeError: a folder that an Encoder saved.
+    """
+    if isinstance(model, SentenceTransformer):
+        return model
+    if Path(str(model)).is_file():
+        return _words_of(str(model))
+    name, options = full_name(str(model)), reach_model(str(model), options)
+    _refuse_saved_encoder(name, [], options)
+    with opening(name, options):
+        if with_head:
+            return _open_with_head(name, _read_config(name, options), options)
+        return _open(name, options)
+
+
+def _open_with_head(name: str, config: PretrainedConfig, options: dict[str, Any]) -> SentenceTransformer:
+    """The transformer as part of its masked language model, and the head beside it as `mlm_head`.
+
+    sentence-transformers loads no heads: it reads the folder's settings and one layer, which makes room for the model.
+    """
+    given = options.get("config_kwargs") or {}
+    shell = _open(name, {**options, "config_kwargs": {**given, **_fewer_layers(config, None)}})
+    first: Any = shell[0]
+    settings = {"dtype": first.model.dtype, **given, **(options.get("model_kwargs") or {})}
+    with _expected_reports_hidden():
+        whole = load_masked(name, **{**_hub_arguments(options, _first_module(name, options)), **settings})
+    device = shell.device
+    first.model, first.mlm_head = whole.base_model, MaskedLMHead(whole)
+    return shell.to(device)
+
+
+def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
+    if is_model2vec(name, file_options(options)):
+        return open_model2vec(name, file_options(options), options)
+    settings, model = dict(options), dict(options.get("model_kwargs") or {})
+    if str(options.get("device") or get_device_name()) == "cpu":  # half precision is slow there, and inexact
+        model = {"dtype": torch.float32, **model}
+    settings["model_kwargs"] = model if options.get("trust_remote_code") else {"use_safetensors": True, **model}
+    with _expected_reports_hidden():
+        return SentenceTransformer(name, **settings)
+
+
+def allowed(model: Any, options: dict[str, Any]) -> Allows:
+    """What a model offers to recipes, from its configuration and tokenizer alone where it is not loaded yet.
+
+    Raises:
+        ModelError: nothing to load there, or no transformer in it.
+        RecipeError: a folder that an Encoder saved.
+    """
+    if isinstance(model, (SentenceTransformer, PreTrainedModel)):
+        return allows_of(load(model, [Recipe()], options).backbone)
+    name = str(model)
+    if Path(name).is_file():
+        return allows_of(_take_apart(_words_of(name), [Recipe()], None).backbone)
+    name, options = full_name(name), reach_model(name, options)
+    _refuse_saved_encoder(name, [], options)
+    with opening(name, options):
+        if is_static(name, file_options(options)):
+            return allows_of(_take_apart(_open(name, options), [Recipe()], None).backbone)
+        return _allowed(name, _read_config(name, options), options)
+
+
+def needs_of(recipe: Recipe, last: int) -> Needs:
+    """What the recipe reads in a model of `last` layers."""
+    sources = [resolve(name, last).key for name, _ in recipe.layers]
+    heads = [weightings.create(spec).head for spec in recipe.weights]
+    return Needs(
+        frozenset(key for key in sources if isinstance(key, int)),
+        "static" in sources,
+        frozenset(head for head in heads if head is not None),
+    )
+
+
+def own_recipe(model: SentenceTransformer) -> Recipe:
+    """The recipe that a sentence-transformers model's own modules amount to.
+
+    Raises:
+        RecipeError: it has modules that no recipe describes (a trained Dense layer, say).
+    """
+    static = isinstance(model[0], STATIC_MODULES)
+    text = "static" if static else "mean"
+    for module in list(model)[1:]:
+        if isinstance(module, Pooling) and not module.include_prompt:
+            raise RecipeError(
+                "This model's pooling leaves the prompt's tokens out (include_prompt=False); no recipe does. "
+                "Give a recipe to pool all tokens, e.g. recipe='mean', or load it with "
+                "sentence_transformers.SentenceTransformer to use it as it is."
+            )
+        if isinstance(module, Pooling) and isinstance(module.pooling_mode, str) and module.pooling_mode in POOLING:
+            text = f"{POOLING[module.pooling_mode]} layers=static" if static else POOLING[module.pooling_mode]
+        elif isinstance(module, Normalize):
+            text += " | normalize"
+        else:
+            raise RecipeError(
+                f"This model ends in {module!r}, which no recipe describes. Give a recipe to use its transformer, e.g. "
+                "recipe='mean', or load it with sentence_transformers.SentenceTransformer to use it as it is."
+            )
+    return Recipe.parse(text)
+
+
+def _take_apart(shell: SentenceTransformer, recipes: Sequence[Recipe], last: int | None) -> Loaded:
+    first: nn.Module = shell[0]
+    if hasattr(first, "recipe"):  # its layers may be cut, its length limit lifted
+        raise RecipeError(
+            f"This Encoder runs its own recipe {str(first.recipe)!r}; give the model that it was made from: a name, a "
+            "folder, or a SentenceTransformer."
+        )
+    if isinstance(first, STATIC_MODULES):
+        backbone = backbone_of(first)
+    elif not isinstance(first, Transformer) or not isinstance(first.model, PreTrainedModel):
+        raise ModelError(
+            f"The model starts with {type(first).__name__}; essent needs a transformer for text, or a table of static "
+            "token vectors, there."
+        )
+    else:
+        backbone = Backbone(first.model, first.tokenizer, first.max_seq_length, last)
+        backbone.mlm_head = getattr(first, "mlm_head", None)
+    settings = {
+        "prompts": {key: value for key, value in shell.prompts.items() if value is not None} or None,
+        "default_prompt_name": shell.default_prompt_name,
+        "similarity_fn_name": shell._similarity_fn_name,
+        "truncate_dim": shell.truncate_dim,
+        "device": str(shell.device),
+    }
+    return Loaded(backbone, tuple(recipes) or (own_recipe(shell),), settings)
+
+
+# -- before any weights are read --------------------------------------------------------------------------------------
+
+
+def _words_of(name: str) -> SentenceTransformer:
+    """A file of word vectors as a static model."""
+    from essent.model.word_vectors import is_word_vectors, word_model
+
+    if not is_word_vectors(name):
+        raise ModelError(
+            f"{name!r} is a file; a model is a folder (with config.json) or a name on the hub, or a file of word "
+            "vectors (GloVe, word2vec, fastText)."
+        )
+    return word_model(name)
+
+
+def _refuse_saved_encoder(name: str, recipes: Sequence[Recipe], options: dict[str, Any]) -> None:
+    if is_exported_folder(name):
+        raise RecipeError(
+            f"{name!r} is a graph that essent export wrote, with its own recipe: essent.load({name!r}) reads it, and "
+            "essent encode and essent evaluate take it as it is. Other recipes run on the model that it was made from."
+        )
+    bare = bool(recipes) and is_essent_folder(name, options) and is_bare_table(name, options)
+    if is_essent_folder(name, options) and not bare:  # its tokenizer may carry a template, its layers may be cut
+        raise RecipeError(
+            f"{name!r} was saved by essent with its own recipe; load it without one, or give the original model to run "
+            f"{' and '.join(repr(str(recipe)) for recipe in recipes) or 'others'} on it."
+        )
+
+
+def _first_module(name: str, options: dict[str, Any]) -> str:
+    """Subfolder of the transformer in a sentence-transformers folder, "" in any other."""
+    modules = read_modules(name, file_options(options))
+    return str(modules[0].get("path", "")) if modules else ""
+
+
+def _hub_arguments(options: dict[str, Any], subfolder: str) -> dict[str, Any]:
+    given = {key: options[key] for key in HUB_OPTIONS if options.get(key) is not None}
+    if "cache_folder" in given:
+        given["cache_dir"] = given.pop("cache_folder")
+    return {**guarded(given), "subfolder": subfolder}
+
+
+def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
+    return AutoConfig.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
+
+
+def _allowed(name: str, config: PretrainedConfig, options: dict[str, Any]) -> Allows:
+    tokenizer = AutoTokenizer.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
+    layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
+    kind = MODEL_MAPPING.get(type(config), None)
+    positions = not isinstance(kind, type) or "position_ids" in inspect.signature(kind.forward).parameters
+    positions = positions and not is_relative(config)
+    masks = tokenizer.mask_token is not None
+    return Allows(str(config.model_type), layers, heads, masks, positions, head=names_head(config))
+
+
+def _fewer_layers(config: PretrainedConfig, depth: int | None) -> dict[str, Any]:
+    """Configuration changes that keep transformers from building and reading layers above `depth`."""
+    last = int(config.num_hidden_layers)
+    keep = max(depth or 0, 1)  # some families cannot be built without any layer; the backbone drops it again
+    if keep >= last:
+        return {}
+    changes: dict[str, Any] = {"num_hidden_layers": keep}
+    for key in LAYER_LISTS:
+        value = getattr(config, key, None)
+        if isinstance(value, list) and len(value) == last:
+            changes[key] = value[:keep]
+    return changes
+
+
+class _ExpectedReports(logging.Filter):
+    """Drops transformers' loading report when all it lists is what no recipe reads: heads, poolers, layers cut off."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if "LOAD REPORT" not in message:
+            return True
+        return any(
+            status in line and "pooler" not in line
+            for line in message.splitlines()
+            for status in ("| MISSING", "| MISMATCH")
+        )
+
+
+@contextlib.contextmanager
+def _expected_reports_hidden() -> Iterator[None]:
+    logger, hidden = logging.getLogger("transformers.modeling_utils"), _ExpectedReports()
+    logger.addFilter(hidden)
+    try:
+        yield
+    finally:
+        logger.removeFilter(hidden)

@@ -1,0 +1,220 @@
+"""A table of token vectors as a model: what static encoders are, `h_n` = row of the token, no layer above it.
+
+StaticEmbedding, model2vec and WordEmbeddings models become a `Backbone` that has the source `static` alone, so that
+every token weight and every shaping step works on them. Tokens are counted without special tokens around the text and
+without a length limit, as those models do.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding, WordEmbeddings
+from tokenizers import Tokenizer
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+from transformers.modeling_outputs import BaseModelOutput
+
+from essent.folders import read_config, read_modules
+from essent.model.backbone import Backbone
+from essent.tokens import DROPPED, fast_backend, unknown_token
+from essent.types import ModelError
+
+
+class RowsConfig(PretrainedConfig):
+    """Shape of a table: `vocab_size` rows, the row of zeros that stands for no token included, of `hidden_size`."""
+
+    model_type = "essent_rows"
+
+    def __init__(self, vocab_size: int = 1, hidden_size: int = 1, **options: Any) -> None:
+        self.vocab_size, self.hidden_size = vocab_size, hidden_size
+        self.num_hidden_layers = self.num_attention_heads = 0
+        super().__init__(**{key: value for key, value in options.items() if not key.startswith("num_")})
+
+
+class RowsModel(PreTrainedModel):
+    """A model that is its input embeddings alone. The last row is zeros: a text without tokens is a vector of zeros."""
+
+    config_class = RowsConfig
+    base_model_prefix = "rows"
+    only_static = True
+
+    def __init__(self, config: RowsConfig) -> None:
+        super().__init__(config)
+        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embeddings
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.embeddings = value  # type: ignore[assignment]
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> BaseModelOutput:
+        """Rows of the ids (B,T) -> (B,T,D)."""
+        return BaseModelOutput(last_hidden_state=self.embeddings(input_ids))
+
+
+AutoConfig.register(RowsConfig.model_type, RowsConfig, exist_ok=True)
+AutoModel.register(RowsConfig, RowsModel, exist_ok=True)
+
+
+def rows_backbone(
+    table: torch.Tensor | np.ndarray,
+    tokenizer: Tokenizer | PreTrainedTokenizerBase,
+    *,
+    special_tokens: bool = False,
+    dropped: Iterable[int] = (),
+    max_length: int | None = None,
+) -> Backbone:
+    """A backbone of a table (V,D): row t is token t's vector.
+
+    Args:
+        table: any float type; kept in float32.
+        tokenizer: its ids are the table's rows.
+        special_tokens: whether a tokenizer of transformers puts its special tokens around every text.
+        dropped: ids that leave every text, such as the unknown word's: they count in no mean and no frequency.
+        max_length: most tokens of a text; None for no limit.
+
+    Raises:
+        ModelError: not a matrix, NaN or infinite values, or ids without a row.
+    """
+    rows = torch.as_tensor(table).detach().cpu().float()
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise ModelError(f"A table of token vectors has the shape (V,D), not {tuple(rows.shape)}.")
+    finite = torch.isfinite(rows).all(dim=1)
+    if not bool(finite.all()):
+        bad = torch.nonzero(~finite).flatten().tolist()
+        raise ModelError(
+            f"{len(bad)} of {len(rows)} token vectors have NaN or infinite values, first that of id {bad[0]}."
+        )
+    own = unlimited(tokenizer, special_tokens=special_tokens, dropped=dropped)
+    highest = max(own.get_vocab().values(), default=-1)
+    if highest >= len(rows):
+        raise ModelError(
+            f"The tokenizer has ids up to {highest}, the table {len(rows)} rows; they do not belong together."
+        )
+    model = RowsModel(RowsConfig(len(rows) + 1, int(rows.shape[1])))
+    with torch.no_grad():
+        model.embeddings.weight.copy_(torch.cat([rows, rows.new_zeros(1, rows.shape[1])]))
+    return Backbone(model.eval().requires_grad_(False), own, max_length)
+
+
+# -- tokenizers -------------------------------------------------------------------------------------------------------
+
+
+def unlimited(
+    tokenizer: Tokenizer | PreTrainedTokenizerBase, *, special_tokens: bool = False, dropped: Iterable[int] = ()
+) -> PreTrainedTokenizerBase:
+    """A copy of the tokenizer that pads nothing and cuts nothing.
+
+    Args:
+        special_tokens: whether it still puts special tokens around a text.
+        dropped: ids to leave out of every text; written into tokenizer_config.json with the rest.
+    """
+    if special_tokens and isinstance(tokenizer, PreTrainedTokenizerBase):
+        kept = copy.deepcopy(tokenizer)
+        fast_backend(kept)
+        kept.model_max_length = int(1e30)
+        return kept
+    backend = copy.deepcopy(fast_backend(tokenizer) if isinstance(tokenizer, PreTrainedTokenizerBase) else tokenizer)
+    side = "right" if backend.truncation is None else str(backend.truncation["direction"]).lower()
+    backend.post_processor = None
+    backend.no_padding()
+    backend.no_truncation()
+    special = [token.content for token in backend.get_added_tokens_decoder().values() if token.special]
+    # a name for a token that the tokenizer does not treat as special would change what it makes of a text
+    named = {key: text for key, text in _names(backend).items() if text in special}
+    others = [text for text in special if text not in named.values()]
+    settings: dict[str, Any] = {DROPPED: sorted(set(dropped))} if set(dropped) else {}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        extra_special_tokens=others,
+        model_max_length=int(1e30),
+        truncation_side=side,
+        **named,
+        **settings,
+    )
+
+
+def _names(backend: Tokenizer) -> dict[str, str]:
+    mask = next((text for text in ("[MASK]", "<mask>") if backend.token_to_id(text) is not None), None)
+    names = {"unk_token": unknown_token(backend), "mask_token": mask}
+    return {key: text for key, text in names.items() if text is not None}
+
+
+# -- static models of sentence-transformers and model2vec -------------------------------------------------------------
+
+STATIC_MODULES = (StaticEmbedding, WordEmbeddings)
+
+
+def backbone_of(first: StaticEmbedding | WordEmbeddings) -> Backbone:
+    """The backbone of a sentence-transformers model that begins with a table.
+
+    Raises:
+        ModelError: a tokenizer of its own kind (WordEmbeddings from a text file), or a table that does not fit it.
+    """
+    if isinstance(first, StaticEmbedding):
+        cut = first.tokenizer.truncation
+        limit = None if cut is None else int(cut["max_length"])
+        dropped = getattr(first, DROPPED, ())
+        return rows_backbone(first.embedding.weight, first.tokenizer, dropped=dropped, max_length=limit)
+    tokenizer = getattr(first.tokenizer, "tokenizer", None)
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise ModelError(
+            f"The model's WordEmbeddings split texts by {type(first.tokenizer).__name__}, in Python; essent needs a "
+            "tokenizer of transformers there. Word vectors in a file are read by essent itself."
+        )
+    limit = None if first.max_seq_length >= LONG else first.max_seq_length
+    return rows_backbone(first.emb_layer.weight, tokenizer, special_tokens=True, max_length=limit)
+
+
+LONG = 10**6  # WordEmbeddings' own default limit
+
+
+def is_static(name: str, hub: dict[str, Any]) -> bool:
+    """Whether a folder or hub name holds a static model: of sentence-transformers, or of model2vec alone."""
+    modules = read_modules(name, hub)
+    if modules is None:
+        return is_model2vec(name, hub)
+    kinds = tuple(kind.__name__ for kind in STATIC_MODULES)
+    return bool(modules) and str(modules[0].get("type", "")).rpartition(".")[2] in kinds
+
+
+def is_model2vec(name: str, hub: dict[str, Any]) -> bool:
+    """Whether it is a folder of model2vec without the list of modules that sentence-transformers reads."""
+    if read_modules(name, hub) is not None:
+        return False
+    config = read_config(name, hub)
+    if config is None:
+        return False
+    return config.get("model_type") == "model2vec" or "StaticModel" in (config.get("architectures") or ())
+
+
+def open_model2vec(name: str, hub: dict[str, Any], options: dict[str, Any]) -> SentenceTransformer:
+    """A folder of model2vec as sentence-transformers modules; tokens unknown to its tokenizer leave every text.
+
+    Row weights and a mapping to fewer rows (vocabulary quantization) are folded into one row a token. model2vec cuts
+    texts at the `max_length` of its configuration to save time; here whole texts count.
+    """
+    config = read_config(name, hub) or {}
+    first = StaticEmbedding.load(name, **hub)
+    unknown = unknown_token(first.tokenizer)
+    dropped = first.tokenizer.token_to_id(unknown) if unknown is not None else None
+    setattr(first, DROPPED, () if dropped is None else (dropped,))
+    modules: list[nn.Module] = [first, *([Normalize()] if config.get("normalize") else [])]
+    settings = {key: options[key] for key in ("device", "prompts", "default_prompt_name") if key in options}
+    return SentenceTransformer(modules=modules, **settings)

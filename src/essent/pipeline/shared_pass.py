@@ -1,0 +1,91 @@
+"""Many recipes, few forward passes: recipes with the same template share one pass over the texts.
+
+The pass gives the union of the layers and heads that the recipes read; each then pools its own vectors from it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import torch
+from torch import nn
+from tqdm.auto import tqdm
+
+from essent.model import Backbone, Needs
+from essent.pipeline.plan import Plan
+from essent.pipeline.static_pooler import Bags, bags_of
+from essent.tokens import Frame, batches, count_tokens, framed_ids, pad, portions
+from essent.types import CorpusStats
+
+
+def count_frames(backbone: Backbone, plans: Sequence[Plan], texts: Sequence[str]) -> dict[Frame, CorpusStats]:
+    """Token counts of the texts for every frame in which some plan reads them."""
+    frames: dict[Frame, Bags | None] = {}
+    for plan in (plan for plan in plans if plan.reads_stats):
+        frames[plan.frame] = frames.get(plan.frame) or bags_of(plan, backbone)
+    rows = len(backbone.vocabulary)
+
+    def counted(frame: Frame, bags: Bags | None) -> CorpusStats:
+        if bags is not None:
+            return bags.count(texts)
+        return count_tokens(
+            lambda some: framed_ids(backbone.tokenizer, frame, list(some), backbone.max_length), texts, rows
+        )
+
+    return {frame: counted(frame, bags) for frame, bags in frames.items()}
+
+
+@torch.inference_mode()
+def pool_texts(
+    backbone: Backbone,
+    plans: Sequence[Plan],
+    texts: Sequence[str],
+    stats: dict[Frame, CorpusStats],
+    *,
+    batch_size: int = 32,
+    progress: bool = False,
+) -> list[np.ndarray]:
+    """Pooled vectors (N,K) of every plan, before shaping: one pass a template, each distinct text once.
+
+    Args:
+        stats: token counts by frame, see `count_frames`.
+    """
+    distinct: dict[str, int] = {}
+    inverse = np.fromiter((distinct.setdefault(text, len(distinct)) for text in texts), np.int64, len(texts))
+    pooled = [np.empty((len(distinct), plan.width(backbone)), np.float32) for plan in plans]
+    groups: dict[Frame, list[int]] = {}
+    for index, plan in enumerate(plans):
+        groups.setdefault(plan.frame, []).append(index)
+    backbone.eval()
+    device = backbone.static_table.device
+    with tqdm(total=len(distinct) * len(groups), desc="Texts", unit="text", disable=not progress) as bar:
+        for frame, members in groups.items():
+            fast = {i: bags for i in members if (bags := bags_of(plans[i], backbone)) is not None}
+            members = [i for i in members if i not in fast]
+            needs = reduce(operator.or_, (plans[i].needs for i in members), Needs())
+            for start, portion in portions(list(distinct)):
+                if fast:
+                    ids = next(iter(fast.values())).ids(portion)
+                    for index, bags in fast.items():
+                        vectors = bags.pool(ids, stats.get(frame))
+                        pooled[index][start : start + len(portion)] = vectors.float().cpu().numpy()
+                if not members:
+                    bar.update(len(portion))
+                    continue
+                sequences = framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_length)
+                for chosen in batches([len(s) for s in sequences], batch_size):
+                    tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(device)
+                    states = backbone.states(tokens, needs)
+                    for index in members:
+                        vectors, _, _ = plans[index].pool(tokens, states, backbone, stats.get(frame))
+                        pooled[index][start + chosen] = vectors.float().cpu().numpy()
+                    bar.update(len(chosen))
+    return [vectors[inverse] for vectors in pooled]
+
+
+def as_module(backbone: Backbone, plans: Sequence[Plan]) -> nn.ModuleList:
+    """Everything with buffers in one module, to move between devices together."""
+    return nn.ModuleList([backbone, *plans])

@@ -1,0 +1,226 @@
+"""The masked language model of a run: loaded or built, tied or untied, and its head on the masked tokens alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from torch import nn
+from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertConfig
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from essent.folders import guarded, opening
+from essent.hub import reach_model
+from essent.pretrain.settings import SIZES
+from essent.pretrain.word_pieces import train_word_pieces
+from essent.registry import did_you_mean
+from essent.types import InputError, ModelError
+
+TRAIN = "train"
+SAME = 1e-4  # of the largest logit: masked tokens alone and among all others, up to rounding
+
+
+# -- tokenizer and configuration --------------------------------------------------------------------------------------
+
+
+def read_config(model: str | None, config: str | None, options: dict[str, Any]) -> Any:
+    """The configuration of a model to go on with, or of one to build: a name of `SIZES` or a config.json.
+
+    Raises:
+        InputError: both or neither, an unknown size.
+        ModelError: nothing to load there, or no masked language model.
+    """
+    if (model is None) == (config is None):
+        raise InputError(
+            "Give a model to go on with, or the config of a new one"
+            f" ({', '.join(SIZES)}, or a config.json): {'both were' if model else 'none was'} given."
+        )
+    if model is not None:
+        options = reach_model(model, options)
+        with opening(model, options):
+            found = AutoConfig.from_pretrained(model, **guarded(options))
+    else:
+        found = _sized(str(config)) if config in SIZES else _from_file(str(config))
+    if type(found) not in MODEL_FOR_MASKED_LM_MAPPING or found.is_encoder_decoder:
+        raise ModelError(
+            f"transformers has no masked language model for model_type={found.model_type!r}; "
+            "encoders such as bert, roberta, distilbert, electra, mpnet, deberta-v2 and modernbert have one."
+        )
+    return found
+
+
+def _sized(name: str) -> Any:
+    layers, width = SIZES[name]
+    config = BertConfig(
+        num_hidden_layers=layers, hidden_size=width, num_attention_heads=width // 64, intermediate_size=4 * width
+    )
+    config.vocab_size = 0  # as many as the tokenizer
+    return config
+
+
+def _from_file(name: str) -> Any:
+    path = Path(name)
+    if not path.is_file():
+        hint = did_you_mean(name, list(SIZES))
+        raise InputError(f"config={name!r} is neither a file (a config.json with model_type) nor a size. {hint}")
+    try:
+        values = dict(json.loads(path.read_text(encoding="utf-8")))
+        kind = values.pop("model_type")
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path} is no configuration: JSON with a model_type is expected ({error!r}).") from None
+    if kind not in CONFIG_MAPPING:
+        raise InputError(f"{path}: model_type={kind!r} is unknown. {did_you_mean(str(kind), list(CONFIG_MAPPING))}")
+    try:
+        config = CONFIG_MAPPING[kind](**values)
+    except (TypeError, ValueError, StrictDataclassError) as error:
+        raise InputError(f"{path}: {' '.join(str(error).split())}") from None
+    if "vocab_size" not in values:
+        config.vocab_size = 0  # as many as the tokenizer
+    return config
+
+
+def open_tokenizer(
+    model: str | None, tokenizer: str | None, texts: Sequence[str], options: dict[str, Any], **settings: Any
+) -> Any:
+    """The model's own tokenizer, a named one, or ("train", or nothing to go by) one trained on the texts.
+
+    Args:
+        settings: keyword arguments for `train_word_pieces`.
+
+    Raises:
+        InputError: another tokenizer than the model's own.
+        ModelError: nothing to load there, or no mask or padding token in it.
+    """
+    if model is not None and tokenizer is not None:
+        raise InputError(f"A model keeps its own tokenizer: leave out tokenizer={tokenizer!r}, or give a config.")
+    if model is None and tokenizer in (None, TRAIN):
+        return train_word_pieces(texts, **settings)
+    name = str(model or tokenizer)
+    options = reach_model(name, options)
+    with opening(name, options):
+        found = AutoTokenizer.from_pretrained(name, **guarded(options))
+    for kind in ("mask", "pad"):
+        if getattr(found, f"{kind}_token_id") is None:
+            raise ModelError(f"The tokenizer of {name!r} has no {kind} token, which masked language modelling needs.")
+    return found
+
+
+def fit_config(config: Any, tokenizer: Any, length: int, *, new: bool, untied: bool) -> None:
+    """Set what a new model's configuration takes from the tokenizer, and check what it must hold.
+
+    Raises:
+        InputError: sequences longer than the model's positions, or a vocabulary smaller than the tokenizer's.
+    """
+    rows = len(tokenizer)
+    if new:
+        config.vocab_size = config.vocab_size or rows
+        for name in ("cls", "sep", "bos", "eos", "pad", "mask"):
+            index = getattr(tokenizer, f"{name}_token_id")
+            if index is not None and hasattr(config, f"{name}_token_id"):
+                setattr(config, f"{name}_token_id", index)
+        config.tie_word_embeddings = not untied
+    if config.vocab_size < rows:
+        raise InputError(f"vocab_size={config.vocab_size} of the model is smaller than the tokenizer's {rows} tokens.")
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is not None and positions < length:
+        raise InputError(f"length={length}: the model has positions for {positions} tokens; take that at most.")
+
+
+# -- weights ----------------------------------------------------------------------------------------------------------
+
+
+def open_model(
+    model: str | None, config: Any, options: dict[str, Any], *, untied: bool, seed: int
+) -> tuple[nn.Module, list[str]]:
+    """The model in float32 on the CPU, and the names of the weights that are new: all, or those of a missing head.
+
+    An untied model that was tied begins with two equal matrices.
+
+    Raises:
+        ModelError: weights of the encoder itself are missing.
+    """
+    torch.manual_seed(seed)
+    if model is None:
+        built = AutoModelForMaskedLM.from_config(config)
+        return built.float(), sorted(name for name, _ in built.named_parameters())
+    options = reach_model(model, options)
+    with opening(model, options):
+        loaded, report = AutoModelForMaskedLM.from_pretrained(
+            model, dtype=torch.float32, output_loading_info=True, **guarded(options, weights=True)
+        )
+    missing = sorted(report["missing_keys"])
+    encoder = [name for name in missing if name.startswith(f"{loaded.base_model_prefix}.")]
+    if encoder:
+        raise ModelError(f"{model!r} has no weights for {encoder[0]} and {len(encoder) - 1} others of its encoder.")
+    if untied:
+        untie(loaded)
+    return loaded, missing
+
+
+def untie(model: Any) -> None:
+    """Give the output a matrix (and bias) of its own, equal to what it shared so far (PromptBERT, App. A.2)."""
+    output = model.get_output_embeddings()
+    owners = Counter(id(weight) for _, weight in model.named_parameters(remove_duplicate=False))
+    for name, weight in list(output.named_parameters(recurse=False)):
+        if owners[id(weight)] > 1:  # BERT's bias has two names; only one of a shared pair is saved
+            setattr(output, name, nn.Parameter(weight.detach().clone()))
+    model.config.tie_word_embeddings = False
+
+
+class MaskedHead:
+    """Lets a masked language model compute logits for chosen tokens only; the others' are most of its work.
+
+    A hook on the encoder passes on the states (B,T,D) of the chosen tokens alone, as (1,M,D). Prediction heads work on
+    each token by itself, so that the logits are those of all tokens, chosen; `agrees` makes sure of it.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._chosen: torch.Tensor | None = None  # (B,T) bool
+        self._handle = getattr(model, model.base_model_prefix).register_forward_hook(self._select)
+
+    def close(self) -> None:
+        """Give the model back as it was."""
+        self._handle.remove()
+
+    @contextlib.contextmanager
+    def at(self, chosen: torch.Tensor) -> Iterator[None]:
+        """Within the block, the model's logits are (1,M,V), of the M tokens chosen by (B,T)."""
+        self._chosen = chosen
+        try:
+            yield
+        finally:
+            self._chosen = None
+
+    @torch.no_grad()
+    def agrees(self, ids: torch.Tensor) -> bool:
+        """Whether chosen tokens of (B,T) have the same logits alone and among all others."""
+        was, chosen = self.model.training, torch.zeros(ids.shape, dtype=torch.bool, device=ids.device)
+        chosen[:, 1::2] = True
+        self.model.eval()
+        try:
+            every = self.model(input_ids=ids).logits[chosen]  # (M,V)
+            with self.at(chosen):
+                alone = self.model(input_ids=ids).logits
+        except (RuntimeError, ValueError, IndexError):
+            return False
+        finally:
+            self.model.train(was)
+        if alone.numel() != every.numel():
+            return False
+        return bool((alone.reshape(every.shape) - every).abs().max() <= SAME * every.abs().max().clamp(min=1))
+
+    def _select(self, module: nn.Module, arguments: Any, output: Any) -> Any:
+        if self._chosen is None:
+            return None
+        states = output[0][self._chosen][None]  # (1,M,D)
+        if isinstance(output, tuple):
+            return (states, *output[1:])
+        output[next(iter(output))] = states
+        return output

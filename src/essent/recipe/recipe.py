@@ -1,0 +1,305 @@
+"""Recipe: the whole method as data, its fields in the order of the flow.
+
+    e(s) = g( Σ_n ω_n · Σ_k α_k · h_n^(k) )
+
+    template   t   None, or text with one {text} and any number of [MASK]
+    layers     h, α  sources and their weights, "0+L", "0.3*0+0.7*L", "static", "L-bias"      (essent.sources.layers)
+    weights    ω   a product of token weightings, "idf", "ditto:1-10", "idf*ditto:1-10"       (essent.weighting)
+    reduce     Σ   "sum", "max", "power:3", "dct:2"                                           (essent.pooling)
+    shaping    g   a chain of steps, "zscore", "whiten", "normalize" …                        (essent.shaping)
+
+Text form: a name or `field=value` words, then the chain: `ditto:1-10 | zscore`, `mean layers=3`,
+`template="{text} means [MASK]" weights=mask | whiten:256 | normalize`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from essent.recipe.named import NAMED, TEMPLATES, NamedRecipe
+from essent.registry import did_you_mean
+from essent.sources import Mix, check_source, checked_mix, format_mix, parse_mix, reads_head
+from essent.types import RecipeError, UnknownNameError
+
+FIELDS = ("template", "layers", "weights", "reduce")
+SLOT, MASK = "{text}", "[MASK]"
+WORD = re.compile(r'\s*(?P<key>\w+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^\s|"\']+)')
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One way of turning a text into a vector; frozen, hashable, plain values.
+
+    Every value is checked here, without a model; what a model allows is checked by `essent.pipeline.plan.check`.
+
+    Raises:
+        RecipeError: a value that is malformed; the message shows it and what is allowed.
+        UnknownNameError: a name that is not registered.
+    """
+
+    template: str | None = None
+    layers: Mix = (("L", 1.0),)
+    weights: tuple[str, ...] = ("uniform",)
+    reduce: str = "sum"
+    shaping: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        from essent.pooling import reductions
+        from essent.shaping import shapers
+        from essent.weighting import weightings
+
+        _check_template(self.template)
+        if not self.layers or not self.weights:
+            raise RecipeError("A recipe needs at least one source in `layers` and one weighting in `weights`.")
+        shown = format_mix(self.layers)
+        for source, _ in self.layers:
+            check_source(source, shown)
+        object.__setattr__(self, "layers", checked_mix(list(self.layers), shown))
+        object.__setattr__(self, "weights", tuple(weightings.create(spec).spec() for spec in self.weights))
+        object.__setattr__(self, "reduce", reductions.create(self.reduce).spec())  # type: ignore[attr-defined]
+        object.__setattr__(self, "shaping", tuple(shapers.create(spec).spec() for spec in self.shaping))
+        if "mask" in self.weights and MASK not in (self.template or ""):
+            raise RecipeError(
+                f"weights=mask needs a template with {MASK}, e.g. template=T0; this recipe has "
+                f"{'no template' if self.template is None else repr(self.template)}."
+            )
+        if self.template is None and any(source.endswith("-bias") for source, _ in self.layers):
+            raise RecipeError(f"layers={shown} subtracts a template's bias, and this recipe has no template.")
+        if reads_head(self.layers) and "mask" not in self.weights:
+            raise RecipeError(
+                f"layers={shown} is what the masked-LM head predicts at the template's masks: it needs weights=mask, "
+                f"not weights={'*'.join(self.weights)}."
+            )
+
+    # -- text form --------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def parse(cls, text: str | Recipe) -> Recipe:
+        """Read the one-line text form; `Recipe.parse(str(recipe)) == recipe`.
+
+        Raises:
+            RecipeError: shows the text and the part that cannot be read.
+            UnknownNameError: no recipe, weighting, source or step of that name; says the nearest.
+        """
+        if isinstance(text, Recipe):
+            return text
+        if not isinstance(text, str) or not text.strip():
+            raise RecipeError(f"A recipe is a text such as 'mean' or 'ditto:1-10 | zscore', not {text!r}.")
+        head, *steps = split_chain(text)
+        if any(not step for step in steps):
+            raise RecipeError(f"{text!r} has an empty step between or after '|'.")
+        name = re.match(r"\s*(?P<name>[A-Za-z][\w+-]*)(?P<argument>:\S*)?(?=\s|$)", head)
+        recipe = cls()
+        if name:
+            recipe = _from_name(name["name"], name["argument"])
+            head = head[name.end() :]
+        values = _read_words(head, text)
+        return replace(recipe, **values, shaping=(*recipe.shaping, *steps))
+
+    def __str__(self) -> str:
+        head, rest = _name_of(self), self.shaping
+        if head is None:
+            words = []
+            if self.template is not None:
+                known = {value: key for key, value in TEMPLATES.items()}
+                words.append(f"template={known.get(self.template) or json.dumps(self.template, ensure_ascii=False)}")
+            if self.layers != (("L", 1.0),):
+                words.append(f"layers={format_mix(self.layers)}")
+            if self.weights != ("uniform",):
+                words.append(f"weights={'*'.join(self.weights)}")
+            if self.reduce != "sum":
+                words.append(f"reduce={self.reduce}")
+            head = " ".join(words)
+        return " | ".join((head, *rest))
+
+    # -- data form --------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON or YAML."""
+        return {
+            "template": self.template,
+            "layers": [[source, factor] for source, factor in self.layers],
+            "weights": list(self.weights),
+            "reduce": self.reduce,
+            "shaping": list(self.shaping),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
+        """Read what `to_dict` wrote; `layers` and `weights` may also be texts, "0+L", "idf*ditto:1-10".
+
+        Raises:
+            RecipeError: an unknown key or a value of the wrong type.
+        """
+        if not isinstance(values, Mapping):
+            raise RecipeError(
+                f"A recipe is a mapping of {', '.join((*FIELDS, 'shaping'))}, not {type(values).__name__}."
+            )
+        allowed = (*FIELDS, "shaping")
+        if unknown := [key for key in values if key not in allowed]:
+            raise RecipeError(f"Unknown recipe field {unknown[0]!r}. {did_you_mean(str(unknown[0]), list(allowed))}")
+        read = dict(values)
+        try:
+            if isinstance(read.get("layers"), str):
+                read["layers"] = parse_mix(read["layers"])
+            elif "layers" in read:
+                read["layers"] = tuple((str(source), float(factor)) for source, factor in read["layers"])
+            for key, separator in (("weights", "*"), ("shaping", "|")):
+                if key in read:
+                    raw = read[key].split(separator) if isinstance(read[key], str) else read[key]
+                    read[key] = tuple(_text(part, key).strip() for part in raw)
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"Cannot read the recipe {dict(values)!r}: {error}") from None
+        return cls(**read)
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Recipe:
+        """Raises RecipeError when `text` is not JSON or not a recipe."""
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise RecipeError(f"Not JSON: {error}") from None
+        return cls.from_dict(values)
+
+    def to_yaml(self) -> str:
+        import yaml
+
+        return yaml.safe_dump(self.to_dict(), allow_unicode=True, sort_keys=False, width=1000)
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Recipe:
+        """Raises RecipeError when `text` is not YAML or not a recipe."""
+        import yaml
+
+        try:
+            values = yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: dates that are none
+            raise RecipeError(f"Not YAML: {error}") from None
+        return cls.from_dict(values)
+
+    def digest(self) -> str:
+        """16 hexadecimal digits that are the same for equal recipes on every machine."""
+        canonical = json.dumps(self.to_dict(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _text(value: Any, key: str) -> str:
+    if not isinstance(value, str):
+        raise RecipeError(f"{key} holds {value!r}; it must be a list of texts.")
+    return value
+
+
+def _check_template(template: str | None) -> None:
+    if template is None:
+        return
+    if not isinstance(template, str):
+        raise RecipeError(f"template={template!r} must be a text with one {SLOT}, or None.")
+    if template.count(SLOT) != 1:
+        raise RecipeError(
+            f"template={template!r} has {template.count(SLOT)} {SLOT}, it must have exactly one. "
+            f"Named templates: {', '.join(TEMPLATES)}."
+        )
+
+
+def split_chain(text: str) -> list[str]:
+    """The parts of a text between the '|' outside its quotes."""
+    pieces = re.findall(r'(?:"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^|"\'])+|\|', text)
+    parts = [""]
+    for piece in pieces:
+        if piece == "|":
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return [part.strip() for part in parts]
+
+
+def _from_name(name: str, argument: str | None) -> Recipe:
+    row = NAMED.get(name)
+    if row is None:
+        raise UnknownNameError(
+            f"Unknown recipe {name!r}. {did_you_mean(name, list(NAMED))} Or write the fields: "
+            "layers=0+L weights=idf | zscore."
+        )
+    if not row.argument:
+        if argument:
+            raise RecipeError(f"{name + argument!r}: the recipe {name!r} takes no argument.")
+        return Recipe.parse(row.text)
+    if not argument or argument == ":":
+        raise RecipeError(f"The recipe {name!r} needs its {row.argument}, e.g. {name}:{row.example}.")
+    return Recipe.parse(row.text.format(argument[1:]))
+
+
+def _read_words(head: str, text: str) -> dict[str, Any]:
+    """The `field=value` words of a recipe's head."""
+    values: dict[str, Any] = {}
+    rest = head
+    while rest.strip():
+        match = WORD.match(rest)
+        if not match:
+            raise RecipeError(
+                f"Cannot read {rest.strip()!r} in the recipe {text!r}; expected field=value with a field of "
+                f"{', '.join(FIELDS)}, or '| step'. Values with spaces stand in quotes."
+            )
+        key, value = match["key"], match["value"]
+        if key not in FIELDS:
+            raise RecipeError(f"Unknown field {key!r} in the recipe {text!r}. {did_you_mean(key, list(FIELDS))}")
+        if key in values:
+            raise RecipeError(f"The field {key!r} stands twice in the recipe {text!r}.")
+        values[key] = read_field(key, _unquote(value))
+        rest = rest[match.end() :]
+    return values
+
+
+def _unquote(value: str) -> str:
+    if value.startswith('"'):
+        try:
+            return str(json.loads(value))
+        except json.JSONDecodeError as error:
+            raise RecipeError(f"Cannot read the quoted text {value}: {error}") from None
+    return value[1:-1] if value.startswith("'") else value
+
+
+def read_field(key: str, value: str) -> Any:
+    """A field's value from its text form: "0+L" as a mix, "idf*ditto:1-10" as two weightings, "T0" as its template."""
+    if key == "layers":
+        return parse_mix(value)
+    if key == "weights":
+        return tuple(part.strip() for part in value.split("*"))
+    if key == "template":
+        return None if value == "none" else TEMPLATES.get(value, value)
+    return value
+
+
+def _name_of(recipe: Recipe) -> str | None:
+    """The name that stands for everything but the shaping, if there is one."""
+    unshaped = replace(recipe, shaping=())
+    for row in NAMED.values():
+        if "|" in row.text:
+            continue
+        argument = _argument_of(row, recipe)
+        if row.argument and argument is None:
+            continue
+        if _parse_row(row.text.format(argument) if row.argument else row.text) == unshaped:
+            return f"{row.name}:{argument}" if row.argument else row.name
+    return None
+
+
+@lru_cache(maxsize=256)
+def _parse_row(text: str) -> Recipe:
+    return Recipe.parse(text)
+
+
+def _argument_of(row: NamedRecipe, recipe: Recipe) -> str | None:
+    """The head of a recipe whose only weighting is Ditto's."""
+    if row.argument and len(recipe.weights) == 1 and recipe.weights[0].startswith("ditto:"):
+        return recipe.weights[0].removeprefix("ditto:")
+    return None

@@ -1,0 +1,21 @@
+"""A recipe's module as a folder: stock sentence-transformers modules where they compute the same, golden vectors."""
+
+from essent.saving.card import amend_card
+from essent.saving.load import folder_of, load_folder
+from essent.saving.save import GOLDEN_TEXTS, SavableModule, save_folder
+from essent.saving.static_table import STORED, UNIT, rounded
+from essent.saving.stock_modules import CannotLowerError, stock_modules
+
+__all__ = [
+    "GOLDEN_TEXTS",
+    "STORED",
+    "UNIT",
+    "CannotLowerError",
+    "SavableModule",
+    "amend_card",
+    "folder_of",
+    "load_folder",
+    "rounded",
+    "save_folder",
+    "stock_modules",
+]

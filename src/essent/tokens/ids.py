@@ -1,0 +1,324 @@
+"""Texts to `Tokens`: the user's words in their frame, sorted by length, batched by a budget of tokens.
+
+A text is tokenised on its own and set into its frame: the ids of the special tokens and the template before and
+after it. Truncation shortens the text, never the frame. Only `pad` needs torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+
+from essent.types import CorpusStats, InputError, ModelError, Tokens
+
+if TYPE_CHECKING:
+    import torch
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerBase
+
+T = TypeVar("T")
+Encode = TypeVar("Encode", bound=Callable[..., Any])
+
+TOKENS_PER_TEXT, SHORT_TEXTS = 64, 16  # what a batch size means, see `batches`
+_one_reader = Lock()  # tokenizers are shared, and what is set on them for one text must not meet another thread's
+DROPPED = "dropped_ids"  # a tokenizer's own setting, in its tokenizer_config.json: ids that leave every text
+
+
+class Vocabulary:
+    """What the weightings may know about a tokenizer: its tokens as texts, special ids, the mark of a word's start.
+
+    `marker` is "##" where a mark continues a word (WordPiece), "Ġ" or "▁" where it starts one (byte-level BPE,
+    SentencePiece).
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+        self._tokenizer = tokenizer
+        self._rows = rows
+        self._cache: dict[Any, Any] = {}
+        self.mask_id: int | None = tokenizer.mask_token_id
+        self.special_ids: frozenset[int] = frozenset(i for i in tokenizer.all_special_ids if i < rows)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getstate__(self) -> dict[str, Any]:  # worker processes rebuild what is cached
+        return {**self.__dict__, "_cache": {}}
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        """One text a row of the embedding table; rows without a token are empty (models pad their tables)."""
+        names = [""] * self._rows
+        for token, index in self._tokenizer.get_vocab().items():
+            if index < self._rows:
+                names[index] = token
+        return names
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the tokens and their ids: what a table by token must share with a tokenizer."""
+        listed = "\n".join(f"{token} {index}" for index, token in enumerate(self.tokens) if token)
+        return hashlib.sha256(listed.encode("utf-8", "surrogatepass")).hexdigest()
+
+    @cached_property
+    def marker(self) -> str:
+        tokens = self.tokens
+        counts = {mark: sum(t.startswith(mark) for t in tokens) for mark in ("##", "Ġ", "▁")}
+        return max(counts, key=lambda mark: counts[mark])
+
+    def is_subword(self, token: str) -> bool:
+        """Whether the token continues a word."""
+        return token.startswith("##") if self.marker == "##" else not token.startswith(self.marker)
+
+    def text(self, token: str) -> str:
+        """The letters of a token without its mark; byte-level tokens are decoded ("ĠâĢľ" is “)."""
+        if self.marker == "Ġ" and not token.isascii():
+            return str(self._tokenizer.convert_tokens_to_string([token])).strip()
+        return token.removeprefix(self.marker)
+
+    def cached(self, key: Any, make: Callable[[], T]) -> T:
+        """Make a by-token table once; the last few are kept."""
+        if key not in self._cache:
+            if len(self._cache) >= 16:
+                self._cache.clear()
+            self._cache[key] = make()
+        return self._cache[key]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The ids around every text, and how the text itself is prepared before it is tokenised.
+
+    `space` is put before the text (the template has a space there, or the weights want the first word marked as one);
+    `dot_rule` appends "." to a text that does not end in one of . ? " ' (PromptBERT's code). With either, a special
+    token that the user wrote, "[MASK]", is plain text: only the template has masks.
+    """
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    space: bool = False
+    dot_rule: bool = False
+
+    def __len__(self) -> int:
+        return len(self.before) + len(self.after)
+
+    @property
+    def plain_text(self) -> bool:
+        """Whether special tokens within the text are read as its letters; without a template they are not, as in ST."""
+        return self.dot_rule or self.space
+
+    def prepare(self, texts: list[str]) -> list[str]:
+        """The texts as the tokenizer gets them."""
+        if self.dot_rule:
+            texts = [t + "." if t and t[-1] not in ".?\"'" else t for t in texts]
+        return [" " + t if t else t for t in texts] if self.space else texts  # as the saved tokenizer can
+
+
+def check_texts(texts: Any) -> list[str]:
+    """The texts as a list, of anything that gives them one after the other: list, tuple, generator, column, array.
+
+    Raises:
+        InputError: a str, a table, something without order, or a member that is no str; says what came in and where.
+    """
+    kind, shape = type(texts).__name__, getattr(texts, "shape", None)
+    if isinstance(shape, tuple) and len(shape) != 1:  # the members of a data frame would be its columns' names
+        raise InputError(
+            f"Expected a list of texts, got {kind} of shape {shape}: give one column of it, one dimension of texts."
+        )
+    if isinstance(texts, Mapping):
+        raise InputError(f"Expected a list of texts, got {kind}: give list(texts.values()), or its keys.")
+    if isinstance(texts, (set, frozenset)):
+        raise InputError(f"Expected a list of texts, got {kind}, which has no order: give a list, sorted(texts).")
+    if isinstance(texts, (str, bytes, bytearray)) or not hasattr(texts, "__iter__"):
+        raise InputError(f"Expected a list of texts, got {kind}: {str(texts)[:60]!r}.")
+    as_list = next((getattr(texts, name) for name in ("to_pylist", "tolist") if hasattr(texts, name)), None)
+    found = list(texts) if as_list is None else list(as_list())  # Arrow's and NumPy's scalars as str
+    for index, text in enumerate(found):
+        if not isinstance(text, str):
+            raise InputError(
+                f"Text {index} is {type(text).__name__} ({str(text)[:60]!r}); every text must be a str. "  # noqa: S608
+                "Replace missing values by '' or leave them out."
+            )
+    return found
+
+
+def takes_any_texts(encode: Encode) -> Encode:
+    """SentenceTransformer's `encode`, which takes lists, for all that `check_texts` takes; a str stays one text."""
+
+    @wraps(encode)
+    def checked(self: Any, *given: Any, **named: Any) -> Any:
+        if given:
+            given = (_listed(given[0]), *given[1:])
+        else:  # "sentences" is what sentence-transformers called its inputs
+            named = {key: _listed(value) if key in ("inputs", "sentences") else value for key, value in named.items()}
+        return encode(self, *given, **named)
+
+    return cast("Encode", checked)
+
+
+def _listed(texts: Any) -> str | list[str]:
+    return texts if isinstance(texts, str) else check_texts(texts)
+
+
+def mend_surrogates(text: str) -> str:
+    """Join surrogate pairs and replace lone surrogates, which no tokenizer can read, by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: bool = False) -> list[list[int]]:
+    """Ids of each text alone: no special tokens around it, no truncation, no padding, all cores.
+
+    Ids in the tokenizer's setting `dropped_ids` leave the text (the unknown word of word vectors).
+    """
+    with _one_reader:
+        backend = fast_backend(tokenizer)
+        backend.encode_special_tokens = plain_text
+        try:
+            found = read_ids(backend, texts)
+        finally:
+            backend.encode_special_tokens = False  # the tokenizer may be shared with a model that reads them
+    dropped = frozenset(dropped_ids(tokenizer))
+    if dropped:
+        return [[i for i in ids if i not in dropped] for ids in found]
+    return found
+
+
+def read_ids(backend: Tokenizer, texts: list[str]) -> list[list[int]]:
+    """Ids of each text alone by a tokenizer as it is set, with lone surrogates mended."""
+    try:
+        encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
+    except (UnicodeEncodeError, TypeError):  # lone surrogates cannot cross into Rust
+        encodings = backend.encode_batch_fast([mend_surrogates(t) for t in texts], add_special_tokens=False)
+    return [encoding.ids for encoding in encodings]
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 of how a tokenizer reads texts, its padding aside: normaliser, vocabulary, special tokens, settings."""
+    pipeline = {**json.loads(fast_backend(tokenizer).to_str()), "padding": None, "truncation": None}
+    special = [tokenizer.mask_token_id, tokenizer.pad_token_id, sorted(tokenizer.all_special_ids)]
+    settings = [special, dropped_ids(tokenizer), getattr(tokenizer, "truncation_side", "right")]
+    return hashlib.sha256(json.dumps([pipeline, settings]).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def dropped_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Ids that this tokenizer leaves out of every text; none unless `essent.model.token_rows` made it so."""
+    return list(getattr(tokenizer, "init_kwargs", {}).get(DROPPED) or ())
+
+
+def unknown_token(backend: Tokenizer) -> str | None:
+    """The token that a tokenizer's model gives for what it does not know; None when it has none."""
+    model = json.loads(backend.to_str())["model"]
+    if isinstance(model.get("unk_id"), int):  # Unigram
+        return str(model["vocab"][model["unk_id"]][0])
+    token = model.get("unk_token")
+    return token if isinstance(token, str) else None
+
+
+def fast_backend(tokenizer: PreTrainedTokenizerBase) -> Any:
+    """The Rust tokenizer, with padding and truncation off: batches are padded here, texts cut to fit their frame.
+
+    Raises:
+        ModelError: the model has only a slow (Python) tokenizer.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(
+            f"{type(tokenizer).__name__} is not a fast tokenizer; essent needs a tokenizer.json "
+            "(AutoTokenizer.from_pretrained(..., use_fast=True) makes one for most models)."
+        )
+    if backend.padding is not None:
+        backend.no_padding()
+    if backend.truncation is not None:
+        backend.no_truncation()
+    return backend
+
+
+def framed_ids(
+    tokenizer: PreTrainedTokenizerBase, frame: Frame, texts: list[str], max_length: int | None
+) -> list[list[int]]:
+    """Ids of each text within its frame, cut to `max_length` tokens in all."""
+    before, after = list(frame.before), list(frame.after)
+    room = None if max_length is None else max(max_length - len(frame), 0)
+    left = getattr(tokenizer, "truncation_side", "right") == "left"
+    framed = []
+    for ids in text_ids(tokenizer, frame.prepare(texts), frame.plain_text):
+        if room is not None and len(ids) > room:
+            ids = ids[len(ids) - room :] if left else ids[:room]
+        framed.append(before + ids + after)
+    return framed
+
+
+def count_tokens(tokenise: Callable[[Sequence[str]], list[list[int]]], texts: Sequence[str], rows: int) -> CorpusStats:
+    """Token counts of a corpus, duplicated texts included: how often, and in how many texts, each id occurs.
+
+    Args:
+        tokenise: texts to ids, frame and truncation included.
+        rows: size of the vocabulary V.
+    """
+    frequency, count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+    for start in range(0, len(texts), 8192):
+        sequences = tokenise(texts[start : start + 8192])
+        flat = np.concatenate([np.asarray(s, np.int64) for s in sequences])
+        owner = np.repeat(np.arange(len(sequences)), [len(s) for s in sequences])
+        count += np.bincount(flat, minlength=rows)
+        frequency += np.bincount(np.unique(owner * rows + flat) % rows, minlength=rows)
+    return CorpusStats(len(texts), frequency, count)
+
+
+def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "right") -> Tokens:
+    """Stack sequences of ids into one batch, padded on either side.
+
+    A sequence of no tokens at all (an empty text for a tokenizer without special tokens) becomes one attended pad
+    token: a text always has a vector.
+    """
+    import torch  # late: a static encoder without torch has no padding
+
+    lengths = np.fromiter((len(s) for s in sequences), dtype=np.int64, count=len(sequences))  # (B,)
+    width = max(int(lengths.max(initial=0)), 1)
+    shown = np.maximum(lengths, 1)
+    place = np.arange(width)[None, :]  # (1,T)
+    start = (width - shown)[:, None] if side == "left" else np.zeros((len(sequences), 1), dtype=np.int64)  # (B,1)
+    attend = (place >= start) & (place < start + shown[:, None])  # (B,T)
+    ids = np.full((len(sequences), width), pad_id, dtype=np.int64)
+    ids[(place >= start) & (place < start + lengths[:, None])] = np.concatenate(
+        [np.asarray(s, np.int64) for s in sequences]
+    )
+    attended = torch.from_numpy(attend)
+    return Tokens(torch.from_numpy(ids), attended, content_of(attended, frame))
+
+
+def content_of(attend: torch.Tensor, frame: Frame) -> torch.Tensor:
+    """Which of the attended tokens are the user's words, whatever the padding: (B,T) bool."""
+    place = attend.long().cumsum(dim=1)  # (B,T) from 1 within the text
+    last = place[:, -1:] - len(frame.after)
+    return attend & (place > len(frame.before)) & (place <= last)
+
+
+def portions(texts: Sequence[T], size: int = 32_768) -> Iterator[tuple[int, Sequence[T]]]:
+    """Parts of a long list with their start, so that only some texts' ids are held at a time."""
+    for start in range(0, len(texts), size):
+        yield start, texts[start : start + size]
+
+
+def batches(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
+    """Indices of the texts of each batch, longest first: a batch is bounded by its tokens, not by its texts.
+
+    `batch_size` texts are budgeted at TOKENS_PER_TEXT tokens each: longer ones make smaller batches than
+    sentence-transformers', shorter ones larger, up to SHORT_TEXTS times as many.
+
+    Args:
+        lengths: tokens of each text (N,).
+    """
+    order = np.argsort(-np.asarray(lengths), kind="stable")  # (N,)
+    start = 0
+    while start < len(order):
+        longest = max(int(lengths[order[start]]), 1)
+        count = max(1, min(SHORT_TEXTS * batch_size, TOKENS_PER_TEXT * batch_size // longest))
+        yield order[start : start + count]
+        start += count
