@@ -20,7 +20,7 @@ from torch import nn
 
 from essent import Encoder
 from essent.tasks import LabelTask, load_task
-from essent.tasks.heads import STRENGTHS, cross_validated, scaled
+from essent.tasks.probes import STRENGTHS, cross_validated, scaled
 
 REGULARISATIONS = tuple(10.0**power for power in range(-5, -1))
 

@@ -52,9 +52,11 @@ def scored(backbone: Backbone, recipes: dict[str, Recipe], task: PairTask) -> di
 
 def table_of(backbone: Backbone, prompt: Recipe, dev: PairTask, tests: list[PairTask]) -> dict[str, dict[str, float]]:
     """Row -> task -> score. Ditto's head is the one that is best on the development pairs."""
-    heads = [f"{layer}-{head}" for layer in range(1, backbone.last + 1) for head in range(1, backbone.heads + 1)]
-    on_dev = scored(backbone, {head: Recipe.parse(f"ditto:{head}") for head in heads}, dev)
-    best = max(heads, key=lambda head: on_dev[head])
+    projection_heads = [
+        f"{layer}-{head}" for layer in range(1, backbone.last + 1) for head in range(1, backbone.projection_heads + 1)
+    ]
+    on_dev = scored(backbone, {head: Recipe.parse(f"ditto:{head}") for head in projection_heads}, dev)
+    best = max(projection_heads, key=lambda head: on_dev[head])
     names = ("mean", "cls", "first-last", "static", "static-remove-biases")
     recipes = {name: Recipe.parse(name) for name in names}
     recipes |= {"ditto, best head": Recipe.parse(f"ditto:{best}"), "prompt": prompt}
@@ -94,7 +96,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--learning-rate", type=float, default=3e-5)
     parser.add_argument("--validate-every", type=int, default=125)
-    parser.add_argument("--head", help="default: the preset's")
+    parser.add_argument("--projection-head", help="default: the preset's")
     parser.add_argument("--pairs", type=int, help="only so many of each task, to try this out")
     parser.add_argument("--json", type=Path, help="write every score")
     options = parser.parse_args()
@@ -114,7 +116,7 @@ def main() -> None:
         preset = "simcse-unsup" if objective == "simcse" else "promptbert-unsup"
         changes: dict[str, Any] = {"objective": objective, "max_steps": options.steps, "batch_size": options.batch}
         changes |= {"learning_rate": options.learning_rate, "validate_every": options.validate_every}
-        changes |= {"head": options.head} if options.head else {}
+        changes |= {"projection_head": options.head} if options.head else {}
         for seed in range(42, 42 + options.seeds):
             with tempfile.TemporaryDirectory() as folder:
                 trained = train(options.model, texts, preset, output=folder, validate=dev, seed=seed, **changes)

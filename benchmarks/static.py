@@ -90,15 +90,15 @@ def save_table(model: str | None, folder: Path, dimensions: int | None) -> None:
 class Fresh:
     """essent with nothing kept of earlier texts: every round begins as the first one."""
 
-    def __init__(self, path: Path, bags: bool = True) -> None:
+    def __init__(self, path: Path, static_pooler: bool = True) -> None:
         from essent import Encoder
 
-        self.encoder, self.bags = Encoder(str(path), "static", device="cpu"), bags
+        self.encoder, self.static_pooler = Encoder(str(path), "static", device="cpu"), static_pooler
 
     def encode(self, texts: Any) -> Any:
         if not isinstance(texts, str):
             self.encoder.module.__dict__.pop("bags", None)
-        if not self.bags:
+        if not self.static_pooler:
             self.encoder.module.__dict__["bags"] = None
         return self.encoder.encode(texts)
 
@@ -146,7 +146,7 @@ def makers(folder: Path) -> dict[str, Callable[[], Any]]:
         BASE: lambda: Model2Vec(folder / "model2vec"),
         ESSENT: lambda: Fresh(folder / "model2vec"),
         LIGHT: lambda: Light(folder / "model2vec"),
-        PADDED: lambda: Fresh(folder / "model2vec", bags=False),
+        PADDED: lambda: Fresh(folder / "model2vec", static_pooler=False),
         STOCK: lambda: stock(folder / "stock"),
     }
 

@@ -93,7 +93,7 @@ def base(options: argparse.Namespace, texts: list[str], folder: str) -> tuple[fl
 def own(options: argparse.Namespace, objective: str, folder: str) -> tuple[float, int]:
     """Seconds of a step of an objective, and the tokens that it encodes; as many a text as the other side's."""
     encoder = Encoder(options.model, "mean", model_kwargs={"dtype": torch.float32})
-    changes = {"objective": objective, "batch_size": options.batch, "max_steps": options.steps, "text_length": 512}
+    changes = {"objective": objective, "batch_size": options.batch, "max_steps": options.steps, "max_seq_length": 512}
     settings = resolve_settings("promptbert-unsup", "bert", changes)
     loss = make_loss(encoder, settings)
     frame = max(len(plan.frame) for plan in loss.plans)
@@ -106,7 +106,7 @@ def own(options: argparse.Namespace, objective: str, folder: str) -> tuple[float
     def counting(run: Callable[..., Any]) -> Callable[..., Any]:
         def states(tokens: Any, *rest: Any) -> Any:
             nonlocal encoded
-            encoded += int(tokens.attend.sum())
+            encoded += int(tokens.attention_mask.sum())
             return run(tokens, *rest)
 
         return states

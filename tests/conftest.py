@@ -35,7 +35,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 @pytest.fixture(scope="session")
 def shell_of(folder_of: Callable[[str], Path]) -> Callable[[str], SentenceTransformer]:
     """Family -> the same model loaded once by sentence-transformers; an Encoder on it shares the weights and head."""
-    return cache(lambda family: open_model(str(folder_of(family)), {"device": "cpu"}, with_head=family in MASKED))
+    return cache(lambda family: open_model(str(folder_of(family)), {"device": "cpu"}, with_mlm_head=family in MASKED))
 
 
 @pytest.fixture(scope="session")

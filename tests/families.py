@@ -149,13 +149,13 @@ def build_family(family: str, folder: Path, seed: int = 0) -> Path:
         for parameter in model.parameters():  # biases and norms too, so that nothing is trivially zero or one
             parameter.data.add_(0.05 * torch.randn_like(parameter))
         if family in MASKED:
-            model = with_head(model)
+            model = with_mlm_head(model)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
 
-def with_head(base: PreTrainedModel) -> PreTrainedModel:
+def with_mlm_head(base: PreTrainedModel) -> PreTrainedModel:
     """A masked language model around the transformer, pooler and all, its head random too."""
     model = AutoModelForMaskedLM.from_config(base.config)
     tied = base.get_input_embeddings().weight

@@ -24,8 +24,8 @@ class Reduction(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attend: torch.Tensor) -> torch.Tensor:
-        """Vectors (B,K) of mixed states (B,T,D) under weights (B,T), where `attend` (B,T) is true."""
+    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Vectors (B,K) of mixed states (B,T,D) under weights (B,T), where `attention_mask` (B,T) is true."""
 
     def width(self, dimensions: int) -> int:
         """K for a hidden size D."""
@@ -57,7 +57,7 @@ def exact_type(tensor: torch.Tensor) -> torch.dtype:
 class Sum(Reduction):
     """Σ_n ω_n h_n, the equation itself."""
 
-    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attend: torch.Tensor) -> torch.Tensor:
+    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         hidden = hidden.to(exact_type(hidden))
         return (weights.to(hidden.dtype).unsqueeze(1) @ hidden).squeeze(1)  # (B,1,T) @ (B,T,D) -> (B,D)
 
@@ -70,7 +70,7 @@ class Sum(Reduction):
 class Max(Reduction):
     """Largest value of each dimension over the tokens with ω > 0; the weights only select."""
 
-    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attend: torch.Tensor) -> torch.Tensor:
+    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         return hidden.masked_fill((weights <= 0).unsqueeze(-1), -math.inf).amax(dim=1)  # (B,D)
 
     def spec(self) -> str:
@@ -88,8 +88,8 @@ class Power(Reduction):
         if not isinstance(self.p, int) or self.p < 1:
             raise RecipeError(f"reduce=power:{self.p} — p must be a positive integer, e.g. power:3.")
 
-    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attend: torch.Tensor) -> torch.Tensor:
-        powers = Sum().reduce(hidden**self.p, weights, attend)  # (B,D)
+    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        powers = Sum().reduce(hidden**self.p, weights, attention_mask)  # (B,D)
         return powers.sign() * powers.abs() ** (1.0 / self.p)
 
     def spec(self) -> str:
@@ -111,12 +111,12 @@ class Dct(Reduction):
         if not isinstance(self.coefficients, int) or self.coefficients < 1:
             raise RecipeError(f"reduce=dct:{self.coefficients} — the number of coefficients must be ≥ 1, e.g. dct:2.")
 
-    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attend: torch.Tensor) -> torch.Tensor:
+    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         import torch
 
         hidden = hidden.to(exact_type(hidden))
-        length = attend.sum(dim=1).view(-1, 1, 1).to(hidden.dtype)  # (B,1,1)
-        place = (attend.long().cumsum(dim=1) - 1).unsqueeze(1).to(hidden.dtype)  # (B,1,T)
+        length = attention_mask.sum(dim=1).view(-1, 1, 1).to(hidden.dtype)  # (B,1,1)
+        place = (attention_mask.long().cumsum(dim=1) - 1).unsqueeze(1).to(hidden.dtype)  # (B,1,T)
         order = torch.arange(self.coefficients, device=hidden.device, dtype=hidden.dtype).view(1, -1, 1)  # (1,C,1)
         basis = torch.cos(math.pi / length * (place + 0.5) * order) * (2.0 / length).sqrt()  # (B,C,T)
         basis = torch.where(order == 0, basis / math.sqrt(2.0), basis)

@@ -133,14 +133,14 @@ def optional_import(module: str, extra: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class Tokens:
-    """One padded batch of token ids; `attend` and `content` are 0/1 masks of the same shape.
+    """One padded batch of token ids; `attention_mask` and `content` are 0/1 masks of the same shape.
 
-    `attend` marks every token that is not padding. `content` marks the user's own words among them: not special
+    `attention_mask` marks every token that is not padding. `content` marks the user's own words among them: not special
     tokens, not the template.
     """
 
     ids: torch.Tensor  # (B,T) int64
-    attend: torch.Tensor  # (B,T) bool
+    attention_mask: torch.Tensor  # (B,T) bool
     content: torch.Tensor  # (B,T) bool
 
     def __len__(self) -> int:
@@ -148,7 +148,7 @@ class Tokens:
 
     def to(self, device: torch.device) -> Tokens:
         """The same batch on another device."""
-        return Tokens(self.ids.to(device), self.attend.to(device), self.content.to(device))
+        return Tokens(self.ids.to(device), self.attention_mask.to(device), self.content.to(device))
 
 
 @dataclass(frozen=True)

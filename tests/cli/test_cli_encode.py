@@ -66,7 +66,19 @@ def test_jsonl(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> None:
 def test_standard_input_and_options(call, tiny: str, tmp_path: Path) -> None:
     stdin = "\ufeffA man\r\n\nThe dogs run\u2028on\n".encode()
     call(
-        *("-r", "cls", "--prompt", "query: ", "--normalize", "--truncate-dim", 8, "--max-length", 5, "--device", "cpu"),
+        *(
+            "-r",
+            "cls",
+            "--prompt",
+            "query: ",
+            "--normalize",
+            "--truncate-dim",
+            8,
+            "--max-seq-length",
+            5,
+            "--device",
+            "cpu",
+        ),
         *("--batch-size", 1, "-o", tmp_path / "v.npy"),
         stdin=stdin,
     )

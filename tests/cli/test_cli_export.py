@@ -33,7 +33,7 @@ def test_export_and_use(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path:
     for command in ("encode", "evaluate"):
         wrong = ("-i", lines, "-o", tmp_path / "other.npy") if command == "encode" else ("-t", pairs)
         assert "with its own recipe" in run(command, "-m", folder, "-r", "mean", *wrong, code=2).stderr
-        assert "exported graph" in run(command, "-m", folder, "--max-length", "8", *wrong, code=2).stderr
+        assert "exported graph" in run(command, "-m", folder, "--max-seq-length", "8", *wrong, code=2).stderr
     assert "learns nothing" in run("encode", "-m", folder, "--fit", lines, "-i", lines, "-o", vectors, "-f").stderr
 
 

@@ -245,7 +245,7 @@ def test_bf16_needs_a_machine_that_has_it(saved: Path, tmp_path: Path) -> None:
 def test_a_graph_that_the_processor_cannot_run_says_why(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenVINO's error names no cause. The variable is read when a process starts, too late for this test."""
 
-    def fail(runtime: OpenVINORuntime, ids: np.ndarray, attend: np.ndarray) -> np.ndarray:
+    def fail(runtime: OpenVINORuntime, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
         raise RuntimeError("Exception from src/core.cpp:117:\ncould not create a primitive descriptor")
 
     monkeypatch.setattr(OpenVINORuntime, "one", fail)

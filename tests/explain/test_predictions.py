@@ -52,7 +52,7 @@ def test_predictions_equal_the_reference(
 def test_a_model_that_is_loaded_already(bert: Path) -> None:
     expected = mask_predictions(str(bert), TEXTS, top=3)
     assert all(row.denoised == () for row in expected.rows)
-    shell = open_model(str(bert), {"device": "cpu"}, with_head=True)
+    shell = open_model(str(bert), {"device": "cpu"}, with_mlm_head=True)
     assert mask_predictions(shell, TEXTS, top=3) == expected
     assert mask_predictions(Encoder(shell, "prompt-topk").module.backbone, TEXTS, top=3) == expected
     assert mask_predictions(Path(bert), TEXTS, top=3) == expected

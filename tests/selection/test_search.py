@@ -15,7 +15,7 @@ from selection_samples import PAIRS, TASK, planted
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
-from essent.model.capabilities import Allows
+from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
 from essent.selection import Grid, Leaderboard, Space, search
@@ -84,8 +84,8 @@ def test_every_score_is_that_of_the_recipe_alone(shell_of: Shells, family: str, 
 @pytest.mark.parametrize("family", ["bert", "roberta", "gpt2"])
 def test_every_vector_is_that_of_the_encoder(shell_of: Shells, family: str, tmp_path: Path) -> None:
     shell = shell_of(family)
-    allows = Allows(family, 3, 4, shell.tokenizer.mask_token is not None)
-    shaped = [r for r in MIXED.expand(allows)[0] if r.shaping and r.layers[0][0] != "random"]
+    capabilities = ModelCapabilities(family, 3, 4, shell.tokenizer.mask_token is not None)
+    shaped = [r for r in MIXED.expand(capabilities)[0] if r.shaping and r.layers[0][0] != "random"]
     sweep = sweep_of(shell, shaped, tmp_path / "work", memory=200_000)
     for number in np.random.default_rng(1).choice(len(shaped), 12, replace=False):
         encoder = Encoder(shell, shaped[number]).fit(TASK.texts())
@@ -274,8 +274,8 @@ def test_one_pair_and_constant_gold_give_a_leaderboard_without_scores(shell_of: 
 
 def test_full_space_on_a_tiny_model(shell_of: Shells) -> None:
     board = search(shell_of("bert"), TASK, "full")
-    allows = Allows("bert", 3, 4, mask=True)
-    assert len(board.trials) == len(set(SPACES["full"].expand(allows)[0]) | {Recipe.parse("first-last")})
+    capabilities = ModelCapabilities("bert", 3, 4, mask=True)
+    assert len(board.trials) == len(set(SPACES["full"].expand(capabilities)[0]) | {Recipe.parse("first-last")})
     assert board.provenance["passes"] == 3
 
 

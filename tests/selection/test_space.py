@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from essent.model.capabilities import Allows
+from essent.model.capabilities import ModelCapabilities
 from essent.recipe.recipe import Recipe
 from essent.selection.grammar import PROMPT_BERT, Grammar
 from essent.selection.space import SPACES, Grid, Space, find_space
 from essent.types import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 
-BERT = Allows("bert", 6, 12, mask=True)
-DECODER = Allows("gpt2", 4, 2, mask=False)
+BERT = ModelCapabilities("bert", 6, 12, mask=True)
+DECODER = ModelCapabilities("gpt2", 4, 2, mask=False)
 
 
-def texts(space: Space, allows: Allows = BERT) -> list[str]:
-    return [str(recipe) for recipe in space.expand(allows)[0]]
+def texts(space: Space, capabilities: ModelCapabilities = BERT) -> list[str]:
+    return [str(recipe) for recipe in space.expand(capabilities)[0]]
 
 
 def test_every_head_is_tried() -> None:

@@ -42,7 +42,7 @@ def loop(backbone: Backbone, layer: int) -> tuple[np.ndarray, np.ndarray, np.nda
     rows = len(backbone.vocabulary)
     sums, count, frequency = np.zeros((rows, backbone.dimensions)), np.zeros(rows, int), np.zeros(rows, int)
     for text in CORPUS:
-        limit = {"truncation": True, "max_length": backbone.max_length} if backbone.max_length else {}
+        limit = {"truncation": True, "max_length": backbone.max_seq_length} if backbone.max_seq_length else {}
         ids = backbone.tokenizer(text, **limit)["input_ids"]
         if not ids:
             continue

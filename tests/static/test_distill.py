@@ -41,34 +41,34 @@ def material(shell_of: Callable[[str], SentenceTransformer]) -> Material:
 def test_the_fit_is_the_least_squares_solution() -> None:
     generator = np.random.default_rng(0)
     sequences = [generator.integers(0, 9, generator.integers(1, 7)).tolist() for _ in range(30)] + [[]]
-    bags = bag_matrix(sequences, 11)
+    token_counts = bag_matrix(sequences, 11)
     dense = np.zeros((31, 11))
     for place, ids in enumerate(sequences):
         for token in ids:
             dense[place, token] += 1 / len(ids)
-    np.testing.assert_allclose(bags.toarray(), dense, atol=1e-7)
+    np.testing.assert_allclose(token_counts.toarray(), dense, atol=1e-7)
     vectors, prior = generator.standard_normal((31, 4)), generator.standard_normal((11, 4))
     target = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     scaled = prior * (((dense @ prior) * target).sum() / ((dense @ prior) ** 2).sum())
     for strength in (0.02, 0.5):
         exact = np.linalg.solve(dense.T @ dense + strength * np.eye(11), dense.T @ target + strength * scaled)
-        found = fit_rows(bags, vectors.astype(np.float32), prior.astype(np.float32), strength)
+        found = fit_rows(token_counts, vectors.astype(np.float32), prior.astype(np.float32), strength)
         np.testing.assert_allclose(found, exact, atol=1e-4)
         np.testing.assert_allclose(found[9:], scaled[9:], atol=1e-6)  # tokens of no text
 
 
 def test_fits_that_are_refused() -> None:
-    bags, vectors, prior = bag_matrix([[0], [1]], 2), np.ones((2, 3)), np.ones((2, 3))
+    token_counts, vectors, prior = bag_matrix([[0], [1]], 2), np.ones((2, 3)), np.ones((2, 3))
     with pytest.raises(InputError, match="do not belong together"):
-        fit_rows(bags, vectors[:1], prior)
+        fit_rows(token_counts, vectors[:1], prior)
     with pytest.raises(InputError, match="positive number"):
-        fit_rows(bags, vectors, prior, 0.0)
+        fit_rows(token_counts, vectors, prior, 0.0)
     for strength in (-1.0, float("inf"), float("nan"), "0.1", True):
         with pytest.raises(InputError, match="positive number"):
-            fit_rows(bags, vectors, prior, strength)  # type: ignore[arg-type]
+            fit_rows(token_counts, vectors, prior, strength)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="NaN"):
-        fit_rows(bags, vectors * np.nan, prior)
-    assert np.isfinite(fit_rows(bags, vectors * 0, prior * 0)).all()
+        fit_rows(token_counts, vectors * np.nan, prior)
+    assert np.isfinite(fit_rows(token_counts, vectors * 0, prior * 0)).all()
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -88,12 +88,12 @@ def test_the_table_without_a_fit_is_the_weighted_averages(material: Material) ->
 def test_shaping_is_folded_in(material: Material) -> None:
     plain = material.table(Choice("L", "idf", None))
     shaped = material.table(Choice("L", "idf", None, "abtt:2"))
-    vectors = (material.bags @ plain).astype(np.float64)
+    vectors = (material.token_counts @ plain).astype(np.float64)
     centred = vectors - vectors.mean(axis=0)
     components = np.linalg.svd(centred, full_matrices=False)[2][:2]
     expected = centred - centred @ components.T @ components
     known = np.array([all(material.tokenizer.decode([i]) != "[UNK]" for i in ids) for ids in ids_of(material)])
-    np.testing.assert_allclose((material.bags @ shaped)[known], expected[known], atol=1e-4)
+    np.testing.assert_allclose((material.token_counts @ shaped)[known], expected[known], atol=1e-4)
     with pytest.raises(RecipeError, match="not affine"):
         material.table(Choice("L", "uniform", None, "quantile"))
     with pytest.raises(RecipeError, match="not a fixed weight"):
@@ -157,37 +157,41 @@ def test_words_of_its_own(shell_of: Callable[[str], SentenceTransformer], tmp_pa
 
 def test_fewer_dimensions_keep_the_similarities(material: Material) -> None:
     table = material.table(Choice(fit=None))
-    same, share, kept = reduce_table(material.bags, table, table.shape[1])
+    same, share, kept = reduce_table(material.token_counts, table, table.shape[1])
     assert share == pytest.approx(1.0)
     assert kept == pytest.approx(100.0, abs=1e-3)
-    np.testing.assert_allclose((material.bags @ same) @ (material.bags @ same).T, gram(material, table), atol=1e-4)
-    _, less, worse = reduce_table(material.bags, table, 2)
+    np.testing.assert_allclose(
+        (material.token_counts @ same) @ (material.token_counts @ same).T, gram(material, table), atol=1e-4
+    )
+    _, less, worse = reduce_table(material.token_counts, table, 2)
     assert less < share
     assert worse < kept
-    assert agreement(material.bags, table, table * 3) == pytest.approx(100.0)
+    assert agreement(material.token_counts, table, table * 3) == pytest.approx(100.0)
 
 
 def test_smaller_tables_take_no_memory_for_every_text() -> None:
     generator = np.random.default_rng(0)
     texts, tokens, wide = 200_000, 500, 64
     rows = np.sort(generator.integers(0, tokens, (texts, 2)), axis=1)
-    bags = sparse.csr_matrix((np.full(2 * texts, 0.5, np.float32), rows.ravel(), np.arange(0, 2 * texts + 1, 2)))
+    token_counts = sparse.csr_matrix(
+        (np.full(2 * texts, 0.5, np.float32), rows.ravel(), np.arange(0, 2 * texts + 1, 2))
+    )
     table = generator.standard_normal((tokens, wide)).astype(np.float32)
     tracemalloc.start()
-    smaller, share, kept = reduce_table(bags, table, 16)
+    smaller, share, kept = reduce_table(token_counts, table, 16)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < texts * wide * 4  # bytes of all vectors once
-    vectors = (bags @ table).astype(np.float64)
+    vectors = (token_counts @ table).astype(np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     values, components = np.linalg.eigh(vectors.T @ vectors)
     assert share == pytest.approx(values[-16:].sum() / values.sum())
     np.testing.assert_allclose(np.abs(smaller), np.abs(table @ components[:, ::-1][:, :16]), atol=1e-4)
-    assert kept == agreement(bags, table, smaller)
+    assert kept == agreement(token_counts, table, smaller)
 
 
 def gram(material: Material, table: np.ndarray) -> np.ndarray:
-    vectors = material.bags @ table
+    vectors = material.token_counts @ table
     return np.asarray(vectors @ vectors.T)
 
 

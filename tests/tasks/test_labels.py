@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
 from essent.tasks import Example, LabelTask, Result
-from essent.tasks.heads import scaled
+from essent.tasks.probes import scaled
 from essent.types import DataError, InputError
 
 WORDS = {"cat": (2.0, 0.0, 0.0), "dog": (0.0, 2.0, 0.0), "eel": (0.0, 0.0, 2.0)}
@@ -105,7 +105,7 @@ def test_soft_targets() -> None:
     assert result.main_score > 90
     assert set(result.metrics) == {"pearson", "spearman", "accuracy"}
     # the expected score: a mean over the classes
-    from essent.tasks.heads import held_out
+    from essent.tasks.probes import held_out
 
     part = np.array(parts)
     found, _ = held_out(task._features(apart), task.targets(), part == "train", part == "dev", np.zeros(150, int))

@@ -13,7 +13,7 @@ from train_reference import Slow, loss_of
 
 from essent import Encoder, Recipe
 from essent.pipeline.plan import Plan
-from essent.train import heads
+from essent.train import projection_heads
 from essent.train.build import replace_module
 from essent.train.loss import ContrastiveLoss
 from essent.train.objectives import OBJECTIVES
@@ -46,7 +46,7 @@ def build(
     encoder = Encoder(SentenceTransformer(str(folder), device="cpu"), "mean")
     backbone = encoder.module.backbone
     replace_module(encoder, ViewedModule(backbone, views[0]))
-    made = heads[head](backbone.dimensions, backbone.model.config, torch.Generator().manual_seed(0), "")
+    made = projection_heads[head](backbone.dimensions, backbone.model.config, torch.Generator().manual_seed(0), "")
     places = places_of(columns, len(views))
     plans = [Plan(view, backbone) for view in views]
     loss = ContrastiveLoss(encoder, plans, places, made, denoised=row.denoised)
@@ -87,7 +87,7 @@ def test_loss_and_gradients(
     loss, collator = build(folder_of(family), objective, head, columns, family)
     rows: list[Any] = [(text,) for text in TEXTS] if columns == 1 else [row[:columns] for row in TRIPLETS]
     slow = Slow(folder_of(family))
-    exact_head = heads[head](32, slow.model.config, torch.Generator().manual_seed(0), "").double()
+    exact_head = projection_heads[head](32, slow.model.config, torch.Generator().manual_seed(0), "").double()
     wanted = reference(slow, objective, rows, loss.places, exact_head, TEMPLATES[family])
     wanted.backward()
     theirs = dict(slow.model.named_parameters()) | {f"head.{k}": v for k, v in exact_head.named_parameters()}
@@ -99,7 +99,7 @@ def test_loss_and_gradients(
         found.backward()
         assert found.item() == pytest.approx(wanted.item(), rel=1e-5 if tolerance > 1e-6 else 1e-9)
         ours = dict(loss.model.module.backbone.model.named_parameters())
-        ours |= {f"head.{name}": weight for name, weight in loss.head.named_parameters()}
+        ours |= {f"head.{name}": weight for name, weight in loss.projection_head.named_parameters()}
         for name, weight in ours.items():
             exact = theirs[name].grad if theirs[name].grad is not None else torch.zeros_like(theirs[name])
             assert weight.grad is not None, name
@@ -163,7 +163,7 @@ def test_dropout_of_attention_alone_where_its_diagonal_is_read(bert: Path) -> No
 
 def test_views_are_cut_to_the_text_length(bert: Path) -> None:
     _, collator = build(bert, "different-templates", "none", 1)
-    collator.text_length = 5
+    collator.max_seq_length = 5
     features = features_of(collator, [("The old oak tree stayed there all the morning.",), ("dogs",)])
     longest = [int(part["attention_mask"].sum(dim=1).max()) for part in features]
     assert longest == [len(frame) + 5 for frame in collator.frames]

@@ -15,7 +15,7 @@ from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
 from essent.recipe.named import TEMPLATES
 from essent.tasks import PairTask
-from essent.train import PRESETS, Settings, heads, read_examples, train_seeds
+from essent.train import PRESETS, Settings, projection_heads, read_examples, train_seeds
 from essent.train.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES, resolve_settings
 from essent.types import DataError, InputError, RecipeError, UnknownNameError
 
@@ -62,7 +62,7 @@ def test_changes() -> None:
     [
         ({"objectiv": "simcse"}, UnknownNameError, "Did you mean 'objective'"),
         ({"objective": "simsce"}, UnknownNameError, "Did you mean 'simcse'"),
-        ({"head": "dense"}, UnknownNameError, "dense-tanh"),
+        ({"projection_head": "dense"}, UnknownNameError, "dense-tanh"),
         ({"batch_size": 2.5}, InputError, r"batch_size=2\.5: it must be a whole number"),
         ({"max_steps": 0}, InputError, "max_steps=0"),
         ({"epochs": float("nan")}, InputError, "epochs=nan"),
@@ -76,7 +76,7 @@ def test_changes() -> None:
         ({"objective": "simcse", "recipe": "prompt"}, RecipeError, "take 'same-template'"),
         ({"objective": "simcse", "recipe": "mean | whiten"}, RecipeError, "fit it afterwards"),
         ({"objective": "simcse", "recipe": "static"}, RecipeError, "no transformer layer"),
-        ({"recipe": "prompt-denoised", "keep_head": True}, InputError, "take recipe='prompt'"),
+        ({"recipe": "prompt-denoised", "keep_projection_head": True}, InputError, "take recipe='prompt'"),
     ],
 )
 def test_refusals(changes: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -126,14 +126,14 @@ def test_the_prediction_transform_is_the_checkpoint_s_own(tmp_path: Path) -> Non
     config = BertConfig(vocab_size=30, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
     model = BertForMaskedLM(config).eval()
     model.save_pretrained(tmp_path)
-    head = heads["prediction-transform"](16, config, torch.Generator().manual_seed(0), str(tmp_path))
+    head = projection_heads["prediction-transform"](16, config, torch.Generator().manual_seed(0), str(tmp_path))
     vectors = torch.randn(3, 16)
     torch.testing.assert_close(head(vectors), model.cls.predictions.transform(vectors))
     assert head.origin == "taken from the checkpoint"
     for place in ("", str(tmp_path / "nothing")):
-        other = heads["prediction-transform"](16, config, torch.Generator().manual_seed(0), place)
+        other = projection_heads["prediction-transform"](16, config, torch.Generator().manual_seed(0), place)
         assert "no prediction head" in other.origin
-    again = heads["prediction-transform"](16, config, torch.Generator().manual_seed(0), "")
+    again = projection_heads["prediction-transform"](16, config, torch.Generator().manual_seed(0), "")
     assert torch.equal(other.dense.weight, again.dense.weight)
 
 
@@ -147,7 +147,7 @@ def test_the_prediction_transform_is_the_checkpoint_s_own(tmp_path: Path) -> Non
 )
 def test_other_families_keep_it_elsewhere(family: str, dense: str, norm: str, folder_of: Callable[[str], Path]) -> None:
     model = AutoModelForMaskedLM.from_pretrained(folder_of(family), dtype=torch.float32).eval()
-    head = heads["prediction-transform"](32, model.config, torch.Generator(), str(folder_of(family)))
+    head = projection_heads["prediction-transform"](32, model.config, torch.Generator(), str(folder_of(family)))
     vectors = torch.randn(3, 32)
     wanted = model.get_submodule(norm)(torch.nn.functional.gelu(model.get_submodule(dense)(vectors)))
     torch.testing.assert_close(head(vectors), wanted)

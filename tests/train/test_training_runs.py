@@ -95,7 +95,7 @@ def test_resumed_after_a_stop_in_the_second_epoch(whole: Path, bert: Path, dev: 
         train(other, TEXTS, output=tmp_path / "run", resume=True, validate=dev, **settings)
 
 
-@pytest.mark.parametrize("name", ["optimizer.pt", "rng_state.pth", "head.safetensors", "essent/files.json"])
+@pytest.mark.parametrize("name", ["optimizer.pt", "rng_state.pth", "projection_head.safetensors", "essent/files.json"])
 @pytest.mark.parametrize("damage", ["missing", "shorter"])
 def test_a_checkpoint_without_all_of_its_files_is_passed_over(
     whole: Path, tmp_path: Path, name: str, damage: str
@@ -248,7 +248,11 @@ def stop_after(step: int, *arguments: Any, **settings: Any) -> None:
         ("promptbert-sup", {}, "L-bias"),
         ("simcse-sup", {}, "cls"),
         ("simcse-unsup", {"recipe": "mean"}, "mean"),
-        ("promptbert-unsup", {"objective": "same-template", "head": "none", "precision": "bf16"}, "weights=mask"),
+        (
+            "promptbert-unsup",
+            {"objective": "same-template", "projection_head": "none", "precision": "bf16"},
+            "weights=mask",
+        ),
     ],
 )
 def test_presets(preset: str, changes: dict[str, Any], recipe: str, bert: Path, tmp_path: Path) -> None:
@@ -267,25 +271,37 @@ def test_presets(preset: str, changes: dict[str, Any], recipe: str, bert: Path, 
 
 
 def test_a_kept_head_is_part_of_the_folder(bert: Path, tmp_path: Path, dev: PairTask) -> None:
-    encoder = train(bert, TEXTS, "simcse-unsup", output=tmp_path, max_steps=2, keep_head=True, validate=dev, **SMALL)
+    encoder = train(
+        bert, TEXTS, "simcse-unsup", output=tmp_path, max_steps=2, keep_projection_head=True, validate=dev, **SMALL
+    )
     saved = SentenceTransformer(str(tmp_path))
-    head = load_file(tmp_path / "checkpoints" / "checkpoint-2" / "head.safetensors")
+    head = load_file(tmp_path / "checkpoints" / "checkpoint-2" / "projection_head.safetensors")
     wanted = np.tanh(encoder.encode(TEXTS) @ head["dense.weight"].numpy().T + head["dense.bias"].numpy())
     np.testing.assert_allclose(saved.encode(TEXTS), wanted, atol=1e-5)
     assert dev.run(saved).main_score == pytest.approx(about(tmp_path)["best_score"], abs=1e-3)
     with pytest.raises(RecipeError, match="Dense"):
         Encoder(str(tmp_path))
     kept = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    settings = {**SMALL, "max_steps": 2, "keep_head": True, "validate": dev}
+    settings = {**SMALL, "max_steps": 2, "keep_projection_head": True, "validate": dev}
     train(bert, TEXTS, "simcse-unsup", output=tmp_path, resume=True, **settings)  # there is nothing left to train
     again = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     changed = {str(name) for name in {*kept, *again} if kept.get(name) != again.get(name)}
     assert changed <= {"training.json", "essent/files.json"}  # the order of what was logged
     assert kept.keys() == again.keys()
     with pytest.raises(RecipeError, match="'ditto:1-1' has none"):
-        train(bert, TEXTS, "simcse-unsup", output=tmp_path / "x", keep_head=True, recipe="ditto:1-1", **SMALL)
+        train(
+            bert, TEXTS, "simcse-unsup", output=tmp_path / "x", keep_projection_head=True, recipe="ditto:1-1", **SMALL
+        )
     with pytest.raises(RecipeError, match="no module that computes the head"):
-        train(bert, TEXTS, output=tmp_path / "x", keep_head=True, head="prediction-transform", max_steps=2, **SMALL)
+        train(
+            bert,
+            TEXTS,
+            output=tmp_path / "x",
+            keep_projection_head=True,
+            projection_head="prediction-transform",
+            max_steps=2,
+            **SMALL,
+        )
 
 
 def test_roberta_takes_its_own_templates(folder_of: Callable[[str], Path], tmp_path: Path) -> None:

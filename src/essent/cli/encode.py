@@ -55,7 +55,7 @@ def encode(
     ] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale every vector to length 1.")] = False,
     truncate_dim: Annotated[int | None, typer.Option(min=1, help="Keep the first dimensions only.")] = None,
-    max_length: opt.MaxLength = None,
+    max_seq_length: opt.MaxSeqLength = None,
     batch_size: opt.BatchSize = 32,
     device: opt.Device = None,
     revision: opt.Revision = None,
@@ -79,7 +79,7 @@ def encode(
     fit_texts = None if fit is None else read_files(fit, column)
     counted = None if frequencies is None else read_files(frequencies, column)
     options = opt.model_options(device, revision, trust_remote_code)
-    encoder = _load(model, recipe, options, max_length)
+    encoder = _load(model, recipe, options, max_seq_length)
     start, progress = time.monotonic(), wants_progress(quiet)
     asked = fit is not None or frequencies is not None  # else what was saved fitted stays as it is
     fits = learns(encoder) and (asked or not is_ready(encoder))
@@ -101,7 +101,7 @@ def encode(
         show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {encoder.recipe}, {seconds:.1f} s")
 
 
-def _load(model: str, recipe: str | None, options: dict, max_length: int | None) -> Any:
+def _load(model: str, recipe: str | None, options: dict, max_seq_length: int | None) -> Any:
     """An Encoder; a graph that `essent export` wrote as it is."""
     from essent.recipe import Recipe
 
@@ -111,14 +111,14 @@ def _load(model: str, recipe: str | None, options: dict, max_length: int | None)
 
     calm_libraries()
     if is_exported_folder(model) and parsed is None:
-        if given := {**options, **({} if max_length is None else {"max_length": max_length})}:
+        if given := {**options, **({} if max_seq_length is None else {"max_seq_length": max_seq_length})}:
             raise InputError(f"{model!r} is an exported graph, which takes no {' or '.join(given)}.")
         from essent.engine import load
 
         return load(model)
     encoder = Encoder(model, parsed, **options)
-    if max_length is not None:
-        encoder.max_seq_length = max_length
+    if max_seq_length is not None:
+        encoder.max_seq_length = max_seq_length
     return encoder
 
 

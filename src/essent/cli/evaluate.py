@@ -92,7 +92,7 @@ def evaluate(
             metavar="DIR", help="Keep vectors here: later runs encode only what is new.", rich_help_panel=opt.RUN
         ),
     ] = None,
-    max_length: opt.MaxLength = None,
+    max_seq_length: opt.MaxSeqLength = None,
     batch_size: opt.BatchSize = 32,
     device: opt.Device = None,
     revision: opt.Revision = None,
@@ -127,7 +127,7 @@ def evaluate(
     options = opt.model_options(device, revision, trust_remote_code)
     for name in model[1:]:  # before the first one has run for an hour
         reach_model(name, options)
-    given: dict[str, Any] = {"max_length": max_length, "report": None if quiet else _show_result, **options}
+    given: dict[str, Any] = {"max_seq_length": max_seq_length, "report": None if quiet else _show_result, **options}
     fitted: dict[str, Any] = {"fit_texts": fit_texts, "frequency_texts": frequency_texts, "batch_size": batch_size}
     fitted |= {"cache": cache, "progress": wants_progress(quiet)}
     scores: dict[tuple[str, str], list[Result]] = {}

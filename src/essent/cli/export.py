@@ -43,7 +43,7 @@ def export(
             callback=several.files,
         ),
     ] = None,
-    max_length: opt.MaxLength = None,
+    max_seq_length: opt.MaxSeqLength = None,
     revision: opt.Revision = None,
     trust_remote_code: opt.Trust = False,
     force: opt.Force = False,
@@ -73,8 +73,8 @@ def export(
     check_replaceable(output, GRAPH)
     calm_libraries()
     loaded = _load(model, recipe, opt.model_options("cpu", revision, trust_remote_code))
-    if max_length is not None:
-        loaded.max_seq_length = max_length
+    if max_seq_length is not None:
+        loaded.max_seq_length = max_seq_length
     if isinstance(loaded, Encoder) and fit_texts is not None and learns(loaded):
         loaded.fit(fit_texts, frequency_texts=counted, show_progress_bar=wants_progress(quiet))
     elif isinstance(loaded, Encoder) and not is_ready(loaded):

@@ -65,7 +65,7 @@ Trust = Annotated[
     bool,
     typer.Option("--trust-remote-code", help="Run Python code that the model brings along.", rich_help_panel=RUN),
 ]
-MaxLength = Annotated[
+MaxSeqLength = Annotated[
     int | None,
     typer.Option(min=1, help="Most tokens of a text, template included. Default: the model's.", rich_help_panel=RUN),
 ]

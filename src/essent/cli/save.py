@@ -29,7 +29,7 @@ def save(
             metavar="|".join(LAYOUTS), help="legacy: class paths and flags that servers such as vLLM and TEI parse."
         ),
     ] = "stock",
-    max_length: opt.MaxLength = None,
+    max_seq_length: opt.MaxSeqLength = None,
     batch_size: opt.BatchSize = 32,
     device: opt.Device = None,
     revision: opt.Revision = None,
@@ -56,8 +56,8 @@ def save(
 
     calm_libraries()
     encoder = Encoder(model, parsed, **opt.model_options(device, revision, trust_remote_code))
-    if max_length is not None:
-        encoder.max_seq_length = max_length
+    if max_seq_length is not None:
+        encoder.max_seq_length = max_seq_length
     if not quiet:
         note_unused(encoder, fit, frequencies)
     if fit_texts is not None:

@@ -82,7 +82,7 @@ def train(
             rich_help_panel=HOW,
         ),
     ] = None,
-    head: Annotated[
+    projection_head: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="none, dense-tanh, prediction-transform.", rich_help_panel=HOW),
     ] = None,
@@ -91,7 +91,7 @@ def train(
     learning_rate: Annotated[float | None, typer.Option(rich_help_panel=HOW)] = None,
     epochs: Annotated[float | None, typer.Option(rich_help_panel=HOW)] = None,
     max_steps: Annotated[int | None, typer.Option(help="Instead of epochs.", rich_help_panel=HOW)] = None,
-    text_length: Annotated[
+    max_seq_length: Annotated[
         int | None, typer.Option(help="Most tokens of a text, template not counted.", rich_help_panel=HOW)
     ] = None,
     precision: Annotated[
@@ -126,8 +126,8 @@ def train(
         Path | None,
         typer.Option(metavar="DIR", help="Local data of named tasks. Default: the hub.", rich_help_panel=CHOSEN),
     ] = None,
-    keep_head: Annotated[
-        bool, typer.Option("--keep-head", help="Save the head behind the encoder.", rich_help_panel=CHOSEN)
+    keep_projection_head: Annotated[
+        bool, typer.Option("--keep-projection-head", help="Save the head behind the encoder.", rich_help_panel=CHOSEN)
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output.")] = False,
     device: opt.Device = None,
@@ -153,16 +153,16 @@ def train(
         "objective": objective,
         "templates": tuple(template) if template else None,
         "recipe": recipe,
-        "head": head,
+        "projection_head": projection_head,
         "temperature": temperature,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
         "epochs": epochs,
         "max_steps": max_steps,
-        "text_length": text_length,
+        "max_seq_length": max_seq_length,
         "precision": precision,
         "validate_every": validate_every,
-        "keep_head": keep_head or None,
+        "keep_projection_head": keep_projection_head or None,
     }
     settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     _check(output, texts, pairs, validate, seeds, force=force or resume)

@@ -12,7 +12,7 @@ import numpy as np
 from essent.demo.files import minimal_pairs_path, pairs_path
 from essent.demo.picture import DemoRow, draw
 from essent.evaluation import Bench
-from essent.model import allows_of, check, load
+from essent.model import capabilities_of, check_recipe, load
 from essent.recipe import Recipe
 from essent.shaping import Chain
 from essent.tasks import CHANGED, KEPT, PairTask, load_heros, load_pairs
@@ -94,11 +94,11 @@ def unshaped(recipe: Recipe) -> Recipe:
 
 def _supported(families: dict[Recipe, str], name: str, options: dict[str, str], console: Console) -> dict[Recipe, str]:
     """The recipes that the model can run; says which others are left out."""
-    allows = allows_of(load(name, [Recipe()], dict(options)).backbone)
+    capabilities = capabilities_of(load(name, [Recipe()], dict(options)).backbone)
     found: dict[Recipe, str] = {}
     for recipe, family in families.items():
         try:
-            check(recipe, allows)
+            check_recipe(recipe, capabilities)
         except UnsupportedRecipeError:
             console.print(f"This model cannot run {recipe}; it is left out.", style="dim", markup=False)
         else:

@@ -233,12 +233,12 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
     ) -> Iterator[tuple[torch.Tensor | slice, torch.Tensor]]:
         """Places of some texts, and their vectors (B,K): batches, or whole portions where nothing must be padded."""
         module = self.module
-        bags = module.bags if len(self) == 1 else None
-        for start, portion in portions(texts) if bags is None else portions(texts, PORTION):
-            if bags is not None:
+        static_pooler = module.static_pooler if len(self) == 1 else None
+        for start, portion in portions(texts) if static_pooler is None else portions(texts, PORTION):
+            if static_pooler is not None:
                 yield (
                     slice(start, start + len(portion)),
-                    module.shaped(bags.pool(bags.ids(portion), module.stats), shape),
+                    module.shaped(static_pooler.pool(static_pooler.ids(portion), module.stats), shape),
                 )
                 continue
             sequences = module.ids(portion)

@@ -17,7 +17,7 @@ from essent.encoder.encoder import Encoder
 from essent.folders import is_essent_folder, is_exported_folder
 from essent.model import open_model
 from essent.recipe import Recipe
-from essent.sources import reads_head
+from essent.sources import reads_mlm_head
 from essent.tokens import check_texts
 from essent.types import InputError, not_fitted
 
@@ -113,7 +113,7 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if not isinstance(self.model, (str, Path)) or _has_its_own_recipe(self.model, options):
             return Encoder(self.model, self.recipe, **options)
         recipe = None if self.recipe is None else Recipe.parse(self.recipe)
-        return Encoder(_opened(self.model, options, recipe is not None and reads_head(recipe.layers)), recipe)
+        return Encoder(_opened(self.model, options, recipe is not None and reads_mlm_head(recipe.layers)), recipe)
 
     def _reading(self) -> dict[str, Any]:
         return {
@@ -166,13 +166,13 @@ def _has_its_own_recipe(model: Any, options: dict[str, Any]) -> bool:
     return is_exported_folder(str(model)) or is_essent_folder(str(model), options)
 
 
-def _opened(model: Any, options: dict[str, Any], with_head: bool) -> SentenceTransformer:
+def _opened(model: Any, options: dict[str, Any], with_mlm_head: bool) -> SentenceTransformer:
     """A model by its name, loaded unless it is the last one that was and has not changed."""
-    key = (str(model), options, with_head, _files_of(Path(str(model))))
+    key = (str(model), options, with_mlm_head, _files_of(Path(str(model))))
     with _one_loader:
         if not _last or _last[0][0] != key:
             _last.clear()  # before another is loaded: both need not fit into memory
-            _last.append((key, open_model(model, options, with_head=with_head)))
+            _last.append((key, open_model(model, options, with_mlm_head=with_mlm_head)))
         return _last[0][1]
 
 

@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 
 from essent.engine.convert import convert, quantise
 from essent.engine.graph import Graph, graph_of
-from essent.engine.module import EngineModule, Reading
+from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import hidden_instructions, runtime_of
 from essent.saving import GOLDEN_TEXTS
 from essent.tokens import batches, check_texts, pad, takes_any_texts
@@ -178,9 +178,9 @@ def compile_encoder(
         raise
     weakref.finalize(runtime, shutil.rmtree, folder, ignore_errors=True)  # it reads its files as long as it lives
     recipe = graph.module
-    reading = Reading(recipe.plan.frame, recipe.backbone.max_length, recipe.backbone.pad_id)
+    inputs = GraphInputs(recipe.plan.frame, recipe.backbone.max_seq_length, recipe.backbone.pad_id)
     golden = golden_vectors(graph, model)
-    module = EngineModule(runtime, recipe.tokenizer, reading, golden.shape[1])
+    module = EngineModule(runtime, recipe.tokenizer, inputs, golden.shape[1])
     compiled = CompiledEncoder(module, text_of(graph), settings=_settings(model))
     compiled.golden = list(GOLDEN_TEXTS), golden
     check_golden(compiled, "The converted graph")
@@ -229,7 +229,7 @@ def golden_vectors(graph: Graph, model: SentenceTransformer) -> np.ndarray:
     recipe = graph.module
     tokens = pad(recipe.ids(GOLDEN_TEXTS), recipe.plan.frame, recipe.backbone.pad_id)
     with graph.for_export():
-        vectors = np.ascontiguousarray(graph(tokens.ids, tokens.attend.long()).numpy(), np.float32)
+        vectors = np.ascontiguousarray(graph(tokens.ids, tokens.attention_mask.long()).numpy(), np.float32)
     own = np.asarray(model.encode(list(GOLDEN_TEXTS), prompt="", show_progress_bar=False, truncate_dim=len(vectors[0])))
     noisy = any(spec.startswith("quantile") for spec in recipe.recipe.shaping)  # columns of noise: see QuantileGraph
     scale = max(float(np.linalg.norm(own, axis=1).max()), 1.0)
@@ -304,7 +304,7 @@ def describe(compiled: CompiledEncoder) -> dict[str, Any]:
         "engine": module.runtime.engine,
         "precision": module.runtime.precision,
         "recipe": compiled.recipe,
-        "reading": asdict(module.reading),
+        "inputs": asdict(module.inputs),
         "dimensions": module.dimensions,
         "loss": None if compiled.loss is None else asdict(compiled.loss),
         "prompts": compiled.prompts,

@@ -72,11 +72,12 @@ def convert(graph: Graph, engine: str, folder: Path) -> None:
 def _example(graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
     module = graph.module
     tokens = pad(module.ids(EXAMPLE), module.plan.frame, module.backbone.pad_id)
-    example = tokens.ids, tokens.attend.long()
+    example = tokens.ids, tokens.attention_mask.long()
     graph(*example)  # tables that are made at first use must not be made inside the export
     return example
 
 
+INPUTS = ("input_ids", "attention_mask")  # names that other programs can rely on
 FREE = ({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC},) * 2
 
 
@@ -87,7 +88,7 @@ def _write_openvino(graph: Graph, example: tuple[torch.Tensor, ...], path: Path)
     program = torch.export.export(graph, example, dynamic_shapes=FREE, strict=False)
     extension = ConversionExtension("aten.diagonal.default", _diagonal)
     model = ov.convert_model(program, extension=[extension])
-    for place, name in enumerate(("ids", "attend")):
+    for place, name in enumerate(INPUTS):
         model.inputs[place].get_tensor().set_names({name})
     model.outputs[0].get_tensor().set_names({"vectors"})
     ov.save_model(model, path, compress_to_fp16=False)
@@ -113,7 +114,7 @@ def _write_onnx(graph: Graph, example: tuple[torch.Tensor, ...], path: Path) -> 
         example,
         dynamo=True,
         verbose=False,
-        input_names=["ids", "attend"],
+        input_names=list(INPUTS),
         output_names=["vectors"],
         dynamic_shapes=FREE,
     )
@@ -148,7 +149,7 @@ def quantise(path: Path, batches: list[tuple[Any, Any]]) -> None:
 
     Args:
         path: model.xml.
-        batches: ids and attend of texts to calibrate activations on; without any only the weights become int8.
+        batches: ids and attention mask of texts to calibrate activations on; without any only the weights become int8.
 
     Raises:
         MissingDependencyError: nncf is not installed.
@@ -159,7 +160,7 @@ def quantise(path: Path, batches: list[tuple[Any, Any]]) -> None:
     with _quiet(), redirect_stdout(sys.stderr):
         model = ov.Core().read_model(path)
         if batches:
-            data = nncf.Dataset(batches, lambda batch: {"ids": batch[0], "attend": batch[1]})
+            data = nncf.Dataset(batches, lambda batch: dict(zip(INPUTS, batch, strict=False)))
             made = nncf.quantize(model, data, subset_size=len(batches), model_type=nncf.ModelType.TRANSFORMER)
         else:
             made = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)

@@ -21,7 +21,7 @@ from essent.atomic import recover, replacing_folder
 from essent.encoder import Encoder
 from essent.engine.compiled import CompiledEncoder, Loss, check_golden, describe
 from essent.engine.convert import ALL_FILES
-from essent.engine.module import EngineModule, Reading
+from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import runtime_of
 from essent.folders import (
     ANYTHING,
@@ -55,7 +55,7 @@ ENTRIES: dict[str, Kind] = {
     "engine": TEXT,
     "precision": TEXT,
     "recipe": TEXT,
-    "reading": mapping(ANYTHING),
+    "inputs": mapping(ANYTHING),
     "dimensions": WHOLE,
     "loss": optional(mapping(ANYTHING)),
     "golden_texts": listed(TEXT),
@@ -128,6 +128,9 @@ def read_about(path: Path) -> dict[str, Any]:
             f"{path} has format {about.get('format')!r} (essent {about.get('essent')}); this essent "
             f"{__version__} reads format {FORMAT}. Upgrade essent, or export the model again."
         )
+    if about["format"] == 1 and isinstance(about.get("reading"), dict):
+        longest = about["reading"].pop("max_length", None)
+        about["inputs"] = {**about["reading"], "max_seq_length": longest}
     for key, kind in ENTRIES.items():
         if not kind.allows(about.get(key)):
             raise DamagedError(f"{path} is damaged: {key!r} must be {kind.expected}, and is {about.get(key)!r:.60}.")
@@ -151,11 +154,12 @@ def _check_files(root: Path, about: dict[str, Any]) -> None:
 
 def _assemble(root: Path, about: dict[str, Any], threads: int | None, streams: int | None) -> CompiledEncoder:
     kind = runtime_of(about["engine"], about["precision"])
-    frame = dict(about["reading"].pop("frame"))
+    made = dict(about["inputs"])
+    frame = dict(made.pop("frame"))
     frame |= {side: tuple(frame[side]) for side in ("before", "after")}
-    reading = Reading(Frame(**frame), **about["reading"])
+    inputs = GraphInputs(Frame(**frame), **made)
     runtime = kind(root, about["precision"], threads, streams)
-    module = EngineModule(runtime, AutoTokenizer.from_pretrained(root, **guarded({})), reading, about["dimensions"])
+    module = EngineModule(runtime, AutoTokenizer.from_pretrained(root, **guarded({})), inputs, about["dimensions"])
     prompts = {key: value for key, value in (about["prompts"] or {}).items() if value is not None}
     settings = {key: about[key] for key in ("default_prompt_name", "similarity_fn_name", "truncate_dim")}
     loss = None if about["loss"] is None else Loss(**about["loss"])

@@ -1,6 +1,6 @@
 """A whole recipe as one function of tensors, ids to vectors, that torch.export can follow: no look at the data.
 
-ids, attend ─ content ─ transformer up to the layer read, diagonals ─ mix α ─ weights ω ─ reduce Σ ─ shaping g ─ vectors
+ids, mask ─ content ─ transformer up to the layer read, diagonals ─ mix α ─ weights ω ─ reduce Σ ─ shaping g ─ vectors
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TAILS = (Dense, LayerNorm, Normalize)  # what a sentence-transformers model may 
 
 
 class Graph(nn.Module):
-    """A fitted recipe from `ids` and `attend` (B,T), padded on the right, to vectors (B,K).
+    """A fitted recipe from ids and attention mask (B,T), padded on the right, to vectors (B,K).
 
     Args:
         module: the recipe, with what it has learned.
@@ -44,7 +44,7 @@ class Graph(nn.Module):
     def __init__(self, module: RecipeModule, tail: Sequence[nn.Module] = ()) -> None:
         super().__init__()
         module.require_fit()
-        if module.plan.reads_head:
+        if module.plan.reads_mlm_head:
             raise EngineError(
                 f"layers={format_mix(module.recipe.layers)} runs the masked-LM head at the masks alone, and a graph "
                 "computes the same for every token. The recipe prompt reads the [MASK] itself and converts."
@@ -57,14 +57,14 @@ class Graph(nn.Module):
             self.biases[layer] = f"bias_{layer}"
             self.register_buffer(f"bias_{layer}", all_template_states(module, layer))
 
-    def forward(self, ids: torch.Tensor, attend: torch.Tensor) -> torch.Tensor:
-        """Vectors (B,K) of ids and attend, both (B,T) int64."""
+    def forward(self, ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Vectors (B,K) of ids and attention mask, both (B,T) int64."""
         plan, backbone = self.module.plan, self.module.backbone
-        tokens = Tokens(ids, attend.bool(), content_of(attend.bool(), plan.frame))
-        states = backbone.states(tokens, plan.needs)
+        tokens = Tokens(ids, attention_mask.bool(), content_of(attention_mask.bool(), plan.frame))
+        states = backbone.states(tokens, plan.required)
         mixed = plan.mixed(tokens, states, backbone) if not self.biases else self._mixed(tokens, states)
         weights = plan.token_weights(tokens, states, backbone.vocabulary, self.module.stats)
-        features = {"sentence_embedding": self.shaping(plan.reduction.reduce(mixed, weights, tokens.attend))}
+        features = {"sentence_embedding": self.shaping(plan.reduction.reduce(mixed, weights, tokens.attention_mask))}
         for step in self.tail:
             features = step(features)
         return features["sentence_embedding"]
@@ -86,7 +86,7 @@ class Graph(nn.Module):
         """What the template alone gives at each of its own tokens, 0 at the user's words: (B,T,D)."""
         table = getattr(self, self.biases[layer])
         words = tokens.content.long().sum(dim=1).clamp(max=table.shape[0] - 1)  # (B,)
-        template = tokens.attend & ~tokens.content  # (B,T)
+        template = tokens.attention_mask & ~tokens.content  # (B,T)
         rank = (template.long().cumsum(dim=1) - 1).clamp(min=0).unsqueeze(-1).expand(-1, -1, table.shape[2])
         return table[words].gather(1, rank) * template.unsqueeze(-1)
 
@@ -105,7 +105,7 @@ class Graph(nn.Module):
 
 def all_template_states(module: RecipeModule, layer: int) -> torch.Tensor:
     """States of the empty template for every number of words that a text may have: (W,F,D)."""
-    frame, longest = module.plan.frame, module.backbone.max_length
+    frame, longest = module.plan.frame, module.backbone.max_seq_length
     if longest is None:
         raise EngineError("Template denoising as a graph needs a maximum length: set encoder.max_seq_length first.")
     like = module.backbone.static_table

@@ -23,11 +23,11 @@ WINDOW_LETTERS = 2**22  # fewer where they are long: their ids are all in memory
 
 
 @dataclass(frozen=True)
-class Reading:
+class GraphInputs:
     """How texts become ids: the frame around them, the most tokens, the id of padding."""
 
     frame: Frame
-    max_length: int | None
+    max_seq_length: int | None
     pad_id: int
 
 
@@ -44,21 +44,23 @@ class EngineModule(InputModule):
     save_in_root: bool = True
     modalities: list[Any] = ["text"]  # noqa: RUF012  (the base class declares it so)
 
-    def __init__(self, runtime: Runtime, tokenizer: PreTrainedTokenizerBase, reading: Reading, dimensions: int) -> None:
+    def __init__(
+        self, runtime: Runtime, tokenizer: PreTrainedTokenizerBase, inputs: GraphInputs, dimensions: int
+    ) -> None:
         super().__init__()
         self.runtime = runtime
         self.tokenizer = self.reader = tokenizer  # InputModule knows the first, with a type of its own
-        self.reading = reading
+        self.inputs = inputs
         self.dimensions = dimensions
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text in its frame, cut to the maximum length."""
-        return framed_ids(self.reader, self.reading.frame, list(texts), self.max_seq_length)
+        return framed_ids(self.reader, self.inputs.frame, list(texts), self.max_seq_length)
 
     def batch(self, sequences: Sequence[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-        """One batch as the graph takes it: ids and attend (B,T) int64, padded on the right."""
-        tokens = pad(sequences, self.reading.frame, self.reading.pad_id)
-        return tokens.ids.numpy(), tokens.attend.long().numpy()
+        """One batch as the graph takes it: ids and attention mask (B,T) int64, padded on the right."""
+        tokens = pad(sequences, self.inputs.frame, self.inputs.pad_id)
+        return tokens.ids.numpy(), tokens.attention_mask.long().numpy()
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Texts to features `input_ids` and `attention_mask` (B,T).
@@ -67,13 +69,13 @@ class EngineModule(InputModule):
             InputError: an input that is not a text.
         """
         texts = check_texts(inputs)
-        ids, attend = self.batch(self.ids([prompt + text for text in texts] if prompt else texts))
-        return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(attend)}
+        ids, attention_mask = self.batch(self.ids([prompt + text for text in texts] if prompt else texts))
+        return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(attention_mask)}
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Features to `sentence_embedding` (B,K)."""
-        ids, attend = (features[name].cpu().numpy() for name in ("input_ids", "attention_mask"))
-        features["sentence_embedding"] = torch.from_numpy(self.runtime.one(ids, attend))
+        ids, attention_mask = (features[name].cpu().numpy() for name in ("input_ids", "attention_mask"))
+        features["sentence_embedding"] = torch.from_numpy(self.runtime.one(ids, attention_mask))
         return features
 
     # -- many texts -------------------------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ class EngineModule(InputModule):
 
     @property
     def max_seq_length(self) -> int | None:
-        return self.reading.max_length
+        return self.inputs.max_seq_length
 
     @max_seq_length.setter
     def max_seq_length(self, value: int | None) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from essent.engine.convert import FILES, onnxruntime, openvino
 from essent.types import EngineError
 
-Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows of the result (B,), ids (B,T), attend (B,T)
+Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows of the result (B,), ids (B,T), attention mask (B,T)
 Keep = Callable[[np.ndarray, np.ndarray], None]  # takes rows (B,) and vectors (B,K)
 
 
@@ -63,7 +63,7 @@ class Runtime(ABC):
         )
 
     @abstractmethod
-    def one(self, ids: np.ndarray, attend: np.ndarray) -> np.ndarray:
+    def one(self, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
         """Vectors (B,K) of one batch, with all threads."""
 
     @abstractmethod
@@ -99,9 +99,9 @@ class OpenVINORuntime(Runtime):
     def _queue(self) -> Any:
         return openvino().AsyncInferQueue(self._compile(self.streams), 2 * self.streams)
 
-    def one(self, ids: np.ndarray, attend: np.ndarray) -> np.ndarray:
+    def one(self, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
         with self._quick_lock:
-            return np.array(self._quick.infer([ids, attend])[0])  # a copy: the request's memory is used again
+            return np.array(self._quick.infer([ids, attention_mask])[0])  # a copy: the request's memory is used again
 
     def many(self, batches: Iterable[Batch], keep: Keep) -> None:
         failed: list[BaseException] = []
@@ -116,10 +116,10 @@ class OpenVINORuntime(Runtime):
             queue = self._queue
             queue.set_callback(done)
             try:
-                for rows, ids, attend in batches:
+                for rows, ids, attention_mask in batches:
                     if failed:
                         break
-                    queue.start_async([ids, attend], userdata=rows)
+                    queue.start_async([ids, attention_mask], userdata=rows)
                 queue.wait_all()
             except BaseException:
                 del self._queue  # a request that failed would raise its error again at the next use
@@ -181,17 +181,17 @@ class OnnxRuntime(Runtime):
     def _shared(self) -> Any:
         return self._session(max(self.threads // self.streams, 1))
 
-    def one(self, ids: np.ndarray, attend: np.ndarray) -> np.ndarray:
+    def one(self, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
         with self._quick_lock:  # one session, made once; sessions themselves may be shared
             session = self._quick
-        return np.asarray(session.run(None, {"ids": ids, "attend": attend})[0])
+        return _vectors(session, ids, attention_mask)
 
     def many(self, batches: Iterable[Batch], keep: Keep) -> None:
         with self._bulk_lock:
             session = self._shared
 
-        def run(rows: np.ndarray, ids: np.ndarray, attend: np.ndarray) -> None:
-            keep(rows, session.run(None, {"ids": ids, "attend": attend})[0])
+        def run(rows: np.ndarray, ids: np.ndarray, attention_mask: np.ndarray) -> None:
+            keep(rows, _vectors(session, ids, attention_mask))
 
         with ThreadPoolExecutor(self.streams) as pool:
             running: set[Any] = set()
@@ -220,3 +220,8 @@ def runtime_of(engine: str, precision: str) -> type[Runtime]:
     if precision not in kind.precisions:
         raise EngineError(f"{engine} runs in {', '.join(kind.precisions)}, not in {precision!r}.")
     return kind
+
+
+def _vectors(session: Any, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
+    names = [given.name for given in session.get_inputs()]  # version 0.1 called them otherwise
+    return np.asarray(session.run(None, dict(zip(names, (ids, attention_mask), strict=True)))[0])

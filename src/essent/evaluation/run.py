@@ -33,7 +33,7 @@ def evaluate(
     batch_size: int = 32,
     progress: bool = False,
     cache: str | Path | None = None,
-    max_length: int | None = None,
+    max_seq_length: int | None = None,
     report: Callable[[str, Result], None] | None = None,
     **options: Any,
 ) -> dict[str, list[Result]]:
@@ -53,8 +53,8 @@ def evaluate(
         frequency_texts: count tokens on these instead of each task's texts (idf^W).
         cache: a folder that keeps pooled vectors for later runs on the same weights; by default a text that several
             tasks share goes through the model once in this run.
-        max_length: most tokens of a text, template included; by default the model's own limit. The papers' clustering
-            cuts at 64.
+        max_seq_length: most tokens of a text, template included; by default the model's own limit. The papers'
+            clustering cuts at 64.
         report: called with (recipe text, result) as soon as each result is there.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
@@ -80,9 +80,15 @@ def evaluate(
     if not parsed and (fit_texts is not None or frequency_texts is not None):
         raise InputError("fit_texts and frequency_texts are what a recipe learns from; give recipes with them.")
     if not parsed:
-        return _as_it_is(model, found, report, options, max_length)
+        return _as_it_is(model, found, report, options, max_seq_length)
     bench = Bench(
-        model, parsed, batch_size=batch_size, progress=progress, options=options, cache=cache, max_length=max_length
+        model,
+        parsed,
+        batch_size=batch_size,
+        progress=progress,
+        options=options,
+        cache=cache,
+        max_seq_length=max_seq_length,
     )
     results = ByRecipe({str(recipe): [] for recipe in parsed})
     for task in found:
@@ -90,7 +96,7 @@ def evaluate(
             result = task.score_vectors(vectors).with_provenance(
                 recipe=str(recipe),
                 recipe_digest=recipe.digest(),
-                max_length=bench.backbone.max_length,
+                max_seq_length=bench.backbone.max_seq_length,
                 prompt=bench.prompt or None,
                 model=name_of(model),
                 fitted_on="task" if fit_texts is None else "other texts",
@@ -148,19 +154,19 @@ def _as_it_is(
     tasks: Sequence[Task],
     report: Callable[[str, Result], None] | None,
     options: dict[str, Any],
-    max_length: int | None,
+    max_seq_length: int | None,
 ) -> dict[str, list[Result]]:
     """Score an encoder without fitting anything."""
-    if max_length is not None and not isinstance(model, (str, Path)):
-        raise InputError("max_length is for models that are loaded here; set your encoder's own limit instead.")
+    if max_seq_length is not None and not isinstance(model, (str, Path)):
+        raise InputError("max_seq_length is for models that are loaded here; set your encoder's own limit instead.")
     exported = isinstance(model, (str, Path)) and is_exported_folder(str(model))
-    if exported and max_length is not None:
+    if exported and max_seq_length is not None:
         raise InputError(f"{str(model)!r} is an exported graph; its maximum length was set when it was exported.")
     encoder = model
     if isinstance(model, (str, Path)):
         encoder = load_exported(str(model)) if exported else _own_encoder(str(model), options)
-    if max_length is not None:
-        encoder.max_seq_length = min(max_length, encoder.max_seq_length or max_length)
+    if max_seq_length is not None:
+        encoder.max_seq_length = min(max_seq_length, encoder.max_seq_length or max_seq_length)
     label = str(getattr(encoder, "recipe", type(encoder).__name__))
     results = []
     for task in tasks:
@@ -187,21 +193,21 @@ class Bench:
         progress: bool,
         options: dict[str, Any],
         cache: str | Path | None = None,
-        max_length: int | None = None,
+        max_seq_length: int | None = None,
     ) -> None:
-        if max_length is not None and (isinstance(max_length, bool) or max_length < 1):
-            raise InputError(f"max_length={max_length!r} must be a positive number of tokens.")
+        if max_seq_length is not None and (isinstance(max_seq_length, bool) or max_seq_length < 1):
+            raise InputError(f"max_seq_length={max_seq_length!r} must be a positive number of tokens.")
         loaded = load(model, recipes, options)
         self.backbone, self.prompt = loaded.backbone, loaded.default_prompt
         self.recipes = list(recipes)
         unshaped = dict.fromkeys(replace(recipe, shaping=()) for recipe in recipes)
         self.plans = {recipe: Plan(recipe, self.backbone) for recipe in unshaped}
-        depths = [plan.needs.depth for plan in self.plans.values()]
+        depths = [plan.required.depth for plan in self.plans.values()]
         self.backbone.cut(max((d for d in depths if d is not None), default=None))
         if all(depth is None for depth in depths) and not self.backbone.only_static:
-            self.backbone.max_length = None
-        if max_length is not None:
-            self.backbone.max_length = min(max_length, self.backbone.max_length or max_length)
+            self.backbone.max_seq_length = None
+        if max_seq_length is not None:
+            self.backbone.max_seq_length = min(max_seq_length, self.backbone.max_seq_length or max_seq_length)
         as_module(self.backbone, list(self.plans.values())).to(loaded.settings["device"])
         self.batch_size, self.progress = batch_size, progress
         self.cache = PooledCache(cache)

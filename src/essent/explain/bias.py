@@ -18,7 +18,7 @@ import numpy as np
 
 from essent.evaluation import Bench, name_of
 from essent.explain.importance import backbone_of
-from essent.model import allowed, make_frame, open_model
+from essent.model import make_frame, open_model, read_capabilities
 from essent.recipe import Recipe
 from essent.tasks import PairTask, Task, average_cosine, load_task
 from essent.tokens import Vocabulary, check_texts, count_tokens, framed_ids
@@ -228,9 +228,9 @@ def between_groups(rows: np.ndarray, labels: np.ndarray) -> float:
 
 def _opened(model: Any, options: dict[str, Any]) -> SentenceTransformer:
     """The model, loaded once, with its masked-LM head where it has one; a head in the configuration alone is none."""
-    if allowed(model, options).head:
+    if read_capabilities(model, options).mlm_head:
         with contextlib.suppress(ModelError):
-            return open_model(model, options, with_head=True)
+            return open_model(model, options, with_mlm_head=True)
     return open_model(model, options)
 
 

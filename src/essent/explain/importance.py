@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from essent.model import Backbone, Needs, load, make_frame
+from essent.model import Backbone, RequiredOutputs, load, make_frame
 from essent.recipe import Recipe
 from essent.tokens import Frame, batches, check_texts, count_tokens, framed_ids, pad, portions
 from essent.types import InputError, ModelError, Tokens
@@ -139,19 +139,19 @@ def head_agreement(
     backbone, found = _transformer(model, options), _some(texts)
     table = _weights_by_token(backbone, weights, found if frequency_texts is None else check_texts(frequency_texts))
     frame, layers = make_frame(backbone.tokenizer, None), backbone.depth or 0
-    heads = [(layer, head) for layer in range(1, layers + 1) for head in range(1, backbone.heads + 1)]
+    heads = [(layer, head) for layer in range(1, layers + 1) for head in range(1, backbone.attention_heads + 1)]
     diagonals, found_ids = [np.empty((len(heads), 0), np.float32)], [np.empty(0, np.int64)]
     for _, portion in portions(found):
-        every = framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_length)
+        every = framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_seq_length)
         sequences = [ids for ids in every if len(ids) > len(frame)]  # an empty text has no words to look at
         for chosen in batches([len(s) for s in sequences], batch_size):
             tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(backbone.static_table.device)
-            states = backbone.states(tokens, Needs(heads=frozenset(heads)))
+            states = backbone.states(tokens, RequiredOutputs(attention_heads=frozenset(heads)))
             values = torch.stack([states.diagonals[head] for head in heads])  # (H,B,T)
             diagonals.append(values[:, tokens.content].float().cpu().numpy())  # (H,m)
             found_ids.append(tokens.ids[tokens.content].cpu().numpy())  # (m,)
     pearson, spearman = correlate(np.concatenate(diagonals, axis=1), table[np.concatenate(found_ids)])
-    shape = (layers, backbone.heads)
+    shape = (layers, backbone.attention_heads)
     return HeadAgreement(pearson.reshape(shape), spearman.reshape(shape), sum(map(len, found_ids)), len(found))
 
 
@@ -208,7 +208,7 @@ def _weights_by_token(backbone: Backbone, spec: str, corpus: list[str]) -> np.nd
         raise InputError(f"weights={spec!r} is not a weight by token; give tfidf, idf or sif.")
     frame = make_frame(backbone.tokenizer, None)
     stats = count_tokens(
-        lambda some: framed_ids(backbone.tokenizer, frame, list(some), backbone.max_length),
+        lambda some: framed_ids(backbone.tokenizer, frame, list(some), backbone.max_seq_length),
         corpus,
         len(backbone.vocabulary),
     )
@@ -227,7 +227,7 @@ def _impacts(backbone: Backbone, texts: list[str], layer: int | None) -> Iterato
         raise InputError(f"There is no layer {layer}; this model has layers 0 to {top}.")
     frame = make_frame(backbone.tokenizer, None)
     for text in texts:
-        (ids,) = framed_ids(backbone.tokenizer, frame, [text], backbone.max_length)
+        (ids,) = framed_ids(backbone.tokenizer, frame, [text], backbone.max_seq_length)
         own = tuple(ids[len(frame.before) : len(ids) - len(frame.after)])
         names = tuple(backbone.vocabulary.tokens[i] for i in own)
         yield Impact(names, own, _impact(backbone, frame, ids, mask, read))
@@ -259,7 +259,9 @@ def _states_at_masks(
     masked[rows, places] = mask
     whole = pad([ids], frame, backbone.pad_id)
     device, shape = backbone.static_table.device, masked.shape
-    tokens = Tokens(torch.from_numpy(masked), whole.attend.expand(shape), whole.content.expand(shape)).to(device)
-    hidden = backbone.states(tokens, Needs(layers=frozenset({layer}))).hidden[layer]  # (b,T,D)
+    tokens = Tokens(torch.from_numpy(masked), whole.attention_mask.expand(shape), whole.content.expand(shape)).to(
+        device
+    )
+    hidden = backbone.states(tokens, RequiredOutputs(layers=frozenset({layer}))).hidden[layer]  # (b,T,D)
     states: np.ndarray = hidden[torch.from_numpy(rows), torch.from_numpy(places)].double().cpu().numpy()
     return states

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from essent.model import NO_HEAD, Backbone, Needs, allowed, check_room, debias, load, make_frame
+from essent.model import NO_HEAD, Backbone, RequiredOutputs, check_room, debias, load, make_frame, read_capabilities
 from essent.recipe import MASK, Recipe, read_field
 from essent.tokens import Vocabulary, batches, check_texts, framed_ids, pad
 from essent.types import InputError, ModelError, RecipeError
@@ -110,16 +110,16 @@ def mask_predictions(
     filled = str(read_field("template", template))
     if MASK not in filled:
         raise RecipeError(f"The template {filled!r} has no {MASK} to predict; e.g. T0.")
-    backbone = _with_head(model, Recipe(template=filled, layers=(("topk:1", 1.0),), weights=("mask",)), options)
+    backbone = _with_mlm_head(model, Recipe(template=filled, layers=(("topk:1", 1.0),), weights=("mask",)), options)
     frame, layer, count = make_frame(backbone.tokenizer, filled), backbone.last, filled.count(MASK)
-    check_room(frame, filled, backbone.max_length)
+    check_room(frame, filled, backbone.max_seq_length)
     head, vocabulary = backbone.mlm_head, backbone.vocabulary
-    sequences = framed_ids(backbone.tokenizer, frame, found, backbone.max_length)
+    sequences = framed_ids(backbone.tokenizer, frame, found, backbone.max_seq_length)
     rows: dict[int, list[MaskPrediction]] = {}
     for chosen in batches([len(s) for s in sequences], batch_size):
         tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(backbone.static_table.device)
-        hidden = backbone.states(tokens, Needs(frozenset({layer}))).hidden[layer]  # (B,T,D)
-        at = tokens.attend & (tokens.ids == vocabulary.mask_id)  # (B,T), `count` of them in every row
+        hidden = backbone.states(tokens, RequiredOutputs(frozenset({layer}))).hidden[layer]  # (B,T,D)
+        at = tokens.attention_mask & (tokens.ids == vocabulary.mask_id)  # (B,T), `count` of them in every row
         kinds = [hidden[at]]
         if denoised:
             kinds.append(debias(hidden, tokens, frame, layer, backbone)[at])
@@ -134,14 +134,14 @@ def mask_predictions(
     return MaskPredictions(filled, tuple(row for index in range(len(found)) for row in rows[index]))
 
 
-def _with_head(model: Any, recipe: Recipe, options: dict[str, Any]) -> Backbone:
+def _with_mlm_head(model: Any, recipe: Recipe, options: dict[str, Any]) -> Backbone:
     if isinstance(model, Backbone):
         backbone = model
         if backbone.mlm_head is None or backbone.depth != backbone.last:
             raise ModelError(f"This {backbone.family} {NO_HEAD}.")
         return backbone.eval()
     name = str(model) if isinstance(model, Path) else model
-    if not allowed(name, options).head:
+    if not read_capabilities(name, options).mlm_head:
         raise ModelError(f"{name if isinstance(name, str) else type(name).__name__} {NO_HEAD}.")
     loaded = load(name, [recipe], options)
     return loaded.backbone.to(loaded.settings["device"]).eval()

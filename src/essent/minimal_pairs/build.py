@@ -118,7 +118,7 @@ def build(
             progress(seen, max(enough, seen) if len(found) >= n else len(order))
         if len(found) >= n and seen >= enough:
             break
-    surest = sorted(range(len(found)), key=lambda number: -found[number].sureness)[:n]
+    surest = sorted(range(len(found)), key=lambda number: -found[number].confidence)[:n]
     if len(found) > n:
         fallen[ENOUGH, "others are surer, or came first"] += len(found) - n
     rows = [row for number in sorted(surest) for row in found[number].rows]
@@ -128,7 +128,7 @@ def build(
 class Built(NamedTuple):
     """The rows of an original, and how sure its synonym and antonym are."""
 
-    sureness: float
+    confidence: float
     rows: list[PairRow]
 
 
@@ -141,7 +141,7 @@ def _convert(suitable: Sequence[Suitable], resources: Resources, seed: int) -> I
         problem = UnsuitableError("in context", "no choice")
         for choice in choices:
             try:
-                yield Built(choice.sureness, _rows_of(one, choice, resources, generator(one.text, seed)))
+                yield Built(choice.confidence, _rows_of(one, choice, resources, generator(one.text, seed)))
                 break
             except UnsuitableError as error:
                 problem = error

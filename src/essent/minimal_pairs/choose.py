@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from essent.minimal_pairs.clauses import CannotNegateError
-from essent.minimal_pairs.closed import TABLE
+from essent.minimal_pairs.confidence import Evidence, confidence
+from essent.minimal_pairs.function_words import TABLE
 from essent.minimal_pairs.inflection import forms_of, inflect, readings
 from essent.minimal_pairs.masked import MaskedModel, Slot
 from essent.minimal_pairs.negation import Negation, negate_at
 from essent.minimal_pairs.sentences import Suitable, UnsuitableError, ungrammatical
 from essent.minimal_pairs.substitutes import LIGHT, Candidate, part_of_speech, replaceable, substitutes
-from essent.minimal_pairs.sureness import Evidence, sureness
 from essent.minimal_pairs.tags import Tagged
 from essent.minimal_pairs.wordnet import WordNet
 from essent.minimal_pairs.words import Word, split_words
@@ -49,7 +49,7 @@ class Choice:
     antonym: Candidate | None = None
     filler: str = ""
     value: float = 0.0
-    sureness: float = 0.0
+    confidence: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -258,9 +258,9 @@ def _best(
     contrary = max(others, key=lambda found: found[:2], default=None)
     if contrary is None:
         return None
-    sure = sureness(surest[0], contrary[0])
+    sure = confidence(surest[0], contrary[0])
     value = sure + NATURAL * _is_natural(one, option.index)
-    return Choice(option.index, option.negation, surest[2], contrary[2], value=value, sureness=sure)
+    return Choice(option.index, option.negation, surest[2], contrary[2], value=value, confidence=sure)
 
 
 def _is_contrary(candidate: Candidate, word: str, alike: Mapping[str, float]) -> bool:

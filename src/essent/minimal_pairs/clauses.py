@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from essent.minimal_pairs.closed import SUBJECTS
+from essent.minimal_pairs.function_words import SUBJECTS
 from essent.minimal_pairs.groups import FINITE, CannotNegateError, Group, group_around, group_from, is_nominal
 from essent.minimal_pairs.inflection import inflect, readings
 from essent.minimal_pairs.openings import CLAUSAL, clause_start, drops_subject, opens_sentence

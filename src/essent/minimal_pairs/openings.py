@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from essent.minimal_pairs.closed import LINKING
+from essent.minimal_pairs.function_words import LINKING
 from essent.minimal_pairs.groups import BETWEEN, FINITE, CannotNegateError, is_nominal
 from essent.minimal_pairs.inflection import readings
 from essent.minimal_pairs.tags import Tagged

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from essent.minimal_pairs.closed import TABLE
+from essent.minimal_pairs.function_words import TABLE
 from essent.minimal_pairs.inflection import readings
 from essent.minimal_pairs.tags import Tagged
 from essent.minimal_pairs.words import Word

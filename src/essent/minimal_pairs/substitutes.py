@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from essent.minimal_pairs.clauses import disagrees, group_around, is_nominal
-from essent.minimal_pairs.closed import LINKING, SUBJECTS
+from essent.minimal_pairs.excluded_substitutions import EXCLUDED
+from essent.minimal_pairs.function_words import LINKING, SUBJECTS
 from essent.minimal_pairs.inflection import forms_of, inflect
 from essent.minimal_pairs.neighbours import asks, fits, has_complement
-from essent.minimal_pairs.seldom import SELDOM
 from essent.minimal_pairs.tags import Tagged
 from essent.minimal_pairs.wordnet import ALSO, ANTONYM, HYPERNYM, HYPONYM, SIMILAR, Sense, Synset, WordNet
 from essent.tasks import levenshtein
@@ -177,7 +177,7 @@ def substitutes(wordnet: WordNet, tags: Sequence[Tagged], index: int) -> tuple[l
                     or (strict and one.source not in ("synset", "direct"))
                 ):
                     continue
-                if (tagged.lemma, one.lemma) in SELDOM or not fits(tags, index, one.lemma):
+                if (tagged.lemma, one.lemma) in EXCLUDED or not fits(tags, index, one.lemma):
                     continue
                 if one.lemma not in kept or one.prior > kept[one.lemma].prior:
                     kept[one.lemma] = one

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from essent.minimal_pairs.closed import TABLE
+from essent.minimal_pairs.function_words import TABLE
 from essent.minimal_pairs.inflection import Reading, readings
 from essent.minimal_pairs.words import Word
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from essent.minimal_pairs.closed import TABLE
+from essent.minimal_pairs.function_words import TABLE
 from essent.minimal_pairs.inflection import readings
 from essent.minimal_pairs.words import like_case
 from essent.tasks import levenshtein

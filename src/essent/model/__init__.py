@@ -1,8 +1,8 @@
 """A pretrained transformer: loading, what it offers to recipes, its states, templates, masked-LM head, token tables."""
 
-from essent.model.backbone import Backbone, Needs
-from essent.model.capabilities import Allows, allows_of, check
-from essent.model.loading import POOLING, allowed, load, open_model
+from essent.model.backbone import Backbone, RequiredOutputs
+from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe
+from essent.model.loading import POOLING, load, open_model, read_capabilities
 from essent.model.mlm_head import NO_HEAD, MaskedLMHead, expected_rows, load_masked
 from essent.model.template import check_room, make_frame
 from essent.model.template_bias import debias, template_states
@@ -12,13 +12,12 @@ __all__ = [
     "LONG",
     "NO_HEAD",
     "POOLING",
-    "Allows",
     "Backbone",
     "MaskedLMHead",
-    "Needs",
-    "allowed",
-    "allows_of",
-    "check",
+    "ModelCapabilities",
+    "RequiredOutputs",
+    "capabilities_of",
+    "check_recipe",
     "check_room",
     "debias",
     "expected_rows",
@@ -27,6 +26,7 @@ __all__ = [
     "load_masked",
     "make_frame",
     "open_model",
+    "read_capabilities",
     "rows_backbone",
     "template_states",
     "unlimited",

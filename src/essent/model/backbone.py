@@ -9,110 +9,42 @@ from __future__ import annotations
 import copy
 import inspect
 from collections import OrderedDict
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import AttentionInterface, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import output_capturing
 
+from essent.model.attention_diagonals import DIAGONAL, DiagonalRecorder, recorder_in_use
 from essent.model.mlm_head import MaskedLMHead
 from essent.tokens import Vocabulary
 from essent.types import ModelError, States, Tokens
 
-DIAGONAL = "essent_diagonal"
 RECORDING = output_capturing.__name__  # where transformers' hooks for hidden states and attentions come from
 LAYER_LISTS = ("layer_types", "mlp_layer_types")  # one entry a layer in some families' configurations
 FINAL_NORMS = ("final_norm", "final_layer_norm", "ln_f", "norm")  # applied after the last layer by some families
 
 
 @dataclass(frozen=True)
-class Needs:
+class RequiredOutputs:
     """What a pass must give: layers 0…L, the static rows, heads (layer, head) counted from 1."""
 
     layers: frozenset[int] = frozenset()
     static: bool = False
-    heads: frozenset[tuple[int, int]] = frozenset()
+    attention_heads: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def depth(self) -> int | None:
         """The highest layer that must run; None when the transformer is not needed at all."""
-        return max([*self.layers, *(layer for layer, _ in self.heads)], default=None)
+        return max([*self.layers, *(layer for layer, _ in self.attention_heads)], default=None)
 
-    def __or__(self, other: Needs) -> Needs:
-        return Needs(self.layers | other.layers, self.static or other.static, self.heads | other.heads)
-
-
-@dataclass
-class _Recorder:
-    """Collects diagonals during one pass. Layers call attention once each, in order: counting calls tells the layer."""
-
-    heads: dict[int, list[int]]  # layer -> heads, 1-based
-    diagonals: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict)
-    calls: int = 0
-
-
-_recorder: ContextVar[_Recorder | None] = ContextVar("essent_recorder", default=None)
-
-
-def diagonal_attention(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
-    """transformers' sdpa attention that also notes A_nn of the wanted heads."""
-    recorder = _recorder.get()
-    if recorder is not None:
-        recorder.calls += 1
-        if wanted := recorder.heads.get(recorder.calls):
-            values = head_diagonals(module, query, key, attention_mask, wanted, **kwargs)  # (B,H,T)
-            for place, head in enumerate(wanted):
-                recorder.diagonals[recorder.calls, head] = values[:, place]
-    return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-
-
-def head_diagonals(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    heads: list[int],
-    *,
-    scaling: float | None = None,
-    is_causal: bool | None = None,
-    position_bias: torch.Tensor | None = None,
-    **_: Any,
-) -> torch.Tensor:
-    """A_nn of the given heads, counted from 1: (B,H,T); `query` (B,heads,T,d), `key` (B,key heads,T,d)."""
-    group = query.shape[1] // key.shape[1]  # grouped-query attention shares keys between heads
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    exact = torch.promote_types(query.dtype, torch.float32)  # a diagonal of 16 bits would have three digits
-    index = torch.tensor(heads, device=query.device) - 1
-    every = heads == list(range(1, query.shape[1] + 1))  # then nothing needs to be picked
-    query, key = (query, key) if every and group == 1 else (query[:, index], key[:, index // group])
-    scores = (query.to(exact) * scale) @ key.to(exact).transpose(-1, -2)  # (B,H,T,T)
-    if position_bias is not None:
-        scores = scores + (position_bias[:, index] if position_bias.shape[1] > 1 else position_bias)
-    if attention_mask is None:
-        if getattr(module, "is_causal", True) if is_causal is None else is_causal:
-            later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-            scores = scores.masked_fill_(later, -torch.inf)
-    else:
-        mask = attention_mask[:, index] if attention_mask.shape[1] > 1 else attention_mask
-        scores = scores.masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else scores.add_(mask)
-    return scores.softmax(dim=-1).diagonal(dim1=-2, dim2=-1)
-
-
-AttentionInterface.register(DIAGONAL, diagonal_attention)
-AttentionMaskInterface.register(DIAGONAL, sdpa_mask)
+    def __or__(self, other: RequiredOutputs) -> RequiredOutputs:
+        return RequiredOutputs(
+            self.layers | other.layers, self.static or other.static, self.attention_heads | other.attention_heads
+        )
 
 
 class Backbone(nn.Module):
@@ -121,7 +53,7 @@ class Backbone(nn.Module):
     Args:
         model: a base model (no head) of transformers. Its parameters are shared, it is not changed.
         tokenizer: its fast tokenizer.
-        max_length: most tokens of a text, special tokens and template included.
+        max_seq_length: most tokens of a text, special tokens and template included.
         last: number of layers L that "L" stands for, when `model` has been cut already.
     """
 
@@ -129,7 +61,7 @@ class Backbone(nn.Module):
         self,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        max_length: int | None = None,
+        max_seq_length: int | None = None,
         last: int | None = None,
     ) -> None:
         super().__init__()
@@ -139,8 +71,8 @@ class Backbone(nn.Module):
             getattr(model, "only_static", False)
         )  # a table of token vectors (essent.model.token_rows)
         self.tokenizer = tokenizer
-        limits = [limit for limit in (max_length, longest_text(model, tokenizer)) if limit is not None]
-        self.max_length: int | None = min(limits, default=None)
+        limits = [limit for limit in (max_seq_length, longest_text(model, tokenizer)) if limit is not None]
+        self.max_seq_length: int | None = min(limits, default=None)
         self.template_states: dict[Any, torch.Tensor] = {}  # kept by essent.model.template_bias
         self.mlm_head: MaskedLMHead | None = None  # put there by who loads it
         self.pads_right = False  # set while essent.engine makes a graph of it, which cannot look at a batch
@@ -162,7 +94,7 @@ class Backbone(nn.Module):
     # -- what the model is ------------------------------------------------------------------------------------------
 
     @property
-    def heads(self) -> int:
+    def attention_heads(self) -> int:
         return int(self.model.config.num_attention_heads)
 
     @property
@@ -225,44 +157,49 @@ class Backbone(nn.Module):
                 config._attn_implementation_internal = DIAGONAL
         return True
 
-    def states(self, tokens: Tokens, needs: Needs, positions: torch.Tensor | None = None) -> States:
+    def states(self, tokens: Tokens, required: RequiredOutputs, positions: torch.Tensor | None = None) -> States:
         """Run one batch and keep what is needed; `positions` (B,T) from 0, where they are not the place in the text."""
         hidden: dict[int | str, torch.Tensor] = {}
-        if needs.static:
+        if required.static:
             hidden["static"] = nn.functional.embedding(tokens.ids, self.static_table)  # (B,T,D)
-        if needs.depth is None:
+        if required.depth is None:
             return States(hidden, {})
-        output, diagonals = self._run(tokens, needs, positions)
-        for layer in needs.layers:
+        output, diagonals = self._run(tokens, required, positions)
+        for layer in required.layers:
             hidden[layer] = output.hidden_states[layer] if layer != self.top else output.last_hidden_state  # (B,T,D)
-        return States(hidden, {head: values.masked_fill(~tokens.attend, 0.0) for head, values in diagonals.items()})
+        return States(
+            hidden, {head: values.masked_fill(~tokens.attention_mask, 0.0) for head, values in diagonals.items()}
+        )
 
     def _run(
-        self, tokens: Tokens, needs: Needs, positions: torch.Tensor | None
+        self, tokens: Tokens, required: RequiredOutputs, positions: torch.Tensor | None
     ) -> tuple[Any, dict[tuple[int, int], torch.Tensor]]:
-        inner = sorted(layer for layer in needs.layers if layer != self.top)
-        inputs: dict[str, Any] = {"input_ids": tokens.ids, "attention_mask": tokens.attend.long()}
+        inner = sorted(layer for layer in required.layers if layer != self.top)
+        inputs: dict[str, Any] = {"input_ids": tokens.ids, "attention_mask": tokens.attention_mask.long()}
         if "use_cache" in inspect.signature(self.model.forward).parameters:
             inputs["use_cache"] = False
-        left_padded = not self.pads_right and not bool(tokens.attend[:, 0].all())
+        left_padded = not self.pads_right and not bool(tokens.attention_mask[:, 0].all())
         if self.position_offset is not None and (left_padded or positions is not None):
-            places = (tokens.attend.long().cumsum(dim=1) - 1).clamp(min=0) if positions is None else positions
+            places = (tokens.attention_mask.long().cumsum(dim=1) - 1).clamp(min=0) if positions is None else positions
             inputs["position_ids"] = places + self.position_offset
         if inner:  # only those layers are kept where the family can choose, all of them otherwise
             inputs["output_hidden_states"] = inner if getattr(self.model, "_can_record_outputs", None) else True
-        if needs.heads and not self._watch_attention():
+        if required.attention_heads and not self._watch_attention():
             output = self.model(**inputs, output_attentions=True)
             return output, {
                 (layer, head): output.attentions[layer - 1][:, head - 1].diagonal(dim1=-2, dim2=-1)
-                for layer, head in needs.heads
+                for layer, head in required.attention_heads
             }
-        heads = {layer: sorted(head for at, head in needs.heads if at == layer) for layer, _ in needs.heads}
-        recorder = _Recorder(heads)
-        restore = _recorder.set(recorder if heads else None)
+        heads = {
+            layer: sorted(head for at, head in required.attention_heads if at == layer)
+            for layer, _ in required.attention_heads
+        }
+        recorder = DiagonalRecorder(heads)
+        restore = recorder_in_use.set(recorder if heads else None)
         try:
             output = self.model(**inputs)
         finally:
-            _recorder.reset(restore)
+            recorder_in_use.reset(restore)
         return output, recorder.diagonals
 
 

@@ -13,62 +13,63 @@ from essent.weighting import weightings
 
 
 @dataclass(frozen=True)
-class Allows:
+class ModelCapabilities:
     """What a model offers to recipes: the numbers a recipe is checked against, without its weights."""
 
     family: str
     layers: int
-    heads: int
+    attention_heads: int
     mask: bool
     positions: bool = True
     only_static: bool = False
-    head: bool = False  # a masked-LM head
+    mlm_head: bool = False
 
 
 ONLY_STATIC = "static and tables by token, with weights such as uniform, idf, sif, remove"
 
 
-def check(recipe: Recipe, allows: Allows) -> None:
+def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
     """Refuse a recipe that the model cannot run.
 
     Raises:
         UnsupportedRecipeError: shows the recipe, points at the part at fault, says what this model allows.
     """
     for name, _ in recipe.layers:
-        source = resolve(name, allows.layers)
-        if allows.only_static and isinstance(source.key, int):
+        source = resolve(name, capabilities.layers)
+        if capabilities.only_static and isinstance(source.key, int):
             raise _refusal(recipe, name, "a static model has only `static`, no layers", ONLY_STATIC)
-        if isinstance(source.key, int) and not 0 <= source.key <= allows.layers:
+        if isinstance(source.key, int) and not 0 <= source.key <= capabilities.layers:
             raise _refusal(
                 recipe,
                 name,
                 f"there is no layer {name}",
-                f"layers 0 (embedding output) to {allows.layers} (= L), L-1 …, and static",
+                f"layers 0 (embedding output) to {capabilities.layers} (= L), L-1 …, and static",
             )
-        if source.top and not allows.mask:
+        if source.top and not capabilities.mask:
             raise _refusal(recipe, name, "it reads [MASK]", "no mask token; decoders take the recipe one-word instead")
-        if source.top and not allows.head:
+        if source.top and not capabilities.mlm_head:
             raise _refusal(recipe, name, f"it {NO_HEAD}", "the recipes without topk, such as prompt")
-        if source.debiased and not allows.positions:
+        if source.debiased and not capabilities.positions:
             raise _refusal(
                 recipe, name, "template denoising shifts position ids", "no position ids: its positions are relative"
             )
     for spec in recipe.weights:
         weighting = weightings.create(spec)
-        if weighting.head is not None:
-            layer, head = weighting.head
-            if allows.only_static:
+        if weighting.attention_head is not None:
+            layer, head = weighting.attention_head
+            if capabilities.only_static:
                 raise _refusal(recipe, spec.partition(":")[2], "a static model has no attention", ONLY_STATIC)
-            if layer > allows.layers or head > allows.heads:
+            if layer > capabilities.layers or head > capabilities.attention_heads:
                 raise _refusal(
                     recipe,
                     spec.partition(":")[2],
                     f"there is no head {layer}-{head}",
-                    f"heads LAYER-HEAD from 1-1 to {allows.layers}-{allows.heads}, both counted from 1",
+                    f"heads LAYER-HEAD from 1-1 to {capabilities.layers}-{capabilities.attention_heads}, "
+                    "both counted from 1",
                 )
-        if weighting.reads_mask and not allows.mask:
+        if weighting.reads_mask and not capabilities.mask:
             raise _refusal(recipe, spec, "it reads [MASK]", "no mask token; decoders take the recipe one-word instead")
-    if recipe.template is not None and MASK in recipe.template and not allows.mask:
+    if recipe.template is not None and MASK in recipe.template and not capabilities.mask:
         raise _refusal(recipe, MASK, "the template has [MASK]", "templates without [MASK], such as one-word")
 
 
@@ -91,11 +92,11 @@ def is_relative(config: object) -> bool:
     return bool(getattr(config, "relative_attention", False))
 
 
-def allows_of(backbone: Backbone) -> Allows:
-    return Allows(
+def capabilities_of(backbone: Backbone) -> ModelCapabilities:
+    return ModelCapabilities(
         backbone.family,
         backbone.last,
-        backbone.heads,
+        backbone.attention_heads,
         backbone.tokenizer.mask_token is not None,
         backbone.position_offset is not None and not is_relative(backbone.model.config),
         backbone.only_static,

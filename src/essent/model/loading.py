@@ -22,12 +22,12 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedCon
 
 from essent.folders import guarded, is_bare_table, is_essent_folder, is_exported_folder, opening, read_modules
 from essent.hub import file_options, full_name, reach_model
-from essent.model.backbone import LAYER_LISTS, Backbone, Needs
-from essent.model.capabilities import Allows, allows_of, check, is_relative
-from essent.model.mlm_head import MaskedLMHead, load_masked, names_head
+from essent.model.backbone import LAYER_LISTS, Backbone, RequiredOutputs
+from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe, is_relative
+from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
 from essent.recipe import Recipe
-from essent.sources import reads_head, resolve
+from essent.sources import reads_mlm_head, resolve
 from essent.types import ModelError, RecipeError
 from essent.weighting import weightings
 
@@ -89,19 +89,19 @@ def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Load
         last = int(config.num_hidden_layers)
         extra: dict[str, Any] = {}
         if recipes:
-            allows = _allowed(name, config, options)
+            capabilities = _read_capabilities(name, config, options)
             for recipe in recipes:
-                check(recipe, allows)
-            needs = reduce(operator.or_, (needs_of(recipe, last) for recipe in recipes))
-            extra = _fewer_layers(config, needs.depth)
-        if any(reads_head(recipe.layers) for recipe in recipes):
-            shell = _open_with_head(name, config, options)
+                check_recipe(recipe, capabilities)
+            required = reduce(operator.or_, (required_outputs_of(recipe, last) for recipe in recipes))
+            extra = _fewer_layers(config, required.depth)
+        if any(reads_mlm_head(recipe.layers) for recipe in recipes):
+            shell = _open_with_mlm_head(name, config, options)
         else:
             shell = _open(name, {**options, "config_kwargs": {**(options.get("config_kwargs") or {}), **extra}})
         return _take_apart(shell, recipes, last)
 
 
-def open_model(model: Any, options: dict[str, Any], *, with_head: bool = False) -> SentenceTransformer:
+def open_model(model: Any, options: dict[str, Any], *, with_mlm_head: bool = False) -> SentenceTransformer:
     """The whole model as sentence-transformers has it, to run several searches on; a loaded one as it is.
 
     `with_head` loads its masked-LM head too, for recipes that ask for it.
@@ -117,12 +117,12 @@ def open_model(model: Any, options: dict[str, Any], *, with_head: bool = False) 
     name, options = full_name(str(model)), reach_model(str(model), options)
     _refuse_saved_encoder(name, [], options)
     with opening(name, options):
-        if with_head:
-            return _open_with_head(name, _read_config(name, options), options)
+        if with_mlm_head:
+            return _open_with_mlm_head(name, _read_config(name, options), options)
         return _open(name, options)
 
 
-def _open_with_head(name: str, config: PretrainedConfig, options: dict[str, Any]) -> SentenceTransformer:
+def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, Any]) -> SentenceTransformer:
     """The transformer as part of its masked language model, and the head beside it as `mlm_head`.
 
     sentence-transformers loads no heads: it reads the folder's settings and one layer, which makes room for the model.
@@ -149,7 +149,7 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
         return SentenceTransformer(name, **settings)
 
 
-def allowed(model: Any, options: dict[str, Any]) -> Allows:
+def read_capabilities(model: Any, options: dict[str, Any]) -> ModelCapabilities:
     """What a model offers to recipes, from its configuration and tokenizer alone where it is not loaded yet.
 
     Raises:
@@ -157,23 +157,23 @@ def allowed(model: Any, options: dict[str, Any]) -> Allows:
         RecipeError: a folder that an Encoder saved.
     """
     if isinstance(model, (SentenceTransformer, PreTrainedModel)):
-        return allows_of(load(model, [Recipe()], options).backbone)
+        return capabilities_of(load(model, [Recipe()], options).backbone)
     name = str(model)
     if Path(name).is_file():
-        return allows_of(_take_apart(_words_of(name), [Recipe()], None).backbone)
+        return capabilities_of(_take_apart(_words_of(name), [Recipe()], None).backbone)
     name, options = full_name(name), reach_model(name, options)
     _refuse_saved_encoder(name, [], options)
     with opening(name, options):
         if is_static(name, file_options(options)):
-            return allows_of(_take_apart(_open(name, options), [Recipe()], None).backbone)
-        return _allowed(name, _read_config(name, options), options)
+            return capabilities_of(_take_apart(_open(name, options), [Recipe()], None).backbone)
+        return _read_capabilities(name, _read_config(name, options), options)
 
 
-def needs_of(recipe: Recipe, last: int) -> Needs:
+def required_outputs_of(recipe: Recipe, last: int) -> RequiredOutputs:
     """What the recipe reads in a model of `last` layers."""
     sources = [resolve(name, last).key for name, _ in recipe.layers]
-    heads = [weightings.create(spec).head for spec in recipe.weights]
-    return Needs(
+    heads = [weightings.create(spec).attention_head for spec in recipe.weights]
+    return RequiredOutputs(
         frozenset(key for key in sources if isinstance(key, int)),
         "static" in sources,
         frozenset(head for head in heads if head is not None),
@@ -280,14 +280,14 @@ def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
     return AutoConfig.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
 
 
-def _allowed(name: str, config: PretrainedConfig, options: dict[str, Any]) -> Allows:
+def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, Any]) -> ModelCapabilities:
     tokenizer = AutoTokenizer.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
     layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
     kind = MODEL_MAPPING.get(type(config), None)
     positions = not isinstance(kind, type) or "position_ids" in inspect.signature(kind.forward).parameters
     positions = positions and not is_relative(config)
     masks = tokenizer.mask_token is not None
-    return Allows(str(config.model_type), layers, heads, masks, positions, head=names_head(config))
+    return ModelCapabilities(str(config.model_type), layers, heads, masks, positions, mlm_head=names_mlm_head(config))
 
 
 def _fewer_layers(config: PretrainedConfig, depth: int | None) -> dict[str, Any]:

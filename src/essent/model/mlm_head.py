@@ -24,7 +24,7 @@ NO_HEAD = (
 )
 
 
-def names_head(config: PretrainedConfig) -> bool:
+def names_mlm_head(config: PretrainedConfig) -> bool:
     """Whether a configuration says that its weights come with a masked-LM head; `load_masked` makes sure."""
     kind = MODEL_FOR_MASKED_LM_MAPPING.get(type(config), None)
     if not isinstance(kind, type):

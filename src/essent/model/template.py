@@ -54,16 +54,16 @@ def make_frame(tokenizer: PreTrainedTokenizerBase, template: str | None, leading
     )
 
 
-def check_room(frame: Frame, template: str | None, max_length: int | None) -> None:
-    """Whether a model that reads `max_length` tokens reads any of the text in this frame.
+def check_room(frame: Frame, template: str | None, max_seq_length: int | None) -> None:
+    """Whether a model that reads `max_seq_length` tokens reads any of the text in this frame.
 
     Raises:
         UnsupportedRecipeError: it does not.
     """
-    if template is not None and max_length is not None and len(frame) >= max_length:
+    if template is not None and max_seq_length is not None and len(frame) >= max_seq_length:
         raise UnsupportedRecipeError(
-            f"The template {template!r} takes {len(frame)} tokens, and the model reads {max_length}, text included. "
-            "Use a shorter template or raise the model's max_seq_length."
+            f"The template {template!r} takes {len(frame)} tokens, and the model reads {max_seq_length}, text "
+            "included. Use a shorter template or raise the model's max_seq_length."
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from essent.model.backbone import Needs
+from essent.model.backbone import RequiredOutputs
 from essent.tokens import Frame
 from essent.types import Tokens
 
@@ -30,7 +30,7 @@ def debias(hidden: torch.Tensor, tokens: Tokens, frame: Frame, layer: int, backb
     words = tokens.content.sum(dim=1)  # (B,)
     lengths, inverse = words.unique(return_inverse=True)
     bias = template_states(frame, layer, lengths.tolist(), backbone, hidden)[inverse]  # (B,F,D)
-    template = tokens.attend & ~tokens.content  # (B,T), F of them in every row
+    template = tokens.attention_mask & ~tokens.content  # (B,T), F of them in every row
     rank = (template.long().cumsum(dim=1) - 1).clamp(min=0)  # (B,T)
     shift = bias.gather(1, rank.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))  # (B,T,D)
     return hidden - shift * template.unsqueeze(-1)
@@ -60,5 +60,5 @@ def _run(frame: Frame, layer: int, lengths: list[int], backbone: Backbone, devic
     place = torch.arange(len(frame), device=device).expand(len(lengths), -1)  # (U,F)
     shift = torch.tensor(lengths, device=device).unsqueeze(1)  # (U,1)
     positions = torch.where(place >= len(frame.before), place + shift, place)
-    states = backbone.states(Tokens(ids, ones, ~ones), Needs(frozenset({layer})), positions)
+    states = backbone.states(Tokens(ids, ones, ~ones), RequiredOutputs(frozenset({layer})), positions)
     return states.hidden[layer]

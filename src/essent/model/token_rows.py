@@ -78,7 +78,7 @@ def rows_backbone(
     *,
     special_tokens: bool = False,
     dropped: Iterable[int] = (),
-    max_length: int | None = None,
+    max_seq_length: int | None = None,
 ) -> Backbone:
     """A backbone of a table (V,D): row t is token t's vector.
 
@@ -87,7 +87,7 @@ def rows_backbone(
         tokenizer: its ids are the table's rows.
         special_tokens: whether a tokenizer of transformers puts its special tokens around every text.
         dropped: ids that leave every text, such as the unknown word's: they count in no mean and no frequency.
-        max_length: most tokens of a text; None for no limit.
+        max_seq_length: most tokens of a text; None for no limit.
 
     Raises:
         ModelError: not a matrix, NaN or infinite values, or ids without a row.
@@ -110,7 +110,7 @@ def rows_backbone(
     model = RowsModel(RowsConfig(len(rows) + 1, int(rows.shape[1])))
     with torch.no_grad():
         model.embeddings.weight.copy_(torch.cat([rows, rows.new_zeros(1, rows.shape[1])]))
-    return Backbone(model.eval().requires_grad_(False), own, max_length)
+    return Backbone(model.eval().requires_grad_(False), own, max_seq_length)
 
 
 # -- tokenizers -------------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def backbone_of(first: StaticEmbedding | WordEmbeddings) -> Backbone:
         cut = first.tokenizer.truncation
         limit = None if cut is None else int(cut["max_length"])
         dropped = getattr(first, DROPPED, ())
-        return rows_backbone(first.embedding.weight, first.tokenizer, dropped=dropped, max_length=limit)
+        return rows_backbone(first.embedding.weight, first.tokenizer, dropped=dropped, max_seq_length=limit)
     tokenizer = getattr(first.tokenizer, "tokenizer", None)
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise ModelError(
@@ -179,7 +179,7 @@ def backbone_of(first: StaticEmbedding | WordEmbeddings) -> Backbone:
             "tokenizer of transformers there. Word vectors in a file are read by essent itself."
         )
     limit = None if first.max_seq_length >= LONG else first.max_seq_length
-    return rows_backbone(first.emb_layer.weight, tokenizer, special_tokens=True, max_length=limit)
+    return rows_backbone(first.emb_layer.weight, tokenizer, special_tokens=True, max_seq_length=limit)
 
 
 LONG = 10**6  # WordEmbeddings' own default limit
@@ -208,7 +208,7 @@ def open_model2vec(name: str, hub: dict[str, Any], options: dict[str, Any]) -> S
     """A folder of model2vec as sentence-transformers modules; tokens unknown to its tokenizer leave every text.
 
     Row weights and a mapping to fewer rows (vocabulary quantization) are folded into one row a token. model2vec cuts
-    texts at the `max_length` of its configuration to save time; here whole texts count.
+    texts at the `max_seq_length` of its configuration to save time; here whole texts count.
     """
     config = read_config(name, hub) or {}
     first = StaticEmbedding.load(name, **hub)

@@ -163,7 +163,7 @@ def digest_of_backbone(backbone: Backbone, *settings: object) -> str:
     """SHA-256 of what makes a backbone's states: parameters, configuration, tokenizer, length limit; settings."""
     config = {key: value for key, value in backbone.model.config.to_dict().items() if key not in NOT_COMPUTED}
     computed = json.dumps(config, sort_keys=True, default=str)
-    return digest_of(backbone, computed, tokenizer_digest(backbone.tokenizer), backbone.max_length, *settings)
+    return digest_of(backbone, computed, tokenizer_digest(backbone.tokenizer), backbone.max_seq_length, *settings)
 
 
 def digest_of(model: nn.Module, *settings: object) -> str:

@@ -12,7 +12,7 @@ from torch import nn
 
 from essent.model import Backbone
 from essent.pipeline.plan import Plan
-from essent.pipeline.static_pooler import Bags, bags_of
+from essent.pipeline.static_pooler import StaticPooler, static_pooler_of
 from essent.recipe import Recipe
 from essent.shaping import Chain
 from essent.tokens import check_texts, content_of, count_tokens, framed_ids, pad
@@ -49,9 +49,9 @@ class RecipeModule(InputModule):
         self.recipe = recipe
         self.backbone = backbone
         self.plan = Plan(recipe, backbone, tables)
-        backbone.cut(self.plan.needs.depth)
-        if self.plan.needs.depth is None and not backbone.only_static:
-            backbone.max_length = None  # rows have no positions: texts of any length
+        backbone.cut(self.plan.required.depth)
+        if self.plan.required.depth is None and not backbone.only_static:
+            backbone.max_seq_length = None  # rows have no positions: texts of any length
         self.stats = stats
         self.set_chain(Chain.parse(recipe.shaping) if chain is None else chain)
 
@@ -65,12 +65,12 @@ class RecipeModule(InputModule):
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text in its frame, cut to the maximum length."""
-        return framed_ids(self.backbone.tokenizer, self.plan.frame, list(texts), self.backbone.max_length)
+        return framed_ids(self.backbone.tokenizer, self.plan.frame, list(texts), self.backbone.max_seq_length)
 
     def pad(self, sequences: Sequence[list[int]], side: str = "right") -> dict[str, Any]:
         """One batch of features."""
         tokens = pad(sequences, self.plan.frame, self.backbone.pad_id, side)
-        return {"input_ids": tokens.ids, "attention_mask": tokens.attend.long()}
+        return {"input_ids": tokens.ids, "attention_mask": tokens.attention_mask.long()}
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Texts to features: `input_ids`, `attention_mask` (B,T), padded on the tokenizer's side.
@@ -84,8 +84,8 @@ class RecipeModule(InputModule):
 
     def count(self, texts: Sequence[str]) -> CorpusStats:
         """Token counts of a corpus, duplicated texts included, as this recipe tokenises them."""
-        if self.bags is not None:
-            return self.bags.count(texts)
+        if self.static_pooler is not None:
+            return self.static_pooler.count(texts)
         return count_tokens(self.ids, texts, len(self.backbone.vocabulary))
 
     # -- tokens to vectors ------------------------------------------------------------------------------------------
@@ -99,18 +99,18 @@ class RecipeModule(InputModule):
         Raises:
             NotFittedError: the recipe learns something and `fit` has not been called.
         """
-        attend = features["attention_mask"].bool()
-        tokens = Tokens(features["input_ids"], attend, content_of(attend, self.plan.frame))
+        attention_mask = features["attention_mask"].bool()
+        tokens = Tokens(features["input_ids"], attention_mask, content_of(attention_mask, self.plan.frame))
         self.require_fit(shape)
-        states = self.backbone.states(tokens, self.plan.needs)
+        states = self.backbone.states(tokens, self.plan.required)
         vectors, mixed, weights = self.plan.pool(tokens, states, self.backbone, self.stats)
         features.update(sentence_embedding=self.shaped(vectors, shape), token_embeddings=mixed, token_weights=weights)
         return features
 
     @cached_property
-    def bags(self) -> Bags | None:
+    def static_pooler(self) -> StaticPooler | None:
         """The way to pooled vectors without padding, where the recipe has one: sums of rows, weights by token."""
-        return bags_of(self.plan, self.backbone)
+        return static_pooler_of(self.plan, self.backbone)
 
     def shaped(self, vectors: torch.Tensor, shape: bool = True) -> torch.Tensor:
         """Pooled vectors after the shaping chain, or as they are: (N,K)."""
@@ -138,8 +138,8 @@ class RecipeModule(InputModule):
 
     @property
     def max_seq_length(self) -> int | None:
-        return self.backbone.max_length
+        return self.backbone.max_seq_length
 
     @max_seq_length.setter
     def max_seq_length(self, value: int | None) -> None:
-        self.backbone.max_length = value
+        self.backbone.max_seq_length = value

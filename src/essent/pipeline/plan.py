@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from essent.model import Backbone, Needs, allows_of, check, check_room, debias, expected_rows, make_frame
+from essent.model import (
+    Backbone,
+    RequiredOutputs,
+    capabilities_of,
+    check_recipe,
+    check_room,
+    debias,
+    expected_rows,
+    make_frame,
+)
 from essent.pooling import Reduction, mix_sources, reductions
 from essent.recipe import Recipe
 from essent.sources import Source, format_mix, resolve, token_tables
@@ -37,7 +46,7 @@ class Plan(nn.Module):
 
     def __init__(self, recipe: Recipe, backbone: Backbone, tables: Mapping[str, torch.Tensor] | None = None) -> None:
         super().__init__()
-        check(recipe, allows_of(backbone))
+        check_recipe(recipe, capabilities_of(backbone))
         self.recipe = recipe
         self.weightings: list[Weighting] = [weightings.create(spec) for spec in recipe.weights]
         self.reduction: Reduction = reductions.create(recipe.reduce)
@@ -45,7 +54,7 @@ class Plan(nn.Module):
         self.factors = [factor for _, factor in recipe.layers]
         leading_space = backbone.vocabulary.marker == "Ġ" and any(w.leading_space for w in self.weightings)
         self.frame: Frame = make_frame(backbone.tokenizer, recipe.template, leading_space)
-        check_room(self.frame, recipe.template, backbone.max_length)
+        check_room(self.frame, recipe.template, backbone.max_seq_length)
         self.tables: dict[str, str] = {}  # source -> buffer
         for place, source in enumerate(self.sources):
             if isinstance(source.key, str) and source.key != "static":
@@ -74,16 +83,16 @@ class Plan(nn.Module):
         return backbone.dimensions
 
     @cached_property
-    def needs(self) -> Needs:
+    def required(self) -> RequiredOutputs:
         """What one pass must give for this recipe."""
-        return Needs(
+        return RequiredOutputs(
             frozenset(s.key for s in self.sources if isinstance(s.key, int)),
             any(s.key == "static" for s in self.sources),
-            frozenset(w.head for w in self.weightings if w.head is not None),
+            frozenset(w.attention_head for w in self.weightings if w.attention_head is not None),
         )
 
     @property
-    def reads_head(self) -> bool:
+    def reads_mlm_head(self) -> bool:
         """Whether the masked-LM head is part of the recipe."""
         return any(source.top for source in self.sources)
 
@@ -125,7 +134,7 @@ class Plan(nn.Module):
         if source.debiased and isinstance(source.key, int):
             hidden = debias(hidden, tokens, self.frame, source.key, backbone)
         assert head is not None  # noqa: S101 — `check` has refused models without one
-        at = tokens.attend & (tokens.ids == backbone.vocabulary.mask_id)  # (B,T)
+        at = tokens.attention_mask & (tokens.ids == backbone.vocabulary.mask_id)  # (B,T)
         return expected_rows(hidden, at, source.top, head, backbone.static_table)
 
     def token_weights(
@@ -144,4 +153,4 @@ class Plan(nn.Module):
         """
         mixed = self.mixed(tokens, states, backbone)
         weights = self.token_weights(tokens, states, backbone.vocabulary, stats)
-        return self.reduction.reduce(mixed, weights, tokens.attend), mixed, weights
+        return self.reduction.reduce(mixed, weights, tokens.attention_mask), mixed, weights

@@ -14,28 +14,28 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from essent.model import Backbone, Needs
+from essent.model import Backbone, RequiredOutputs
 from essent.pipeline.plan import Plan
-from essent.pipeline.static_pooler import Bags, bags_of
+from essent.pipeline.static_pooler import StaticPooler, static_pooler_of
 from essent.tokens import Frame, batches, count_tokens, framed_ids, pad, portions
 from essent.types import CorpusStats
 
 
 def count_frames(backbone: Backbone, plans: Sequence[Plan], texts: Sequence[str]) -> dict[Frame, CorpusStats]:
     """Token counts of the texts for every frame in which some plan reads them."""
-    frames: dict[Frame, Bags | None] = {}
+    frames: dict[Frame, StaticPooler | None] = {}
     for plan in (plan for plan in plans if plan.reads_stats):
-        frames[plan.frame] = frames.get(plan.frame) or bags_of(plan, backbone)
+        frames[plan.frame] = frames.get(plan.frame) or static_pooler_of(plan, backbone)
     rows = len(backbone.vocabulary)
 
-    def counted(frame: Frame, bags: Bags | None) -> CorpusStats:
-        if bags is not None:
-            return bags.count(texts)
+    def counted(frame: Frame, static_pooler: StaticPooler | None) -> CorpusStats:
+        if static_pooler is not None:
+            return static_pooler.count(texts)
         return count_tokens(
-            lambda some: framed_ids(backbone.tokenizer, frame, list(some), backbone.max_length), texts, rows
+            lambda some: framed_ids(backbone.tokenizer, frame, list(some), backbone.max_seq_length), texts, rows
         )
 
-    return {frame: counted(frame, bags) for frame, bags in frames.items()}
+    return {frame: counted(frame, static_pooler) for frame, static_pooler in frames.items()}
 
 
 @torch.inference_mode()
@@ -63,22 +63,24 @@ def pool_texts(
     device = backbone.static_table.device
     with tqdm(total=len(distinct) * len(groups), desc="Texts", unit="text", disable=not progress) as bar:
         for frame, members in groups.items():
-            fast = {i: bags for i in members if (bags := bags_of(plans[i], backbone)) is not None}
+            fast = {
+                i: static_pooler for i in members if (static_pooler := static_pooler_of(plans[i], backbone)) is not None
+            }
             members = [i for i in members if i not in fast]
-            needs = reduce(operator.or_, (plans[i].needs for i in members), Needs())
+            required = reduce(operator.or_, (plans[i].required for i in members), RequiredOutputs())
             for start, portion in portions(list(distinct)):
                 if fast:
                     ids = next(iter(fast.values())).ids(portion)
-                    for index, bags in fast.items():
-                        vectors = bags.pool(ids, stats.get(frame))
+                    for index, static_pooler in fast.items():
+                        vectors = static_pooler.pool(ids, stats.get(frame))
                         pooled[index][start : start + len(portion)] = vectors.float().cpu().numpy()
                 if not members:
                     bar.update(len(portion))
                     continue
-                sequences = framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_length)
+                sequences = framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_seq_length)
                 for chosen in batches([len(s) for s in sequences], batch_size):
                     tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(device)
-                    states = backbone.states(tokens, needs)
+                    states = backbone.states(tokens, required)
                     for index in members:
                         vectors, _, _ = plans[index].pool(tokens, states, backbone, stats.get(frame))
                         pooled[index][start + chosen] = vectors.float().cpu().numpy()

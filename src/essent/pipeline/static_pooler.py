@@ -30,16 +30,16 @@ def is_by_token(weighting: Weighting) -> bool:
     return isinstance(weighting, ByToken) and kind.weights in (ByToken.weights, Sif.weights)
 
 
-def bags_of(plan: Plan, backbone: Backbone) -> Bags | None:
+def static_pooler_of(plan: Plan, backbone: Backbone) -> StaticPooler | None:
     """The fast way to the plan's pooled vectors, None where there is none.
 
     There is one for sums of table rows (`static`, `random` …) with weights by token, without a template.
     """
-    simple = plan.needs.depth is None and plan.recipe.template is None and plan.recipe.reduce == "sum"
-    return Bags(plan, backbone) if simple and all(map(is_by_token, plan.weightings)) else None
+    simple = plan.required.depth is None and plan.recipe.template is None and plan.recipe.reduce == "sum"
+    return StaticPooler(plan, backbone) if simple and all(map(is_by_token, plan.weightings)) else None
 
 
-class Bags:
+class StaticPooler:
     """Pooled vectors of a static plan: Σ_t ω_t h_t over the ids of each text, nothing padded.
 
     Equal to `Plan.pool` on padded batches up to the order of float sums. See `bags_of` for when it applies.
@@ -65,10 +65,10 @@ class Bags:
         """Ids of each text (at least one) as `framed_ids` has them, less the frame."""
         prepared = self.plan.frame.prepare(list(texts))
         ids, lengths = self.by_word(prepared) if self.by_word is not None else whole_ids(self._tokenise, prepared)
-        if self.backbone.max_length is None:
+        if self.backbone.max_seq_length is None:
             return ids, lengths
         left = getattr(self.backbone.tokenizer, "truncation_side", "right") == "left"
-        return cut(ids, lengths, max(self.backbone.max_length - len(self.frame_ids), 0), left)
+        return cut(ids, lengths, max(self.backbone.max_seq_length - len(self.frame_ids), 0), left)
 
     def count(self, texts: Sequence[str]) -> CorpusStats:
         """Token counts of a corpus, duplicated texts and the frame included, as `count_tokens` has them."""

@@ -97,9 +97,9 @@ def masked_accuracy(evaluated: EvalPrediction) -> dict[str, float]:
 class MaskedTrainer(Trainer):
     """transformers' trainer, with logits where something is predicted only, if the model allows (`MaskedHead`)."""
 
-    def __init__(self, model: Any, arguments: TrainingArguments, head: MaskedHead | None, **parts: Any) -> None:
+    def __init__(self, model: Any, arguments: TrainingArguments, mlm_head: MaskedHead | None, **parts: Any) -> None:
         super().__init__(model, arguments, compute_loss_func=loss_at_masks, compute_metrics=masked_accuracy, **parts)
-        self.head = head
+        self.mlm_head = mlm_head
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
         self.add_callback(FiniteGradients)
@@ -139,7 +139,7 @@ class MaskedTrainer(Trainer):
 
     def _at(self, labels: torch.Tensor) -> contextlib.AbstractContextManager[None]:
         chosen = (labels != IGNORED).to(self.args.device)
-        return contextlib.nullcontext() if self.head is None else self.head.at(chosen)
+        return contextlib.nullcontext() if self.mlm_head is None else self.mlm_head.at(chosen)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         with writing_checkpoint(self):

@@ -24,7 +24,7 @@ from typing import Any
 
 from essent.recipe.named import NAMED, TEMPLATES, NamedRecipe
 from essent.registry import did_you_mean
-from essent.sources import Mix, check_source, checked_mix, format_mix, parse_mix, reads_head
+from essent.sources import Mix, check_source, checked_mix, format_mix, parse_mix, reads_mlm_head
 from essent.types import RecipeError, UnknownNameError
 
 FIELDS = ("template", "layers", "weights", "reduce")
@@ -71,7 +71,7 @@ class Recipe:
             )
         if self.template is None and any(source.endswith("-bias") for source, _ in self.layers):
             raise RecipeError(f"layers={shown} subtracts a template's bias, and this recipe has no template.")
-        if reads_head(self.layers) and "mask" not in self.weights:
+        if reads_mlm_head(self.layers) and "mask" not in self.weights:
             raise RecipeError(
                 f"layers={shown} is what the masked-LM head predicts at the template's masks: it needs weights=mask, "
                 f"not weights={'*'.join(self.weights)}."

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from essent.evaluation import Bench
-from essent.model import Allows, allowed, check, load
+from essent.model import ModelCapabilities, check_recipe, load, read_capabilities
 from essent.pipeline import digest_of_backbone
 from essent.recipe import Recipe
 from essent.reproduce.measures import MEASURES, Bound
@@ -249,7 +249,7 @@ class _Workshop:
         if not jobs:
             return
         try:
-            offer = allowed(model, self.options)
+            offer = read_capabilities(model, self.options)
         except EssentError as error:
             self.report(f"{model}: {error}")
             for job in jobs:
@@ -306,11 +306,11 @@ def _measured(measure: str, bound: Bound) -> Score | str:
         return f"not on this model: {str(error).splitlines()[0]}"
 
 
-def _refusal(recipes: Iterable[Recipe], offer: Allows) -> str:
+def _refusal(recipes: Iterable[Recipe], offer: ModelCapabilities) -> str:
     """Why a model cannot run the recipes, empty when it can."""
     try:
         for recipe in recipes:
-            check(recipe, offer)
+            check_recipe(recipe, offer)
     except UnsupportedRecipeError as error:
         return f"not on this model: {str(error).splitlines()[0]}"
     return ""

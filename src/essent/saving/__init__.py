@@ -4,13 +4,13 @@ from essent.saving.card import amend_card
 from essent.saving.load import folder_of, load_folder
 from essent.saving.save import GOLDEN_TEXTS, SavableModule, save_folder
 from essent.saving.static_table import STORED, UNIT, rounded
-from essent.saving.stock_modules import CannotLowerError, stock_modules
+from essent.saving.stock_modules import NoStockModulesError, stock_modules
 
 __all__ = [
     "GOLDEN_TEXTS",
     "STORED",
     "UNIT",
-    "CannotLowerError",
+    "NoStockModulesError",
     "SavableModule",
     "amend_card",
     "folder_of",

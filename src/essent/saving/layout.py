@@ -103,10 +103,10 @@ def write_transformer(
 ) -> None:
     """Write the cut transformer, with its masked-LM head if the recipe reads it, and a tokenizer to the root."""
     model, head = module.backbone.model, module.backbone.mlm_head
-    whole = head.whole(model) if head is not None and module.plan.reads_head else model
+    whole = head.whole(model) if head is not None and module.plan.reads_mlm_head else model
     whole.save_pretrained(path)
     tokenizer.save_pretrained(path)
-    settings: dict[str, Any] = {"max_seq_length": module.backbone.max_length, "do_lower_case": False}
+    settings: dict[str, Any] = {"max_seq_length": module.backbone.max_seq_length, "do_lower_case": False}
     if "add_pooling_layer" in inspect.signature(type(model).__init__).parameters:
         settings["model_kwargs"] = {"add_pooling_layer": False}
     if layers_returned:

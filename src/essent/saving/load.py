@@ -38,7 +38,7 @@ from essent.recipe import Recipe
 from essent.saving.save import SavableModule
 from essent.saving.static_table import read_table
 from essent.shaping import Chain
-from essent.sources import reads_head, token_tables
+from essent.sources import reads_mlm_head, token_tables
 from essent.tokens import dropped_ids
 from essent.types import CorpusStats, DamagedError, RecipeError
 
@@ -122,7 +122,7 @@ def _read_backbone(
     kind = str(first.get("type", "")).rpartition(".")[2]
     if kind == "StaticEmbedding":
         rows = arrays["rows"] if "rows" in arrays else read_table(root)
-        made = rows_backbone(rows, tokenizer, dropped=dropped_ids(tokenizer), max_length=about["max_length"])
+        made = rows_backbone(rows, tokenizer, dropped=dropped_ids(tokenizer), max_seq_length=about["max_length"])
         made.model.config.stored = (read_json(root / "config.json") or {})["embedding_dtype"]
         return made
     if kind == "WordEmbeddings":  # static: only the rows are there; the rest of the model is never run
@@ -135,7 +135,7 @@ def _read_backbone(
         model.set_input_embeddings(table)
         return Backbone(model.eval(), tokenizer, about["max_length"], about["layers"])
     given, settings = dict(options.get("model_kwargs") or {}), dict(options.get("config_kwargs") or {})
-    if reads_head(recipe.layers):
+    if reads_mlm_head(recipe.layers):
         whole: Any = load_masked(str(root), **{**trust, **settings, **given})
         backbone = Backbone(whole.base_model, tokenizer, about["max_length"], about["layers"])
         backbone.mlm_head = MaskedLMHead(whole)

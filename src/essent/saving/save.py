@@ -36,7 +36,7 @@ from essent.folders import (
 from essent.pipeline import RecipeModule
 from essent.saving.layout import write_own, write_stock
 from essent.saving.static_table import is_trivial
-from essent.saving.stock_modules import CannotLowerError, framed_tokenizer, is_static, stock_modules
+from essent.saving.stock_modules import NoStockModulesError, framed_tokenizer, is_static, stock_modules
 from essent.types import RecipeError
 from essent.version import __version__
 
@@ -83,7 +83,7 @@ def save_folder(
     reason = ""
     try:
         modules = stock_modules(module)
-    except CannotLowerError as error:
+    except NoStockModulesError as error:
         reason, modules = str(error), []
         if layout == "legacy":
             raise RecipeError(
@@ -161,7 +161,7 @@ def _write_state(
         "text": str(module.recipe),
         "digest": module.recipe.digest(),
         "layers": backbone.last,
-        "max_length": backbone.max_length,
+        "max_length": backbone.max_seq_length,
         "texts_counted": module.stats.texts if module.stats is not None else None,
         "portable": not reason,
         "reason": reason,

@@ -124,8 +124,8 @@ def _limited(module: RecipeModule) -> Tokenizer:
     """The tokenizer, which cuts texts where the encoder does."""
     backbone = module.backbone
     backend = copy.deepcopy(fast_backend(backbone.tokenizer))
-    if backbone.max_length is not None:
-        backend.enable_truncation(backbone.max_length, direction=backbone.tokenizer.truncation_side)
+    if backbone.max_seq_length is not None:
+        backend.enable_truncation(backbone.max_seq_length, direction=backbone.tokenizer.truncation_side)
     return backend
 
 
@@ -152,7 +152,7 @@ def write_table(module: RecipeModule, table: np.ndarray, unit: bool, path: Path)
         "architectures": ["StaticModel"],
         "hidden_dim": int(table.shape[1]),
         "normalize": unit,
-        "max_length": module.backbone.max_length,
+        "max_length": module.backbone.max_seq_length,
         "embedding_dtype": kind,
     }
     (path / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")

@@ -45,7 +45,7 @@ DOT_RULE = Regex(r"(?<=[^.?\"'])\z")  # the end of a text that does not end in .
 LARGEST, NEGLIGIBLE = 1e12, 1e-6
 
 
-class CannotLowerError(EssentError):
+class NoStockModulesError(EssentError):
     """No stock modules compute this recipe; the message says which part."""
 
 
@@ -64,7 +64,7 @@ def stock_modules(module: RecipeModule) -> list[nn.Module]:
 
 def is_static(module: RecipeModule) -> bool:
     """Whether the recipe reads no transformer layer and no attention."""
-    return module.plan.needs.depth is None
+    return module.plan.required.depth is None
 
 
 # -- sources ----------------------------------------------------------------------------------------------------------
@@ -72,30 +72,30 @@ def is_static(module: RecipeModule) -> bool:
 
 def _source_modules(module: RecipeModule) -> list[nn.Module]:
     plan, backbone = module.plan, module.backbone
-    if plan.reads_head:
-        raise CannotLowerError(f"layers={format_mix(plan.recipe.layers)} runs the model's masked-LM head")
+    if plan.reads_mlm_head:
+        raise NoStockModulesError(f"layers={format_mix(plan.recipe.layers)} runs the model's masked-LM head")
     if any(source.debiased for source in plan.sources):
-        raise CannotLowerError("template denoising (L-bias) runs the model a second time")
-    if plan.needs.heads:
-        raise CannotLowerError(f"weights={'*'.join(plan.recipe.weights)} reads attention")
+        raise NoStockModulesError("template denoising (L-bias) runs the model a second time")
+    if plan.required.attention_heads:
+        raise NoStockModulesError(f"weights={'*'.join(plan.recipe.weights)} reads attention")
     if is_static(module):
         if len(plan.sources) > 1 or plan.factors != [1.0]:
-            raise CannotLowerError("several tables are mixed")
+            raise NoStockModulesError("several tables are mixed")
         key = plan.sources[0].key
         rows = backbone.static_table if key == "static" else getattr(plan, plan.tables[str(key)])
         tokenizer = framed_tokenizer(backbone.tokenizer, plan.frame)
         tokenizer.model_max_length = int(1e30)  # rows have no positions: texts of any length
-        limit = (backbone.max_length if backbone.only_static else None) or LONG
+        limit = (backbone.max_seq_length if backbone.only_static else None) or LONG
         return [WordEmbeddings(tokenizer, rows.detach().float().cpu().clone(), max_seq_length=limit)]
     layers = [source.key for source in plan.sources]
     if not all(isinstance(layer, int) for layer in layers):
-        raise CannotLowerError("token tables and layers are mixed")
+        raise NoStockModulesError("token tables and layers are mixed")
     if not backbone.is_stock:
-        raise CannotLowerError(f"a {backbone.family} that stops at layer {backbone.depth} has no final norm")
+        raise NoStockModulesError(f"a {backbone.family} that stops at layer {backbone.depth} has no final norm")
     if layers == [backbone.top] and plan.factors == [1.0]:
         return []
     if abs(sum(plan.factors) - 1.0) > 1e-9:
-        raise CannotLowerError(f"the layer weights sum to {sum(plan.factors):g}, WeightedLayerPooling's to 1")
+        raise NoStockModulesError(f"the layer weights sum to {sum(plan.factors):g}, WeightedLayerPooling's to 1")
     weights = torch.zeros(backbone.top + 1)
     for layer, factor in zip(layers, plan.factors, strict=True):
         weights[int(layer)] += factor
@@ -112,11 +112,11 @@ def _pooling_modules(module: RecipeModule) -> list[nn.Module]:
     factors = [w for w in plan.weightings if w.name != "uniform"]
     dropped = dropped_ids(module.backbone.tokenizer)
     if dropped and plan.recipe.reduce != "sum":
-        raise CannotLowerError(f"reduce={plan.recipe.reduce} would count tokens that leave every text")
+        raise NoStockModulesError(f"reduce={plan.recipe.reduce} would count tokens that leave every text")
     if plan.recipe.reduce == "max" and not factors:
         return [Pooling(width, "max")]
     if plan.recipe.reduce != "sum":
-        raise CannotLowerError(f"reduce={plan.recipe.reduce} has no stock module")
+        raise NoStockModulesError(f"reduce={plan.recipe.reduce} has no stock module")
     if not factors and not dropped:
         return [Pooling(width, "mean")]
     if len(factors) == 1 and factors[0].name in POOLING_OF and not dropped:
@@ -131,7 +131,7 @@ def _word_weights(module: RecipeModule, factors: list[Weighting]) -> WordWeights
         if isinstance(factor, Content) and module.recipe.template is None:
             factor = NotSpecial()
         if not isinstance(factor, ByToken) or not factor.normalised:
-            raise CannotLowerError(f"weights={factor.spec()} is not a fixed weight for each token")
+            raise NoStockModulesError(f"weights={factor.spec()} is not a fixed weight for each token")
         table = table * factor.table(vocabulary, module.stats)
     table[dropped_ids(module.backbone.tokenizer)] = 0.0
     largest = float(table.max())
@@ -157,7 +157,7 @@ def _shaping_modules(module: RecipeModule) -> list[nn.Module]:
         elif isinstance(step, UnitLength):
             modules.append(Normalize())
         else:
-            raise CannotLowerError(f"the shaping step {step.spec()!r} is not affine")
+            raise NoStockModulesError(f"the shaping step {step.spec()!r} is not affine")
     return modules
 
 

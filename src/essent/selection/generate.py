@@ -112,7 +112,7 @@ class Generator:
         return done
 
     def _next(
-        self, prefixes: torch.Tensor, parts: torch.Tensor, memory: torch.Tensor, attend: torch.Tensor
+        self, prefixes: torch.Tensor, parts: torch.Tensor, memory: torch.Tensor, attention_mask: torch.Tensor
     ) -> torch.Tensor:
         """Mean over the pairs of log p of every next token: (b,V), −∞ for tokens that may not stand there."""
         from transformers.modeling_outputs import BaseModelOutput
@@ -124,7 +124,7 @@ class Generator:
             count = len(some)
             logits = self.model(
                 encoder_outputs=BaseModelOutput(last_hidden_state=memory.repeat(count, 1, 1)),
-                attention_mask=attend.repeat(count, 1),
+                attention_mask=attention_mask.repeat(count, 1),
                 decoder_input_ids=some.repeat_interleave(pairs, dim=0),
                 use_cache=False,
             ).logits[:, -1]  # (c·E,V)

@@ -16,7 +16,7 @@ from functools import reduce
 import torch
 from torch import nn
 
-from essent.model import Backbone, Needs, allows_of, check, debias, make_frame
+from essent.model import Backbone, RequiredOutputs, capabilities_of, check_recipe, debias, make_frame
 from essent.pipeline import Plan
 from essent.recipe import Recipe
 from essent.sources import Source, resolve
@@ -58,9 +58,9 @@ class Block:
         self.columns = len(mixes) if self.premixed else len(self.sources)
 
     @property
-    def needs(self) -> Needs:
-        heads = [weighting.head for product in self.products for weighting in product]
-        return Needs(
+    def required(self) -> RequiredOutputs:
+        heads = [weighting.attention_head for product in self.products for weighting in product]
+        return RequiredOutputs(
             frozenset(s.key for s in self.sources if isinstance(s.key, int)),
             any(s.key == "static" for s in self.sources),
             frozenset(head for head in heads if head is not None),
@@ -110,8 +110,8 @@ class Pass:
     singles: list[Plan]
 
     @property
-    def needs(self) -> Needs:
-        return reduce(operator.or_, [*(b.needs for b in self.blocks), *(s.needs for s in self.singles)])
+    def required(self) -> RequiredOutputs:
+        return reduce(operator.or_, [*(b.required for b in self.blocks), *(s.required for s in self.singles)])
 
     @property
     def reads_stats(self) -> bool:
@@ -133,9 +133,9 @@ class Program:
         self.recipes = list(recipes)
         self.backbone = backbone
         self.passes: list[Pass] = []
-        allows = allows_of(backbone)
+        capabilities = capabilities_of(backbone)
         for recipe in self.recipes:
-            check(recipe, allows)
+            check_recipe(recipe, capabilities)
         frames = _Frames(backbone)
         grouped: dict[Frame, list[Recipe]] = {}
         for recipe in dict.fromkeys(replace(recipe, shaping=()) for recipe in self.recipes):
@@ -144,10 +144,10 @@ class Program:
         for frame, members in grouped.items():
             places.update(self._add_pass(frame, members))
         self.places = [places[replace(recipe, shaping=())] for recipe in self.recipes]
-        depths = [one.needs.depth for one in self.passes]
+        depths = [one.required.depth for one in self.passes]
         backbone.cut(max((depth for depth in depths if depth is not None), default=None))
         if all(depth is None for depth in depths) and not backbone.only_static:
-            backbone.max_length = None  # rows have no positions: texts of any length
+            backbone.max_seq_length = None  # rows have no positions: texts of any length
         nn.ModuleList([plan for one in self.passes for plan in one.singles]).to(backbone.static_table.device)
 
     def _add_pass(self, frame: Frame, recipes: Sequence[Recipe]) -> dict[Recipe, Place]:

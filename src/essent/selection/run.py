@@ -16,7 +16,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from essent.model import allowed, load
+from essent.model import load, read_capabilities
 from essent.pipeline import digest_of_backbone
 from essent.recipe import Recipe
 from essent.registry import did_you_mean
@@ -105,12 +105,12 @@ def search(
     found = find_space(space)
     question = Question.of(data, folder, criterion, how.seed)
     others = held_out(test, folder, question.pairs.fit_texts(), question.scored_pairs)
-    allows = allowed(model, options)
-    recipes, left_out = found.expand(allows)
-    compared = ("static",) if allows.only_static and how.baselines == BASELINES else how.baselines
+    capabilities = read_capabilities(model, options)
+    recipes, left_out = found.expand(capabilities)
+    compared = ("static",) if capabilities.only_static and how.baselines == BASELINES else how.baselines
     baselines = list(dict.fromkeys(Recipe.parse(text) for text in compared))
     recipes = list(dict.fromkeys([*recipes, *baselines]))
-    reference = REFERENCE.expand(allows)[0] if question.is_relative else []
+    reference = REFERENCE.expand(capabilities)[0] if question.is_relative else []
     every = list(dict.fromkeys([*recipes, *reference]))
     loaded = load(model, every, options)
     loaded.backbone.to(loaded.settings["device"])

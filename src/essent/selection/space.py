@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from essent.model import Allows, check
+from essent.model import ModelCapabilities, check_recipe
 from essent.recipe import MASK, TEMPLATES, Recipe, read_field, split_chain
 from essent.registry import did_you_mean
 from essent.selection.grammar import Grammar, read_yaml
-from essent.sources import reads_head
+from essent.sources import reads_mlm_head
 from essent.types import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 
 EVERY = "*"
@@ -46,10 +46,10 @@ class Grid:
             if not getattr(self, part.name):
                 raise RecipeError(f"A search space needs at least one choice in {part.name!r}.")
 
-    def recipes(self, allows: Allows) -> Iterator[Recipe]:
+    def recipes(self, capabilities: ModelCapabilities) -> Iterator[Recipe]:
         """Every recipe of the product that can be written down: weights=mask goes with templates that have a mask."""
-        layers = [mix for choice in self.layers for mix in _every_layer(choice, allows)]
-        weights = [product for choice in self.weights for product in _every_head(choice, allows)]
+        layers = [mix for choice in self.layers for mix in _every_layer(choice, capabilities)]
+        weights = [product for choice in self.weights for product in _every_head(choice, capabilities)]
         read = {
             "template": [read_field("template", choice) if choice else None for choice in self.templates],
             "layers": [read_field("layers", choice) for choice in dict.fromkeys(layers)],
@@ -64,7 +64,7 @@ class Grid:
                 continue
             if template is None and any(source.endswith("-bias") for source, _ in chosen["layers"]):
                 continue
-            if reads_head(chosen["layers"]) and "mask" not in chosen["weights"]:
+            if reads_mlm_head(chosen["layers"]) and "mask" not in chosen["weights"]:
                 continue
             yield Recipe(**chosen)
 
@@ -77,7 +77,7 @@ class Space:
     named: tuple[str, ...] = ()
     name: str = "own"
 
-    def expand(self, allows: Allows) -> tuple[list[Recipe], int]:
+    def expand(self, capabilities: ModelCapabilities) -> tuple[list[Recipe], int]:
         """The distinct recipes that the model can run, in a fixed order, and how many it cannot run.
 
         Raises:
@@ -85,13 +85,15 @@ class Space:
             UnsupportedRecipeError: the model can run none of them.
         """
         candidates = dict.fromkeys(
-            itertools.chain((Recipe.parse(text) for text in self.named), *(grid.recipes(allows) for grid in self.grids))
+            itertools.chain(
+                (Recipe.parse(text) for text in self.named), *(grid.recipes(capabilities) for grid in self.grids)
+            )
         )
         runs: list[Recipe] = []
         refusal: UnsupportedRecipeError | None = None
         for recipe in candidates:
             try:
-                check(recipe, allows)
+                check_recipe(recipe, capabilities)
                 runs.append(recipe)
             except UnsupportedRecipeError as error:
                 refusal = error
@@ -215,19 +217,19 @@ def _choices(value: Any, where: str) -> tuple[str, ...]:
     return tuple("" if item is None else str(item) for item in items)
 
 
-def _every_layer(choice: str, allows: Allows) -> list[str]:
+def _every_layer(choice: str, capabilities: ModelCapabilities) -> list[str]:
     """Put every layer in the place of a `*` that stands alone; in `0.5*L` it is a product."""
     terms = [term.strip() for term in choice.split("+")]
     if EVERY not in terms:
         return [choice]
-    numbers = [*map(str, range(allows.layers)), "L"]
+    numbers = [*map(str, range(capabilities.layers)), "L"]
     if terms == [EVERY]:
         return ["static", *numbers]
     return ["+".join(number if term == EVERY else term for term in terms) for number in numbers if number not in terms]
 
 
-def _every_head(choice: str, allows: Allows) -> list[str]:
+def _every_head(choice: str, capabilities: ModelCapabilities) -> list[str]:
     if f"ditto:{EVERY}" not in choice:
         return [choice]
-    heads = itertools.product(range(1, allows.layers + 1), range(1, allows.heads + 1))
+    heads = itertools.product(range(1, capabilities.layers + 1), range(1, capabilities.attention_heads + 1))
     return [choice.replace(f"ditto:{EVERY}", f"ditto:{layer}-{head}") for layer, head in heads]

@@ -108,13 +108,13 @@ class Sweep:
     def _tokenised(self, one: Pass) -> list[np.ndarray]:
         made: list[np.ndarray] = []
         for _, some in portions(self.data.texts):
-            ids = framed_ids(self.backbone.tokenizer, one.frame, list(some), self.backbone.max_length)
+            ids = framed_ids(self.backbone.tokenizer, one.frame, list(some), self.backbone.max_seq_length)
             made.extend(np.asarray(sequence, np.int32) for sequence in ids)
         return made
 
     def _counted(self, one: Pass) -> CorpusStats:
         def ids(some: object) -> list[list[int]]:
-            return framed_ids(self.backbone.tokenizer, one.frame, list(some), self.backbone.max_length)  # type: ignore[call-overload]
+            return framed_ids(self.backbone.tokenizer, one.frame, list(some), self.backbone.max_seq_length)  # type: ignore[call-overload]
 
         return count_tokens(ids, self.data.fit_texts(), len(self.backbone.vocabulary))
 
@@ -153,11 +153,11 @@ class Sweep:
     def _read(self, one: Pass, part: Portion, sequences: list[np.ndarray], stats: CorpusStats | None) -> Held:
         """Run the model over a portion, batch by batch."""
         held = Held()
-        needs = one.needs
+        required = one.required
         for chosen in batches([len(sequences[i]) for i in part.texts], self.batch_size):
             ids = [sequences[i] for i in part.texts[chosen]]
             tokens = pad(ids, one.frame, self.backbone.pad_id).to(self.device)
-            states = self.backbone.states(tokens, needs)
+            states = self.backbone.states(tokens, required)
             held.tokens.append(tokens)
             held.slices.append(slice(int(chosen[0]), int(chosen[-1]) + 1))  # longest first already
             for number, block in enumerate(one.blocks):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from essent.model import allowed, check_room, make_frame, open_model
+from essent.model import check_room, make_frame, open_model, read_capabilities
 from essent.recipe import MASK
 from essent.selection.checks import HeldOut, held_out
 from essent.selection.generate import Candidate
@@ -21,7 +21,7 @@ from essent.selection.pairs import TextPairs
 from essent.selection.question import LABELS, read_pairs_of
 from essent.selection.run import Settings, model_name, search, tested
 from essent.selection.space import Grid, Space
-from essent.sources import parse_mix, reads_head
+from essent.sources import parse_mix, reads_mlm_head
 from essent.tasks import PairTask
 from essent.types import InputError, UnsupportedRecipeError
 
@@ -163,9 +163,9 @@ def search_candidates(
 
 def _opened(model: Any, layers: str, weights: str, masks: bool, options: dict[str, Any]) -> SentenceTransformer:
     """The whole model, once for all templates."""
-    if (masks or weights == "mask") and not allowed(model, options).mask:
+    if (masks or weights == "mask") and not read_capabilities(model, options).mask:
         raise UnsupportedRecipeError("This model has no mask token; give a grammar without [MASK] and weights=last.")
-    return open_model(model, options, with_head=reads_head(parse_mix(layers)))
+    return open_model(model, options, with_mlm_head=reads_mlm_head(parse_mix(layers)))
 
 
 def _can_frame(shell: SentenceTransformer, template: str) -> bool:

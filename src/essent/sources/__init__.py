@@ -10,7 +10,7 @@ from essent.sources.layers import (
     checked_mix,
     format_mix,
     parse_mix,
-    reads_head,
+    reads_mlm_head,
     resolve,
     token_tables,
 )
@@ -26,7 +26,7 @@ __all__ = [
     "checked_mix",
     "format_mix",
     "parse_mix",
-    "reads_head",
+    "reads_mlm_head",
     "resolve",
     "token_tables",
 ]

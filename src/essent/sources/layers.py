@@ -227,6 +227,6 @@ def resolve(source: str, last: int) -> Source:
     return Source(layer, debiased=bool(match["bias"]))
 
 
-def reads_head(mix: Mix) -> bool:
+def reads_mlm_head(mix: Mix) -> bool:
     """Whether a mix has a source that the masked-LM head predicts."""
     return any(TOP.fullmatch(name) for name, _ in mix)

@@ -48,11 +48,11 @@ def find_choice(material: Material, task: PairTask, *, report: Callable[[Trial],
         The trials, best first.
     """
     trials: list[Trial] = []
-    bags = bag_matrix(text_ids(material.tokenizer, task.texts()), material.rows)
+    token_counts = bag_matrix(text_ids(material.tokenizer, task.texts()), material.rows)
 
     def run(choices: Sequence[Choice]) -> None:
         for choice in choices:
-            trial = Trial(choice, _score(material.table(choice), bags, task))
+            trial = Trial(choice, _score(material.table(choice), token_counts, task))
             trials.append(trial)
             if report is not None:
                 report(trial)
@@ -71,5 +71,5 @@ def _plain(material: Material) -> Iterator[Choice]:
                 yield Choice(layers, weights, None, shaping)
 
 
-def _score(table: np.ndarray, bags: sparse.csr_matrix, task: PairTask) -> float:
-    return float(task.score_vectors(unit(bags @ table).astype(np.float32)).main_score)
+def _score(table: np.ndarray, token_counts: sparse.csr_matrix, task: PairTask) -> float:
+    return float(task.score_vectors(unit(token_counts @ table).astype(np.float32)).main_score)

@@ -74,7 +74,7 @@ class Material:
     contexts: Contexts
     vectors: np.ndarray | None
     texts: list[str]
-    bags: sparse.csr_matrix
+    token_counts: sparse.csr_matrix
     fits: dict[tuple[str, str, float], np.ndarray] = field(default_factory=dict)
 
     @cached_property
@@ -110,7 +110,7 @@ class Material:
             if choice.fit is not None:
                 if self.vectors is None:
                     raise InputError("A fit needs the model's sentence vectors, which were not taken along.")
-                rows = fit_rows(self.bags, self.vectors, rows, choice.fit, progress=progress)
+                rows = fit_rows(self.token_counts, self.vectors, rows, choice.fit, progress=progress)
             self.fits = {key: self._known(rows.astype(np.float32))}  # the last one is kept: shapings share it
         return self._known(self.shaped(self.fits[key], choice.shaping))
 
@@ -144,7 +144,7 @@ class Material:
         if not shaping.strip():
             return rows.copy()
         chain = Chain.parse(Recipe.parse(f"static | {shaping}").shaping)
-        chain.fit(self.bags @ rows)
+        chain.fit(self.token_counts @ rows)
         affine = chain.as_affine()
         if affine is None:
             raise RecipeError(f"shaping {shaping!r} has no steps.")
@@ -212,10 +212,10 @@ def collect(
     contexts, vectors = average_contexts(backbone, texts, replace(how, layers=wanted, reader=reader), plan)
     tokenizer = unlimited(backbone.tokenizer if reader is None else reader)
     ids = text_ids(tokenizer, texts)
-    bags = bag_matrix(ids, 1 + max(tokenizer.get_vocab().values()))
+    token_counts = bag_matrix(ids, 1 + max(tokenizer.get_vocab().values()))
     warn_of_new(ids, how.unseen)
     contexts.about.update(model=str(model), words=len(extension.words), expressions=len(extension.expressions))
-    return Material(tokenizer, contexts, vectors, texts, bags), backbone
+    return Material(tokenizer, contexts, vectors, texts, token_counts), backbone
 
 
 # -- all of it --------------------------------------------------------------------------------------------------------
@@ -247,11 +247,11 @@ def make_encoder(
     table = material.table(choice, progress=progress)
     losses = Losses()
     if dimensions is not None:
-        table, variance, kept = reduce_table(material.bags, table, dimensions)
+        table, variance, kept = reduce_table(material.token_counts, table, dimensions)
         losses = Losses(variance, kept)
     if dtype != "float32":
         near = rounded(table, dtype)
-        losses = replace(losses, bits=agreement(material.bags, table, near))
+        losses = replace(losses, bits=agreement(material.token_counts, table, near))
         table = near
     return Distilled(encoder_of(table, material.tokenizer, dtype), choice, losses, material)
 

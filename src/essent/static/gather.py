@@ -21,7 +21,7 @@ from scipy import sparse
 from tqdm.auto import tqdm
 
 from essent.atomic import replacing_file
-from essent.model import Backbone, Needs, make_frame
+from essent.model import Backbone, RequiredOutputs, make_frame
 from essent.pipeline import Plan, digest_of_backbone
 from essent.sources import UNSEEN, Contexts
 from essent.static.occurrences import read
@@ -95,7 +95,7 @@ def average_contexts(
     how = settings or Settings()
     found = check_texts(texts)
     layers = _checked(backbone, found, how, plan)
-    needs = Needs(frozenset(layers)) | (Needs() if plan is None else plan.needs)
+    required = RequiredOutputs(frozenset(layers)) | (RequiredOutputs() if plan is None else plan.required)
     rows = len(backbone.vocabulary) if how.reader is None else _rows(how.reader, len(backbone.vocabulary))
     frame = make_frame(backbone.tokenizer, None)
     identity = _identity(backbone, found, how, layers, plan)
@@ -109,7 +109,7 @@ def average_contexts(
         tqdm(total=len(found), initial=sums.texts, desc="Contexts", unit="text", disable=not how.progress) as bar,
     ):
         for _, portion in portions(found[sums.texts :], PORTION):
-            _add(backbone, frame, needs, plan, portion, how, sums)
+            _add(backbone, frame, required, plan, portion, how, sums)
             sums.texts += len(portion)
             bar.update(len(portion))
             if how.state is not None and time.monotonic() - written >= how.every:
@@ -154,7 +154,13 @@ def _nothing(layers: Sequence[int], rows: int, dimensions: int) -> Sums:
 
 
 def _add(
-    backbone: Backbone, frame: Any, needs: Needs, plan: Plan | None, texts: Sequence[str], how: Settings, sums: Sums
+    backbone: Backbone,
+    frame: Any,
+    required: RequiredOutputs,
+    plan: Plan | None,
+    texts: Sequence[str],
+    how: Settings,
+    sums: Sums,
 ) -> None:
     """Add one portion of texts."""
     found = read(backbone, frame, texts, how.reader)
@@ -165,11 +171,11 @@ def _add(
     vectors: np.ndarray | None = None
     for chosen in batches([len(ids) for ids in found.sequences], how.batch_size):
         tokens = pad([found.sequences[i] for i in chosen], frame, backbone.pad_id).to(device)
-        states = backbone.states(tokens, needs)
+        states = backbone.states(tokens, required)
         token, place, share = (torch.from_numpy(values).to(device) for values in found.of(chosen))
         real = torch.from_numpy(np.array([bool(found.sequences[i]) for i in chosen])).to(device)  # not of pads alone
         for layer, table in sums.tables.items():
-            flat = states.hidden[layer][tokens.attend & real[:, None]]  # (n,D) in the order of the texts
+            flat = states.hidden[layer][tokens.attention_mask & real[:, None]]  # (n,D) in the order of the texts
             table.index_add_(0, token, flat[place].double() * share.double()[:, None])
         if plan is not None:
             pooled = plan.pool(tokens, states, backbone, None)[0].float().cpu().numpy()
@@ -234,7 +240,7 @@ def _alone(
     sequences = [[*frame.before, int(token), *frame.after] for token in tokens]
     for chosen in batches([len(ids) for ids in sequences], batch_size):
         padded = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(backbone.static_table.device)
-        hidden = backbone.states(padded, Needs(frozenset(layers))).hidden
+        hidden = backbone.states(padded, RequiredOutputs(frozenset(layers))).hidden
         for layer in layers:
             states[layer][chosen] = hidden[layer][:, len(frame.before)].float().cpu().numpy()
     return states

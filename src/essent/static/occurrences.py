@@ -60,7 +60,7 @@ def read(backbone: Backbone, frame: Frame, texts: Sequence[str], reader: Tokeniz
         reader: the tokenizer whose tokens are counted; None counts the model's own, special tokens included.
     """
     if reader is None:
-        sequences = framed_ids(backbone.tokenizer, frame, list(texts), backbone.max_length)
+        sequences = framed_ids(backbone.tokenizer, frame, list(texts), backbone.max_seq_length)
         lengths = [len(ids) for ids in sequences]
         token = np.concatenate([np.asarray(ids, np.int64) for ids in sequences])
         owner = np.repeat(np.arange(len(sequences)), lengths)
@@ -71,7 +71,7 @@ def read(backbone: Backbone, frame: Frame, texts: Sequence[str], reader: Tokeniz
 
 def _aligned(backbone: Backbone, frame: Frame, texts: list[str], reader: Tokenizer) -> Occurrences:
     """The reader's tokens over the model's pieces, by their place in the text."""
-    room = None if backbone.max_length is None else max(backbone.max_length - len(frame), 0)
+    room = None if backbone.max_seq_length is None else max(backbone.max_seq_length - len(frame), 0)
     left = getattr(backbone.tokenizer, "truncation_side", "right") == "left"
     pieces = fast_backend(backbone.tokenizer).encode_batch(texts, add_special_tokens=False)
     words = reader.encode_batch(texts, add_special_tokens=False)

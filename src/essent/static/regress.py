@@ -43,14 +43,19 @@ def bag_matrix(sequences: Sequence[Sequence[int]], rows: int) -> sparse.csr_matr
 
 
 def fit_rows(
-    bags: sparse.csr_matrix, vectors: np.ndarray, prior: np.ndarray, strength: float = 0.1, *, progress: bool = False
+    token_counts: sparse.csr_matrix,
+    vectors: np.ndarray,
+    prior: np.ndarray,
+    strength: float = 0.1,
+    *,
+    progress: bool = False,
 ) -> np.ndarray:
     """The rows that minimise the sum above.
 
     A token that no text has keeps its prior row. The prior is first scaled, by one number, to fit the vectors best.
 
     Args:
-        bags: texts × tokens (N,V), see `bag_matrix`.
+        token_counts: texts × tokens (N,V), see `bag_matrix`.
         vectors: the model's sentence vectors (N,D); their lengths do not matter.
         prior: rows (V,D) to stay near.
         strength: λ > 0; a token in texts of n tokens needs about λ·n² of them to leave its prior behind.
@@ -61,9 +66,10 @@ def fit_rows(
     Raises:
         InputError: shapes that do not belong together, λ not positive, or vectors that are not finite.
     """
-    if bags.shape != (len(vectors), len(prior)) or vectors.shape[1:] != prior.shape[1:]:
+    if token_counts.shape != (len(vectors), len(prior)) or vectors.shape[1:] != prior.shape[1:]:
         raise InputError(
-            f"Texts × tokens {bags.shape}, vectors {vectors.shape} and rows {prior.shape} do not belong together."
+            f"Texts × tokens {token_counts.shape}, vectors {vectors.shape} and rows {prior.shape} do not "
+            "belong together."
         )
     if not is_strength(strength):
         raise InputError(f"strength={strength!r} must be a positive number, e.g. 0.1.")
@@ -71,10 +77,10 @@ def fit_rows(
         raise InputError("The sentence vectors have NaN or infinite values.")
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     target = vectors / np.where(lengths > 0, lengths, 1.0)  # (N,D)
-    means = bags @ prior
+    means = token_counts @ prior
     size = float((means * means).sum())
     scaled = prior * (float((means * target).sum()) / size) if size > 0 else prior
-    change = _solve(bags, target - bags @ scaled, strength, progress)
+    change = _solve(token_counts, target - token_counts @ scaled, strength, progress)
     result: np.ndarray = (scaled + change).astype(np.float32)
     return result
 
@@ -84,10 +90,10 @@ def is_strength(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
 
 
-def _solve(bags: sparse.csr_matrix, target: np.ndarray, strength: float, progress: bool) -> np.ndarray:
+def _solve(token_counts: sparse.csr_matrix, target: np.ndarray, strength: float, progress: bool) -> np.ndarray:
     """(XᵀX + λ) Δ = Xᵀ target by conjugate gradients, all dimensions at once, preconditioned by the diagonal."""
-    turned = bags.T.tocsr()
-    diagonal = np.asarray(bags.multiply(bags).sum(axis=0)).reshape(-1, 1) + strength  # (V,1)
+    turned = token_counts.T.tocsr()
+    diagonal = np.asarray(token_counts.multiply(token_counts).sum(axis=0)).reshape(-1, 1) + strength  # (V,1)
     residual = (turned @ target).astype(np.float32)  # (V,D)
     change = np.zeros_like(residual)
     nearer = residual / diagonal
@@ -97,7 +103,7 @@ def _solve(bags: sparse.csr_matrix, target: np.ndarray, strength: float, progres
     for _ in tqdm(range(STEPS), desc="Rows", unit="step", disable=not progress):
         if (np.linalg.norm(residual, axis=0) <= TOLERANCE * np.maximum(first, 1e-30)).all():
             break
-        turned_direction = turned @ (bags @ direction) + strength * direction
+        turned_direction = turned @ (token_counts @ direction) + strength * direction
         length = product / np.maximum((direction * turned_direction).sum(axis=0), 1e-30)
         change += length * direction
         residual -= length * turned_direction

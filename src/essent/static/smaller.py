@@ -28,7 +28,7 @@ class Losses:
 
 
 def reduce_table(
-    bags: sparse.csr_matrix, table: np.ndarray, dimensions: int, seed: int = 0
+    token_counts: sparse.csr_matrix, table: np.ndarray, dimensions: int, seed: int = 0
 ) -> tuple[np.ndarray, float, float]:
     """The table in fewer dimensions: components of the corpus's unit vectors about the origin, which cosines keep.
 
@@ -39,20 +39,20 @@ def reduce_table(
         InputError: more dimensions than there are, or fewer than one.
     """
     check_dimensions(dimensions, table.shape[1])
-    values, components = np.linalg.eigh(_gram(bags, table))
+    values, components = np.linalg.eigh(_gram(token_counts, table))
     kept = components[:, ::-1][:, :dimensions]
     largest = kept[np.abs(kept).argmax(axis=0), np.arange(dimensions)]  # signs are arbitrary: made positive
     kept = kept * np.where(largest < 0, -1.0, 1.0)
     smaller = (table @ kept).astype(np.float32)
     share = float(values[::-1][:dimensions].sum() / max(values.sum(), 1e-30))
-    return smaller, share, agreement(bags, table, smaller, seed)
+    return smaller, share, agreement(token_counts, table, smaller, seed)
 
 
-def _gram(bags: sparse.csr_matrix, table: np.ndarray) -> np.ndarray:
+def _gram(token_counts: sparse.csr_matrix, table: np.ndarray) -> np.ndarray:
     """Σ_s v_s v_sᵀ of the texts' unit vectors: (D,D) float64."""
     total = np.zeros((table.shape[1], table.shape[1]))
-    for start in range(0, bags.shape[0], PORTION):
-        vectors = unit(bags[start : start + PORTION] @ table).astype(np.float64)
+    for start in range(0, token_counts.shape[0], PORTION):
+        vectors = unit(token_counts[start : start + PORTION] @ table).astype(np.float64)
         total += vectors.T @ vectors
     return total
 
@@ -69,13 +69,13 @@ def check_dimensions(dimensions: int, width: int, whose: str = "the model's") ->
         raise InputError(f"dimensions={dimensions} must be between 1 and {whose} {width}.")
 
 
-def agreement(bags: sparse.csr_matrix, first: np.ndarray, second: np.ndarray, seed: int = 0) -> float:
+def agreement(token_counts: sparse.csr_matrix, first: np.ndarray, second: np.ndarray, seed: int = 0) -> float:
     """Spearman ×100 between the cosines of random pairs of the corpus's texts by two tables."""
     generator = np.random.default_rng(seed)
-    left, right = generator.integers(0, bags.shape[0], (2, PAIRS))
+    left, right = generator.integers(0, token_counts.shape[0], (2, PAIRS))
     scores = []
     for table in (first, second):
-        products = unit(bags[left] @ table) * unit(bags[right] @ table)
+        products = unit(token_counts[left] @ table) * unit(token_counts[right] @ table)
         scores.append(products.sum(axis=1).round(6))  # rounding must not order equals
     found = float(stats.spearmanr(*scores).statistic) if min(np.ptp(s) for s in scores) > 0 else 1.0
     return 100.0 * found

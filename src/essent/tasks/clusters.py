@@ -2,7 +2,7 @@
 
 Source: Stankevičius 2024 (3.5.1), after Zhang et al. 2021 ("Supporting Clustering with Contrastive Learning"): mean
 accuracy of ten runs, clusters matched to classes by the Hungarian algorithm. Their code starts each run ten times and
-cuts texts at 64 tokens; the cut is `evaluate`'s `max_length`. Vectors are clustered as the recipe gives them: unit
+cuts texts at 64 tokens; the cut is `evaluate`'s `max_seq_length`. Vectors are clustered as the recipe gives them: unit
 length is a step of the recipe there too (3.4.5, a row of its own in Table 5 and A9–A14), and without it k-means, which
 measures distances, groups by length as well.
 """

@@ -20,8 +20,8 @@ import numpy as np
 
 from essent.tasks.base import Task
 from essent.tasks.examples import Example, check_examples
-from essent.tasks.heads import STRENGTHS, cross_validated, held_out
 from essent.tasks.pairs import correlations
+from essent.tasks.probes import STRENGTHS, cross_validated, held_out
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError, InputError
 
@@ -36,7 +36,7 @@ class LabelTask(Task):
         scale: lowest and highest class of soft targets (1, 5): a score of 3.6 is class 3 by 0.4 and class 4 by 0.6;
             below the lowest it is the lowest. None: the targets are classes.
         folds: of the cross-validation, where there are no parts, and where there is no dev part to choose the strength.
-        strengths: C of scikit-learn's LogisticRegression that are tried, see `essent.tasks.heads.scaled`.
+        strengths: C of scikit-learn's LogisticRegression that are tried, see `essent.tasks.probes.scaled`.
         source: plain values for the result's provenance.
         notes: sentences that every result carries.
     """

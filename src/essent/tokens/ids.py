@@ -240,11 +240,11 @@ def fast_backend(tokenizer: PreTrainedTokenizerBase) -> Any:
 
 
 def framed_ids(
-    tokenizer: PreTrainedTokenizerBase, frame: Frame, texts: list[str], max_length: int | None
+    tokenizer: PreTrainedTokenizerBase, frame: Frame, texts: list[str], max_seq_length: int | None
 ) -> list[list[int]]:
-    """Ids of each text within its frame, cut to `max_length` tokens in all."""
+    """Ids of each text within its frame, cut to `max_seq_length` tokens in all."""
     before, after = list(frame.before), list(frame.after)
-    room = None if max_length is None else max(max_length - len(frame), 0)
+    room = None if max_seq_length is None else max(max_seq_length - len(frame), 0)
     left = getattr(tokenizer, "truncation_side", "right") == "left"
     framed = []
     for ids in text_ids(tokenizer, frame.prepare(texts), frame.plain_text):
@@ -284,20 +284,20 @@ def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "
     shown = np.maximum(lengths, 1)
     place = np.arange(width)[None, :]  # (1,T)
     start = (width - shown)[:, None] if side == "left" else np.zeros((len(sequences), 1), dtype=np.int64)  # (B,1)
-    attend = (place >= start) & (place < start + shown[:, None])  # (B,T)
+    attention_mask = (place >= start) & (place < start + shown[:, None])  # (B,T)
     ids = np.full((len(sequences), width), pad_id, dtype=np.int64)
     ids[(place >= start) & (place < start + lengths[:, None])] = np.concatenate(
         [np.asarray(s, np.int64) for s in sequences]
     )
-    attended = torch.from_numpy(attend)
+    attended = torch.from_numpy(attention_mask)
     return Tokens(torch.from_numpy(ids), attended, content_of(attended, frame))
 
 
-def content_of(attend: torch.Tensor, frame: Frame) -> torch.Tensor:
+def content_of(attention_mask: torch.Tensor, frame: Frame) -> torch.Tensor:
     """Which of the attended tokens are the user's words, whatever the padding: (B,T) bool."""
-    place = attend.long().cumsum(dim=1)  # (B,T) from 1 within the text
+    place = attention_mask.long().cumsum(dim=1)  # (B,T) from 1 within the text
     last = place[:, -1:] - len(frame.after)
-    return attend & (place > len(frame.before)) & (place <= last)
+    return attention_mask & (place > len(frame.before)) & (place <= last)
 
 
 def portions(texts: Sequence[T], size: int = 32_768) -> Iterator[tuple[int, Sequence[T]]]:

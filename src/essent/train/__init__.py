@@ -14,9 +14,9 @@ from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, last_checkp
 from essent.train.continuous import train_continuous
 from essent.train.device import find_device, has_bf16, on_device
 from essent.train.examples import Examples, read_examples
-from essent.train.heads import heads
 from essent.train.loss import ContrastiveLoss
 from essent.train.objectives import OBJECTIVES, Objective, denoised_info_nce, info_nce
+from essent.train.projection_heads import projection_heads
 from essent.train.run import train
 from essent.train.seeds import Spread, train_seeds
 from essent.train.settings import PRESETS, Preset, Settings
@@ -35,13 +35,13 @@ __all__ = [
     "denoised_info_nce",
     "find_device",
     "has_bf16",
-    "heads",
     "info_nce",
     "last_checkpoint",
     "left_over",
     "make_collator",
     "make_loss",
     "on_device",
+    "projection_heads",
     "read_examples",
     "train",
     "train_continuous",

@@ -14,14 +14,14 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder import Encoder
-from essent.model import allows_of
+from essent.model import capabilities_of
 from essent.pipeline import Plan, RecipeModule
-from essent.saving import CannotLowerError, stock_modules
+from essent.saving import NoStockModulesError, stock_modules
 from essent.tasks import PairTask
 from essent.train.device import find_device, on_device
 from essent.train.examples import Examples
-from essent.train.heads import Head, heads
 from essent.train.loss import ContrastiveLoss
+from essent.train.projection_heads import ProjectionHead, projection_heads
 from essent.train.settings import Settings
 from essent.train.views import ShuffledBatches, ViewCollator, ViewedModule, places_of
 from essent.types import RecipeError, optional_import
@@ -91,12 +91,12 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
 
     Raises:
         UnsupportedRecipeError: the model cannot run the templates, or has no room for them.
-        RecipeError: weights that count tokens, `keep_head` for a head or a recipe that has no stock modules.
+        RecipeError: weights that count tokens, `keep_projection_head` for a head or a recipe that has no stock modules.
     """
     backbone = encoder.module.backbone
-    settings.check(allows_of(backbone))
+    settings.check(capabilities_of(backbone))
     generator = torch.Generator().manual_seed(settings.seed)
-    head = heads[settings.head](backbone.dimensions, backbone.model.config, generator, checkpoint)
+    head = projection_heads[settings.projection_head](backbone.dimensions, backbone.model.config, generator, checkpoint)
     module = ViewedModule(backbone, settings.predicts)
     if module.plan.reads_stats:
         raise RecipeError(
@@ -105,7 +105,7 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
         )
     plans = [Plan(recipe, backbone) for recipe in settings.views]
     replace_module(encoder, module)
-    if settings.keep_head:  # refused before anything is trained
+    if settings.keep_projection_head:  # refused before anything is trained
         _check_stock(encoder, head)
     return ContrastiveLoss(
         encoder,
@@ -117,22 +117,24 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
     )
 
 
-def _check_stock(encoder: Encoder, head: Head) -> None:
+def _check_stock(encoder: Encoder, head: ProjectionHead) -> None:
     head.stock()
     try:
         stock_modules(encoder.module)
-    except CannotLowerError as error:
-        raise RecipeError(f"keep_head saves stock modules, and {str(encoder.recipe)!r} has none: {error}.") from None
+    except NoStockModulesError as error:
+        raise RecipeError(
+            f"keep_projection_head saves stock modules, and {str(encoder.recipe)!r} has none: {error}."
+        ) from None
 
 
-def make_collator(encoder: Encoder, loss: ContrastiveLoss, text_length: int = 32) -> ViewCollator:
+def make_collator(encoder: Encoder, loss: ContrastiveLoss, max_seq_length: int = 32) -> ViewCollator:
     """What makes the batches of such a loss: give it to the trainer as `data_collator`."""
     return ViewCollator(
         encoder.preprocess,
         backbone=encoder.module.backbone,
         frames=[plan.frame for plan in loss.plans],
         places=loss.places,
-        text_length=text_length,
+        max_seq_length=max_seq_length,
     )
 
 
@@ -222,8 +224,10 @@ def make_trainer(
         args=arguments,
         train_dataset=datasets.Dataset.from_dict(examples.columns()),
         loss=loss,
-        evaluator=None if task is None else PairScore(task, loss.head if settings.keep_head else None),
-        data_collator=make_collator(encoder, loss, settings.text_length),
+        evaluator=None
+        if task is None
+        else PairScore(task, loss.projection_head if settings.keep_projection_head else None),
+        data_collator=make_collator(encoder, loss, settings.max_seq_length),
     )
     trainer.remove_callback(PrinterCallback)  # prints to standard output
     return trainer

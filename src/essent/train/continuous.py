@@ -104,7 +104,7 @@ def free_template(encoder: Encoder, template: str) -> FreeTemplate:
     free = FreeTemplate(f"{shown[0]}{' ' * frame.space}{SLOT}{shown[1]}", rows, tuple(words))
     _check_frame(make_frame(tokenizer, free.template), frame, dict(zip(rows, words, strict=True)), template)
     _append_rows(old, free)
-    backbone = Backbone(old.model, tokenizer, old.max_length, old.last)
+    backbone = Backbone(old.model, tokenizer, old.max_seq_length, old.last)
     replace_module(encoder, SavableModule(backbone, Recipe(template=free.template, weights=("mask",))))
     return free
 

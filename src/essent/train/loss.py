@@ -10,8 +10,8 @@ from torch import nn
 
 from essent.encoder import Encoder
 from essent.pipeline import Plan
-from essent.train.heads import Head
 from essent.train.objectives import info_nce
+from essent.train.projection_heads import ProjectionHead
 from essent.train.views import Place, bare_template
 
 
@@ -25,7 +25,7 @@ class ContrastiveLoss(nn.Module):
         model: an Encoder whose first module is a `ViewedModule`.
         plans: one a view, each the [MASK] of a template or a recipe without one, not denoised.
         places: which column of the data is read under which view, in the order of `features`.
-        head: between the vectors and the loss.
+        projection_head: between the vectors and the loss.
         denoised: take the bias of each view's template off.
         temperature: τ.
     """
@@ -35,7 +35,7 @@ class ContrastiveLoss(nn.Module):
         model: Encoder,
         plans: Sequence[Plan],
         places: Sequence[Place],
-        head: Head,
+        projection_head: ProjectionHead,
         *,
         denoised: bool = False,
         temperature: float = 0.05,
@@ -45,7 +45,7 @@ class ContrastiveLoss(nn.Module):
         self.plans = list(plans)
         self.tables = nn.ModuleList(plans)  # their buffers move with the loss
         self.places = tuple(places)
-        self.head = head
+        self.projection_head = projection_head
         self.denoised = denoised
         self.temperature = temperature
 
@@ -64,11 +64,13 @@ class ContrastiveLoss(nn.Module):
         views = [view for _, view in self.places]
         states = [self._vectors(part, view) for part, view in zip(features, views, strict=True)]
         if not self.denoised:
-            return [self.head(vectors) for vectors in states]
+            return [self.projection_head(vectors) for vectors in states]
         biases = self._biases(features, views)
-        if self.head.before_denoising:
-            return [self.head(h) - self.head(bias) for h, bias in zip(states, biases, strict=True)]
-        return [self.head(h - bias) for h, bias in zip(states, biases, strict=True)]
+        if self.projection_head.before_denoising:
+            return [
+                self.projection_head(h) - self.projection_head(bias) for h, bias in zip(states, biases, strict=True)
+            ]
+        return [self.projection_head(h - bias) for h, bias in zip(states, biases, strict=True)]
 
     def _vectors(self, features: dict[str, Any], view: int) -> torch.Tensor:
         output = self.model(dict(features), plan=self.plans[view])

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from essent.atomic import require_replaceable, write_text
 from essent.encoder import Encoder
 from essent.folders import ENCODER, STATE_FOLDER, check_replaceable
-from essent.model import allows_of
+from essent.model import capabilities_of
 from essent.pipeline import digest_of_backbone
 from essent.saving import SavableModule
 from essent.tasks import PairTask, library_versions, load_pairs
@@ -31,7 +31,7 @@ from essent.train.build import (
 from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, last_checkpoint, left_over
 from essent.train.device import on_device
 from essent.train.examples import Examples, as_examples
-from essent.train.heads import Head
+from essent.train.projection_heads import ProjectionHead
 from essent.train.settings import Settings, resolve_settings
 from essent.types import DataError, EssentError, InputError, TrainingError
 
@@ -66,7 +66,7 @@ def train(
         changes: fields of `Settings`, instead of the preset's.
 
     Returns:
-        The trained encoder, head dropped unless `keep_head`; also in `output`.
+        The trained encoder, head dropped unless `keep_projection_head`; also in `output`.
 
     Raises:
         InputError: data or settings that cannot be trained on.
@@ -109,7 +109,7 @@ def train_encoder(
     _check_sizes(examples, settings)
     on_device(encoder.device.type, settings.precision)  # refused before a folder is made
     backbone = encoder.module.backbone
-    settings.check(allows_of(backbone))
+    settings.check(capabilities_of(backbone))
     loss = make_loss(encoder, settings, examples.width, checkpoint=checkpoint)
     about = {"settings": settings.to_dict(), "data": examples.digest(), "examples": len(examples)}
     about["validate"] = None if task is None else {"task": task.name, "sha256": task.digest()}
@@ -122,9 +122,9 @@ def train_encoder(
         trainer.run(resumed)
         encoder.eval()
         replace_module(encoder, SavableModule(backbone, settings.predicts))
-        about |= _report(trainer.state, loss.head, examples)
+        about |= _report(trainer.state, loss.projection_head, examples)
         trainer.accelerator.unwrap_model(encoder, keep_fp32_wrapper=False)  # mixed precision ends with the training
-        _save(encoder, loss.head, settings, run, about)
+        _save(encoder, loss.projection_head, settings, run, about)
     return encoder
 
 
@@ -170,7 +170,7 @@ def _check_same_run(started: Path, about: dict[str, Any], output: Path) -> None:
         raise DataError(f"{output} cannot be resumed with another run's model, data or settings: {shown}.")
 
 
-def _report(state: Any, head: Head, examples: Examples) -> dict[str, Any]:
+def _report(state: Any, head: ProjectionHead, examples: Examples) -> dict[str, Any]:
     """What came of a run, the same for the same run."""
     history = [{key: value for key, value in row.items() if not key.endswith(TIMES)} for row in state.log_history]
     scores = {row["step"]: row["eval_spearman"] for row in history if "eval_spearman" in row}
@@ -183,19 +183,19 @@ def _report(state: Any, head: Head, examples: Examples) -> dict[str, Any]:
         "before": scores.get(0),
         "best_step": state.best_global_step,
         "best_score": best,
-        "head_origin": head.origin,
+        "projection_head_origin": head.origin,
         "history": history,
         "notes": notes,
         "versions": library_versions(),
     }
 
 
-def _save(encoder: Encoder, head: Head, settings: Settings, run: Run, about: Mapping[str, Any]) -> None:
+def _save(encoder: Encoder, head: ProjectionHead, settings: Settings, run: Run, about: Mapping[str, Any]) -> None:
     """Write the encoder and training.json, which appear together."""
 
     def finish(folder: Path, reason: str) -> None:
         encoder.write_card(folder, reason)
-        if settings.keep_head:
+        if settings.keep_projection_head:
             whole = SentenceTransformer(str(folder), device="cpu")
             shutil.rmtree(folder / STATE_FOLDER)  # the recipe alone is not what the folder computes any more
             SentenceTransformer(modules=[*whole, *head.cpu().stock()], device="cpu").save(str(folder))

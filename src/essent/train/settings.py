@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from essent.model import Allows, check
+from essent.model import ModelCapabilities, check_recipe
 from essent.recipe import MASK, Recipe, read_field
 from essent.registry import did_you_mean
 from essent.train.objectives import Objective, find_objective
@@ -26,13 +26,13 @@ class Settings:
             without a template.
         recipe: what the trained encoder computes: "prompt" or "prompt-denoised" on the first template, or for "simcse"
             any recipe without a template, such as "cls" or "mean".
-        head: a name of `heads`, between the pooled vector and the loss.
-        keep_head: save the head behind the encoder instead of dropping it.
+        projection_head: a name of `projection_heads`, between the pooled vector and the loss.
+        keep_projection_head: save the head behind the encoder instead of dropping it.
         temperature: τ of the loss.
         batch_size: texts (or pairs) in a step; also the number of negatives.
         learning_rate: of AdamW without weight decay, falling linearly to 0.
         epochs, max_steps: how long; the steps win when both are given.
-        text_length: most tokens of a text itself, special tokens and template not counted.
+        max_seq_length: most tokens of a text itself, special tokens and template not counted.
         validate_every: steps between validations, which are also checkpoints.
         precision: "float32", or "bf16" or "fp16" for mixed precision.
         seed: of the data's order, dropout and the head.
@@ -44,24 +44,24 @@ class Settings:
     objective: str
     templates: tuple[str, ...] = ()
     recipe: str = "prompt"
-    head: str = "dense-tanh"
-    keep_head: bool = False
+    projection_head: str = "dense-tanh"
+    keep_projection_head: bool = False
     temperature: float = 0.05
     batch_size: int = 256
     learning_rate: float = 1e-5
     epochs: float = 1.0
     max_steps: int | None = None
-    text_length: int = 32
+    max_seq_length: int = 32
     validate_every: int = 125
     precision: str = "float32"
     seed: int = 42
 
     def __post_init__(self) -> None:
-        from essent.train.heads import heads
+        from essent.train.projection_heads import projection_heads
 
         given = (self.templates,) if isinstance(self.templates, str) else tuple(self.templates)
         object.__setattr__(self, "templates", tuple(str(read_field("template", text)) for text in given))
-        for name in ("batch_size", "max_steps", "text_length", "validate_every", "seed"):
+        for name in ("batch_size", "max_steps", "max_seq_length", "validate_every", "seed"):
             value = getattr(self, name)
             low = 0 if name == "seed" else 1
             if value is None and name == "max_steps":
@@ -83,10 +83,15 @@ class Settings:
         if len(set(self.templates)) < len(self.templates):
             raise InputError(f"The templates are equal: {self.templates[0]!r}. Take objective='same-template'.")
         _check_recipe(self.predicts, objective, self.templates)
-        if self.head not in heads:
-            raise UnknownNameError(f"Unknown training head {self.head!r}. {did_you_mean(self.head, list(heads))}")
-        if self.keep_head and any(name.endswith("-bias") for name, _ in self.predicts.layers):
-            raise InputError("keep_head: the head of a denoised recipe has no stock modules; take recipe='prompt'.")
+        if self.projection_head not in projection_heads:
+            raise UnknownNameError(
+                f"Unknown projection head {self.projection_head!r}. "
+                f"{did_you_mean(self.projection_head, list(projection_heads))}"
+            )
+        if self.keep_projection_head and any(name.endswith("-bias") for name, _ in self.predicts.layers):
+            raise InputError(
+                "keep_projection_head: the head of a denoised recipe has no stock modules; take recipe='prompt'."
+            )
 
     @property
     def row(self) -> Objective:
@@ -106,14 +111,14 @@ class Settings:
             return (self.predicts,)
         return tuple(Recipe(template=template, weights=("mask",)) for template in self.templates)
 
-    def check(self, allows: Allows) -> None:
+    def check(self, capabilities: ModelCapabilities) -> None:
         """Refuse what the model cannot run.
 
         Raises:
             UnsupportedRecipeError: shows the recipe and what the model allows.
         """
         for recipe in (self.predicts, *self.views):
-            check(replace(recipe, layers=(("L-bias", 1.0),)) if self.row.denoised else recipe, allows)
+            check_recipe(replace(recipe, layers=(("L-bias", 1.0),)) if self.row.denoised else recipe, capabilities)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -177,14 +182,14 @@ PRESETS: dict[str, Preset] = {
                 "learning_rate": 5e-5,
                 "epochs": 3.0,
             },
-            {"bert": {**FIRST["bert"], "head": "prediction-transform"}, "roberta": FIRST["roberta"]},
+            {"bert": {**FIRST["bert"], "projection_head": "prediction-transform"}, "roberta": FIRST["roberta"]},
         ),
         Preset(
             "simcse-unsup",
             "SimCSE App. A",
             "the first token, two dropout views; dense + tanh in training only",
             False,
-            {"objective": "simcse", "recipe": "cls", "text_length": 30, "validate_every": 250},
+            {"objective": "simcse", "recipe": "cls", "max_seq_length": 30, "validate_every": 250},
             {
                 "bert": {"batch_size": 64, "learning_rate": 3e-5},
                 "roberta": {"batch_size": 512, "learning_rate": 1e-5},
@@ -193,12 +198,12 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "simcse-sup",
             "SimCSE App. A",
-            "the first token; dense + tanh, which the paper keeps (keep_head)",
+            "the first token; dense + tanh, which the paper keeps (keep_projection_head)",
             True,
             {
                 "objective": "simcse",
                 "recipe": "cls",
-                "text_length": 30,
+                "max_seq_length": 30,
                 "validate_every": 250,
                 "batch_size": 512,
                 "learning_rate": 5e-5,
@@ -212,7 +217,7 @@ PRESETS: dict[str, Preset] = {
             False,
             {
                 "objective": "same-template",
-                "head": "prediction-transform",
+                "projection_head": "prediction-transform",
                 "learning_rate": 3e-5,
                 "epochs": 5.0,
                 "validate_every": 1000,

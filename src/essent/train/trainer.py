@@ -19,11 +19,11 @@ from transformers import TrainerState
 from essent.encoder import Encoder
 from essent.tasks import PairTask
 from essent.train.checkpoints import STATE, check_checkpoint, is_whole, left_over, writing_checkpoint
-from essent.train.heads import Head
 from essent.train.loss import ContrastiveLoss
+from essent.train.projection_heads import ProjectionHead
 from essent.types import InputError, TrainingError
 
-HEAD_FILE = "head.safetensors"
+HEAD_FILE = "projection_head.safetensors"
 UNDEFINED = -100.0  # stands for an undefined correlation: no checkpoint is worse
 
 
@@ -32,13 +32,13 @@ class PairScore(BaseEvaluator):
 
     Args:
         task: the pairs.
-        head: applied to the vectors, when it is kept; None while it is dropped after training.
+        projection_head: applied to the vectors, when it is kept; None while it is dropped after training.
     """
 
-    def __init__(self, task: PairTask, head: Head | None = None) -> None:
+    def __init__(self, task: PairTask, head: ProjectionHead | None = None) -> None:
         super().__init__()
         self.task = task
-        self.head = head
+        self.projection_head = head
         self.primary_metric = "spearman"
         self.greater_is_better = True
 
@@ -64,7 +64,11 @@ class PairScore(BaseEvaluator):
         def encode(texts: list[str]) -> torch.Tensor:
             vectors = model.encode(texts, convert_to_tensor=True, show_progress_bar=False)
             with torch.no_grad():
-                return vectors if self.head is None else self.head(vectors.to(next(self.head.parameters()).device))
+                return (
+                    vectors
+                    if self.projection_head is None
+                    else self.projection_head(vectors.to(next(self.projection_head.parameters()).device))
+                )
 
         return encode
 
@@ -155,8 +159,8 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         return self.model
 
     @property
-    def _head(self) -> Head:
-        return self._loss.head
+    def _head(self) -> ProjectionHead:
+        return self._loss.projection_head
 
     @property
     def _loss(self) -> ContrastiveLoss:

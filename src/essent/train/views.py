@@ -41,9 +41,9 @@ class ViewedModule(SavableModule):
         """
         if plan is None:
             return super().forward(features, shape=shape, **kwargs)
-        attend = features["attention_mask"].bool()
-        tokens = Tokens(features["input_ids"], attend, content_of(attend, plan.frame))
-        states = self.backbone.states(tokens, plan.needs, features.get("positions"))
+        attention_mask = features["attention_mask"].bool()
+        tokens = Tokens(features["input_ids"], attention_mask, content_of(attention_mask, plan.frame))
+        states = self.backbone.states(tokens, plan.required, features.get("positions"))
         vectors, _, _ = plan.pool(tokens, states, self.backbone, None)
         return {**features, "sentence_embedding": vectors}
 
@@ -77,7 +77,7 @@ class ViewCollator(SentenceTransformerDataCollator):
     backbone: Backbone | None = None
     frames: Sequence[Frame] = ()
     places: Sequence[Place] = ()
-    text_length: int = 32
+    max_seq_length: int = 32
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
         """One batch of rows, columns in the order of the data."""
@@ -92,7 +92,7 @@ class ViewCollator(SentenceTransformerDataCollator):
             sequences = [[*frame.before, *ids, *frame.after] for ids in known[key]]
             tokens = pad(sequences, frame, self._backbone.pad_id)
             batch[f"view{number}_input_ids"] = tokens.ids
-            batch[f"view{number}_attention_mask"] = tokens.attend.long()
+            batch[f"view{number}_attention_mask"] = tokens.attention_mask.long()
         return batch
 
     @property
@@ -101,8 +101,8 @@ class ViewCollator(SentenceTransformerDataCollator):
         return self.backbone
 
     def _ids(self, texts: list[str], frame: Frame) -> list[list[int]]:
-        longest = self._backbone.max_length
-        room = self.text_length if longest is None else max(min(self.text_length, longest - len(frame)), 0)
+        longest = self._backbone.max_seq_length
+        room = self.max_seq_length if longest is None else max(min(self.max_seq_length, longest - len(frame)), 0)
         return [ids[:room] for ids in text_ids(self._backbone.tokenizer, frame.prepare(texts), frame.plain_text)]
 
 

@@ -60,16 +60,16 @@ def combine_many(
     """
     import torch
 
-    attend = tokens.attend.unsqueeze(1)  # (B,1,T)
+    attention_mask = tokens.attention_mask.unsqueeze(1)  # (B,1,T)
     factors = dict.fromkeys(factor for product in products for factor in product)
     made = {factor: factor.weights(tokens, states, vocabulary, stats) for factor in factors}  # (B,T) each
     kind = reduce(torch.promote_types, (weights.dtype for weights in made.values()), torch.float32)
-    ones = torch.ones_like(tokens.attend, dtype=kind)
+    ones = torch.ones_like(tokens.attention_mask, dtype=kind)
     rows = [reduce(operator.mul, (made[factor] for factor in product), ones) for product in products]
-    weights = torch.stack(rows, dim=1).masked_fill(~attend, 0.0)  # (B,W,T)
+    weights = torch.stack(rows, dim=1).masked_fill(~attention_mask, 0.0)  # (B,W,T)
     empty = weights.sum(dim=2, keepdim=True) <= 0  # (B,W,1)
-    weights = weights.masked_fill(empty, 1.0) * attend
-    count = attend.sum(dim=2, keepdim=True).clamp(min=1).to(kind)  # (B,1,1)
+    weights = weights.masked_fill(empty, 1.0) * attention_mask
+    count = attention_mask.sum(dim=2, keepdim=True).clamp(min=1).to(kind)  # (B,1,1)
     divisor = torch.where(empty, count, torch.ones_like(count))
     normalised = torch.tensor([all(f.normalised for f in product) for product in products], device=weights.device)
     if normalised.any():

@@ -37,11 +37,11 @@ class Ditto(Weighting):
             )
 
     @property
-    def head(self) -> tuple[int, int]:
+    def attention_head(self) -> tuple[int, int]:
         layer, head = self.head_name.split("-")
         return int(layer), int(head)
 
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
-        return states.diagonals[self.head]  # (B,T)
+        return states.diagonals[self.attention_head]  # (B,T)

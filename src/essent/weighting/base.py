@@ -39,7 +39,7 @@ class Weighting(ABC):
         return False
 
     @property
-    def head(self) -> tuple[int, int] | None:
+    def attention_head(self) -> tuple[int, int] | None:
         """The attention head (layer, head), 1-based as in the papers, whose diagonal is read."""
         return None
 

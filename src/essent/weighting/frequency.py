@@ -84,7 +84,7 @@ class Sif(NeedsCounts):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
-        length = tokens.attend.sum(dim=1, keepdim=True).clamp(min=1)  # (B,1)
+        length = tokens.attention_mask.sum(dim=1, keepdim=True).clamp(min=1)  # (B,1)
         return super().weights(tokens, states, vocabulary, stats) / length  # (B,T)
 
 

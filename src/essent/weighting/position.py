@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def positions(tokens: Tokens) -> torch.Tensor:
     """Number of each token within its text, from 1; 0 on leading padding. (B,T) int64."""
-    return tokens.attend.long().cumsum(dim=1)
+    return tokens.attention_mask.long().cumsum(dim=1)
 
 
 @weightings.register("uniform")
@@ -31,7 +31,7 @@ class Uniform(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
-        return tokens.attend.float()  # (B,T)
+        return tokens.attention_mask.float()  # (B,T)
 
 
 @weightings.register("content")
@@ -65,7 +65,7 @@ class First(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
-        return ((positions(tokens) == 1) & tokens.attend).float()  # (B,T)
+        return ((positions(tokens) == 1) & tokens.attention_mask).float()  # (B,T)
 
 
 @weightings.register("last")
@@ -77,7 +77,7 @@ class Last(Weighting):
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
         count = positions(tokens)
-        return ((count == count[:, -1:]) & tokens.attend).float()  # (B,T)
+        return ((count == count[:, -1:]) & tokens.attention_mask).float()  # (B,T)
 
 
 @weightings.register("position")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from essent.minimal_pairs.excluded_substitutions import ANTONYMS, EXCLUDED, SYNONYMS
 from essent.minimal_pairs.neighbours import fits
-from essent.minimal_pairs.seldom import ANTONYMS, SELDOM, SYNONYMS
 from essent.minimal_pairs.substitutes import replaceable
 from essent.minimal_pairs.tags import tag_words
 from essent.minimal_pairs.words import split_words
@@ -33,8 +33,8 @@ def test_each_line_is_a_word_and_others() -> None:
             assert listed == sorted(set(listed))
             assert listed
             assert word not in listed
-    assert ("like", "prefer") in SELDOM
-    assert ("mad", "sane") in SELDOM
+    assert ("like", "prefer") in EXCLUDED
+    assert ("mad", "sane") in EXCLUDED
 
 
 @pytest.mark.parametrize(

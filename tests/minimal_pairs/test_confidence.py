@@ -9,7 +9,7 @@ import pytest
 from heros_sentences import SENTENCES
 
 from essent.minimal_pairs import Resources, build
-from essent.minimal_pairs.sureness import Evidence, sureness
+from essent.minimal_pairs.confidence import Evidence, confidence
 from essent.types import InputError
 
 
@@ -28,8 +28,8 @@ def test_words_without_a_token_and_improbable_ones() -> None:
 
 def test_the_synonym_weighs_more() -> None:
     chances = [1 / (1 + math.exp(-odds)) for odds in (0.5, 2.0)]
-    assert math.isclose(sureness(0.5, 2.0), 3 * math.log(chances[0]) + math.log(chances[1]))
-    assert sureness(2.0, 0.5) > sureness(0.5, 2.0)
+    assert math.isclose(confidence(0.5, 2.0), 3 * math.log(chances[0]) + math.log(chances[1]))
+    assert confidence(2.0, 0.5) > confidence(0.5, 2.0)
 
 
 def test_the_surest_are_kept_whatever_their_order(resources: Resources, lenient: None) -> None:

@@ -12,9 +12,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedModel
 
-import essent.model.backbone
 from essent.encoder.encoder import Encoder
-from essent.model.backbone import Backbone, Needs, find_layers, number_of_layers
+from essent.model import attention_diagonals
+from essent.model.backbone import Backbone, RequiredOutputs, find_layers, number_of_layers
 from essent.tokens.ids import Frame, pad
 from essent.types import Tokens
 from families import FAMILIES
@@ -69,7 +69,7 @@ def test_layers_are_those_of_the_whole_model(
         backbone.cut(cut)
         for layers in ({depth}, set(range(depth + 1))):
             with torch.inference_mode():
-                hidden = backbone.states(tokens, Needs(frozenset(layers))).hidden
+                hidden = backbone.states(tokens, RequiredOutputs(frozenset(layers))).hidden
             assert set(hidden) == layers
             for layer, states in hidden.items():
                 scale = max(1.0, np.abs(oracle[layer]).max())
@@ -82,7 +82,7 @@ def test_static_rows_are_the_embedding_table(family: str, shell_of: Shells, refe
     backbone = backbone_of(shell_of(family))
     ids = torch.tensor([[5, 9, 5]])
     ones = torch.ones_like(ids, dtype=torch.bool)
-    states = backbone.states(Tokens(ids, ones, ones), Needs(static=True))
+    states = backbone.states(Tokens(ids, ones, ones), RequiredOutputs(static=True))
     assert list(states.hidden) == ["static"]
     np.testing.assert_allclose(states.hidden["static"][0].detach().numpy(), reference_of(family).rows[[5, 9, 5]])
 
@@ -122,13 +122,13 @@ def test_albert_runs_its_one_layer_as_often_as_it_is_read(shell_of: Shells) -> N
 @pytest.mark.parametrize("family", ["bert", "t5", "llama", "modernbert"])
 def test_only_the_wanted_heads_are_computed(family: str, shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    computed = essent.model.backbone.head_diagonals
+    computed = attention_diagonals.attention_diagonals
 
     def noted(*arguments: object, **options: object) -> torch.Tensor:
         asked.append(arguments[4])
         return computed(*arguments, **options)
 
-    monkeypatch.setattr(essent.model.backbone, "head_diagonals", noted)
+    monkeypatch.setattr(attention_diagonals, "attention_diagonals", noted)
     Encoder(shell_of(family), "mean").encode(["a man"])
     assert asked == []
     Encoder(shell_of(family), "ditto:2-3").encode(["a man"])
@@ -174,9 +174,12 @@ def test_the_given_model_is_left_as_it_is(family: str, folder_of: Callable[[str]
 
 
 def test_needs_add_up() -> None:
-    one, other = Needs(frozenset({1}), heads=frozenset({(2, 3)})), Needs(frozenset({0}), static=True)
-    assert one | other == Needs(frozenset({0, 1}), True, frozenset({(2, 3)}))
-    assert (one.depth, other.depth, Needs().depth, Needs(static=True).depth) == (2, 0, None, None)
+    one, other = (
+        RequiredOutputs(frozenset({1}), attention_heads=frozenset({(2, 3)})),
+        RequiredOutputs(frozenset({0}), static=True),
+    )
+    assert one | other == RequiredOutputs(frozenset({0, 1}), True, frozenset({(2, 3)}))
+    assert (one.depth, other.depth, RequiredOutputs().depth, RequiredOutputs(static=True).depth) == (2, 0, None, None)
 
 
 @pytest.mark.parametrize(("family", "most"), [("bert", 256), ("roberta", 256), ("mpnet", 256), ("gpt2", 256)])

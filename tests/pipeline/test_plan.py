@@ -11,15 +11,15 @@ from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
 from essent.evaluation.run import evaluate
-from essent.model.backbone import Needs
-from essent.model.capabilities import Allows, check
+from essent.model.backbone import RequiredOutputs
+from essent.model.capabilities import ModelCapabilities, check_recipe
 from essent.recipe.recipe import Recipe
 from essent.tasks import PairTask
 from essent.types import ModelError, UnsupportedRecipeError
 
-BERT = Allows("bert", 12, 12, mask=True)
-GPT = Allows("gpt2", 12, 12, mask=False)
-T5 = Allows("t5", 12, 12, mask=True, positions=False)
+BERT = ModelCapabilities("bert", 12, 12, mask=True)
+GPT = ModelCapabilities("gpt2", 12, 12, mask=False)
+T5 = ModelCapabilities("t5", 12, 12, mask=True, positions=False)
 REFUSED = [
     (BERT, "layers=20", "20", "layers 0 (embedding output) to 12 (= L)"),
     (BERT, "layers=0+13", "13", "layers 0 (embedding output) to 12"),
@@ -38,9 +38,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("allows", "text", "part", "allowed"), REFUSED)
-def test_a_refusal_points_at_the_part(allows: Allows, text: str, part: str, allowed: str) -> None:
+def test_a_refusal_points_at_the_part(capabilities: ModelCapabilities, text: str, part: str, allowed: str) -> None:
     with pytest.raises(UnsupportedRecipeError) as caught:
-        check(Recipe.parse(text), allows)
+        check_recipe(Recipe.parse(text), capabilities)
     message = str(caught.value)
     assert allowed in message
     recipe, carets = message.splitlines()[1:3]
@@ -51,7 +51,7 @@ def test_a_refusal_points_at_the_part(allows: Allows, text: str, part: str, allo
 
 @pytest.mark.parametrize("text", ["layers=12", "layers=L-12", "ditto:12-12", "prompt", "prompt-denoised", "static"])
 def test_what_the_model_has_is_allowed(text: str) -> None:
-    check(Recipe.parse(text), BERT)
+    check_recipe(Recipe.parse(text), BERT)
 
 
 def without_weights(folder: Path, target: Path) -> str:
@@ -90,20 +90,20 @@ def test_refusals_come_before_the_weights(
 @pytest.mark.parametrize(
     ("recipe", "needs"),
     [
-        ("mean", Needs(frozenset({3}))),
-        ("first-last", Needs(frozenset({0, 3}))),
-        ("last2", Needs(frozenset({2, 3}))),
-        ("static", Needs(static=True)),
-        ("static-ditto:2-1", Needs(static=True, heads=frozenset({(2, 1)}))),
-        ("random", Needs()),
-        ("layers=random:32+1 weights=idf", Needs(frozenset({1}))),
-        ("prompt-topk", Needs(frozenset({3}))),
+        ("mean", RequiredOutputs(frozenset({3}))),
+        ("first-last", RequiredOutputs(frozenset({0, 3}))),
+        ("last2", RequiredOutputs(frozenset({2, 3}))),
+        ("static", RequiredOutputs(static=True)),
+        ("static-ditto:2-1", RequiredOutputs(static=True, attention_heads=frozenset({(2, 1)}))),
+        ("random", RequiredOutputs()),
+        ("layers=random:32+1 weights=idf", RequiredOutputs(frozenset({1}))),
+        ("prompt-topk", RequiredOutputs(frozenset({3}))),
     ],
 )
 def test_a_plan_reads_no_more_than_it_needs(
-    recipe: str, needs: Needs, shell_of: Callable[[str], SentenceTransformer]
+    recipe: str, required: RequiredOutputs, shell_of: Callable[[str], SentenceTransformer]
 ) -> None:
-    assert Encoder(shell_of("bert"), recipe).module.plan.needs == needs
+    assert Encoder(shell_of("bert"), recipe).module.plan.required == required
 
 
 def test_sources_of_different_widths_do_not_mix(shell_of: Callable[[str], SentenceTransformer]) -> None:

@@ -209,18 +209,18 @@ def test_texts_cut_at_a_length(bert: Path) -> None:
         Pair("a", "moon", 3),
     )
     task = PairTask("toy", pairs)
-    (cut,) = evaluate(bert, ["mean"], [task], max_length=12)["mean"]
+    (cut,) = evaluate(bert, ["mean"], [task], max_seq_length=12)["mean"]
     encoder = Encoder(bert, "mean")
     encoder.max_seq_length = 12
     assert cut.metrics == task.run(encoder).metrics
-    assert cut.provenance["max_length"] == 12
+    assert cut.provenance["max_seq_length"] == 12
     assert cut.metrics != evaluate(bert, ["mean"], [task])["mean"][0].metrics
-    (long,) = evaluate(bert, ["mean"], [task], max_length=10**6)["mean"]
-    assert long.provenance["max_length"] == Encoder(bert, "mean").max_seq_length
-    with pytest.raises(InputError, match="max_length=0 must be a positive number"):
-        evaluate(bert, ["mean"], [task], max_length=0)
+    (long,) = evaluate(bert, ["mean"], [task], max_seq_length=10**6)["mean"]
+    assert long.provenance["max_seq_length"] == Encoder(bert, "mean").max_seq_length
+    with pytest.raises(InputError, match="max_seq_length=0 must be a positive number"):
+        evaluate(bert, ["mean"], [task], max_seq_length=0)
     with pytest.raises(InputError, match="set your encoder's own limit"):
-        evaluate(encoder, [], [task], max_length=8)
+        evaluate(encoder, [], [task], max_seq_length=8)
 
 
 def test_what_evaluate_refuses(bert: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from test_by_word import ODD, split
 
 import essent.encoder.encoder
 import essent.pipeline.shared_pass
@@ -18,12 +19,11 @@ import essent.pipeline.static_pooler
 from essent.encoder.encoder import Encoder
 from essent.pipeline.plan import Plan
 from essent.pipeline.shared_pass import count_frames, pool_texts
-from essent.pipeline.static_pooler import Bags, bags_of
+from essent.pipeline.static_pooler import StaticPooler, static_pooler_of
 from essent.recipe.recipe import Recipe
 from essent.tokens.ids import count_tokens, framed_ids
 from essent.types import NotFittedError
 from samples import LONG, TEXTS
-from test_by_word import ODD, split
 
 Shells = Callable[[str], SentenceTransformer]
 
@@ -49,14 +49,14 @@ def padded(encoder: Encoder, texts: Sequence[str], shape: bool = False) -> torch
         return encoder(encoder.module.pad(encoder.module.ids(texts)), shape=shape)["sentence_embedding"]
 
 
-def bags(encoder: Encoder) -> Bags:
-    found = bags_of(encoder.module.plan, encoder.module.backbone)
+def static_pooler(encoder: Encoder) -> StaticPooler:
+    found = static_pooler_of(encoder.module.plan, encoder.module.backbone)
     assert found is not None
     return found
 
 
 def fast_vectors(encoder: Encoder, texts: Sequence[str]) -> torch.Tensor:
-    found = bags(encoder)
+    found = static_pooler(encoder)
     with torch.inference_mode():
         return found.pool(found.ids(texts), encoder.module.stats)
 
@@ -77,7 +77,7 @@ def test_a_length_limit_cuts_bags_too(recipe: str, side: str, shell_of: Shells) 
     encoder.module.backbone.tokenizer = copy.copy(encoder.tokenizer)
     encoder.module.backbone.tokenizer.truncation_side = side
     for limit in (1, 2, 7):
-        encoder.module.backbone.max_length = limit
+        encoder.module.backbone.max_seq_length = limit
         fast = fast_vectors(encoder, TEXTS)
         torch.testing.assert_close(fast, padded(encoder, TEXTS), atol=1e-5, rtol=1e-5)
 
@@ -104,7 +104,7 @@ def test_tables_of_other_types(kind: torch.dtype, bert: Path) -> None:
 )
 def test_other_recipes_have_no_bags(recipe: str, shell_of: Shells) -> None:
     encoder = Encoder(shell_of("bert"), recipe)
-    assert bags_of(encoder.module.plan, encoder.module.backbone) is None
+    assert static_pooler_of(encoder.module.plan, encoder.module.backbone) is None
 
 
 def test_counts_are_needed_as_ever(shell_of: Shells) -> None:
@@ -141,7 +141,7 @@ def test_copies_and_other_processes_begin_anew(shell_of: Shells) -> None:
 def test_framed_ids_agree(shell_of: Shells) -> None:
     encoder = Encoder(shell_of("bert"), "static")
     module = encoder.module
-    ids, lengths = bags(encoder).ids(TEXTS)
+    ids, lengths = static_pooler(encoder).ids(TEXTS)
     frame = module.plan.frame
     whole = [[*frame.before, *own, *frame.after] for own in split(ids, lengths)]
     assert whole == framed_ids(encoder.tokenizer, frame, TEXTS, None)

@@ -11,7 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
-from essent.model.backbone import Needs
+from essent.model.backbone import RequiredOutputs
 from essent.recipe.named import NAMED
 from essent.recipe.recipe import Recipe
 from essent.tokens.ids import Frame, pad
@@ -105,13 +105,13 @@ def test_every_head_equals_the_attention_matrix(family: str, shell_of: Shells, r
     for side in ("right", "left"):
         tokens = pad(sequences, Frame((), ()), backbone.pad_id, side)
         with torch.inference_mode():
-            diagonals = backbone.states(tokens, Needs(heads=heads)).diagonals
+            diagonals = backbone.states(tokens, RequiredOutputs(attention_heads=heads)).diagonals
         assert set(diagonals) == heads
         for (layer, head), values in diagonals.items():
             for row, ids in enumerate(sequences):
-                found = values[row][tokens.attend[row]].numpy()
+                found = values[row][tokens.attention_mask[row]].numpy()
                 np.testing.assert_allclose(found, reference.diagonal(ids, f"{layer}-{head}"), atol=1e-5)
-            assert (values[~tokens.attend] == 0).all()
+            assert (values[~tokens.attention_mask] == 0).all()
 
 
 POOLED = [

@@ -39,10 +39,10 @@ def weights_of(encoder: Encoder, texts: list[str], side: str = "right") -> list[
     features = encoder.module.pad(encoder.module.ids(texts), side)
     with torch.inference_mode():
         weights = encoder(features)["token_weights"]
-    attend = features["attention_mask"].bool()
-    assert weights.shape == attend.shape
-    assert (weights[~attend] == 0).all()
-    return [row[shown].numpy() for row, shown in zip(weights, attend, strict=True)]
+    attention_mask = features["attention_mask"].bool()
+    assert weights.shape == attention_mask.shape
+    assert (weights[~attention_mask] == 0).all()
+    return [row[shown].numpy() for row, shown in zip(weights, attention_mask, strict=True)]
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])

@@ -29,12 +29,12 @@ def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
     model = model.double().eval()
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(5, 60, (3, 12), generator=generator)
-    attend = torch.ones_like(ids)
-    attend[1, 9:] = 0
-    chosen = (torch.rand(ids.shape, generator=generator) < 0.3) & attend.bool()
+    attention_mask = torch.ones_like(ids)
+    attention_mask[1, 9:] = 0
+    chosen = (torch.rand(ids.shape, generator=generator) < 0.3) & attention_mask.bool()
     labels = torch.where(chosen, torch.randint(5, 60, ids.shape, generator=generator), -100)
 
-    logits = model(input_ids=ids, attention_mask=attend).logits
+    logits = model(input_ids=ids, attention_mask=attention_mask).logits
     expected = torch.zeros((), dtype=torch.float64)
     for b in range(ids.shape[0]):  # - 1/M Σ log p(token): token by token
         for t in range(ids.shape[1]):
@@ -47,7 +47,7 @@ def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
     head = MaskedHead(model)
     assert head.agrees(ids)
     with head.at(chosen):
-        outputs = model(input_ids=ids, attention_mask=attend)
+        outputs = model(input_ids=ids, attention_mask=attention_mask)
     assert outputs.logits.shape[:-1].numel() == int(chosen.sum())
     loss = loss_at_masks(outputs, labels)
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
@@ -165,7 +165,7 @@ def test_what_is_no_configuration(model, config, kind, said: str, tmp_path: Path
         "gpt2": {"model_type": "gpt2"},
         "bart": {"model_type": "bart"},
         "bad": ["model_type"],
-        "heads": {"model_type": "bert", "hidden_size": "wide"},
+        "projection_heads": {"model_type": "bert", "hidden_size": "wide"},
     }.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(values), "utf-8")
     with pytest.raises(kind, match=said):

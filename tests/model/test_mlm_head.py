@@ -18,7 +18,7 @@ from transformers import AutoModelForMaskedLM
 import essent
 from essent import Encoder, Recipe
 from essent.evaluation.run import evaluate
-from essent.model.loading import allowed, open_model
+from essent.model.loading import open_model, read_capabilities
 from essent.model.mlm_head import MaskedLMHead, expected_rows, load_masked
 from essent.pipeline.cache import digest_of
 from essent.selection import Grid, Space, search
@@ -84,7 +84,7 @@ def test_half_precision_runs(bert: Path) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_configurations_say_which_models_have_a_head(family: str, folder_of: Callable[[str], Path]) -> None:
-    assert allowed(str(folder_of(family)), {}).head == (family not in WITHOUT_MASK)
+    assert read_capabilities(str(folder_of(family)), {}).mlm_head == (family not in WITHOUT_MASK)
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_model_saved_without_its_head_is_refused(headless: str, bert: Path) ->
     with pytest.raises(UnsupportedRecipeError, match=refused):
         Encoder(SentenceTransformer(str(bert), device="cpu"), "prompt-topk")
     with pytest.raises(ModelError, match="has no masked-LM head"):
-        open_model(headless, {}, with_head=True)
+        open_model(headless, {}, with_mlm_head=True)
     board = search(headless, PAIRS, Space((Grid(templates=("bert",), layers=("L", "topk:5"), weights=("mask",)),)))
     assert any("1 recipes of the space" in note for note in board.notes)
     (Path(headless) / "model.safetensors").unlink()
@@ -185,7 +185,7 @@ def test_the_head_is_saved_with_the_folder(family: str, folder_of: Callable[[str
 
 
 def test_only_recipes_that_read_the_head_save_it(bert: Path, tmp_path: Path) -> None:
-    shell = open_model(str(bert), {}, with_head=True)
+    shell = open_model(str(bert), {}, with_mlm_head=True)
     Encoder(shell, "prompt-denoised").save(str(tmp_path), create_model_card=False)
     assert not any(name.startswith("cls.") for name in load_file(tmp_path / "model.safetensors"))
 

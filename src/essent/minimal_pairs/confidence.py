@@ -67,6 +67,6 @@ class Evidence(NamedTuple):
         return max(self.probability, LEAST) if math.isfinite(self.probability) else UNSEEN
 
 
-def sureness(synonym: float, antonym: float) -> float:
+def confidence(synonym: float, antonym: float) -> float:
     """One number for both log-odds: how probable it is that both are good, the synonym weighing more."""
     return -SYNONYM_WEIGHT * math.log1p(math.exp(-synonym)) - math.log1p(math.exp(-antonym))

@@ -18,22 +18,22 @@ SPECS = ["sum", "max", "power:1", "power:2", "power", "dct:1", "dct", "dct:3", "
 def batch(lengths: list[int], width: int, side: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Random states, weights and mask; what stands on padding is large, and must not count."""
     draw = np.random.default_rng(seed)
-    attend = torch.zeros(len(lengths), width, dtype=torch.bool)
+    attention_mask = torch.zeros(len(lengths), width, dtype=torch.bool)
     for row, length in enumerate(lengths):
-        attend[row, slice(width - length, width) if side == "left" else slice(0, length)] = True
-    hidden = torch.from_numpy(draw.standard_normal((len(lengths), width, 5)) + 1e3 * ~attend.numpy()[..., None])
-    weights = torch.from_numpy(draw.random((len(lengths), width)) + 0.1) * attend
-    return hidden, weights, attend
+        attention_mask[row, slice(width - length, width) if side == "left" else slice(0, length)] = True
+    hidden = torch.from_numpy(draw.standard_normal((len(lengths), width, 5)) + 1e3 * ~attention_mask.numpy()[..., None])
+    weights = torch.from_numpy(draw.random((len(lengths), width)) + 0.1) * attention_mask
+    return hidden, weights, attention_mask
 
 
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_reductions_equal_loops(spec: str, side: str) -> None:
     lengths = [1, 2, 5, 7]  # shorter and longer than the number of DCT coefficients
-    hidden, weights, attend = batch(lengths, 7, side)
-    vectors = reductions.create(spec).reduce(hidden, weights, attend).numpy()
+    hidden, weights, attention_mask = batch(lengths, 7, side)
+    vectors = reductions.create(spec).reduce(hidden, weights, attention_mask).numpy()
     for row in range(len(lengths)):
-        shown = attend[row]
+        shown = attention_mask[row]
         oracle = reduced(list(hidden[row][shown].numpy()), weights[row][shown].tolist(), spec)
         np.testing.assert_allclose(vectors[row], oracle, atol=1e-9)
     assert vectors.shape[1] == reductions.create(spec).width(5)
@@ -42,18 +42,20 @@ def test_reductions_equal_loops(spec: str, side: str) -> None:
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.sampled_from(SPECS), st.integers(0, 99))
 def test_padding_on_either_side_gives_the_same(lengths: list[int], spec: str, seed: int) -> None:
     reduction = reductions.create(spec)
-    hidden, weights, attend = batch(lengths, 8, "right", seed)
+    hidden, weights, attention_mask = batch(lengths, 8, "right", seed)
     flipped = [
-        torch.stack([row.roll(8 - n, 0) for row, n in zip(x, lengths, strict=True)]) for x in (hidden, weights, attend)
+        torch.stack([row.roll(8 - n, 0) for row, n in zip(x, lengths, strict=True)])
+        for x in (hidden, weights, attention_mask)
     ]
-    torch.testing.assert_close(reduction.reduce(hidden, weights, attend), reduction.reduce(*flipped))
+    torch.testing.assert_close(reduction.reduce(hidden, weights, attention_mask), reduction.reduce(*flipped))
 
 
 def test_uniform_weights_give_the_published_forms() -> None:
     hidden = torch.tensor([[[1.0, -2.0], [3.0, 4.0], [5.0, 1.0]]], dtype=torch.float64)
-    third, attend = torch.full((1, 3), 1 / 3, dtype=torch.float64), torch.ones(1, 3, dtype=torch.bool)
+    third, attention_mask = torch.full((1, 3), 1 / 3, dtype=torch.float64), torch.ones(1, 3, dtype=torch.bool)
     given = {
-        spec: reductions.create(spec).reduce(hidden, third, attend)[0] for spec in ("sum", "max", "power", "dct:1")
+        spec: reductions.create(spec).reduce(hidden, third, attention_mask)[0]
+        for spec in ("sum", "max", "power", "dct:1")
     }
     assert given["sum"].tolist() == pytest.approx([3, 1])
     assert given["max"].tolist() == [5, 4]
@@ -65,17 +67,18 @@ def test_uniform_weights_give_the_published_forms() -> None:
 
 def test_max_only_looks_at_tokens_with_weight() -> None:
     hidden = torch.tensor([[[9.0], [1.0], [2.0]]])
-    weights, attend = torch.tensor([[0.0, 0.9, 0.1]]), torch.ones(1, 3, dtype=torch.bool)
-    assert reductions.create("max").reduce(hidden, weights, attend).item() == 2
+    weights, attention_mask = torch.tensor([[0.0, 0.9, 0.1]]), torch.ones(1, 3, dtype=torch.bool)
+    assert reductions.create("max").reduce(hidden, weights, attention_mask).item() == 2
 
 
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=4))
 def test_mixing_before_pooling_is_mixing_after(factors: list[float]) -> None:
     layers = torch.randn(len(factors), 2, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    weights, attend = torch.rand(2, 4, dtype=torch.float64), torch.ones(2, 4, dtype=torch.bool)
-    together = reductions.create("sum").reduce(mix_sources(list(layers), factors), weights, attend)
+    weights, attention_mask = torch.rand(2, 4, dtype=torch.float64), torch.ones(2, 4, dtype=torch.bool)
+    together = reductions.create("sum").reduce(mix_sources(list(layers), factors), weights, attention_mask)
     apart = sum(
-        f * reductions.create("sum").reduce(layer, weights, attend) for f, layer in zip(factors, layers, strict=True)
+        f * reductions.create("sum").reduce(layer, weights, attention_mask)
+        for f, layer in zip(factors, layers, strict=True)
     )
     torch.testing.assert_close(together, apart)
 

@@ -158,7 +158,7 @@ def test_texts_are_read_by_words(glove: Path) -> None:
     """The fast path applies."""
     encoder = Encoder(word_model(glove), "static weights=idf").fit(TEXTS)
     assert words_apart(encoder.tokenizer.backend_tokenizer)
-    assert encoder.module.bags is not None
+    assert encoder.module.static_pooler is not None
 
 
 def test_an_encoder_takes_a_file_for_a_model(glove: Path, tmp_path: Path) -> None:

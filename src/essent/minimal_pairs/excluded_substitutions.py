@@ -320,4 +320,4 @@ def _pairs(lines: str) -> frozenset[tuple[str, str]]:
     return frozenset((word, other) for word, _, others in rows for other in others.split())
 
 
-SELDOM = _pairs(SYNONYMS) | _pairs(ANTONYMS)
+EXCLUDED = _pairs(SYNONYMS) | _pairs(ANTONYMS)

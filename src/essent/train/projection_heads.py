@@ -25,7 +25,7 @@ TRANSFORMS = (
 )
 
 
-class Head(nn.Module):
+class ProjectionHead(nn.Module):
     """Maps vectors (B,D) to vectors (B,D) that only the loss sees."""
 
     name: ClassVar[str]
@@ -39,16 +39,16 @@ class Head(nn.Module):
             RecipeError: it has none that compute exactly this.
         """
         raise RecipeError(
-            f"keep_head: sentence-transformers has no module that computes the head {self.name!r} exactly; "
-            "take head='dense-tanh', or let it be dropped."
+            f"keep_projection_head: sentence-transformers has no module that computes the head {self.name!r} exactly; "
+            "take projection_head='dense-tanh', or let it be dropped."
         )
 
 
-heads: Registry[Head] = Registry("training head", "essent.heads")
+projection_heads: Registry[ProjectionHead] = Registry("projection head", "essent.projection_heads")
 
 
-@heads.register("none")
-class NoHead(Head):
+@projection_heads.register("none")
+class NoProjection(ProjectionHead):
     """The vectors as they are."""
 
     def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
@@ -61,8 +61,8 @@ class NoHead(Head):
         return []
 
 
-@heads.register("dense-tanh")
-class DenseTanh(Head):
+@projection_heads.register("dense-tanh")
+class DenseTanh(ProjectionHead):
     """tanh(W e + b), as BERT's pooler (SimCSE 3; PromptBERT's unsupervised models)."""
 
     def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
@@ -82,8 +82,8 @@ class DenseTanh(Head):
         return [dense]
 
 
-@heads.register("prediction-transform")
-class PredictionTransform(Head):
+@projection_heads.register("prediction-transform")
+class PredictionTransform(ProjectionHead):
     """LayerNorm(activation(W e + b)): what a masked language model does before it predicts words.
 
     Its weights are the checkpoint's own where they are there; otherwise they are initialised, and `origin` says so.

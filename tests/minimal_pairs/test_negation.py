@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from essent.minimal_pairs import CannotNegateError, Style, negate
-from essent.minimal_pairs.closed import TABLE
+from essent.minimal_pairs.function_words import TABLE
 from essent.minimal_pairs.negation import negate_at
 from essent.minimal_pairs.tags import tag_words
 from essent.minimal_pairs.words import apply_edits, split_words

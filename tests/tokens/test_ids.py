@@ -158,7 +158,7 @@ def test_padding_loses_nothing_and_marks_the_users_words(lengths: list[int], bef
         tokens = pad(sequences, frame, 99, side)
         assert len(tokens) == len(sequences)
         for row, ids in enumerate(sequences):
-            shown = tokens.attend[row]
+            shown = tokens.attention_mask[row]
             assert tokens.ids[row][shown].tolist() == (ids or [99])  # no tokens at all: one pad token stands in
             assert tokens.ids[row][~shown].tolist() == [99] * int((~shown).sum())
             words = tokens.ids[row][tokens.content[row]].tolist()
@@ -166,7 +166,7 @@ def test_padding_loses_nothing_and_marks_the_users_words(lengths: list[int], bef
             width = len(shown)
             edge = shown[: width - max(len(ids), 1)] if side == "left" else shown[max(len(ids), 1) :]
             assert not edge.any()
-        assert torch.equal(tokens.content, content_of(tokens.attend, frame))
+        assert torch.equal(tokens.content, content_of(tokens.attention_mask, frame))
 
 
 @given(st.lists(st.integers(0, 300), max_size=60), st.integers(1, 8))

@@ -7,8 +7,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from essent.tasks import heads
-from essent.tasks.heads import STRENGTHS as ALL_STRENGTHS
-from essent.tasks.heads import as_probabilities, cross_validated, held_out, logits_by_strength, scaled
+from essent.tasks.probes import STRENGTHS as ALL_STRENGTHS
+from essent.tasks.probes import as_probabilities, cross_validated, held_out, logits_by_strength, scaled
 
 
 def data(classes: int, rows: int = 240, width: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
