@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
 import essent
 
@@ -22,9 +21,11 @@ def part_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def test_imports_go_downwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(HOUSE)  # the contracts are in pyproject.toml
-    assert lint_imports(no_cache=True) == EXIT_STATUS_SUCCESS
+def test_imports_go_downwards() -> None:
+    """By the contracts in pyproject.toml; in a process of its own, as import-linter changes the logging of this one."""
+    code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=HOUSE, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_packages_are_entered_by_their_door() -> None:
@@ -42,7 +43,7 @@ def test_packages_are_entered_by_their_door() -> None:
 
 
 def test_tasks_see_only_something_with_encode() -> None:
-    wanted = {"types", "atomic", "registry", "hub", "tasks"}
+    wanted = {"types", "atomic", "registry", "hub", "tasks", "lazy"}
     for path in (path for path in FILES if part_of(path) == "tasks"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("essent."):
@@ -76,5 +77,5 @@ def test_the_public_names() -> None:
     assert set(essent.__all__) == set(dir(essent))
     for name in essent.__all__:
         assert getattr(essent, name) is not None
-    with pytest.raises(AttributeError, match="it has NAMED"):
+    with pytest.raises(AttributeError, match="it has Encoder"):
         essent.encoder_of_dreams  # noqa: B018

@@ -63,13 +63,13 @@ def test_without_a_network_a_wrong_name_is_said_at_once_and_the_cache_is_read(be
     wrong = [
         ["encoder", "Encoder", "nobody/no-such-model"],
         ["encoder", "Encoder", "no-such-model", "mean"],
-        ["heros.masked", "MaskedModel", "nobody/no-such-model"],
+        ["minimal_pairs.masked", "MaskedModel", "nobody/no-such-model"],
         ["selection.generate", "Generator", "nobody/no-such-model"],
-        ["data", "hub_rows", "nobody/no-such-data", None, "test"],
+        ["tasks.data", "hub_rows", "nobody/no-such-data", None, "test"],
     ]
     *refused, read = ask([*wrong, ["encoder", "Encoder", "nobody/tiny", "mean"]], CLOSED, tmp_path)
     for (module, *_), (name, message, seconds) in zip(wrong, refused, strict=True):
-        assert name == ("DataError" if module == "data" else "ModelError")
+        assert name == ("DataError" if module == "tasks.data" else "ModelError")
         assert f"no folder here, the cache does not have it, and {CLOSED} cannot be reached" in message
         assert seconds < 20  # huggingface_hub alone takes minutes
     assert read[:2] == ("nothing", "")

@@ -11,9 +11,9 @@ One equation, every published recipe a row of it:
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from essent.lazy import lazy_door
 from essent.version import __version__
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _WHERE = {
     "Recipe": "essent.recipe",
     "StaticEncoder": "essent.static",
     "TEMPLATES": "essent.recipe",
+    "__version__": "essent.version",
     "compile": "essent.engine",
     "evaluate": "essent.evaluation",
     "load": "essent.engine",
@@ -57,13 +58,5 @@ __all__ = [
     "verify",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import the public names when they are first used: `import essent` loads no torch."""
-    if name not in _WHERE:
-        raise AttributeError(f"module 'essent' has no attribute {name!r}; it has {', '.join(__all__)}.")
-    return getattr(importlib.import_module(_WHERE[name]), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+# `import essent` loads no torch
+__getattr__, __dir__ = lazy_door(__name__, _WHERE)

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
-from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, WordEmbeddings
+from sentence_transformers.sentence_transformer.modules import Pooling, WordEmbeddings
 from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
@@ -27,13 +25,10 @@ from essent.tokens.ids import count_tokens, text_ids, unknown_token
 from essent.types import ModelError, RecipeError, UnsupportedRecipeError
 from families import build_tokenizer
 from samples import LONG, TEXTS
+from static_models import save_model2vec, static_model, table_of
 
 WITHOUT_TOKENS = ["", "   "]
 EVERY = [*TEXTS, LONG, *WITHOUT_TOKENS, "[MASK] in a text [SEP]", "unknown ☃ sign"]
-
-
-def table_of(tokenizer: Tokenizer, width: int = 12, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((tokenizer.get_vocab_size(), width)).astype(np.float32) + 0.3
 
 
 @pytest.fixture(scope="module", params=["wordpiece", "bytes", "metaspace"])
@@ -44,19 +39,6 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 @pytest.fixture
 def wordpiece() -> Tokenizer:
     return build_tokenizer("wordpiece").backend_tokenizer
-
-
-def static_model(tokenizer: Tokenizer, *after: torch.nn.Module) -> SentenceTransformer:
-    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, table_of(tokenizer)), *after], device="cpu")
-
-
-def save_model2vec(folder: Path, tokenizer: Tokenizer, arrays: dict[str, np.ndarray], **config: object) -> Path:
-    """A folder as model2vec 0.10 writes it, less its modules.json."""
-    folder.mkdir()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    save_file(arrays, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": False, **config}))
-    return folder
 
 
 # -- as it is ---------------------------------------------------------------------------------------------------------

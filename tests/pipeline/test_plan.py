@@ -37,7 +37,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("allows", "text", "part", "allowed"), REFUSED)
+@pytest.mark.parametrize(("capabilities", "text", "part", "allowed"), REFUSED)
 def test_a_refusal_points_at_the_part(capabilities: ModelCapabilities, text: str, part: str, allowed: str) -> None:
     with pytest.raises(UnsupportedRecipeError) as caught:
         check_recipe(Recipe.parse(text), capabilities)
@@ -88,7 +88,7 @@ def test_refusals_come_before_the_weights(
 
 
 @pytest.mark.parametrize(
-    ("recipe", "needs"),
+    ("recipe", "required"),
     [
         ("mean", RequiredOutputs(frozenset({3}))),
         ("first-last", RequiredOutputs(frozenset({0, 3}))),

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from test_by_word import ODD, split
 
 import essent.encoder.encoder
 import essent.pipeline.shared_pass
@@ -23,6 +22,7 @@ from essent.pipeline.static_pooler import StaticPooler, static_pooler_of
 from essent.recipe.recipe import Recipe
 from essent.tokens.ids import count_tokens, framed_ids
 from essent.types import NotFittedError
+from odd_texts import ODD, split
 from samples import LONG, TEXTS
 
 Shells = Callable[[str], SentenceTransformer]
@@ -166,7 +166,7 @@ def test_a_pass_over_many_recipes_takes_it_too(shell_of: Shells, monkeypatch: py
     plans = [Plan(Recipe.parse(recipe), backbone) for recipe in recipes]
     shown = [(count_frames(backbone, some, TEXTS), some) for some in (plans, plans[::2])]
     fast = [pool_texts(backbone, some, TEXTS, stats) for stats, some in shown]
-    monkeypatch.setattr(essent.pipeline.shared_pass, "bags_of", lambda plan, backbone: None)
+    monkeypatch.setattr(essent.pipeline.shared_pass, "static_pooler_of", lambda plan, backbone: None)
     for (stats, some), vectors in zip(shown, fast, strict=True):
         slow_stats = count_frames(backbone, some, TEXTS)
         assert stats.keys() == slow_stats.keys()

@@ -165,7 +165,7 @@ def test_what_is_no_configuration(model, config, kind, said: str, tmp_path: Path
         "gpt2": {"model_type": "gpt2"},
         "bart": {"model_type": "bart"},
         "bad": ["model_type"],
-        "projection_heads": {"model_type": "bert", "hidden_size": "wide"},
+        "heads": {"model_type": "bert", "hidden_size": "wide"},
     }.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(values), "utf-8")
     with pytest.raises(kind, match=said):

@@ -18,9 +18,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from essent.atomic import PARTIAL
+from essent.pretrain import trainer as mlm_trainer
 from essent.pretrain.run import Show, Start, pretrain
 from essent.pretrain.settings import Pretraining
-from essent.train import mlm_trainer
 from essent.train.device import has_bf16
 from essent.types import DataError, InputError, TrainingError
 

@@ -34,9 +34,9 @@ from essent.tasks import load_task
 from essent.tokens.ids import unknown_token
 from essent.types import InputError, ModelError
 from families import build_tokenizer
+from odd_texts import ODD
 from samples import LONG, TEXTS
-from test_by_word import ODD
-from test_rows import save_model2vec, static_model, table_of
+from static_models import save_model2vec, static_model, table_of
 
 EVERY = [*TEXTS, LONG, *ODD, "unknown ☃ sign", "☃", TEXTS[0], TEXTS[3]]
 KNOWN = [text for text in EVERY if text.isprintable()]  # sentence-transformers reads no lone surrogates

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.tasks.overlap import PUBLISHED, common_subsequence, levenshtein, overlap, words_and_marks
+from essent.tasks.overlap import PUBLISHED, common_subsequence, levenshtein, lexical_overlap, words_and_marks
 from essent.types import DataError, InputError
 
 words = st.lists(st.sampled_from("a b c d".split()), max_size=7)
@@ -16,7 +16,7 @@ words = st.lists(st.sampled_from("a b c d".split()), max_size=7)
 
 def test_one_word_of_four_replaced() -> None:
     """3 of 4 words stay, 1 of 3 bigrams, and 1 of 5 tokens (the full stop is one) is edited."""
-    found = overlap([("the old cat sleeps.", "the young cat sleeps.")])
+    found = lexical_overlap([("the old cat sleeps.", "the young cat sleeps.")])
     assert found == pytest.approx(
         {"rouge1": 75.0, "rouge2": 100 / 3, "rougeL": 75.0, "levenshtein": 0.2, "length": 5.0, "pairs": 1.0}
     )
@@ -30,7 +30,7 @@ def test_what_the_package_rouge_gives() -> None:
         ("I saw it. It was big... really big", "It was big. I really saw it"): (1.0, 6 / 13, 1.0),
     }
     for pair, wanted in cases.items():
-        found = overlap([pair])
+        found = lexical_overlap([pair])
         assert [found[name] / 100 for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx(wanted, abs=1e-6), pair
 
 
@@ -64,17 +64,17 @@ def test_common_subsequence_is_common_and_longest(first: list[str], second: list
 
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), min_size=1, max_size=3))
 def test_any_text(pairs: list[tuple[str, str]]) -> None:
-    found = overlap(pairs)
+    found = lexical_overlap(pairs)
     assert all(0 <= found[name] <= 100 + 1e-9 for name in ("rouge1", "rouge2", "rougeL"))
     assert 0 <= found["levenshtein"] <= 1
-    same = overlap([(text, text) for text, _ in pairs])
+    same = lexical_overlap([(text, text) for text, _ in pairs])
     assert same["rouge1"] == same["rougeL"] == pytest.approx(100)
     assert same["levenshtein"] == 0
 
 
 def test_another_tokenizer_changes_distance_and_length_only() -> None:
     pairs = [("It is big.", "It is not big."), ("", "")]
-    plain, letters = overlap(pairs), overlap(pairs, tokenize=list)
+    plain, letters = lexical_overlap(pairs), lexical_overlap(pairs, tokenize=list)
     assert letters["length"] == 6.0
     assert letters["levenshtein"] == pytest.approx(4 / 14 / 2)
     assert {name for name in plain if plain[name] != letters[name]} == {"levenshtein", "length"}
@@ -83,13 +83,13 @@ def test_another_tokenizer_changes_distance_and_length_only() -> None:
 
 def test_what_is_refused() -> None:
     with pytest.raises(DataError, match="no pairs"):
-        overlap([])
+        lexical_overlap([])
     with pytest.raises(InputError, match="Pair 2"):
-        overlap([("a", "b"), ("a", None)])  # type: ignore[list-item]
+        lexical_overlap([("a", "b"), ("a", None)])  # type: ignore[list-item]
     with pytest.raises(InputError, match="Pair 1"):
-        overlap(["ab"])  # type: ignore[list-item]
+        lexical_overlap(["ab"])  # type: ignore[list-item]
 
 
 def test_the_papers_table_has_the_same_columns() -> None:
-    columns = set(overlap([("a", "b")])) - {"pairs"}
+    columns = set(lexical_overlap([("a", "b")])) - {"pairs"}
     assert all(set(row) == columns for row in PUBLISHED.values())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from essent.tasks import heads
+from essent.tasks import probes
 from essent.tasks.probes import STRENGTHS as ALL_STRENGTHS
 from essent.tasks.probes import as_probabilities, cross_validated, held_out, logits_by_strength, scaled
 
@@ -170,8 +170,8 @@ def test_parts_of_the_problems_at_a_time(monkeypatch: pytest.MonkeyPatch) -> Non
     vectors, _, targets = data(3)
     folds = np.arange(240) % 4
     whole, _ = cross_validated(vectors, targets, folds)
-    monkeypatch.setattr(heads, "AT_ONCE", 2 * targets.size)
+    monkeypatch.setattr(probes, "AT_ONCE", 2 * targets.size)
     np.testing.assert_allclose(cross_validated(vectors, targets, folds)[0], whole, atol=5e-3)
-    monkeypatch.setattr(heads, "AT_MOST", 5 * targets.size)
+    monkeypatch.setattr(probes, "AT_MOST", 5 * targets.size)
     fewer, _ = cross_validated(vectors, targets, folds)
     assert np.mean(fewer.argmax(1) == whole.argmax(1)) > 0.9

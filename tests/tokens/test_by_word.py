@@ -17,34 +17,15 @@ import essent.tokens.by_word
 from essent.tokens.by_word import WordIds, cut, whole_ids, words_apart
 from essent.tokens.ids import text_ids
 from families import build_tokenizer
+from odd_texts import ODD, split
 from samples import LONG, TEXTS
 
-ODD = [
-    "",
-    " ",
-    "  ",
-    "the",
-    "The.",
-    "the  man ",
-    " dogs\tcats\nred\r\nball",
-    "[MASK] is [SEP]the[PAD] end[UNK]x",
-    "flute\x0bflute\x0cflute\x1cflute\x85flute\u2028flute\u3000flute\xa0flute\u200bflute",
-    "你好 morning你好 的",
-    "e\u0301te \u0301a İstanbul ΟΔΟΣ ŉ ﬁeld",
-    "\ud83d\ude00 lone \ud800 surrogate",
-    "\x00\ufffd \ufffd",
-    "##s ##ing s ##",
-]
 PIECES = st.sampled_from([*itertools.chain.from_iterable(text.split() for text in TEXTS), *ODD, "a", " ", "\t"])
 ANY_TEXT = st.lists(st.one_of(PIECES, st.text(max_size=4)), max_size=8).map("".join) | st.text(max_size=30)
 
 
 def plain(tokenizer: object) -> Callable[[list[str]], list[list[int]]]:
     return lambda texts: text_ids(tokenizer, texts)  # type: ignore[arg-type]
-
-
-def split(ids: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
-    return [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])]
 
 
 def other(normaliser: object, splitting: object, model: object = None) -> Tokenizer:

@@ -82,7 +82,7 @@ def build(
     [dim]$[/] essent heros build --texts reviews.txt --output pairs.jsonl --mlm bert-large-uncased
     [dim]$[/] essent heros evaluate -m all-MiniLM-L6-v2 --data pairs.jsonl
     """
-    from essent import heros
+    from essent import minimal_pairs
     from essent.minimal_pairs import push_rows
     from essent.types import DataError, optional_import
 
@@ -100,10 +100,10 @@ def build(
     resources = replace(resources, tagger=tags)
     unit, tokenize = _tokens(resources, mlm)
     with _bar(wants_progress(quiet)) as show:
-        rows, quality = heros.build(given, resources, n, seed, look_at, show)
+        rows, quality = minimal_pairs.build(given, resources, n, seed, look_at, show)
     if not rows:
         raise DataError(f"{listed(texts)}: no sentence is suitable. What they failed: {_reasons(quality)}.")
-    heros.write_rows(rows, output)
+    minimal_pairs.write_rows(rows, output)
     if report is not None:
         _write_report(report, rows, quality, unit, tokenize)
     if not quiet:
@@ -149,24 +149,26 @@ def _resources(
     mlm: str | None, folder: Path | None, device: str | None, batch_size: int, options: Mapping[str, Any]
 ) -> Resources:
     """What there is, with a note for what there is not; cheap ones first."""
-    from essent import heros
+    from essent import minimal_pairs
     from essent.types import DataError, MissingDependencyError
 
     wordnet, known_typos = None, {}
     try:
-        wordnet = heros.find_wordnet(folder)
+        wordnet = minimal_pairs.find_wordnet(folder)
     except DataError as error:
         if folder is not None:  # asked for by name
             raise
         show_note(f"Without WordNet there are no subsets Synonym, Antonym and Random MLM. {error}")
     try:
-        known_typos = heros.misspellings(heros.misspelling_list())
+        known_typos = minimal_pairs.misspellings(minimal_pairs.misspelling_list())
     except MissingDependencyError as error:
         show_note(f"Typos are made letter by letter only. {error}")
     if mlm is None:
         show_note("Without --mlm there is no subset Random MLM, and synonyms are chosen by frequency, not by context.")
-    model = heros.MaskedModel(mlm, device, batch_size, **options) if mlm is not None and wordnet is not None else None
-    return heros.Resources(wordnet, model, known_typos)
+    model = None
+    if mlm is not None and wordnet is not None:
+        model = minimal_pairs.MaskedModel(mlm, device, batch_size, **options)
+    return minimal_pairs.Resources(wordnet, model, known_typos)
 
 
 def _tagger(name: str) -> Tagger | None:

@@ -1,9 +1,25 @@
 """Recipes on tasks, with shared passes; MTEB both ways."""
 
-from essent.evaluation.run import Bench, evaluate, name_of
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from essent.lazy import lazy_door
+
+if TYPE_CHECKING:
+    from essent.evaluation.run import Bench, evaluate, name_of
 
 __all__ = [
     "Bench",
     "evaluate",
     "name_of",
 ]
+
+__getattr__, __dir__ = lazy_door(
+    __name__,
+    {
+        "Bench": "essent.evaluation.run",
+        "evaluate": "essent.evaluation.run",
+        "name_of": "essent.evaluation.run",
+    },
+)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from essent.minimal_pairs.rows import PairRow
-from essent.tasks import PUBLISHED, SUBSETS, Tokenize, overlap, words_and_marks
+from essent.tasks import PUBLISHED, SUBSETS, Tokenize, lexical_overlap, words_and_marks
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class Quality:
 
 def overlaps(rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> dict[str, dict[str, float]]:
     """Lexical overlap of every subset and of all, and the paper's (Table 1)."""
-    found = {"all": overlap([(row.original, row.converted) for row in rows], tokenize)}
+    found = {"all": lexical_overlap([(row.original, row.converted) for row in rows], tokenize)}
     for subset in SUBSETS:
         if pairs := [(row.original, row.converted) for row in rows if row.subset == subset]:
-            found[subset] = overlap(pairs, tokenize)
+            found[subset] = lexical_overlap(pairs, tokenize)
     return {**found, "the paper's HEROS": PUBLISHED["HEROS"]}
 
 

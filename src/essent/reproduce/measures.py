@@ -10,7 +10,7 @@ from essent.evaluation import Bench
 from essent.explain import HeadAgreement, backbone_of, head_agreement, impact_agreement
 from essent.recipe import Recipe
 from essent.reproduce.scores import Score
-from essent.tasks import HerosTask, PairTask, Task, average_cosine, overlap
+from essent.tasks import HerosTask, PairTask, Task, average_cosine, lexical_overlap
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _overlaps(bound: Bound) -> dict[str, float]:
     def ids(text: str) -> list[int]:
         return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    return overlap(pairs, ids)
+    return lexical_overlap(pairs, ids)
 
 
 def _sides(task: Task) -> list[tuple[str, str]]:

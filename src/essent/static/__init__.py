@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.sources import Contexts
@@ -23,28 +24,6 @@ if TYPE_CHECKING:
     from essent.static.gather import Settings, average_contexts
     from essent.static.smaller import Losses
     from essent.static.vocabulary import Extension, extended, find_extension
-
-_WHERE = {
-    "FITTED": "essent.static.distillation",
-    "Choice": "essent.static.distillation",
-    "Contexts": "essent.sources",
-    "Distilled": "essent.static.distillation",
-    "Extension": "essent.static.vocabulary",
-    "Losses": "essent.static.smaller",
-    "Material": "essent.static.distillation",
-    "Settings": "essent.static.gather",
-    "StaticEncoder": "essent.static.encoder",
-    "check_choice": "essent.static.distillation",
-    "coverage_of": "essent.static.coverage",
-    "Trial": "essent.static.choose",
-    "average_contexts": "essent.static.gather",
-    "collect": "essent.static.distillation",
-    "distill": "essent.static.distillation",
-    "extended": "essent.static.vocabulary",
-    "find_choice": "essent.static.choose",
-    "find_extension": "essent.static.vocabulary",
-    "make_encoder": "essent.static.distillation",
-}
 
 __all__ = [
     "FITTED",
@@ -68,13 +47,27 @@ __all__ = [
     "make_encoder",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import the names when they are first used: `StaticEncoder` needs no torch, the others do."""
-    if name not in _WHERE:
-        raise AttributeError(f"module 'essent.static' has no attribute {name!r}; it has {', '.join(__all__)}.")
-    return getattr(importlib.import_module(_WHERE[name]), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_door(
+    __name__,
+    {
+        "Choice": "essent.static.distillation",
+        "Contexts": "essent.sources",
+        "Distilled": "essent.static.distillation",
+        "Extension": "essent.static.vocabulary",
+        "FITTED": "essent.static.distillation",
+        "Losses": "essent.static.smaller",
+        "Material": "essent.static.distillation",
+        "Settings": "essent.static.gather",
+        "StaticEncoder": "essent.static.encoder",
+        "Trial": "essent.static.choose",
+        "average_contexts": "essent.static.gather",
+        "check_choice": "essent.static.distillation",
+        "collect": "essent.static.distillation",
+        "coverage_of": "essent.static.coverage",
+        "distill": "essent.static.distillation",
+        "extended": "essent.static.vocabulary",
+        "find_choice": "essent.static.choose",
+        "find_extension": "essent.static.vocabulary",
+        "make_encoder": "essent.static.distillation",
+    },
+)

@@ -7,21 +7,28 @@ A task never sees an encoder, only something with `encode(list of N texts) -> (N
     load_task("stsb", data="my-data").run(model).main_score
 """
 
-from essent.tasks.base import Task
-from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add, task_names
-from essent.tasks.clusters import ClusterTask
-from essent.tasks.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
-from essent.tasks.examples import Example
-from essent.tasks.geometry import GeometryTask, average_cosine
-from essent.tasks.heros import CHANGED, KEPT, SUBSETS, HerosTask, MinimalPair, comparisons, verdict
-from essent.tasks.heros_files import load_heros
-from essent.tasks.labelled_sets import CLASSIFICATION12, CLUSTERING6, TRANSFER7
-from essent.tasks.labels import LabelTask
-from essent.tasks.locate import load_pairs, load_task
-from essent.tasks.overlap import PUBLISHED, Tokenize, levenshtein, overlap, words_and_marks
-from essent.tasks.pairs import METRICS, SAME_COSINE, PairTask, rows_of
-from essent.tasks.result import FORMAT, Result, library_versions, load_results, plain, save_results
-from essent.tasks.table import ResultsTable, results_table
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from essent.lazy import lazy_door
+
+if TYPE_CHECKING:
+    from essent.tasks.base import Task
+    from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add, task_names
+    from essent.tasks.clusters import ClusterTask
+    from essent.tasks.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
+    from essent.tasks.examples import Example
+    from essent.tasks.geometry import GeometryTask, average_cosine
+    from essent.tasks.heros import CHANGED, KEPT, SUBSETS, HerosTask, MinimalPair, comparisons, verdict
+    from essent.tasks.heros_files import load_heros
+    from essent.tasks.labelled_sets import CLASSIFICATION12, CLUSTERING6, TRANSFER7
+    from essent.tasks.labels import LabelTask
+    from essent.tasks.locate import load_pairs, load_task
+    from essent.tasks.overlap import PUBLISHED, Tokenize, levenshtein, lexical_overlap, words_and_marks
+    from essent.tasks.pairs import METRICS, SAME_COSINE, PairTask, rows_of
+    from essent.tasks.result import FORMAT, Result, library_versions, load_results, plain, save_results
+    from essent.tasks.table import ResultsTable, results_table
 
 __all__ = [
     "CHANGED",
@@ -56,13 +63,13 @@ __all__ = [
     "average_cosine",
     "comparisons",
     "levenshtein",
+    "lexical_overlap",
     "library_versions",
     "load_heros",
     "load_pairs",
     "load_results",
     "load_task",
     "located_rows",
-    "overlap",
     "plain",
     "read_text",
     "results_table",
@@ -74,3 +81,58 @@ __all__ = [
     "verdict",
     "words_and_marks",
 ]
+
+__getattr__, __dir__ = lazy_door(
+    __name__,
+    {
+        "CHANGED": "essent.tasks.heros",
+        "CLASSIFICATION12": "essent.tasks.labelled_sets",
+        "CLUSTERING6": "essent.tasks.labelled_sets",
+        "ClusterTask": "essent.tasks.clusters",
+        "Clusters": "essent.tasks.catalogue",
+        "Example": "essent.tasks.examples",
+        "FORMAT": "essent.tasks.result",
+        "GeometryTask": "essent.tasks.geometry",
+        "HerosTask": "essent.tasks.heros",
+        "KEPT": "essent.tasks.heros",
+        "LabelTask": "essent.tasks.labels",
+        "Labels": "essent.tasks.catalogue",
+        "METRICS": "essent.tasks.pairs",
+        "MinimalPair": "essent.tasks.heros",
+        "PAIR_COLUMNS": "essent.tasks.data",
+        "PUBLISHED": "essent.tasks.overlap",
+        "PairTask": "essent.tasks.pairs",
+        "Pairs": "essent.tasks.catalogue",
+        "Result": "essent.tasks.result",
+        "ResultsTable": "essent.tasks.table",
+        "Row": "essent.tasks.data",
+        "SAME_COSINE": "essent.tasks.pairs",
+        "STS7": "essent.tasks.catalogue",
+        "SUBSETS": "essent.tasks.heros",
+        "SUFFIXES": "essent.tasks.data",
+        "TRANSFER7": "essent.tasks.labelled_sets",
+        "Task": "essent.tasks.base",
+        "Tokenize": "essent.tasks.overlap",
+        "add": "essent.tasks.catalogue",
+        "average_cosine": "essent.tasks.geometry",
+        "comparisons": "essent.tasks.heros",
+        "levenshtein": "essent.tasks.overlap",
+        "library_versions": "essent.tasks.result",
+        "load_heros": "essent.tasks.heros_files",
+        "load_pairs": "essent.tasks.locate",
+        "load_results": "essent.tasks.result",
+        "load_task": "essent.tasks.locate",
+        "located_rows": "essent.tasks.data",
+        "lexical_overlap": "essent.tasks.overlap",
+        "plain": "essent.tasks.result",
+        "read_text": "essent.tasks.data",
+        "results_table": "essent.tasks.table",
+        "rows_of": "essent.tasks.pairs",
+        "save_results": "essent.tasks.result",
+        "split_lines": "essent.tasks.data",
+        "task_names": "essent.tasks.catalogue",
+        "text_value": "essent.tasks.data",
+        "verdict": "essent.tasks.heros",
+        "words_and_marks": "essent.tasks.overlap",
+    },
+)

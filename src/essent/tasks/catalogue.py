@@ -123,8 +123,14 @@ def task_names(kind: str | None = None) -> list[str]:
     """
     if kind is not None and kind not in KINDS:
         raise UnknownNameError(f"Unknown kind of task {kind!r}. {did_you_mean(kind, list(KINDS))}")
-    rows = [row for row in _rows.values() if kind in {None, row.kind}]
+    rows = [row for row in _all_rows().values() if kind in {None, row.kind}]
     return [row.name if split == "test" else f"{row.name}.{split}" for row in rows for split in row.splits]
+
+
+def _all_rows() -> dict[str, Pairs | Labels | Clusters]:
+    import essent.tasks.labelled_sets  # noqa: F401 — which adds its rows
+
+    return _rows
 
 
 def find_row(name: str, split: str | None = None) -> tuple[Pairs | Labels | Clusters, str]:
@@ -135,7 +141,8 @@ def find_row(name: str, split: str | None = None) -> tuple[Pairs | Labels | Clus
         InputError: the name says one split and `split` another.
     """
     base, dot, named = name.lower().partition(".")
-    row = _rows.get(base) or _rows.get(base.replace("-", ""))
+    rows = _all_rows()
+    row = rows.get(base) or rows.get(base.replace("-", ""))
     if dot and split is not None and split != named:
         raise InputError(f"The name {name!r} and split={split!r} name different splits.")
     chosen = named if dot else split or "test"

@@ -26,7 +26,7 @@ def words_and_marks(text: str) -> list[str]:
     return re.findall(r"\w+|[^\w\s]", text.lower())
 
 
-def overlap(pairs: Iterable[tuple[str, str]], tokenize: Tokenize = words_and_marks) -> dict[str, float]:
+def lexical_overlap(pairs: Iterable[tuple[str, str]], tokenize: Tokenize = words_and_marks) -> dict[str, float]:
     """Mean lexical overlap of P pairs of sentences (HEROS, Table 1).
 
     Args:

@@ -172,7 +172,7 @@ def test_one_recipe_that_cannot_run_refuses_all(shell_of: Shells) -> None:
 def test_a_text_that_tasks_share_is_encoded_once_and_a_kept_cache_serves_the_next_run(
     shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from essent import evaluation
+    from essent.evaluation import run as evaluation
 
     ran: list[int] = []
     run = evaluation.pool_texts
