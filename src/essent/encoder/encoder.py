@@ -16,13 +16,15 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device, truncate_embeddings
 from tqdm.auto import tqdm
 
+from essent.compat import config_of, device_for, prompt_of, write_stock_card
 from essent.folders import is_essent_folder
 from essent.hub import reach_model
 from essent.model import load
 from essent.pipeline import PORTION, RecipeModule, digest_of, key_of
 from essent.recipe import Recipe
 from essent.saving import SavableModule, amend_card, load_folder, save_folder
-from essent.tokens import batches, check_texts, portions, takes_any_texts
+from essent.texts import check_texts, distinct_texts, takes_any_texts
+from essent.tokens import batches, portions
 from essent.types import InputError, NamesItsModel, RecipeError
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         Raises:
             InputError: no texts, or something that is not a text.
         """
-        before = self._resolve_prompt(prompt, prompt_name) or ""
+        before = prompt_of(self, prompt, prompt_name)
         self._learn(texts, frequency_texts, before, batch_size, bool(show_progress_bar))
         return self
 
@@ -144,7 +146,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
             InputError: no texts, or something that is not a text.
         """
         found = _some(check_texts(texts), "texts")
-        before, progress = self._resolve_prompt(prompt, prompt_name) or "", bool(show_progress_bar)
+        before, progress = prompt_of(self, prompt, prompt_name), bool(show_progress_bar)
         pooled = self._learn(found, frequency_texts, before, batch_size, progress)
         if pooled is None or len(self) > 1:  # nothing to shape, or modules behind the recipe's
             vectors: np.ndarray = self.encode(
@@ -186,7 +188,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         texts: list[str] = inputs
         if arguments["output_value"] != "sentence_embedding":
             return super()._inference(texts, **arguments)
-        device = self._resolve_inference_device(arguments.get("device"))
+        device = device_for(self, arguments.get("device"))
         prompt = arguments.get("prompt")
         vectors = self._vectors(
             [prompt + text for text in texts] if prompt else texts,
@@ -213,20 +215,19 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         module.require_fit(shape)
         device = device or self.device
         self.eval()
-        distinct: dict[str, int] = {}
-        inverse = [distinct.setdefault(text, len(distinct)) for text in texts]
+        distinct, inverse = distinct_texts(texts)
         if not distinct:
             return torch.empty(0, self.get_embedding_dimension() or 0)
         vectors: torch.Tensor | None = None
         with tqdm(total=len(distinct), desc="Texts", unit="text", disable=not progress) as bar:
-            for chosen, batch in self._batches(list(distinct), batch_size, device, shape):
+            for chosen, batch in self._batches(distinct, batch_size, device, shape):
                 if vectors is None:
                     vectors = batch.new_empty(len(distinct), batch.shape[1], device="cpu" if on_cpu else device)
                 vectors[chosen if isinstance(chosen, slice) else chosen.to(vectors.device)] = batch.to(vectors.device)
                 bar.update(len(batch))
         if vectors is None:
             raise InputError("No texts to encode.")
-        return vectors if len(distinct) == len(texts) else vectors[torch.tensor(inverse, device=vectors.device)]
+        return vectors if len(distinct) == len(texts) else vectors[torch.from_numpy(inverse).to(vectors.device)]
 
     def _batches(
         self, texts: list[str], batch_size: int, device: torch.device, shape: bool
@@ -296,7 +297,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
                 "recipe. Put the step into the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
             )
         encode = partial(self.encode, show_progress_bar=False)
-        settings = self._get_model_config()
+        settings = config_of(self)
         return save_folder(module, path, layout, encode=encode, settings=settings, finish=finish)
 
     def write_card(
@@ -307,7 +308,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         Args:
             reason: why plain sentence-transformers cannot load the folder; "" where it can.
         """
-        self._create_model_card(str(folder), name, datasets)
+        write_stock_card(self, str(folder), name, datasets)
         amend_card(folder, self.recipe, reason)
 
 

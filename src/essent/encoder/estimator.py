@@ -18,7 +18,7 @@ from essent.folders import is_essent_folder, is_exported_folder
 from essent.model import open_model
 from essent.recipe import Recipe
 from essent.sources import reads_mlm_head
-from essent.tokens import check_texts
+from essent.texts import check_texts
 from essent.types import InputError, not_fitted
 
 _one_loader = Lock()

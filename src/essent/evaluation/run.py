@@ -18,7 +18,7 @@ from essent.pipeline import Plan, PooledCache, as_module, count_frames, digest_o
 from essent.recipe import Recipe
 from essent.shaping import Chain
 from essent.tasks import PairTask, Result, Task, load_task
-from essent.tokens import check_texts
+from essent.texts import check_texts
 from essent.types import EssentError, InputError, RecipeError
 
 

@@ -21,7 +21,8 @@ from essent.explain.importance import backbone_of
 from essent.model import make_frame, open_model, read_capabilities
 from essent.recipe import Recipe
 from essent.tasks import PairTask, Task, average_cosine, load_task
-from essent.tokens import Vocabulary, check_texts, count_tokens, framed_ids
+from essent.texts import check_texts
+from essent.tokens import Vocabulary, count_tokens, framed_ids
 from essent.types import InputError, ModelError
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ import torch
 
 from essent.model import Backbone, RequiredOutputs, load, make_frame
 from essent.recipe import Recipe
-from essent.tokens import Frame, batches, check_texts, count_tokens, framed_ids, pad, portions
+from essent.texts import check_texts
+from essent.tokens import Frame, batches, count_tokens, framed_ids, pad, portions
 from essent.types import InputError, ModelError, Tokens
 from essent.weighting import ByToken, weightings
 

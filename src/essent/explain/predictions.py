@@ -15,7 +15,8 @@ import torch
 
 from essent.model import NO_HEAD, Backbone, RequiredOutputs, check_room, debias, load, make_frame, read_capabilities
 from essent.recipe import MASK, Recipe, read_field
-from essent.tokens import Vocabulary, batches, check_texts, framed_ids, pad
+from essent.texts import check_texts
+from essent.tokens import Vocabulary, batches, framed_ids, pad
 from essent.types import InputError, ModelError, RecipeError
 
 if TYPE_CHECKING:

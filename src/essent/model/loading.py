@@ -20,6 +20,7 @@ from sentence_transformers.util import get_device_name
 from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
+from essent.compat import settings_of
 from essent.folders import guarded, is_bare_table, is_essent_folder, is_exported_folder, opening, read_modules
 from essent.hub import file_options, full_name, reach_model
 from essent.model.backbone import LAYER_LISTS, Backbone, RequiredOutputs
@@ -224,13 +225,7 @@ def _take_apart(shell: SentenceTransformer, recipes: Sequence[Recipe], last: int
     else:
         backbone = Backbone(first.model, first.tokenizer, first.max_seq_length, last)
         backbone.mlm_head = getattr(first, "mlm_head", None)
-    settings = {
-        "prompts": {key: value for key, value in shell.prompts.items() if value is not None} or None,
-        "default_prompt_name": shell.default_prompt_name,
-        "similarity_fn_name": shell._similarity_fn_name,
-        "truncate_dim": shell.truncate_dim,
-        "device": str(shell.device),
-    }
+    settings = {**settings_of(shell), "device": str(shell.device)}
     return Loaded(backbone, tuple(recipes) or (own_recipe(shell),), settings)
 
 

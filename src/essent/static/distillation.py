@@ -26,7 +26,8 @@ from essent.static.gather import Settings, average_contexts
 from essent.static.regress import bag_matrix, fit_rows, is_strength
 from essent.static.smaller import Losses, agreement, check_dimensions, reduce_table
 from essent.static.vocabulary import extended, find_extension
-from essent.tokens import Vocabulary, check_texts, count_tokens, fast_backend, text_ids, unknown_token
+from essent.texts import check_texts
+from essent.tokens import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
 from essent.types import CorpusStats, InputError, RecipeError
 from essent.weighting import ByToken, weightings
 

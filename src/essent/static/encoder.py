@@ -14,7 +14,8 @@ from scipy import sparse
 from essent.folders import read_settings
 from essent.static.similarity import NAMES, similarities, similarities_of_pairs, unit
 from essent.static.stored import StoredTable, read_table
-from essent.tokens import SEPARATORS, Ragged, WordIds, check_texts, cut, read_ids, whole_ids, words_apart
+from essent.texts import check_texts
+from essent.tokens import SEPARATORS, Ragged, WordIds, cut, read_ids, whole_ids, words_apart
 from essent.types import InputError, ModelError, NamesItsModel
 
 MOST_TEXTS, MOST_LETTERS = 4096, 1_000_000  # of one portion, which bounds what is held beside the vectors
