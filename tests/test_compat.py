@@ -69,6 +69,18 @@ def test_attention_is_set_without_a_look_at_the_hub(bert: Path) -> None:
     assert model.config._attn_implementation == "essent_diagonal"
 
 
+@pytest.mark.parametrize("layers", [[0], [1, 2], [2]])
+def test_the_layers_that_are_kept_are_those_that_were_asked_for(bert: Path, layers: list[int]) -> None:
+    """transformers 5.20 to 5.22 gave others for a list: wrong vectors without a word."""
+    model = AutoModel.from_pretrained(bert).eval()
+    ids = torch.tensor([[2, 5, 3]])
+    with torch.inference_mode():
+        every = model(input_ids=ids, output_hidden_states=True).hidden_states
+        kept = model(input_ids=ids, output_hidden_states=compat.hidden_states_of(model, layers)).hidden_states
+    for layer in layers:
+        assert torch.equal(kept[layer], every[layer])
+
+
 def test_a_copy_leaves_the_hooks_that_collect_states(bert: Path) -> None:
     model = AutoModel.from_pretrained(bert).eval()
     ids = torch.tensor([[2, 5, 3]])

@@ -73,9 +73,19 @@ def set_attention(config: PretrainedConfig, name: str) -> None:
         config._attn_implementation_internal = name
 
 
+def hidden_states_of(model: PreTrainedModel, layers: list[int]) -> list[int] | bool:
+    """The argument `output_hidden_states` by which `hidden_states[k]` is layer k for each of these layers.
+
+    A list keeps these layers only. Before transformers 5.23 it kept others, or counted them otherwise.
+    """
+    selects = hasattr(output_capturing, "selected_hidden_states") and bool(getattr(model, "_can_record_outputs", None))
+    return layers if selects else True
+
+
 def let_capture(module: PreTrainedModel) -> None:
     """Have a model's states collected although it was unpickled, which the table of models that can does not notice."""
-    output_capturing._CAN_RECORD_REGISTRY[module] = module._can_record_outputs
+    registry: Any = output_capturing._CAN_RECORD_REGISTRY  # until 5.22 by class
+    registry[str(module.__class__) if isinstance(registry, dict) else module] = module._can_record_outputs
 
 
 def without_capturing(view: nn.Module, module: nn.Module) -> None:

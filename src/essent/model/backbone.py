@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from essent.compat import can_set_attention, let_capture, set_attention, without_capturing
+from essent.compat import can_set_attention, hidden_states_of, let_capture, set_attention, without_capturing
 from essent.model.attention_diagonals import DIAGONAL, DiagonalRecorder, recorder_in_use
 from essent.model.mlm_head import MaskedLMHead
 from essent.tokens import Vocabulary
@@ -180,7 +180,7 @@ class Backbone(nn.Module):
             places = (tokens.attention_mask.long().cumsum(dim=1) - 1).clamp(min=0) if positions is None else positions
             inputs["position_ids"] = places + self.position_offset
         if inner:  # only those layers are kept where the family can choose, all of them otherwise
-            inputs["output_hidden_states"] = inner if getattr(self.model, "_can_record_outputs", None) else True
+            inputs["output_hidden_states"] = hidden_states_of(self.model, inner)
         if required.attention_heads and not self._watch_attention():
             output = self.model(**inputs, output_attentions=True)
             return output, {
