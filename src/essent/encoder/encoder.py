@@ -6,7 +6,7 @@ texts ─ template ─ tokens ─ backbone ─ states ─ mix α, weights ω, re
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from essent.recipe import Recipe
 from essent.saving import SavableModule, amend_card, load_folder, save_folder
 from essent.texts import check_texts, distinct_texts, takes_any_texts
 from essent.tokens import batches, portions
-from essent.types import InputError, NamesItsModel, RecipeError
+from essent.types import InputError, ModelLike, NamesItsModel, RecipeError, TextsLike
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +50,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         ModelError: the model cannot be loaded.
     """
 
-    def __init__(self, model: Any, recipe: Recipe | str | None = None, **options: Any) -> None:
+    def __init__(self, model: ModelLike, recipe: Recipe | str | None = None, **options: Any) -> None:
         parsed = None if recipe is None else Recipe.parse(recipe)
         if isinstance(model, (str, Path)):
             options = reach_model(str(model), options)
@@ -96,9 +96,9 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
 
     def fit(  # type: ignore[override]
         self,
-        texts: Iterable[str],
+        texts: TextsLike,
         *,
-        frequency_texts: Iterable[str] | None = None,
+        frequency_texts: TextsLike | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int = 32,
@@ -126,9 +126,9 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
 
     def fit_encode(
         self,
-        texts: Iterable[str],
+        texts: TextsLike,
         *,
-        frequency_texts: Iterable[str] | None = None,
+        frequency_texts: TextsLike | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int = 32,
@@ -164,7 +164,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
             return _finished(torch.cat(parts), dimensions, normalize_embeddings).float().numpy()
 
     def _learn(
-        self, texts: Iterable[str], frequency_texts: Iterable[str] | None, before: str, batch_size: int, progress: bool
+        self, texts: TextsLike, frequency_texts: TextsLike | None, before: str, batch_size: int, progress: bool
     ) -> torch.Tensor | None:
         """Learn, and give the texts' pooled vectors (N,K) where the shaping was fitted on them."""
         found = [before + text for text in check_texts(texts)]

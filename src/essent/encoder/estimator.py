@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -19,7 +18,7 @@ from essent.model import open_model
 from essent.recipe import Recipe
 from essent.sources import reads_mlm_head
 from essent.texts import check_texts
-from essent.types import InputError, not_fitted
+from essent.types import InputError, ModelLike, TextsLike, not_fitted
 
 _one_loader = Lock()
 _last: list[tuple[Any, SentenceTransformer]] = []  # the last model that was loaded by name, with what it was loaded by
@@ -48,7 +47,7 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def __init__(
         self,
-        model: Any,
+        model: ModelLike,
         recipe: Recipe | str | None = None,
         *,
         prompt_name: str | None = None,
@@ -71,7 +70,7 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.show_progress_bar = show_progress_bar
         self.options = options
 
-    def fit(self, X: Iterable[str], y: Any = None) -> EncoderTransformer:
+    def fit(self, X: TextsLike, y: Any = None) -> EncoderTransformer:
         """Load the model, and learn from the texts what the recipe learns, if anything.
 
         Args:
@@ -86,14 +85,14 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.encoder_ = self._load().fit(texts, **self._reading())
         return self
 
-    def fit_transform(self, X: Iterable[str], y: Any = None) -> np.ndarray:
+    def fit_transform(self, X: TextsLike, y: Any = None) -> np.ndarray:
         """`fit`, then the vectors (N,K) float32 of the same texts, which go through the model once."""
         texts = _some(X)
         self.encoder_ = self._load()
         vectors = self.encoder_.fit_encode(texts, **self._reading(), **self._finishing())
         return np.asarray(vectors, np.float32)
 
-    def transform(self, X: Iterable[str]) -> np.ndarray:
+    def transform(self, X: TextsLike) -> np.ndarray:
         """Vectors (N,K) float32 of a list or column of texts.
 
         Raises:
@@ -154,19 +153,19 @@ def forget_model() -> None:
         _last.clear()
 
 
-def _some(texts: Iterable[str]) -> list[str]:
+def _some(texts: TextsLike) -> list[str]:
     found = check_texts(texts)
     if not found:
         raise InputError("fit needs at least one text, got none.")
     return found
 
 
-def _has_its_own_recipe(model: Any, options: dict[str, Any]) -> bool:
+def _has_its_own_recipe(model: ModelLike, options: dict[str, Any]) -> bool:
     """Whether a folder was saved by an Encoder: what is learned then belongs to its model, which is not shared."""
     return is_exported_folder(str(model)) or is_essent_folder(str(model), options)
 
 
-def _opened(model: Any, options: dict[str, Any], with_mlm_head: bool) -> SentenceTransformer:
+def _opened(model: ModelLike, options: dict[str, Any], with_mlm_head: bool) -> SentenceTransformer:
     """A model by its name, loaded unless it is the last one that was and has not changed."""
     key = (str(model), options, with_mlm_head, _files_of(Path(str(model))))
     with _one_loader:

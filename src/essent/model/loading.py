@@ -29,7 +29,7 @@ from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
 from essent.recipe import Recipe
 from essent.sources import reads_mlm_head, resolve
-from essent.types import ModelError, RecipeError
+from essent.types import ModelError, ModelLike, RecipeError
 from essent.weighting import weightings
 
 HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only", "trust_remote_code")
@@ -57,7 +57,7 @@ class Loaded:
         return str(prompts.get(self.settings.get("default_prompt_name"), ""))
 
 
-def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Loaded:
+def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -> Loaded:
     """Load what `model` names, only as deep as the recipes read.
 
     Args:
@@ -102,7 +102,7 @@ def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Load
         return _take_apart(shell, recipes, last)
 
 
-def open_model(model: Any, options: dict[str, Any], *, with_mlm_head: bool = False) -> SentenceTransformer:
+def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool = False) -> SentenceTransformer:
     """The whole model as sentence-transformers has it, to run several searches on; a loaded one as it is.
 
     `with_head` loads its masked-LM head too, for recipes that ask for it.
@@ -150,7 +150,7 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
         return SentenceTransformer(name, **settings)
 
 
-def read_capabilities(model: Any, options: dict[str, Any]) -> ModelCapabilities:
+def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabilities:
     """What a model offers to recipes, from its configuration and tokenizer alone where it is not loaded yet.
 
     Raises:

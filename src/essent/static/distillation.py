@@ -28,7 +28,7 @@ from essent.static.smaller import Losses, agreement, check_dimensions, reduce_ta
 from essent.static.vocabulary import extended, find_extension
 from essent.texts import check_texts
 from essent.tokens import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
-from essent.types import CorpusStats, InputError, RecipeError
+from essent.types import CorpusStats, InputError, ModelLike, RecipeError
 from essent.weighting import ByToken, weightings
 
 FITTED = 0.1  # strength of the fit to sentences, by default
@@ -169,7 +169,7 @@ def _teacher(text: str) -> Recipe:
 
 
 def collect(
-    model: Any,
+    model: ModelLike,
     corpus: Sequence[str],
     *,
     layers: Sequence[str] | None = None,
@@ -292,7 +292,7 @@ def encoder_of(table: np.ndarray, tokenizer: Any, dtype: str = "float32") -> Enc
 
 
 def distill(
-    model: Any,
+    model: ModelLike,
     corpus: Sequence[str],
     choice: Choice | None = None,
     *,
