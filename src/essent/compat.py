@@ -85,7 +85,7 @@ def hidden_states_of(model: PreTrainedModel, layers: list[int]) -> list[int] | b
 def let_capture(module: PreTrainedModel) -> None:
     """Have a model's states collected although it was unpickled, which the table of models that can does not notice."""
     registry: Any = output_capturing._CAN_RECORD_REGISTRY  # until 5.22 by class
-    registry[str(module.__class__) if isinstance(registry, dict) else module] = module._can_record_outputs
+    registry[str(module.__class__) if type(registry) is dict else module] = module._can_record_outputs
 
 
 def without_capturing(view: nn.Module, module: nn.Module) -> None:

@@ -20,7 +20,7 @@ from essent.compat import config_of, device_for, prompt_of, write_stock_card
 from essent.folders import is_essent_folder
 from essent.hub import reach_model
 from essent.model import load
-from essent.pipeline import PORTION, RecipeModule, digest_of, key_of
+from essent.pipeline import PORTION, PooledCache, RecipeModule, digest_of, kept_vectors, key_of
 from essent.recipe import Recipe
 from essent.saving import SavableModule, amend_card, load_folder, save_folder
 from essent.texts import check_texts, distinct_texts, takes_any_texts
@@ -44,6 +44,9 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         options: SentenceTransformer's keyword arguments (device, prompts, revision, token, cache_folder,
             trust_remote_code, local_files_only, model_kwargs, truncate_dim …).
 
+    Attributes:
+        cache: keeps pooled vectors by weights, recipe, counts and text, so that another shaping of them needs no pass.
+
     Raises:
         RecipeError: a malformed recipe, or one given for a folder that has its own.
         UnsupportedRecipeError: the model cannot run the recipe; found before its weights are read.
@@ -61,6 +64,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
             module, settings = SavableModule(loaded.backbone, loaded.recipes[0]), loaded.settings
         given = {key: options[key] for key in settings if options.get(key) is not None}
         super().__init__(modules=[module], **{**settings, **given})
+        self.cache: PooledCache | None = None
         self._origin = f"{model} {options.get('revision')}" if isinstance(model, (str, Path)) else str(id(model))
         short = Path(str(model)).name if isinstance(model, (str, Path)) else type(model).__name__
         self.model_card_data.model_name = f"essent/{short}-{self.recipe.digest()[:8]}"
@@ -215,6 +219,19 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         module.require_fit(shape)
         device = device or self.device
         self.eval()
+        if texts and self.cache is not None and len(self) == 1 and module.backbone.static_table.dtype == torch.float32:
+
+            def compute(missing: list[str]) -> torch.Tensor:
+                return self._computed_vectors(missing, batch_size, progress, False, device, True)
+
+            pooled = kept_vectors(module, self.cache, texts, compute)
+            parts = [module.shaped(part.to(device), shape) for part in pooled.split(PORTION)]
+            return torch.cat(parts).cpu() if on_cpu else torch.cat(parts)
+        return self._computed_vectors(texts, batch_size, progress, shape, device, on_cpu)
+
+    def _computed_vectors(
+        self, texts: list[str], batch_size: int, progress: bool, shape: bool, device: torch.device, on_cpu: bool
+    ) -> torch.Tensor:
         distinct, inverse = distinct_texts(texts)
         if not distinct:
             return torch.empty(0, self.get_embedding_dimension() or 0)

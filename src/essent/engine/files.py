@@ -129,7 +129,7 @@ def read_about(path: Path) -> dict[str, Any]:
             f"{path} has format {about.get('format')!r} (essent {about.get('essent')}); this essent "
             f"{__version__} reads format {FORMAT}. Upgrade essent, or export the model again."
         )
-    if about["format"] == 1 and isinstance(about.get("reading"), dict):
+    if "inputs" not in about and isinstance(about.get("reading"), dict):  # its name at first
         longest = about["reading"].pop("max_length", None)
         about["inputs"] = {**about["reading"], "max_seq_length": longest}
     for key, kind in ENTRIES.items():
