@@ -17,20 +17,8 @@ START, LENGTH, LEARNING = "What it starts from", "How long", "Learning"
 
 
 def pretrain(
-    texts: Annotated[
-        list[Path],
-        typer.Option(
-            "--texts",
-            "-t",
-            metavar="FILES",
-            help="One text a line, or .jsonl, .csv, .tsv, .parquet with --column.",
-            rich_help_panel=opt.INPUTS,
-            callback=several.files,
-        ),
-    ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the model; checkpoints stand below it.")
-    ],
+    texts: Annotated[list[Path], opt.texts("One text a line, or .jsonl, .csv, .tsv, .parquet with --column.")],
+    output: Annotated[Path, opt.output("DIR", "Folder of the model; checkpoints stand below it.")],
     column: opt.Column = "text",
     held_out: Annotated[
         list[Path] | None,
@@ -71,14 +59,14 @@ def pretrain(
         bool,
         typer.Option("--untied", help="An output matrix of its own, not the embedding table.", rich_help_panel=START),
     ] = False,
-    steps: Annotated[int | None, typer.Option(help="Steps of the run.", rich_help_panel=LENGTH)] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Steps of the run.", rich_help_panel=LENGTH)] = None,
     epochs: Annotated[float | None, typer.Option(help="Times through the texts.", rich_help_panel=LENGTH)] = None,
     minutes: Annotated[
         float | None,
         typer.Option(help="As many steps as fit in, by the speed of the first few.", rich_help_panel=LENGTH),
     ] = None,
     tokens_per_step: Annotated[int, typer.Option(help="Of all sequences together.", rich_help_panel=LEARNING)] = 4096,
-    length: Annotated[int, typer.Option(help="Tokens of a sequence.", rich_help_panel=LEARNING)] = 64,
+    max_seq_length: Annotated[int, typer.Option(help="Tokens of a sequence.", rich_help_panel=LEARNING)] = 64,
     packing: Annotated[
         str,
         typer.Option(
@@ -120,26 +108,27 @@ def pretrain(
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Same seed, same model.", rich_help_panel=LEARNING)] = 0,
     validate_every: Annotated[
-        int | None, typer.Option(metavar="STEPS", help="Default: ten times.", rich_help_panel=opt.RUN)
+        int | None, typer.Option(help="Steps between validations. Default: ten times.", rich_help_panel=opt.RUN)
     ] = None,
     save_every: Annotated[
-        int | None, typer.Option(metavar="STEPS", help="Checkpoints. Default: as validated.", rich_help_panel=opt.RUN)
+        int | None, typer.Option(help="Steps between checkpoints. Default: as validated.", rich_help_panel=opt.RUN)
     ] = None,
     precision: Annotated[
         str | None,
-        typer.Option(metavar="bf16|f32", help="Default: bf16 where the device has it.", rich_help_panel=opt.RUN),
+        typer.Option(
+            metavar="float32|bfloat16", help="Default: bfloat16 where the device has it.", rich_help_panel=opt.RUN
+        ),
     ] = None,
     parts: Annotated[
         int, typer.Option(help="Of a step, one after the other, to save memory.", rich_help_panel=opt.RUN)
     ] = 1,
-    device: Annotated[
-        str | None, typer.Option(metavar="cpu|cuda", help="Default: the best there is.", rich_help_panel=opt.RUN)
-    ] = None,
+    device: opt.Device = None,
     revision: opt.Revision = None,
     trust_remote_code: opt.Trust = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output.")] = False,
+    resume: opt.Resume = False,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Train a masked language model, from scratch or on.
 
@@ -155,11 +144,11 @@ def pretrain(
     from essent.pretrain import Pretraining
 
     settings = Pretraining(
-        steps=steps,
+        max_steps=max_steps,
         epochs=epochs,
         minutes=minutes,
         tokens_per_step=tokens_per_step,
-        length=length,
+        max_seq_length=max_seq_length,
         packing=packing,
         learning_rate=learning_rate,
         head_first=head_first,
@@ -179,7 +168,7 @@ def pretrain(
     from essent.pretrain import Show, Start
     from essent.pretrain import pretrain as run
 
-    calm_libraries()
+    calm_libraries(verbose)
     quiet = quiet or os.environ.get("RANK", "0") != "0"  # of the processes that torchrun starts the first one speaks
     options = opt.model_options(None, revision, trust_remote_code)
     result = run(

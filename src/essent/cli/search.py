@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from essent.cli import options as opt
-from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.files import check_output
+from essent.cli.files import check_output, write_json_file
 from essent.cli.save import check_folder
 from essent.cli.texts import read_files, read_pairs
 from essent.types import InputError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from essent.selection import Leaderboard
 
 
@@ -24,12 +25,7 @@ def search(
     data: Annotated[list[str] | None, opt.CHOSEN_ON] = None,
     texts: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILES",
-            help="Choose without labels, on these texts; running text in its order.",
-            rich_help_panel=opt.FOUND,
-            callback=several.files,
-        ),
+        opt.texts("Choose without labels, on these texts; running text in its order.", opt.FOUND),
     ] = None,
     space: Annotated[
         str,
@@ -37,7 +33,8 @@ def search(
             "--space",
             "-s",
             metavar="NAME|FILE",
-            help="heads, layers, weights, shaping, full, or a .yaml file of grids.",
+            help=f"{', '.join(opt.SPACES)}, or a .yaml file of grids.",
+            autocompletion=opt.space_names,
             rich_help_panel=opt.FOUND,
         ),
     ] = "full",
@@ -52,7 +49,7 @@ def search(
     picture: Annotated[
         Path | None,
         typer.Option(
-            metavar="OUT.png", help="Draw heads × layers, the layer curve, the first rows.", rich_help_panel=opt.OUTPUT
+            metavar="FILE.png", help="Draw heads × layers, the layer curve, the first rows.", rich_help_panel=opt.OUTPUT
         ),
     ] = None,
     work: opt.Work = None,
@@ -65,6 +62,7 @@ def search(
     trust_remote_code: opt.Trust = False,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Find the best recipe for a model: heads, layers, weights, shaping and templates, one forward pass a template.
 
@@ -91,7 +89,7 @@ def search(
         work=work,
         progress=wants_progress(quiet),
     )
-    calm_libraries()
+    calm_libraries(verbose)
     board = run_search(
         model,
         pairs,
@@ -102,9 +100,9 @@ def search(
         options=opt.model_options(device, revision, trust_remote_code),
         test=test or [],
     )
-    show_board(board, top, quiet)
+    show_board(board, top, quiet, results(json_file))
     if json_file is not None:
-        board.to_json(json_file)
+        write_json_file(json_file, board.to_json)
     if picture is not None:
         draw_leaderboard(board, picture)
     if save is not None:
@@ -149,8 +147,8 @@ def _read_question(
     return data[0] if len(data) == 1 else read_pairs(data, folder, quiet)
 
 
-def show_board(board: Leaderboard, top: int, quiet: bool) -> None:
-    console = results()
+def show_board(board: Leaderboard, top: int, quiet: bool, console: Console) -> None:
+    """Print the leaderboard, what the winner was compared with, and the verdict."""
     console.print(board.table(top))
     for check in board.checks:
         console.print(check.in_words(), markup=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.files import write_json_file
 from essent.cli.search import check_outputs, save_choice, show_board
 from essent.cli.texts import read_pairs
 from essent.types import DataError, InputError
@@ -55,7 +57,7 @@ def search_templates(
             rich_help_panel=opt.FOUND,
         ),
     ] = None,
-    pairs: Annotated[
+    definitions: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
@@ -70,9 +72,9 @@ def search_templates(
         int | None,
         typer.Option(min=2, help="generate: most tokens of a filling. Default: 20.", rich_help_panel=opt.FOUND),
     ] = None,
-    layers: Annotated[str, typer.Option(metavar="LAYERS", help="Read at the mask.", rich_help_panel=opt.FOUND)] = "L",
+    layers: Annotated[str, typer.Option(metavar="MIX", help="Read at the mask.", rich_help_panel=opt.FOUND)] = "L",
     shaping: Annotated[
-        str, typer.Option(metavar="STEPS", help='A shaping chain behind it, e.g. "zscore".', rich_help_panel=opt.FOUND)
+        str, typer.Option(metavar="CHAIN", help='A shaping chain behind it, e.g. "zscore".', rich_help_panel=opt.FOUND)
     ] = "",
     criterion: opt.Criteria = None,
     baseline: opt.Baselines = None,
@@ -91,6 +93,7 @@ def search_templates(
     trust_remote_code: opt.Trust = False,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Find a template whose [MASK] scores best on pairs of sentences, one forward pass a template (PromptBERT 4.2).
 
@@ -102,7 +105,9 @@ def search_templates(
     [dim]$[/] essent search-templates -m ./my-mlm --data pairs.jsonl --method generate --t5 t5-large --work found
     """
     _check_method(
-        method, {"--grammar": grammar}, {"--t5": t5, "--pairs": pairs, "--candidates": candidates, "--longest": longest}
+        method,
+        {"--grammar": grammar},
+        {"--t5": t5, "--definitions": definitions, "--candidates": candidates, "--longest": longest},
     )
     check_outputs(save, json_file, None, force, save_anyway)
     from essent.selection import Settings, find_grammar, search_candidates
@@ -117,7 +122,7 @@ def search_templates(
         work=work,
         progress=wants_progress(quiet),
     )
-    calm_libraries()
+    calm_libraries(verbose)
     pairs_of: Any = data[0] if len(data) == 1 else read_pairs(data, data_folder, quiet)
     shared: dict[str, Any] = {
         "layers": layers,
@@ -135,17 +140,19 @@ def search_templates(
         for step in greedy.steps:
             show_note(f"{step.slot}: {step.chosen!r}")
     else:
-        made = _generated(str(t5), pairs, (candidates or 500, longest or 20), settings, device)
+        made = _generated(str(t5), definitions, (candidates or 500, longest or 20), settings, device)
         under = None if work is None else work / "search"
         found = search_candidates(model, pairs_of, made, settings=replace(settings, work=under), **shared)
         board, template = found.board, found.template
         written = {"generated": [one._asdict() for one in found.candidates], "left_out": list(found.left_out)}
         if not quiet:
             show_note(f"{len(found.candidates)} templates by {t5}; {len(found.left_out)} that do not fit left out.")
-    show_board(board, top, quiet)
-    results().print(f"Best template: {template}", markup=False)
+    console = results(json_file)
+    show_board(board, top, quiet, console)
+    console.print(f"Best template: {template}", markup=False)
     if json_file is not None:
-        write_json(json_file, {**board.to_dict(), "method": method.value, "template": template, **written}, indent=1)
+        everything = {**board.to_dict(), "method": method.value, "template": template, **written}
+        write_json_file(json_file, partial(write_json, value=everything, indent=1))
     if save is not None:
         save_choice(board, save, save_anyway)
 
@@ -160,12 +167,12 @@ def _check_method(method: Method, greedy: dict[str, Any], generate: dict[str, An
 
 
 def _generated(
-    t5: str, pairs: Path | None, limits: tuple[int, int], settings: Settings, device: str | None
+    t5: str, file: Path | None, limits: tuple[int, int], settings: Settings, device: str | None
 ) -> list[Candidate]:
     """Templates by a T5; those that the work folder has from the same T5 and pairs."""
     from essent.selection import DEFINITIONS, Candidate, Generator, generate_templates, read_definitions
 
-    definitions = DEFINITIONS if pairs is None else read_definitions(pairs)
+    definitions = DEFINITIONS if file is None else read_definitions(file)
     count, longest = limits
     about = {"t5": t5, "pairs": [list(pair) for pair in definitions], "candidates": count, "longest": longest}
     path = None if settings.work is None else Path(settings.work) / KEPT

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from essent.cli import options as opt
-from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.save import check_folder
 from essent.cli.texts import read_files, read_pairs
@@ -21,18 +20,8 @@ WHAT, HOW, CHOSEN = "What it is trained on", "How it is trained", "What is kept"
 
 def train(
     model: opt.Model,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder of the encoder and its checkpoints.")
-    ],
-    texts: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILES",
-            help="Unlabelled texts, one a line or a column.",
-            rich_help_panel=WHAT,
-            callback=several.files,
-        ),
-    ] = None,
+    output: Annotated[Path, opt.output("DIR", "The folder of the encoder and its checkpoints.")],
+    texts: Annotated[list[Path] | None, opt.texts("Unlabelled texts, one a line or a column.", WHAT)] = None,
     pairs: Annotated[
         Path | None,
         typer.Option(
@@ -69,18 +58,11 @@ def train(
     template: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TEXT", help="With {text} and [MASK]; repeat it for the second view.", rich_help_panel=HOW
+            metavar="NAME|TEXT", help="With {text} and [MASK]; repeat it for the second view.", rich_help_panel=HOW
         ),
     ] = None,
     recipe: Annotated[
-        str | None,
-        typer.Option(
-            "--recipe",
-            "-r",
-            metavar="RECIPE",
-            help="What the encoder computes: prompt, prompt-denoised; cls, mean … with simcse.",
-            rich_help_panel=HOW,
-        ),
+        str | None, opt.recipe("What the encoder computes: prompt, prompt-denoised; cls, mean … with simcse.", HOW)
     ] = None,
     projection_head: Annotated[
         str | None,
@@ -95,54 +77,41 @@ def train(
         int | None, typer.Option(help="Most tokens of a text, template not counted.", rich_help_panel=HOW)
     ] = None,
     precision: Annotated[
-        str | None, typer.Option(metavar="float32|bf16|fp16", help="Mixed precision.", rich_help_panel=HOW)
+        str | None, typer.Option(metavar="float32|bfloat16|float16", help="Mixed precision.", rich_help_panel=HOW)
     ] = None,
     seed: Annotated[int, typer.Option(help="Of order, dropout and head.", rich_help_panel=HOW)] = 42,
     seeds: Annotated[
-        int, typer.Option(min=1, help="Train so often, from --seed upwards: mean ± deviation.", rich_help_panel=HOW)
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Train so often, from --seed upwards: mean ± deviation.", rich_help_panel=HOW
+        ),
     ] = 1,
     validate: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TASKS|FILES",
-            help="Scored pairs: the checkpoint best on them is kept.",
-            rich_help_panel=CHOSEN,
-            callback=several.tasks,
-        ),
+        opt.tasks("--validate", "Scored pairs: the checkpoint best on them is kept.", CHOSEN),
     ] = None,
     validate_every: Annotated[
-        int | None, typer.Option(help="Steps between validations and checkpoints.", rich_help_panel=CHOSEN)
+        int | None,
+        typer.Option(help="Steps between validations and checkpoints.", rich_help_panel=CHOSEN),
     ] = None,
-    test: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TASKS|FILES",
-            help="Score the encoder on these at the end.",
-            rich_help_panel=CHOSEN,
-            callback=several.tasks,
-        ),
-    ] = None,
-    data_folder: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Local data of named tasks. Default: the hub.", rich_help_panel=CHOSEN),
-    ] = None,
+    test: Annotated[list[str] | None, opt.tasks("--test", "Score the encoder on these at the end.", CHOSEN)] = None,
+    data_folder: opt.DataFolder = None,
     keep_projection_head: Annotated[
         bool, typer.Option("--keep-projection-head", help="Save the head behind the encoder.", rich_help_panel=CHOSEN)
     ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output.")] = False,
+    resume: opt.Resume = False,
     device: opt.Device = None,
     revision: opt.Revision = None,
     trust_remote_code: opt.Trust = False,
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Begin anew in a folder that has checkpoints or files.")
-    ] = False,
+    force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Train a model contrastively, with PromptBERT's objectives or SimCSE's, and save it as an encoder.
 
     Without labels two views of a text are drawn together and apart from the other texts of the batch; with --pairs a
     text and its positive. The views are dropout's, or different templates'. A run that was broken off goes on with
-    --resume to the same weights as without the break.
+    --resume to the same weights as without the break; --force begins it anew.
 
     \b
     [dim]$[/] essent train -m bert-base-uncased --texts wiki1m.txt --validate stsb.dev -o my-promptbert
@@ -174,7 +143,7 @@ def train(
     from essent.train import train as train_once
     from essent.train import train_continuous, train_seeds
 
-    calm_libraries()
+    calm_libraries(verbose)
     optional_import("datasets", "train").disable_progress_bars()
     if force and not resume:
         _clear(output)

@@ -13,7 +13,7 @@ from essent.registry import did_you_mean
 from essent.train.objectives import Objective, find_objective
 from essent.types import InputError, RecipeError, UnknownNameError
 
-PRECISIONS = ("float32", "bf16", "fp16")
+PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Settings:
         epochs, max_steps: how long; the steps win when both are given.
         max_seq_length: most tokens of a text itself, special tokens and template not counted.
         validate_every: steps between validations, which are also checkpoints.
-        precision: "float32", or "bf16" or "fp16" for mixed precision.
+        precision: "float32", or "bfloat16" or "float16" for mixed precision.
         seed: of the data's order, dropout and the head.
 
     Raises:
