@@ -28,26 +28,28 @@ class Pretraining:
     """Everything that a run depends on besides the model and the texts.
 
     Attributes:
-        max_steps, epochs, minutes: how long; one of them. Minutes become the steps that fit in, by the speed of the
-            first.
+        max_steps: how long, in steps; give one of max_steps, epochs and minutes.
+        epochs: how long, in times through the texts.
+        minutes: how long; as many steps as fit in, by the speed of the first few.
         tokens_per_step: of all sequences of a step together, padding counted.
         max_seq_length: tokens of a sequence, special tokens counted.
-        packing: "whole" puts whole texts together into sequences, cutting only what is longer than one; "stream" joins
-            all texts and cuts anywhere.
+        packing: how texts become sequences: whole puts whole texts together, cutting only what is longer than one;
+            stream joins all texts and cuts anywhere.
         learning_rate: the highest, of AdamW.
         head_first: steps in which the prediction head alone learns and a loaded encoder stays; below 1 a share of the
             steps. A new head would otherwise spoil the encoder before it is any good.
-        warmup: steps in which it rises from 0; below 1 a share of the steps.
-        schedule: a name of `SCHEDULES`: how it falls to 0 afterwards ("constant" does not; "warmup-stable-decay" in the
+        warmup: steps in which the learning rate rises from 0; below 1 a share of the steps.
+        schedule: how it falls to 0 afterwards: linear, cosine, constant (not at all) or warmup-stable-decay (in the
             last fifth).
         weight_decay: of AdamW; biases and normalisations have none.
         mask_probability: of a token to be predicted. Of these 80 % are masked, 10 % replaced by any token, 10 % kept.
         whole_words: choose words, not tokens; all their tokens are masked.
-        frames: share of the texts that are put into frames for prompts (`essent.pretrain.frames`).
+        frames: share of the texts that are put into frames such as '" … " is about … .', for prompts to work.
         untied: an output matrix of its own instead of the embedding table (PromptBERT, App. A.2).
-        precision: "float32", "bfloat16" (mixed), or None: bfloat16 where the device computes in it.
+        precision: of the arithmetic, float32 or bfloat16 (mixed); by default bfloat16 where the device computes in it.
         parts: of a step that pass through the model one after the other, to save memory.
-        validate_every, save_every: steps; by default ten validations in a run, and a checkpoint with each.
+        validate_every: steps between validations; by default there are ten in a run.
+        save_every: steps between checkpoints; by default one with each validation.
         seed: of the first weights, the data's order, the masks and dropout.
 
     Raises:
