@@ -46,7 +46,7 @@ def test_a_static_encoder_and_its_averages(run: Run, tiny: str, corpus: Path, pa
         "each once",
         "% of the variance kept",
         "Fewer bits",
-        "layers=L weights=uniform, fit 0.1",
+        "layers=L weights=uniform, ridge 0.1",
     ):
         assert said in result.stderr
     assert "pairs" in result.stdout

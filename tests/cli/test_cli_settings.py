@@ -1,4 +1,4 @@
-"""Options out of settings: the command line has every field with its type, default and help, and passes its value on."""
+"""Options out of settings: a command has every field with its type, default and help, and passes its value on."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ class Toy:
     ],
 )
 def test_values_of_a_command(preset: bool, given: dict[str, Any], expected: dict[str, Any]) -> None:
-    got = {}
+    got: dict[str, Any] = {}
 
     @with_options(Toy, {}, by_hand=["by_hand"], preset=preset)
-    def command(output: str, *, settings: dict[str, Any], by_hand: str = "y") -> None:
-        got.update(settings)
+    def command(output: str, *, settings: Any, by_hand: str = "y") -> None:
+        got.update(settings if preset else {name: getattr(settings, name) for name in expected})
 
     import typer
     from typer.testing import CliRunner

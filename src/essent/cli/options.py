@@ -34,7 +34,6 @@ from essent.cli import several
 from essent.recipe import NAMED
 
 INPUTS, RUN = "Texts", "Model and run"
-FOUND, JUDGED, OUTPUT = "What is searched", "How it is judged", "Output"  # of searches
 SPACES = ("heads", "layers", "weights", "shaping", "full")  # of `essent.selection`, which takes seconds to import
 
 
@@ -76,7 +75,7 @@ def output(metavar: str, text: str) -> Any:
 
 def json_file(text: str, panel: str | None = None) -> Any:
     """`--json` with its help."""
-    return typer.Option("--json", metavar="FILE|-", help=f"{text} -: to standard output.", rich_help_panel=panel)
+    return typer.Option("--json", metavar="FILE|-", help=f"{text} - is standard output.", rich_help_panel=panel)
 
 
 def recipe_names(incomplete: str) -> list[str]:
@@ -148,66 +147,16 @@ MaxSeqLength = Annotated[
     int | None,
     typer.Option(min=1, help="Most tokens of a text, template included. Default: the model's.", rich_help_panel=RUN),
 ]
-CHOSEN_ON = data(
-    "Scored pairs to choose on: tasks such as stsb.dev, or files; the pairs of several are put together.", FOUND
-)
-Criteria = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--criterion",
-        "-c",
-        metavar="NAMES",
-        help="What ranks the recipes; of several the first, all are shown. "
-        "Default: spearman with labels, the best label-free one without.",
-        rich_help_panel=JUDGED,
-        callback=several.criteria,
-    ),
-]
-Baselines = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="RECIPES",
-        help="Compare the winner with these. Default: mean and first-last.",
-        rich_help_panel=JUDGED,
-        callback=several.recipes,
-        autocompletion=recipe_names,
-    ),
-]
-Checks = Annotated[
-    list[str] | None, tasks("--test", "Report the winner on these scored pairs, not chosen on them.", JUDGED)
-]
 DataFolder = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR", help="Where named tasks stand: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub."
     ),
 ]
-Top = Annotated[int, typer.Option(min=1, help="Rows to show.", rich_help_panel=OUTPUT)]
-SaveWinner = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Save the best recipe, fitted on the data, as a folder.", rich_help_panel=OUTPUT),
-]
-SaveAnyway = Annotated[
-    bool,
-    typer.Option(
-        "--save-anyway",
-        help="Save the recipe ranked first, also where it is not shown to be better than the baselines.",
-        rich_help_panel=OUTPUT,
-    ),
-]
-Trials = Annotated[Path | None, json_file("Write every trial.", OUTPUT)]
-Work = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR", help="Keep what is computed here; the same command resumes there.", rich_help_panel=OUTPUT
-    ),
-]
 Cache = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Keep vectors here: later runs encode only what is new.", rich_help_panel=RUN),
 ]
-Memory = Annotated[float, typer.Option(metavar="GIB", help="For hidden states and vectors.", rich_help_panel=RUN)]
-Seed = Annotated[int, typer.Option(help="Of resampling and label-free criteria.", rich_help_panel=RUN)]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes, no progress bar.")]

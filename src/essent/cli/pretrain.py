@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -65,7 +65,7 @@ def pretrain(
         bool, typer.Option("--cased", help="A trained tokenizer tells capitals apart.", rich_help_panel=START)
     ] = False,
     *,
-    settings: dict[str, Any],
+    settings: Pretraining,
     device: opt.Device = None,
     revision: opt.Revision = None,
     trust_remote_code: opt.Trust = False,
@@ -85,7 +85,6 @@ def pretrain(
     """
     found = read_files(texts, column)
     measured = None if held_out is None else read_files(held_out, column)
-    settings_of_run = Pretraining(**settings)
     from essent.pretrain import Show, Start
     from essent.pretrain import pretrain as run
 
@@ -96,7 +95,7 @@ def pretrain(
         found,
         output,
         Start(model, config, tokenizer, vocabulary, cased, options),
-        settings_of_run,
+        settings,
         held_out=measured,
         resume=resume,
         force=force,

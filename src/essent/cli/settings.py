@@ -1,9 +1,9 @@
-"""Options out of settings: a frozen dataclass says each one's name, type, default and, in its docstring, its help.
+"""Options out of dataclasses: a field is an option, with the field's name, type and default.
 
-A command takes the values as its argument `settings` and gets its options by `@with_options`:
+A command takes such an object as its keyword argument `settings` and gets its options by `@with_options`:
 
-    @with_options(Pretraining, {"packing": "Learning"})
-    def pretrain(texts: …, *, settings: dict[str, Any], quiet: opt.Quiet = False) -> None: …
+    @with_options(Pretraining, {"untied": "What it starts from", "": "Learning"})
+    def pretrain(texts: …, *, settings: Pretraining, quiet: opt.Quiet = False) -> None: …
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ NAMES = re.compile(r"^    (\w+(?:, \w+)*): ")  # of a line in the docstring's li
 
 
 def with_options(
-    settings: type, panels: Mapping[str, str], *, by_hand: Sequence[str] = (), preset: bool = False
+    settings: type, panels: Mapping[str, str] | None = None, *, by_hand: Sequence[str] = (), preset: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Put options of a settings class in the place of a command's argument `settings`.
 
     Args:
-        settings: a dataclass; its docstring says below "Attributes:" what each field is.
-        panels: where an option stands in the help, by its field; "" for all others.
+        settings: a dataclass. Its fields are options of their own (`opt.Quiet`), or its docstring says below
+            "Attributes:" what each one is.
+        panels: where an option of the second kind stands in the help, by its field; "" for all others.
         by_hand: fields whose options the command has itself.
-        preset: every default is none, as something else decides; the command gets the given values alone.
+        preset: every default is none, as something else decides; the command gets a dict of the values that were given.
     """
-    made = [parameter for parameter in _parameters(settings, panels, preset) if parameter.name not in by_hand]
+    made = [parameter for parameter in _parameters(settings, panels or {}, preset) if parameter.name not in by_hand]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**given: Any) -> None:
             values = {parameter.name: given.pop(parameter.name) for parameter in made}
-            if preset:
-                values = {name: value for name, value in values.items() if value is not None and value is not False}
-            command(**given, settings=values)
+            chosen = {name: value for name, value in values.items() if value is not None and value is not False}
+            command(**given, settings=chosen if preset else settings(**values))
 
         signature = inspect.signature(command, eval_str=True)
         own = list(signature.parameters.values())
@@ -52,23 +52,23 @@ def with_options(
 
 
 def _parameters(settings: type, panels: Mapping[str, str], preset: bool) -> Iterator[inspect.Parameter]:
-    kinds, helps = typing.get_type_hints(settings), described(settings)
+    kinds, helps = typing.get_type_hints(settings, include_extras=True), described(settings)
     for field in fields(settings):
         kind, default = kinds[field.name], None if preset or field.default is MISSING else field.default
-        words = str in (kind, *typing.get_args(kind))
-        if kind is bool:
-            default = bool(default)
-        elif default is None:
-            kind |= None
-        option = typer.Option(
-            f"--{field.name.replace('_', '-')}",
-            metavar="NAME" if words else None,
-            help=helps[field.name],
-            rich_help_panel=panels.get(field.name, panels.get("")),
-        )
-        yield inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
-        )
+        if typing.get_origin(kind) is not Annotated:
+            words = str in (kind, *typing.get_args(kind))
+            if kind is bool:
+                default = bool(default)
+            elif default is None:
+                kind |= None
+            option = typer.Option(
+                f"--{field.name.replace('_', '-')}",
+                metavar="NAME" if words else None,
+                help=helps[field.name],
+                rich_help_panel=panels.get(field.name, panels.get("")),
+            )
+            kind = Annotated[kind, option]
+        yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def described(settings: type) -> dict[str, str]:
