@@ -110,7 +110,7 @@ def test_the_fit_comes_closer_to_the_model(material: Material, shell_of: Callabl
     def closeness(choice: Choice) -> float:
         return float((make_encoder(material, choice).encoder.encode(TEXTS_) * whole).sum(axis=1).mean())
 
-    assert closeness(Choice(fit=0.01)) > closeness(Choice(fit=1.0)) > closeness(Choice(fit=None))
+    assert closeness(Choice(ridge=0.01)) > closeness(Choice(ridge=1.0)) > closeness(Choice(ridge=None))
 
 
 def test_all_of_it(shell_of: Callable[[str], SentenceTransformer], tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_words_of_its_own(shell_of: Callable[[str], SentenceTransformer], tmp_pa
 
 
 def test_fewer_dimensions_keep_the_similarities(material: Material) -> None:
-    table = material.table(Choice(fit=None))
+    table = material.table(Choice(ridge=None))
     same, share, kept = reduce_table(material.token_counts, table, table.shape[1])
     assert share == pytest.approx(1.0)
     assert kept == pytest.approx(100.0, abs=1e-3)
