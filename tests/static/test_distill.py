@@ -211,9 +211,9 @@ def test_choices_are_tried_and_ordered(material: Material, tmp_path: Path) -> No
     best = trials[0]
     direct = task.run(make_encoder(material, best.choice).encoder).main_score
     assert direct == pytest.approx(best.score, abs=1e-6)
-    assert {trial.choice.fit for trial in trials} == {None, 0.03, 0.1, 0.3, 1.0}
+    assert {trial.choice.ridge for trial in trials} == {None, 0.03, 0.1, 0.3, 1.0}
     bare = replace(material, vectors=None, fits={})
-    assert {trial.choice.fit for trial in find_choice(bare, task)} == {None}
+    assert {trial.choice.ridge for trial in find_choice(bare, task)} == {None}
 
 
 PAIRED = [(a.replace('"', ""), b.replace('"', "")) for a, b in zip(TEXTS_, TEXTS_[3:] + TEXTS_[:3], strict=True)]
