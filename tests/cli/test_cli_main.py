@@ -219,7 +219,7 @@ def test_the_list_of_recipes_imports_no_heavy_library() -> None:
         "from essent.cli import app\n"
         "for arguments in (['recipes'], ['recipes', '--json', '-']):\n"
         "    assert CliRunner().invoke(app, arguments).exit_code == 0\n"
-        "print([m for m in ('torch', 'transformers', 'sklearn', 'scipy', 'pandas') if m in sys.modules])\n"
+        "print([m for m in ('torch', 'transformers', 'sklearn', 'scipy', 'numpy', 'pandas') if m in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
