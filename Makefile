@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# what needs no extra
+CORE := $(addprefix tests/,recipe tokens weighting shaping model pipeline saving encoder folders test_compat.py test_atomic.py \
+	test_registry.py test_pooling.py) --ignore tests/encoder/test_libraries.py -k "not openvino and not onnx and not graph"
 
-.PHONY: help demo test check format lint types check-data check-browser check-faults bench clean
+.PHONY: help demo test test-oldest check format lint types imports check-data check-browser check-faults bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -21,7 +24,7 @@ demo: $(INSTALLED)  ## evaluate a dozen recipes on the embedded pairs and draw a
 test: $(INSTALLED)  ## run the tests, two files at a time
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-check: format lint types test  ## format, lint, types, tests: what pre-commit and CI run
+check: format lint types imports test  ## format, lint, types, imports, tests: what pre-commit and CI run
 
 format: $(INSTALLED)
 	$(BIN)/ruff format --check src tests benchmarks
@@ -31,6 +34,14 @@ lint: $(INSTALLED)
 
 types: $(INSTALLED)
 	$(BIN)/mypy
+
+imports: $(INSTALLED)  ## packages import downwards only
+	$(BIN)/lint-imports
+
+test-oldest:  ## run the core tests with the oldest versions that pyproject.toml allows (Python 3.10, in .venv-oldest)
+	python3.10 -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable ".[test]"
+	.venv-oldest/bin/python -m pytest --numprocesses 2 --dist loadfile $(CORE)
 
 check-data: $(INSTALLED)  ## check published figures on real data: make check-data DATA=DIR [RAW_MODEL=DIR] [PAPERS=DIR]
 	@test -n "$(DATA)" || { echo "give the folder with sts/*.jsonl: make check-data DATA=DIR"; exit 2; }

@@ -27,14 +27,21 @@ from __future__ import annotations
 
 import importlib
 from abc import ABCMeta
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     import torch
+    from sentence_transformers import SentenceTransformer
+
+ModelLike: TypeAlias = "str | Path | SentenceTransformer"  # a hub name, a folder or file, a loaded model
+TextsLike: TypeAlias = "Iterable[str]"  # a list, a column, an array, a generator; see `essent.texts.check_texts`
 
 
 class NamesItsModel(ABCMeta):

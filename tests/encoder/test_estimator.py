@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import sklearn.exceptions
+import torch
 from sentence_transformers import SentenceTransformer
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
@@ -24,6 +25,7 @@ from transformers import AutoModel
 import essent
 import essent.encoder.estimator
 from essent import Encoder, EncoderTransformer, Recipe
+from essent.encoder.estimator import forget_model
 from essent.types import InputError, ModelError, NotFittedError, RecipeError, UnsupportedRecipeError
 from families import CORPUS
 from samples import TEXTS
@@ -158,3 +160,75 @@ def test_what_is_wrong_is_said_in_fit(bert: Path) -> None:
 def test_scikit_learns_own_checks(bert: Path) -> None:
     with pytest.warns(UserWarning, match="Can't test estimator"):  # scikit-learn has none for texts but the interface's
         check_estimator(EncoderTransformer(str(bert)))
+
+
+# -- what is kept between fits ----------------------------------------------------------------------------------------
+
+
+class Counted:
+    """Texts that went through the model."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.texts: list[str] = []
+        run = Encoder._computed_vectors
+
+        def counting(encoder: Encoder, texts: list[str], *rest: object) -> object:
+            self.texts.extend(texts)
+            return run(encoder, texts, *rest)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Encoder, "_computed_vectors", counting)
+
+
+def test_a_search_computes_each_text_once_for_all_folds_and_shapings(
+    bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_model()
+    counted = Counted(monkeypatch)
+    texts, labels = [*TRAIN, *TEXTS], [n % 2 for n in range(len(TRAIN) + len(TEXTS))]
+    steps = make_pipeline(EncoderTransformer(str(bert), "mean"), LogisticRegression())
+    recipes = ["mean", "mean | centre", "mean | zscore", "first-last"]
+    search = GridSearchCV(steps, {"encodertransformer__recipe": recipes}, cv=3, error_score="raise")
+    search.fit(texts, labels)
+    distinct = len(set(texts))
+    assert len(counted.texts) == 2 * distinct, "one pass for mean, one for first-last"
+
+
+def test_kept_vectors_are_those_that_are_computed(bert: Path) -> None:
+    forget_model()
+    kept = EncoderTransformer(str(bert), "weights=idf | zscore")
+    first, again = kept.fit(TRAIN).transform(TEXTS), kept.fit(TRAIN).transform(TEXTS)
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_allclose(first, Encoder(bert, "weights=idf | zscore").fit(TRAIN).encode(TEXTS), atol=2e-5)
+
+
+@pytest.mark.parametrize("tensor", ["weight of a layer", "one number of the embeddings"])
+def test_other_weights_have_other_vectors(tensor: str, bert: Path) -> None:
+    forget_model()
+    made = EncoderTransformer(str(bert), "mean").fit(TRAIN)
+    before = made.transform(TEXTS)
+    model = made.encoder_.module.backbone.model
+    with torch.no_grad():
+        if tensor == "weight of a layer":
+            next(p for name, p in model.named_parameters() if "layer.0" in name).mul_(1.5)
+        else:
+            ids = made.encoder_.module.ids(TEXTS)[0]
+            model.get_input_embeddings().weight[ids[1], 3] += 1.0
+    after = made.transform(TEXTS)
+    assert np.abs(after - before).max() > 1e-4
+    np.testing.assert_allclose(after, _fresh(made), atol=1e-5)
+    forget_model()
+
+
+def _fresh(made: EncoderTransformer) -> np.ndarray:
+    made.encoder_.cache = None
+    return made.transform(TEXTS)
+
+
+def test_a_folder_keeps_vectors_for_the_next_run(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = EncoderTransformer(str(bert), "mean", cache=tmp_path / "kept")
+    first = made.fit(TRAIN).transform(TEXTS)
+    forget_model()
+    counted = Counted(monkeypatch)
+    np.testing.assert_array_equal(clone(made).fit(TRAIN).transform(TEXTS), first)
+    assert counted.texts == []
+    assert pickle.loads(pickle.dumps(made)).encoder_.cache.folder == tmp_path / "kept"  # noqa: S301

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
 import essent
 from essent import Encoder, StaticEncoder
@@ -46,6 +47,14 @@ def test_they_load_and_give_the_same_vectors(saved: Path, name: str) -> None:
     report = essent.verify(str(saved / name))
     assert report.passed
     assert report.files is None
+
+
+@pytest.mark.parametrize("name", ["stock", "legacy", "own", "head", "rows"])
+def test_plain_sentence_transformers_loads_them(saved: Path, name: str) -> None:
+    """The module in such a folder asks essent for `essent.portable`."""
+    texts, vectors = expected(saved, name)
+    model = SentenceTransformer(str(saved / name), device="cpu", trust_remote_code=name in ("own", "head"))
+    np.testing.assert_allclose(model.encode(texts), vectors, atol=1e-5)
 
 
 def test_a_table_is_read_without_torch(saved: Path) -> None:

@@ -18,17 +18,16 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from essent.model.template import make_frame
+from essent.texts import check_texts, mend_surrogates
 from essent.tokens.ids import (
     SHORT_TEXTS,
     TOKENS_PER_TEXT,
     Frame,
     Vocabulary,
     batches,
-    check_texts,
     content_of,
     count_tokens,
     framed_ids,
-    mend_surrogates,
     pad,
     text_ids,
 )

@@ -6,7 +6,7 @@ texts ─ template ─ tokens ─ backbone ─ states ─ mix α, weights ω, re
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +16,16 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device, truncate_embeddings
 from tqdm.auto import tqdm
 
+from essent.compat import config_of, device_for, prompt_of, write_stock_card
 from essent.folders import is_essent_folder
 from essent.hub import reach_model
 from essent.model import load
-from essent.pipeline import PORTION, RecipeModule, digest_of, key_of
+from essent.pipeline import PORTION, PooledCache, RecipeModule, digest_of, kept_vectors, key_of
 from essent.recipe import Recipe
 from essent.saving import SavableModule, amend_card, load_folder, save_folder
-from essent.tokens import batches, check_texts, portions, takes_any_texts
-from essent.types import InputError, NamesItsModel, RecipeError
+from essent.texts import check_texts, distinct_texts, takes_any_texts
+from essent.tokens import batches, portions
+from essent.types import InputError, ModelLike, NamesItsModel, RecipeError, TextsLike
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,13 +44,16 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         options: SentenceTransformer's keyword arguments (device, prompts, revision, token, cache_folder,
             trust_remote_code, local_files_only, model_kwargs, truncate_dim …).
 
+    Attributes:
+        cache: keeps pooled vectors by weights, recipe, counts and text, so that another shaping of them needs no pass.
+
     Raises:
         RecipeError: a malformed recipe, or one given for a folder that has its own.
         UnsupportedRecipeError: the model cannot run the recipe; found before its weights are read.
         ModelError: the model cannot be loaded.
     """
 
-    def __init__(self, model: Any, recipe: Recipe | str | None = None, **options: Any) -> None:
+    def __init__(self, model: ModelLike, recipe: Recipe | str | None = None, **options: Any) -> None:
         parsed = None if recipe is None else Recipe.parse(recipe)
         if isinstance(model, (str, Path)):
             options = reach_model(str(model), options)
@@ -59,6 +64,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
             module, settings = SavableModule(loaded.backbone, loaded.recipes[0]), loaded.settings
         given = {key: options[key] for key in settings if options.get(key) is not None}
         super().__init__(modules=[module], **{**settings, **given})
+        self.cache: PooledCache | None = None
         self._origin = f"{model} {options.get('revision')}" if isinstance(model, (str, Path)) else str(id(model))
         short = Path(str(model)).name if isinstance(model, (str, Path)) else type(model).__name__
         self.model_card_data.model_name = f"essent/{short}-{self.recipe.digest()[:8]}"
@@ -94,9 +100,9 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
 
     def fit(  # type: ignore[override]
         self,
-        texts: Iterable[str],
+        texts: TextsLike,
         *,
-        frequency_texts: Iterable[str] | None = None,
+        frequency_texts: TextsLike | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int = 32,
@@ -118,15 +124,15 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         Raises:
             InputError: no texts, or something that is not a text.
         """
-        before = self._resolve_prompt(prompt, prompt_name) or ""
+        before = prompt_of(self, prompt, prompt_name)
         self._learn(texts, frequency_texts, before, batch_size, bool(show_progress_bar))
         return self
 
     def fit_encode(
         self,
-        texts: Iterable[str],
+        texts: TextsLike,
         *,
-        frequency_texts: Iterable[str] | None = None,
+        frequency_texts: TextsLike | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int = 32,
@@ -144,7 +150,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
             InputError: no texts, or something that is not a text.
         """
         found = _some(check_texts(texts), "texts")
-        before, progress = self._resolve_prompt(prompt, prompt_name) or "", bool(show_progress_bar)
+        before, progress = prompt_of(self, prompt, prompt_name), bool(show_progress_bar)
         pooled = self._learn(found, frequency_texts, before, batch_size, progress)
         if pooled is None or len(self) > 1:  # nothing to shape, or modules behind the recipe's
             vectors: np.ndarray = self.encode(
@@ -162,7 +168,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
             return _finished(torch.cat(parts), dimensions, normalize_embeddings).float().numpy()
 
     def _learn(
-        self, texts: Iterable[str], frequency_texts: Iterable[str] | None, before: str, batch_size: int, progress: bool
+        self, texts: TextsLike, frequency_texts: TextsLike | None, before: str, batch_size: int, progress: bool
     ) -> torch.Tensor | None:
         """Learn, and give the texts' pooled vectors (N,K) where the shaping was fitted on them."""
         found = [before + text for text in check_texts(texts)]
@@ -186,7 +192,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         texts: list[str] = inputs
         if arguments["output_value"] != "sentence_embedding":
             return super()._inference(texts, **arguments)
-        device = self._resolve_inference_device(arguments.get("device"))
+        device = device_for(self, arguments.get("device"))
         prompt = arguments.get("prompt")
         vectors = self._vectors(
             [prompt + text for text in texts] if prompt else texts,
@@ -213,20 +219,32 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         module.require_fit(shape)
         device = device or self.device
         self.eval()
-        distinct: dict[str, int] = {}
-        inverse = [distinct.setdefault(text, len(distinct)) for text in texts]
+        if texts and self.cache is not None and len(self) == 1 and module.backbone.static_table.dtype == torch.float32:
+
+            def compute(missing: list[str]) -> torch.Tensor:
+                return self._computed_vectors(missing, batch_size, progress, False, device, True)
+
+            pooled = kept_vectors(module, self.cache, texts, compute)
+            parts = [module.shaped(part.to(device), shape) for part in pooled.split(PORTION)]
+            return torch.cat(parts).cpu() if on_cpu else torch.cat(parts)
+        return self._computed_vectors(texts, batch_size, progress, shape, device, on_cpu)
+
+    def _computed_vectors(
+        self, texts: list[str], batch_size: int, progress: bool, shape: bool, device: torch.device, on_cpu: bool
+    ) -> torch.Tensor:
+        distinct, inverse = distinct_texts(texts)
         if not distinct:
             return torch.empty(0, self.get_embedding_dimension() or 0)
         vectors: torch.Tensor | None = None
         with tqdm(total=len(distinct), desc="Texts", unit="text", disable=not progress) as bar:
-            for chosen, batch in self._batches(list(distinct), batch_size, device, shape):
+            for chosen, batch in self._batches(distinct, batch_size, device, shape):
                 if vectors is None:
                     vectors = batch.new_empty(len(distinct), batch.shape[1], device="cpu" if on_cpu else device)
                 vectors[chosen if isinstance(chosen, slice) else chosen.to(vectors.device)] = batch.to(vectors.device)
                 bar.update(len(batch))
         if vectors is None:
             raise InputError("No texts to encode.")
-        return vectors if len(distinct) == len(texts) else vectors[torch.tensor(inverse, device=vectors.device)]
+        return vectors if len(distinct) == len(texts) else vectors[torch.from_numpy(inverse).to(vectors.device)]
 
     def _batches(
         self, texts: list[str], batch_size: int, device: torch.device, shape: bool
@@ -296,7 +314,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
                 "recipe. Put the step into the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
             )
         encode = partial(self.encode, show_progress_bar=False)
-        settings = self._get_model_config()
+        settings = config_of(self)
         return save_folder(module, path, layout, encode=encode, settings=settings, finish=finish)
 
     def write_card(
@@ -307,7 +325,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         Args:
             reason: why plain sentence-transformers cannot load the folder; "" where it can.
         """
-        self._create_model_card(str(folder), name, datasets)
+        write_stock_card(self, str(folder), name, datasets)
         amend_card(folder, self.recipe, reason)
 
 

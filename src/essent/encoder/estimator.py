@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -16,12 +15,15 @@ from sklearn.utils import Tags
 from essent.encoder.encoder import Encoder
 from essent.folders import is_essent_folder, is_exported_folder
 from essent.model import open_model
+from essent.pipeline import PooledCache
 from essent.recipe import Recipe
 from essent.sources import reads_mlm_head
-from essent.tokens import check_texts
-from essent.types import InputError, not_fitted
+from essent.texts import check_texts
+from essent.types import InputError, ModelLike, TextsLike, not_fitted
 
 _one_loader = Lock()
+KEPT = 2**30  # bytes of pooled vectors kept in a temporary folder, after which they are forgotten
+_pooled: list[PooledCache] = []
 _last: list[tuple[Any, SentenceTransformer]] = []  # the last model that was loaded by name, with what it was loaded by
 
 
@@ -29,7 +31,8 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     """Texts (N) to sentence vectors (N,K) by a recipe, which learns from the texts of `fit` alone.
 
     The model is loaded in `fit`. One that is loaded by name stays in memory for the next fit on it, so that a search
-    over recipes reads its weights once; `forget_model` frees it. A loaded one is shared between copies.
+    over recipes reads its weights once; `forget_model` frees it. A loaded one is shared between copies. Pooled vectors
+    are kept by weights, recipe and text: a text goes through the model once for all folds and all shapings.
 
     Args:
         model: a hub name, a folder, or a loaded SentenceTransformer, as `Encoder` takes them.
@@ -40,6 +43,7 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         truncate_dim: only the first dimensions.
         device: "cpu", "cuda" …; None: the best there is.
         show_progress_bar: whether bars count the texts.
+        cache: a folder that keeps pooled vectors for later runs; by default they are kept while this process runs.
         options: SentenceTransformer's other keyword arguments (revision, token, trust_remote_code …).
 
     Attributes:
@@ -48,7 +52,7 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def __init__(
         self,
-        model: Any,
+        model: ModelLike,
         recipe: Recipe | str | None = None,
         *,
         prompt_name: str | None = None,
@@ -58,6 +62,7 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         truncate_dim: int | None = None,
         device: str | None = None,
         show_progress_bar: bool = False,
+        cache: str | Path | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
         self.model = model
@@ -69,9 +74,10 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.truncate_dim = truncate_dim
         self.device = device
         self.show_progress_bar = show_progress_bar
+        self.cache = cache
         self.options = options
 
-    def fit(self, X: Iterable[str], y: Any = None) -> EncoderTransformer:
+    def fit(self, X: TextsLike, y: Any = None) -> EncoderTransformer:
         """Load the model, and learn from the texts what the recipe learns, if anything.
 
         Args:
@@ -86,14 +92,14 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.encoder_ = self._load().fit(texts, **self._reading())
         return self
 
-    def fit_transform(self, X: Iterable[str], y: Any = None) -> np.ndarray:
+    def fit_transform(self, X: TextsLike, y: Any = None) -> np.ndarray:
         """`fit`, then the vectors (N,K) float32 of the same texts, which go through the model once."""
         texts = _some(X)
         self.encoder_ = self._load()
         vectors = self.encoder_.fit_encode(texts, **self._reading(), **self._finishing())
         return np.asarray(vectors, np.float32)
 
-    def transform(self, X: Iterable[str]) -> np.ndarray:
+    def transform(self, X: TextsLike) -> np.ndarray:
         """Vectors (N,K) float32 of a list or column of texts.
 
         Raises:
@@ -109,6 +115,11 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return np.asarray(vectors, np.float32)
 
     def _load(self) -> Encoder:
+        encoder = self._opened_encoder()
+        encoder.cache = _cache_of(self.cache)
+        return encoder
+
+    def _opened_encoder(self) -> Encoder:
         options = {**(self.options or {}), **({} if self.device is None else {"device": self.device})}
         if not isinstance(self.model, (str, Path)) or _has_its_own_recipe(self.model, options):
             return Encoder(self.model, self.recipe, **options)
@@ -149,24 +160,34 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
 
 def forget_model() -> None:
-    """Free the model that the last fit by name has left in memory."""
+    """Free the model that the last fit by name has left in memory, and the pooled vectors that were kept."""
     with _one_loader:
         _last.clear()
+        _pooled.clear()
 
 
-def _some(texts: Iterable[str]) -> list[str]:
+def _cache_of(folder: str | Path | None) -> PooledCache:
+    if folder is not None:
+        return PooledCache(folder)
+    with _one_loader:
+        if not _pooled or _pooled[0].size > KEPT:
+            _pooled[:] = [PooledCache()]
+        return _pooled[0]
+
+
+def _some(texts: TextsLike) -> list[str]:
     found = check_texts(texts)
     if not found:
         raise InputError("fit needs at least one text, got none.")
     return found
 
 
-def _has_its_own_recipe(model: Any, options: dict[str, Any]) -> bool:
+def _has_its_own_recipe(model: ModelLike, options: dict[str, Any]) -> bool:
     """Whether a folder was saved by an Encoder: what is learned then belongs to its model, which is not shared."""
     return is_exported_folder(str(model)) or is_essent_folder(str(model), options)
 
 
-def _opened(model: Any, options: dict[str, Any], with_mlm_head: bool) -> SentenceTransformer:
+def _opened(model: ModelLike, options: dict[str, Any], with_mlm_head: bool) -> SentenceTransformer:
     """A model by its name, loaded unless it is the last one that was and has not changed."""
     key = (str(model), options, with_mlm_head, _files_of(Path(str(model))))
     with _one_loader:

@@ -17,12 +17,14 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 from tqdm.auto import tqdm
 
+from essent.compat import settings_of
 from essent.engine.convert import convert, quantise
 from essent.engine.graph import Graph, graph_of
 from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import hidden_instructions, runtime_of
 from essent.saving import GOLDEN_TEXTS
-from essent.tokens import batches, check_texts, pad, takes_any_texts
+from essent.texts import check_texts, distinct_texts, takes_any_texts
+from essent.tokens import batches, pad
 from essent.types import EngineError, InputError, NamesItsModel
 
 logger = logging.getLogger(__name__)
@@ -101,17 +103,15 @@ class CompiledEncoder(SentenceTransformer, metaclass=NamesItsModel):
             raise InputError("A compiled encoder gives sentence vectors only; token vectors come from an Encoder.")
         module = self.engine_module
         prompt = arguments.get("prompt")
-        before = prompt or ""
-        distinct: dict[str, int] = {}
-        inverse = [distinct.setdefault(before + text, len(distinct)) for text in texts]
+        distinct, inverse = distinct_texts([prompt + text for text in texts] if prompt else texts)
         if not distinct:
             return torch.empty(0, module.dimensions)
         if len(distinct) == 1:
-            found = module.vectors(list(distinct), 1)
+            found = module.vectors(distinct, 1)
         else:
             shown = bool(arguments.get("show_progress_bar"))
             with tqdm(total=len(distinct), desc="Texts", unit="text", disable=not shown) as bar:
-                found = module.vectors(list(distinct), arguments["batch_size"], bar.update)
+                found = module.vectors(distinct, arguments["batch_size"], bar.update)
         vectors = torch.from_numpy(found if len(distinct) == len(texts) else found[inverse])
         if (dimensions := arguments.get("truncate_dim")) is not None:
             vectors = truncate_embeddings(vectors, dimensions)
@@ -181,7 +181,7 @@ def compile_encoder(
     inputs = GraphInputs(recipe.plan.frame, recipe.backbone.max_seq_length, recipe.backbone.pad_id)
     golden = golden_vectors(graph, model)
     module = EngineModule(runtime, recipe.tokenizer, inputs, golden.shape[1])
-    compiled = CompiledEncoder(module, text_of(graph), settings=_settings(model))
+    compiled = CompiledEncoder(module, text_of(graph), settings=settings_of(model))
     compiled.golden = list(GOLDEN_TEXTS), golden
     check_golden(compiled, "The converted graph")
     if precision != "float32":
@@ -194,15 +194,6 @@ def text_of(graph: Graph) -> str:
     """What the graph computes, for people."""
     tail = [type(step).__name__ for step in graph.tail]
     return " + ".join([str(graph.module.recipe), *tail])
-
-
-def _settings(model: SentenceTransformer) -> dict[str, Any]:
-    return {
-        "prompts": {key: value for key, value in model.prompts.items() if value is not None} or None,
-        "default_prompt_name": model.default_prompt_name,
-        "similarity_fn_name": model._similarity_fn_name,
-        "truncate_dim": model.truncate_dim,
-    }
 
 
 def _calibration_batches(graph: Graph, texts: list[str]) -> list[tuple[Any, Any]]:
@@ -307,9 +298,6 @@ def describe(compiled: CompiledEncoder) -> dict[str, Any]:
         "inputs": asdict(module.inputs),
         "dimensions": module.dimensions,
         "loss": None if compiled.loss is None else asdict(compiled.loss),
-        "prompts": compiled.prompts,
-        "default_prompt_name": compiled.default_prompt_name,
-        "similarity_fn_name": compiled._similarity_fn_name,
-        "truncate_dim": compiled.truncate_dim,
+        **settings_of(compiled),
         "golden_texts": compiled.golden[0],
     }

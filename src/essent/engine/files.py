@@ -37,6 +37,7 @@ from essent.folders import (
     damage_named,
     digest_of_file,
     guarded,
+    kept_settings,
     listed,
     mapping,
     names_to_keep,
@@ -128,7 +129,7 @@ def read_about(path: Path) -> dict[str, Any]:
             f"{path} has format {about.get('format')!r} (essent {about.get('essent')}); this essent "
             f"{__version__} reads format {FORMAT}. Upgrade essent, or export the model again."
         )
-    if about["format"] == 1 and isinstance(about.get("reading"), dict):
+    if "inputs" not in about and isinstance(about.get("reading"), dict):  # its name at first
         longest = about["reading"].pop("max_length", None)
         about["inputs"] = {**about["reading"], "max_seq_length": longest}
     for key, kind in ENTRIES.items():
@@ -160,7 +161,5 @@ def _assemble(root: Path, about: dict[str, Any], threads: int | None, streams: i
     inputs = GraphInputs(Frame(**frame), **made)
     runtime = kind(root, about["precision"], threads, streams)
     module = EngineModule(runtime, AutoTokenizer.from_pretrained(root, **guarded({})), inputs, about["dimensions"])
-    prompts = {key: value for key, value in (about["prompts"] or {}).items() if value is not None}
-    settings = {key: about[key] for key in ("default_prompt_name", "similarity_fn_name", "truncate_dim")}
     loss = None if about["loss"] is None else Loss(**about["loss"])
-    return CompiledEncoder(module, about["recipe"], loss, {"prompts": prompts or None, **settings})
+    return CompiledEncoder(module, about["recipe"], loss, kept_settings(about))

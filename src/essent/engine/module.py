@@ -15,7 +15,8 @@ from sentence_transformers.base.modules.input_module import InputModule
 from transformers import PreTrainedTokenizerBase
 
 from essent.engine.runtime import Batch, Runtime
-from essent.tokens import Frame, batches, check_texts, framed_ids, pad
+from essent.texts import check_texts
+from essent.tokens import Frame, batches, framed_ids, pad
 from essent.types import EngineError
 
 WINDOW = 2048  # texts tokenised ahead while the ones before are computed,

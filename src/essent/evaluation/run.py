@@ -18,12 +18,12 @@ from essent.pipeline import Plan, PooledCache, as_module, count_frames, digest_o
 from essent.recipe import Recipe
 from essent.shaping import Chain
 from essent.tasks import PairTask, Result, Task, load_task
-from essent.tokens import check_texts
-from essent.types import EssentError, InputError, RecipeError
+from essent.texts import check_texts
+from essent.types import EssentError, InputError, ModelLike, RecipeError
 
 
 def evaluate(
-    model: Any,
+    model: ModelLike,
     recipes: Sequence[Recipe | str],
     tasks: Sequence[Any],
     *,
@@ -144,13 +144,13 @@ def _task_of(given: Any, data: str | Path | None, number: int) -> Task:
     return PairTask.from_rows(given, "pairs" if number == 1 else f"pairs {number}")
 
 
-def name_of(model: Any) -> str:
+def name_of(model: ModelLike) -> str:
     """What a model is called in provenance: its name or folder; a loaded one by its type, whose text is long."""
     return str(model) if isinstance(model, (str, Path)) else type(model).__name__
 
 
 def _as_it_is(
-    model: Any,
+    model: ModelLike,
     tasks: Sequence[Task],
     report: Callable[[str, Result], None] | None,
     options: dict[str, Any],
@@ -162,7 +162,7 @@ def _as_it_is(
     exported = isinstance(model, (str, Path)) and is_exported_folder(str(model))
     if exported and max_seq_length is not None:
         raise InputError(f"{str(model)!r} is an exported graph; its maximum length was set when it was exported.")
-    encoder = model
+    encoder: Any = model
     if isinstance(model, (str, Path)):
         encoder = load_exported(str(model)) if exported else _own_encoder(str(model), options)
     if max_seq_length is not None:
@@ -186,7 +186,7 @@ class Bench:
 
     def __init__(
         self,
-        model: Any,
+        model: ModelLike,
         recipes: Sequence[Recipe],
         *,
         batch_size: int,

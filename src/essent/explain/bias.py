@@ -21,8 +21,9 @@ from essent.explain.importance import backbone_of
 from essent.model import make_frame, open_model, read_capabilities
 from essent.recipe import Recipe
 from essent.tasks import PairTask, Task, average_cosine, load_task
-from essent.tokens import Vocabulary, check_texts, count_tokens, framed_ids
-from essent.types import InputError, ModelError
+from essent.texts import check_texts
+from essent.tokens import Vocabulary, count_tokens, framed_ids
+from essent.types import InputError, ModelError, ModelLike
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -125,7 +126,7 @@ class BiasReport:
 
 
 def token_bias(
-    model: Any,
+    model: ModelLike,
     corpus: Sequence[str] | None = None,
     *,
     tasks: Sequence[Task | str] = (),
@@ -226,7 +227,7 @@ def between_groups(rows: np.ndarray, labels: np.ndarray) -> float:
     return between / total if total > 0 else math.nan
 
 
-def _opened(model: Any, options: dict[str, Any]) -> SentenceTransformer:
+def _opened(model: ModelLike, options: dict[str, Any]) -> SentenceTransformer:
     """The model, loaded once, with its masked-LM head where it has one; a head in the configuration alone is none."""
     if read_capabilities(model, options).mlm_head:
         with contextlib.suppress(ModelError):

@@ -17,8 +17,9 @@ import torch
 
 from essent.model import Backbone, RequiredOutputs, load, make_frame
 from essent.recipe import Recipe
-from essent.tokens import Frame, batches, check_texts, count_tokens, framed_ids, pad, portions
-from essent.types import InputError, ModelError, Tokens
+from essent.texts import check_texts
+from essent.tokens import Frame, batches, count_tokens, framed_ids, pad, portions
+from essent.types import InputError, ModelError, ModelLike, Tokens
 from essent.weighting import ByToken, weightings
 
 TOKENS = 8192  # of one batch of masked sequences
@@ -71,7 +72,7 @@ class HeadAgreement:
         return [(f"{r + 1}-{c + 1}", float(self.pearson[r, c]), float(self.spearman[r, c])) for r, c in order]
 
 
-def impact_matrix(model: Any, text: str, *, layer: int | None = None, **options: Any) -> Impact:
+def impact_matrix(model: ModelLike | Backbone, text: str, *, layer: int | None = None, **options: Any) -> Impact:
     """Perturbed masking of one text: F_ij = ‖H(x∖{i})_i − H(x∖{i,j})_i‖ (Ditto A.1).
 
     A text of T tokens takes T(T+1)/2 masked copies: x∖{i,j} serves F_ij and F_ji.
@@ -89,7 +90,7 @@ def impact_matrix(model: Any, text: str, *, layer: int | None = None, **options:
 
 
 def impact_agreement(
-    model: Any,
+    model: ModelLike | Backbone,
     texts: Sequence[str],
     *,
     weights: str = "tfidf",
@@ -120,7 +121,7 @@ def impact_agreement(
 
 @torch.inference_mode()
 def head_agreement(
-    model: Any,
+    model: ModelLike | Backbone,
     texts: Sequence[str],
     *,
     weights: str = "tfidf",
@@ -172,7 +173,7 @@ def _pearson(first: np.ndarray, second: np.ndarray) -> float:
     return 100 * float(np.corrcoef(np.asarray(first, dtype=np.float64), second)[0, 1])
 
 
-def backbone_of(model: Any, **options: Any) -> Backbone:
+def backbone_of(model: ModelLike | Backbone, **options: Any) -> Backbone:
     """The whole transformer of a hub name, a folder or a SentenceTransformer; a Backbone is taken as it is.
 
     Raises:
@@ -184,7 +185,7 @@ def backbone_of(model: Any, **options: Any) -> Backbone:
     return loaded.backbone.to(loaded.settings["device"]).eval()
 
 
-def _transformer(model: Any, options: dict[str, Any]) -> Backbone:
+def _transformer(model: ModelLike | Backbone, options: dict[str, Any]) -> Backbone:
     backbone = backbone_of(model, **options)
     if backbone.only_static:
         raise ModelError(

@@ -15,8 +15,9 @@ import torch
 
 from essent.model import NO_HEAD, Backbone, RequiredOutputs, check_room, debias, load, make_frame, read_capabilities
 from essent.recipe import MASK, Recipe, read_field
-from essent.tokens import Vocabulary, batches, check_texts, framed_ids, pad
-from essent.types import InputError, ModelError, RecipeError
+from essent.texts import check_texts
+from essent.tokens import Vocabulary, batches, framed_ids, pad
+from essent.types import InputError, ModelError, ModelLike, RecipeError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,7 +79,7 @@ def _in_words(tokens: Sequence[Predicted]) -> str:
 
 @torch.inference_mode()
 def mask_predictions(
-    model: Any,
+    model: ModelLike | Backbone,
     texts: Sequence[str],
     *,
     template: str = "bert",
@@ -134,7 +135,7 @@ def mask_predictions(
     return MaskPredictions(filled, tuple(row for index in range(len(found)) for row in rows[index]))
 
 
-def _with_mlm_head(model: Any, recipe: Recipe, options: dict[str, Any]) -> Backbone:
+def _with_mlm_head(model: ModelLike | Backbone, recipe: Recipe, options: dict[str, Any]) -> Backbone:
     if isinstance(model, Backbone):
         backbone = model
         if backbone.mlm_head is None or backbone.depth != backbone.last:

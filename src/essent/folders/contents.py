@@ -8,6 +8,7 @@ essent/engine.json         what encoder.json says, for a graph that `essent expo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,13 @@ def read_settings(root: Path) -> dict[str, Any]:
             f"{str(root)!r}: the default prompt {name!r:.60} is none of {', '.join(prompts) or 'no prompts'}."
         )
     return dict(settings)
+
+
+def kept_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Prompts, similarity and dimensions that a file says, as arguments of SentenceTransformer's __init__."""
+    prompts = {key: value for key, value in (config.get("prompts") or {}).items() if value is not None}
+    named = {key: config.get(key) for key in ("default_prompt_name", "similarity_fn_name", "truncate_dim")}
+    return {"prompts": prompts or None, **named}
 
 
 def read_modules(name: str, hub: dict[str, Any]) -> list[dict[str, Any]] | None:

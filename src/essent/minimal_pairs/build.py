@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from essent.minimal_pairs.tags import Tagger, tag_words
 from essent.minimal_pairs.typos import make_typo
 from essent.minimal_pairs.wordnet import WordNet
 from essent.minimal_pairs.words import replace_word, split_sentences
-from essent.types import DataError, InputError
+from essent.types import DataError, InputError, TextsLike
 
 CHUNK = 128  # sentences whose words are masked together
 LATER = ("replaceable word", "negation of the word", "synonym and antonym", "in context", "random word", "typo")
@@ -59,7 +59,7 @@ class Resources:
 
 
 def build(
-    texts: Iterable[str],
+    texts: TextsLike,
     resources: Resources,
     n: int = 1000,
     seed: int = 0,

@@ -16,6 +16,7 @@ import torch
 from essent.folders import guarded, opening
 from essent.hub import reach_model
 from essent.minimal_pairs.words import Word
+from essent.tasks import unit_rows
 from essent.types import ModelError
 
 FILLERS = 60
@@ -208,8 +209,7 @@ class MaskedModel:
             begin, end = (np.array([texts[n][side] for n in part])[:, None] for side in (1, 2))
             inside = (offsets[..., 0] < end) & (offsets[..., 1] > begin)  # (B,T)
             sums = np.einsum("bt,btd->bd", inside.astype(np.float32), states)
-            norms = np.linalg.norm(sums, axis=1, keepdims=True)
-            found.update(zip(part, sums / np.where(norms > 0, norms, 1.0), strict=True))
+            found.update(zip(part, unit_rows(sums), strict=True))
         return [found[number] for number in range(len(texts))]
 
     def _middle(self, batch: Any) -> torch.Tensor:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,14 +15,13 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import output_capturing
 
+from essent.compat import can_set_attention, hidden_states_of, let_capture, set_attention, without_capturing
 from essent.model.attention_diagonals import DIAGONAL, DiagonalRecorder, recorder_in_use
 from essent.model.mlm_head import MaskedLMHead
 from essent.tokens import Vocabulary
 from essent.types import ModelError, States, Tokens
 
-RECORDING = output_capturing.__name__  # where transformers' hooks for hidden states and attentions come from
 LAYER_LISTS = ("layer_types", "mlp_layer_types")  # one entry a layer in some families' configurations
 FINAL_NORMS = ("final_norm", "final_layer_norm", "ln_f", "norm")  # applied after the last layer by some families
 
@@ -89,7 +87,7 @@ class Backbone(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:  # transformers fills this table when a model is built only
         super().__setstate__(state)
         for module in (m for m in self.model.modules() if isinstance(m, PreTrainedModel)):
-            output_capturing._CAN_RECORD_REGISTRY[module] = module._can_record_outputs
+            let_capture(module)
 
     # -- what the model is ------------------------------------------------------------------------------------------
 
@@ -149,12 +147,11 @@ class Backbone(nn.Module):
         Without a recorder that function is sdpa, so it stays in place: switching it back and forth would not be safe
         when threads share the model.
         """
-        if not self.model._can_set_attn_implementation():
-            return False  # MPNet, DeBERTa-v2
+        if not can_set_attention(self.model):
+            return False
         for module in self.model.modules():
-            config = getattr(module, "config", None)
-            if config is not None and getattr(config, "_attn_implementation_internal", DIAGONAL) != DIAGONAL:
-                config._attn_implementation_internal = DIAGONAL
+            if (config := getattr(module, "config", None)) is not None:
+                set_attention(config, DIAGONAL)
         return True
 
     def states(self, tokens: Tokens, required: RequiredOutputs, positions: torch.Tensor | None = None) -> States:
@@ -183,7 +180,7 @@ class Backbone(nn.Module):
             places = (tokens.attention_mask.long().cumsum(dim=1) - 1).clamp(min=0) if positions is None else positions
             inputs["position_ids"] = places + self.position_offset
         if inner:  # only those layers are kept where the family can choose, all of them otherwise
-            inputs["output_hidden_states"] = inner if getattr(self.model, "_can_record_outputs", None) else True
+            inputs["output_hidden_states"] = hidden_states_of(self.model, inner)
         if required.attention_heads and not self._watch_attention():
             output = self.model(**inputs, output_attentions=True)
             return output, {
@@ -277,10 +274,7 @@ def _mirrored(module: nn.Module, made: dict[int, Any]) -> Any:
     """
     if id(module) not in made:
         view = made[id(module)] = copy.copy(module)
-        view._forward_hooks = OrderedDict(
-            (key, hook) for key, hook in module._forward_hooks.items() if getattr(hook, "__module__", "") != RECORDING
-        )
-        vars(view).pop("_output_capturing_hooks_installed", None)
+        without_capturing(view, module)
         if hasattr(module, "config"):
             view.config = made.setdefault(id(module.config), copy.deepcopy(module.config))
         view._modules = {

@@ -20,6 +20,7 @@ from sentence_transformers.util import get_device_name
 from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
+from essent.compat import settings_of
 from essent.folders import guarded, is_bare_table, is_essent_folder, is_exported_folder, opening, read_modules
 from essent.hub import file_options, full_name, reach_model
 from essent.model.backbone import LAYER_LISTS, Backbone, RequiredOutputs
@@ -28,7 +29,7 @@ from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
 from essent.recipe import Recipe
 from essent.sources import reads_mlm_head, resolve
-from essent.types import ModelError, RecipeError
+from essent.types import ModelError, ModelLike, RecipeError
 from essent.weighting import weightings
 
 HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only", "trust_remote_code")
@@ -56,7 +57,7 @@ class Loaded:
         return str(prompts.get(self.settings.get("default_prompt_name"), ""))
 
 
-def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Loaded:
+def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -> Loaded:
     """Load what `model` names, only as deep as the recipes read.
 
     Args:
@@ -101,7 +102,7 @@ def load(model: Any, recipes: Sequence[Recipe], options: dict[str, Any]) -> Load
         return _take_apart(shell, recipes, last)
 
 
-def open_model(model: Any, options: dict[str, Any], *, with_mlm_head: bool = False) -> SentenceTransformer:
+def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool = False) -> SentenceTransformer:
     """The whole model as sentence-transformers has it, to run several searches on; a loaded one as it is.
 
     `with_head` loads its masked-LM head too, for recipes that ask for it.
@@ -149,7 +150,7 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
         return SentenceTransformer(name, **settings)
 
 
-def read_capabilities(model: Any, options: dict[str, Any]) -> ModelCapabilities:
+def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabilities:
     """What a model offers to recipes, from its configuration and tokenizer alone where it is not loaded yet.
 
     Raises:
@@ -224,13 +225,7 @@ def _take_apart(shell: SentenceTransformer, recipes: Sequence[Recipe], last: int
     else:
         backbone = Backbone(first.model, first.tokenizer, first.max_seq_length, last)
         backbone.mlm_head = getattr(first, "mlm_head", None)
-    settings = {
-        "prompts": {key: value for key, value in shell.prompts.items() if value is not None} or None,
-        "default_prompt_name": shell.default_prompt_name,
-        "similarity_fn_name": shell._similarity_fn_name,
-        "truncate_dim": shell.truncate_dim,
-        "device": str(shell.device),
-    }
+    settings = {**settings_of(shell), "device": str(shell.device)}
     return Loaded(backbone, tuple(recipes) or (own_recipe(shell),), settings)
 
 

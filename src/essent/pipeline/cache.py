@@ -56,6 +56,15 @@ class PooledCache:
         self._lock = FileLock(self.folder / "lock")
         self._listed: dict[str, Listed] = {}
 
+    def __reduce__(self) -> tuple[type[PooledCache], tuple[Path | None]]:
+        """Copies share a folder that is kept; one that is not begins anew."""
+        return PooledCache, (self.folder if self.kept else None,)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the rows."""
+        return sum(file.stat().st_size for file in self.folder.glob("*.f32"))
+
     def vectors(
         self,
         keys: Sequence[str],

@@ -15,7 +15,8 @@ from essent.pipeline.plan import Plan
 from essent.pipeline.static_pooler import StaticPooler, static_pooler_of
 from essent.recipe import Recipe
 from essent.shaping import Chain
-from essent.tokens import check_texts, content_of, count_tokens, framed_ids, pad
+from essent.texts import check_texts
+from essent.tokens import content_of, count_tokens, framed_ids, pad
 from essent.types import CorpusStats, Tokens, not_fitted
 
 

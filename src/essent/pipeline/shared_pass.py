@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 from essent.model import Backbone, RequiredOutputs
 from essent.pipeline.plan import Plan
 from essent.pipeline.static_pooler import StaticPooler, static_pooler_of
+from essent.texts import distinct_texts
 from essent.tokens import Frame, batches, count_tokens, framed_ids, pad, portions
 from essent.types import CorpusStats
 
@@ -53,8 +54,7 @@ def pool_texts(
     Args:
         stats: token counts by frame, see `count_frames`.
     """
-    distinct: dict[str, int] = {}
-    inverse = np.fromiter((distinct.setdefault(text, len(distinct)) for text in texts), np.int64, len(texts))
+    distinct, inverse = distinct_texts(texts)
     pooled = [np.empty((len(distinct), plan.width(backbone)), np.float32) for plan in plans]
     groups: dict[Frame, list[int]] = {}
     for index, plan in enumerate(plans):
@@ -68,7 +68,7 @@ def pool_texts(
             }
             members = [i for i in members if i not in fast]
             required = reduce(operator.or_, (plans[i].required for i in members), RequiredOutputs())
-            for start, portion in portions(list(distinct)):
+            for start, portion in portions(distinct):
                 if fast:
                     ids = next(iter(fast.values())).ids(portion)
                     for index, static_pooler in fast.items():

@@ -18,7 +18,8 @@ from torch.utils.data import Dataset
 from transformers import DataCollatorForLanguageModeling
 
 from essent.model import make_frame
-from essent.tokens import check_texts, fast_backend, mend_surrogates, portions, text_ids
+from essent.texts import check_texts, mend_surrogates
+from essent.tokens import fast_backend, portions, text_ids
 from essent.types import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from essent.tokens import mend_surrogates
+from essent.texts import mend_surrogates
 
 SPECIAL = {
     "pad_token": "[PAD]",

@@ -21,6 +21,7 @@ from essent.folders import (
     damage_named,
     guarded,
     has_digests,
+    kept_settings,
     read_about,
     read_arrays,
     read_json,
@@ -95,15 +96,7 @@ def _carried(recipe: Recipe, backbone: Backbone, arrays: dict[str, np.ndarray]) 
 
 
 def _read_settings(root: Path) -> dict[str, Any]:
-    config = read_settings(root)
-    prompts = {key: value for key, value in (config.get("prompts") or {}).items() if value is not None}
-    return {
-        "prompts": prompts or None,
-        "default_prompt_name": config.get("default_prompt_name"),
-        "similarity_fn_name": config.get("similarity_fn_name"),
-        "truncate_dim": config.get("truncate_dim"),
-        "device": None,
-    }
+    return {**kept_settings(read_settings(root)), "device": None}
 
 
 def _recipe(root: Path, about: dict[str, Any]) -> Recipe:

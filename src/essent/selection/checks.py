@@ -14,7 +14,7 @@ from essent.recipe import Recipe
 from essent.selection.shaped import cosines_of
 from essent.selection.significance import Comparison, bootstrap, compare, interval, spearman
 from essent.tasks import PairTask, load_pairs
-from essent.types import InputError
+from essent.types import InputError, ModelLike
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _plain(text: str) -> str:
 
 
 def check_on(
-    model: Any,
+    model: ModelLike,
     winner: Recipe,
     baselines: Sequence[str],
     tests: Sequence[HeldOut],

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from essent.texts import distinct_texts
+
 
 @dataclass(frozen=True)
 class TextPairs:
@@ -24,10 +26,8 @@ class TextPairs:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[str, str]], fit_texts: Sequence[str]) -> TextPairs:
-        number: dict[str, int] = {}
-        ends = [[number.setdefault(text, len(number)) for text in pair] for pair in pairs]
-        fit = [number.setdefault(text, len(number)) for text in fit_texts]
-        return cls(tuple(number), np.array(ends, np.int64).reshape(-1, 2), np.array(fit, np.int64))
+        distinct, places = distinct_texts([*(text for pair in pairs for text in pair), *fit_texts])
+        return cls(tuple(distinct), places[: 2 * len(pairs)].reshape(-1, 2), places[2 * len(pairs) :])
 
     def after(self, prompt: str) -> TextPairs:
         """The same with a prompt before every text."""

@@ -17,7 +17,7 @@ from essent.selection.pairs import TextPairs
 from essent.selection.significance import spearman
 from essent.selection.sweep import Sweep
 from essent.tasks import PairTask, load_pairs, rows_of
-from essent.tokens import check_texts
+from essent.texts import check_texts
 from essent.types import InputError
 from essent.weighting import inverse_document_frequency
 

@@ -31,7 +31,7 @@ from essent.selection.store import Store
 from essent.selection.sweep import Sweep
 from essent.selection.verdict import decided_by_tests
 from essent.tasks import PairTask, library_versions
-from essent.types import InputError
+from essent.types import InputError, ModelLike
 
 WEIGHED = 20_000  # tokens that a criterion on token weights sees
 GIB = 2**30
@@ -69,7 +69,7 @@ class Settings:
 
 
 def search(
-    model: Any,
+    model: ModelLike,
     data: Any,
     space: str | Path | Space = "full",
     *,
@@ -161,7 +161,7 @@ def search(
 
 
 def tested(
-    board: Leaderboard, model: Any, tests: Sequence[HeldOut], how: Settings, options: dict[str, Any]
+    board: Leaderboard, model: ModelLike, tests: Sequence[HeldOut], how: Settings, options: dict[str, Any]
 ) -> Leaderboard:
     """The leaderboard with its leader scored on other tasks, which then decide whether a baseline is kept."""
     if not tests:
@@ -222,7 +222,7 @@ def _board(
     return judged_without_labels(trials, first, baselines, store.cosines, rows, settled, how.seed)
 
 
-def model_name(model: Any) -> str:
+def model_name(model: ModelLike) -> str:
     """What a model is called in provenance."""
     if isinstance(model, (str, Path)):
         return str(model)

@@ -23,7 +23,7 @@ from essent.selection.run import Settings, model_name, search, tested
 from essent.selection.space import Grid, Space
 from essent.sources import parse_mix, reads_mlm_head
 from essent.tasks import PairTask
-from essent.types import InputError, UnsupportedRecipeError
+from essent.types import InputError, ModelLike, UnsupportedRecipeError
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class TemplateSearch:
 
 
 def search_templates(
-    model: Any,
+    model: ModelLike,
     data: Any,
     grammar: Grammar = PROMPT_BERT,
     *,
@@ -121,7 +121,7 @@ class GeneratedSearch:
 
 
 def search_candidates(
-    model: Any,
+    model: ModelLike,
     data: Any,
     candidates: Sequence[Candidate],
     *,
@@ -161,7 +161,7 @@ def search_candidates(
     return GeneratedSearch(template, tuple(taken), left_out, board)
 
 
-def _opened(model: Any, layers: str, weights: str, masks: bool, options: dict[str, Any]) -> SentenceTransformer:
+def _opened(model: ModelLike, layers: str, weights: str, masks: bool, options: dict[str, Any]) -> SentenceTransformer:
     """The whole model, once for all templates."""
     if (masks or weights == "mask") and not read_capabilities(model, options).mask:
         raise UnsupportedRecipeError("This model has no mask token; give a grammar without [MASK] and weights=last.")

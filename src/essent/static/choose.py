@@ -11,7 +11,7 @@ from scipy import sparse
 
 from essent.static.distillation import Choice, Material
 from essent.static.regress import bag_matrix
-from essent.static.smaller import unit
+from essent.tasks import unit_rows
 from essent.tokens import text_ids
 
 if TYPE_CHECKING:
@@ -72,4 +72,4 @@ def _plain(material: Material) -> Iterator[Choice]:
 
 
 def _score(table: np.ndarray, token_counts: sparse.csr_matrix, task: PairTask) -> float:
-    return float(task.score_vectors(unit(token_counts @ table).astype(np.float32)).main_score)
+    return float(task.score_vectors(unit_rows(token_counts @ table).astype(np.float32)).main_score)

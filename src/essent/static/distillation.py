@@ -26,8 +26,9 @@ from essent.static.gather import Settings, average_contexts
 from essent.static.regress import bag_matrix, fit_rows, is_strength
 from essent.static.smaller import Losses, agreement, check_dimensions, reduce_table
 from essent.static.vocabulary import extended, find_extension
-from essent.tokens import Vocabulary, check_texts, count_tokens, fast_backend, text_ids, unknown_token
-from essent.types import CorpusStats, InputError, RecipeError
+from essent.texts import check_texts
+from essent.tokens import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
+from essent.types import CorpusStats, InputError, ModelLike, RecipeError
 from essent.weighting import ByToken, weightings
 
 FITTED = 0.1  # strength of the fit to sentences, by default
@@ -168,7 +169,7 @@ def _teacher(text: str) -> Recipe:
 
 
 def collect(
-    model: Any,
+    model: ModelLike,
     corpus: Sequence[str],
     *,
     layers: Sequence[str] | None = None,
@@ -291,7 +292,7 @@ def encoder_of(table: np.ndarray, tokenizer: Any, dtype: str = "float32") -> Enc
 
 
 def distill(
-    model: Any,
+    model: ModelLike,
     corpus: Sequence[str],
     choice: Choice | None = None,
     *,

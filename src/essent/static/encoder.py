@@ -14,8 +14,9 @@ from scipy import sparse
 from essent.folders import read_settings
 from essent.static.similarity import NAMES, similarities, similarities_of_pairs, unit
 from essent.static.stored import StoredTable, read_table
-from essent.tokens import SEPARATORS, Ragged, WordIds, check_texts, cut, read_ids, whole_ids, words_apart
-from essent.types import InputError, ModelError, NamesItsModel
+from essent.texts import check_texts
+from essent.tokens import SEPARATORS, Ragged, WordIds, cut, read_ids, whole_ids, words_apart
+from essent.types import InputError, ModelError, NamesItsModel, TextsLike
 
 MOST_TEXTS, MOST_LETTERS = 4096, 1_000_000  # of one portion, which bounds what is held beside the vectors
 
@@ -81,7 +82,7 @@ class StaticEncoder(metaclass=NamesItsModel):
 
     def encode(
         self,
-        inputs: str | Iterable[str],
+        inputs: str | TextsLike,
         *,
         prompt_name: str | None = None,
         prompt: str | None = None,
@@ -127,11 +128,11 @@ class StaticEncoder(metaclass=NamesItsModel):
             return one
         return vectors if len(vectors) else np.empty(0, np.float32)
 
-    def encode_query(self, inputs: str | Iterable[str], **arguments: Any) -> np.ndarray:
+    def encode_query(self, inputs: str | TextsLike, **arguments: Any) -> np.ndarray:
         """`encode` with the prompt "query", unless one is given."""
         return self.encode(inputs, **self._with_prompt(("query",), arguments))
 
-    def encode_document(self, inputs: str | Iterable[str], **arguments: Any) -> np.ndarray:
+    def encode_document(self, inputs: str | TextsLike, **arguments: Any) -> np.ndarray:
         """`encode` with the prompt "document", unless one is given."""
         return self.encode(inputs, **self._with_prompt(("document", "passage", "corpus"), arguments))
 

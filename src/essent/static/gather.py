@@ -26,7 +26,8 @@ from essent.pipeline import Plan, digest_of_backbone
 from essent.sources import UNSEEN, Contexts
 from essent.static.occurrences import read
 from essent.static.regress import bag_matrix
-from essent.tokens import batches, check_texts, fast_backend, pad, portions
+from essent.texts import check_texts
+from essent.tokens import batches, fast_backend, pad, portions
 from essent.types import DataError, InputError, ModelError
 
 if TYPE_CHECKING:

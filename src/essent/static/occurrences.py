@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent.tokens import Frame, fast_backend, framed_ids, mend_surrogates
+from essent.texts import mend_surrogates
+from essent.tokens import Frame, fast_backend, framed_ids
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

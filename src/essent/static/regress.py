@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 from tqdm.auto import tqdm
 
+from essent.tasks import unit_rows
 from essent.types import InputError
 
 TOLERANCE = 1e-4  # of the first residual, in each dimension
@@ -75,8 +76,7 @@ def fit_rows(
         raise InputError(f"strength={strength!r} must be a positive number, e.g. 0.1.")
     if not np.isfinite(vectors).all():
         raise InputError("The sentence vectors have NaN or infinite values.")
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    target = vectors / np.where(lengths > 0, lengths, 1.0)  # (N,D)
+    target = unit_rows(vectors)  # (N,D)
     means = token_counts @ prior
     size = float((means * means).sum())
     scaled = prior * (float((means * target).sum()) / size) if size > 0 else prior

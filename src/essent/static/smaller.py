@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse, stats
 
+from essent.tasks import unit_rows
 from essent.types import InputError
 
 PAIRS = 20_000  # random pairs of texts on which a loss is measured
@@ -52,7 +53,7 @@ def _gram(token_counts: sparse.csr_matrix, table: np.ndarray) -> np.ndarray:
     """Σ_s v_s v_sᵀ of the texts' unit vectors: (D,D) float64."""
     total = np.zeros((table.shape[1], table.shape[1]))
     for start in range(0, token_counts.shape[0], PORTION):
-        vectors = unit(token_counts[start : start + PORTION] @ table).astype(np.float64)
+        vectors = unit_rows(token_counts[start : start + PORTION] @ table).astype(np.float64)
         total += vectors.T @ vectors
     return total
 
@@ -75,14 +76,7 @@ def agreement(token_counts: sparse.csr_matrix, first: np.ndarray, second: np.nda
     left, right = generator.integers(0, token_counts.shape[0], (2, PAIRS))
     scores = []
     for table in (first, second):
-        products = unit(token_counts[left] @ table) * unit(token_counts[right] @ table)
+        products = unit_rows(token_counts[left] @ table) * unit_rows(token_counts[right] @ table)
         scores.append(products.sum(axis=1).round(6))  # rounding must not order equals
     found = float(stats.spearmanr(*scores).statistic) if min(np.ptp(s) for s in scores) > 0 else 1.0
     return 100.0 * found
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows at length 1; zeros stay."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    scaled: np.ndarray = vectors / np.where(lengths > 0, lengths, 1.0)
-    return scaled

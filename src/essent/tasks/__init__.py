@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from essent.tasks.base import Task
+    from essent.tasks.base import Task, unit_rows
     from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add, task_names
     from essent.tasks.clusters import ClusterTask
     from essent.tasks.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
@@ -78,6 +78,7 @@ __all__ = [
     "split_lines",
     "task_names",
     "text_value",
+    "unit_rows",
     "verdict",
     "words_and_marks",
 ]
@@ -132,6 +133,7 @@ __getattr__, __dir__ = lazy_door(
         "split_lines": "essent.tasks.data",
         "task_names": "essent.tasks.catalogue",
         "text_value": "essent.tasks.data",
+        "unit_rows": "essent.tasks.base",
         "verdict": "essent.tasks.heros",
         "words_and_marks": "essent.tasks.overlap",
     },

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from essent.tasks.result import Result
+from essent.texts import distinct_texts
 from essent.types import InputError
 
 
@@ -50,11 +51,10 @@ class Task(ABC):
         Raises:
             InputError: vectors of another shape, or one that is not finite (the message names its text).
         """
-        distinct: dict[str, int] = {}
-        rows = [distinct.setdefault(text, len(distinct)) for text in self.texts()]
+        distinct, rows = distinct_texts(self.texts())
         # `.encode` first: a SentenceTransformer is callable too, as a torch module
         function: Any = getattr(encode, "encode", encode)
-        return self._measure(as_matrix(function(list(distinct)), list(distinct)), rows)
+        return self._measure(as_matrix(function(distinct), distinct), rows.tolist())
 
     def score_vectors(self, vectors: Any) -> Result:
         """Score ready vectors, one for each of `texts()` in that order.

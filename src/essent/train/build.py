@@ -24,7 +24,7 @@ from essent.train.loss import ContrastiveLoss
 from essent.train.projection import ProjectionHead, projection_heads
 from essent.train.settings import Settings
 from essent.train.views import ShuffledBatches, ViewCollator, ViewedModule, places_of
-from essent.types import RecipeError, optional_import
+from essent.types import ModelLike, RecipeError, optional_import
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Run:
         return self.output / CHECKPOINTS
 
 
-def open_encoder(model: Any, run: Run) -> Encoder:
+def open_encoder(model: ModelLike, run: Run) -> Encoder:
     """All layers of a model, in float32, as an Encoder of its own."""
     for name in ("accelerate", "datasets"):
         optional_import(name, "train")
@@ -76,7 +76,7 @@ def tokenizer_kind(encoder: Encoder) -> str:
     return "bert" if encoder.module.backbone.vocabulary.marker == "##" else "roberta"
 
 
-def checkpoint_of(model: Any, encoder: Encoder) -> str:
+def checkpoint_of(model: ModelLike, encoder: Encoder) -> str:
     """Where a prediction head may be found."""
     return str(model) if isinstance(model, (str, Path)) else str(encoder.module.backbone.model.config._name_or_path)
 

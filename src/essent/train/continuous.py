@@ -27,7 +27,7 @@ from essent.tasks import PairTask
 from essent.tokens import Frame
 from essent.train.build import Run, checkpoint_of, replace_module
 from essent.train.run import prepare, train_encoder
-from essent.types import InputError, UnsupportedRecipeError
+from essent.types import InputError, ModelLike, TextsLike, UnsupportedRecipeError
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class FreeTemplate:
 
 
 def train_continuous(
-    model: Any,
-    texts: Any,
+    model: ModelLike,
+    texts: TextsLike,
     preset: str = "optiprompt",
     *,
     output: str | Path,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from essent.tasks import Row, located_rows, text_value
-from essent.tokens import mend_surrogates
+from essent.texts import mend_surrogates
 from essent.types import DataError, InputError
 
 # The names under which a column is accepted, without regard to case; the first one present counts. sent0, sent1 and

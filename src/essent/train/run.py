@@ -33,14 +33,14 @@ from essent.train.device import on_device
 from essent.train.examples import Examples, as_examples
 from essent.train.projection import ProjectionHead
 from essent.train.settings import Settings, resolve_settings
-from essent.types import DataError, EssentError, InputError, TrainingError
+from essent.types import DataError, EssentError, InputError, ModelLike, TrainingError
 
 ABOUT, STARTED = "training.json", "run.json"
 TIMES = ("runtime", "samples_per_second", "steps_per_second", "total_flos")  # these differ from run to run
 
 
 def train(
-    model: Any,
+    model: ModelLike,
     data: Any,
     preset: str = "promptbert-unsup",
     *,
@@ -81,7 +81,12 @@ def train(
 
 
 def prepare(
-    model: Any, data: Any, preset: str, changes: Mapping[str, Any], run: Run, validate: str | Path | PairTask | None
+    model: ModelLike,
+    data: Any,
+    preset: str,
+    changes: Mapping[str, Any],
+    run: Run,
+    validate: str | Path | PairTask | None,
 ) -> tuple[Encoder, Examples, Settings, PairTask | None]:
     """What a run reads, the data first: nothing is loaded for what cannot be trained on; see `train`."""
     examples = as_examples(data)

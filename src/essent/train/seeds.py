@@ -13,7 +13,7 @@ from essent.atomic import write_text
 from essent.encoder import Encoder
 from essent.tasks import PairTask, load_pairs
 from essent.train.run import ABOUT, train
-from essent.types import InputError
+from essent.types import InputError, ModelLike
 
 SEEDS = "seeds.json"
 
@@ -38,7 +38,7 @@ class Spread:
 
 
 def train_seeds(
-    model: Any,
+    model: ModelLike,
     data: Any,
     *arguments: Any,
     seeds: int | Sequence[int],
