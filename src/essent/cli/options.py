@@ -20,7 +20,7 @@ What comes out
     `--work`: what the same command goes on from when it was killed. `--resume`: go on from a training's checkpoint.
     `--force`, `-f`: replace what is there. `--quiet`, `-q`: no notes. `--verbose`, `-v`: also those of the libraries.
 
-What has other letters: `--criterion`, `-c` and `--space`, `-s` of searches.
+Three more letters: `--criterion`, `-c` and `--space`, `-s` of searches; `--originals`, `-n` of `heros build`.
 """
 
 from __future__ import annotations
