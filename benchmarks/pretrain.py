@@ -30,7 +30,7 @@ from essent.pretrain.trainer import IGNORED, loss_at_masks
 
 
 def speed(options: argparse.Namespace, texts: list[str]) -> None:
-    settings = Pretraining(steps=1, tokens_per_step=options.tokens_per_step)
+    settings = Pretraining(max_steps=1, tokens_per_step=options.tokens_per_step)
     prepared = prepare(texts, None, Start(model=options.model), settings)
     print(prepared.about(settings)["sequences"], f"{torch.get_num_threads()} threads")
     model, _ = open_model(options.model, prepared.config, {}, untied=False, seed=0)
@@ -64,7 +64,7 @@ def speed(options: argparse.Namespace, texts: list[str]) -> None:
 
 def tied(options: argparse.Namespace, texts: list[str]) -> None:
     folder = Path(options.output or tempfile.mkdtemp())
-    settings = {"steps": options.steps, "tokens_per_step": options.tokens_per_step, "learning_rate": 1e-3}
+    settings = {"max_steps": options.steps, "tokens_per_step": options.tokens_per_step, "learning_rate": 1e-3}
     start = Start(config=options.config, vocabulary=options.vocabulary)
     for name, untied in (("tied", False), ("untied", True)):
         run = Pretraining(**settings, untied=untied)

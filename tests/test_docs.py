@@ -58,6 +58,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bert: Path, t5: s
     for registry in (weightings, shapers, reductions, token_tables):
         list(registry)  # parts of other packages first
         monkeypatch.setattr(registry, "_parts", dict(registry._parts))
+    task_names()  # all rows first
     monkeypatch.setattr(catalogue, "_rows", dict(catalogue._rows))
     (tmp_path / "texts.txt").write_text("".join(f"Text number {i} is here.\n" for i in range(80)), "utf-8")
     (tmp_path / "minimal-pairs.jsonl").write_bytes(demo.minimal_pairs_path().read_bytes())

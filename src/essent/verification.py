@@ -126,7 +126,7 @@ def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
     compiled: Any = load(root)
     texts, golden = compiled.golden
     difference = _difference(compiled.encode(texts, prompt="", show_progress_bar=False), golden)
-    allowed = TOLERANCES[engine] if compiled.precision == "f32" else np.inf
+    allowed = TOLERANCES[engine] if compiled.precision == "float32" else np.inf
     way = f"essent, {engine} {compiled.precision}"
     return Verification(compiled.recipe, None, reason, {way: difference}, files, float(allowed))
 

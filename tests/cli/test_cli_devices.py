@@ -38,21 +38,21 @@ def about(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "training.json").read_text("utf-8")))
 
 
-@pytest.mark.parametrize("precision", [None, "f32", "bf16"])
+@pytest.mark.parametrize("precision", [None, "float32", "bfloat16"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_pretrain(
     cpu: str, device: str, precision: str | None, run: Run, tiny: str, many: Path, tmp_path: Path
 ) -> None:
     given = [*DEVICES[device], *(("--precision", precision) if precision else ())]
-    small = ["--steps", 1, "--tokens-per-step", 32, "--length", 16, "-q"]
+    small = ["--max-steps", 1, "--tokens-per-step", 32, "--max-seq-length", 16, "-q"]
     run("pretrain", "-t", many, "-m", tiny, "-o", tmp_path / "model", *small, *given)
     found = about(tmp_path / "model")
     assert found["device"] == "cpu"
-    assert found["precision"] == (precision or ("bf16" if cpu == "with bf16" else "f32"))
+    assert found["precision"] == (precision or ("bfloat16" if cpu == "with bf16" else "float32"))
     assert 0 < found["held_out_loss"] < 20
 
 
-@pytest.mark.parametrize("precision", [None, "float32", "bf16"])
+@pytest.mark.parametrize("precision", [None, "float32", "bfloat16"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_train(cpu: str, device: str, precision: str | None, run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
     given = [*DEVICES[device], *(("--precision", precision) if precision else ())]
@@ -66,14 +66,14 @@ def test_train(cpu: str, device: str, precision: str | None, run: Run, tiny: str
 @pytest.mark.parametrize("device", DEVICES)
 def test_half_precision_needs_a_gpu(cpu: str, device: str, run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
     arguments = ["--texts", many, "-m", tiny, "-o", tmp_path / "model", "--max-steps", 1, "--batch-size", 4]
-    error = run("train", *arguments, "--precision", "fp16", *DEVICES[device], code=2).stderr
-    assert "'fp16' needs a GPU" in error
+    error = run("train", *arguments, "--precision", "float16", *DEVICES[device], code=2).stderr
+    assert "'float16' needs a GPU" in error
     assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.parametrize("asked", ["cuda", "cuda:1", "mps", "tpu"])
 def test_a_device_that_is_not_there(asked: str, run: Run, tiny: str, many: Path, tmp_path: Path, cpu: str) -> None:
-    for command in (["pretrain", "-t", many, "--steps", 1], ["train", "--texts", many]):
+    for command in (["pretrain", "-t", many, "--max-steps", 1], ["train", "--texts", many]):
         error = run(*command, "-m", tiny, "-o", tmp_path / "model", "--device", asked, code=2).stderr
         assert f"device={asked!r}: on this machine training runs on 'cpu'." in error
         assert not (tmp_path / "model").exists()
@@ -82,13 +82,13 @@ def test_a_device_that_is_not_there(asked: str, run: Run, tiny: str, many: Path,
 @pytest.mark.parametrize(
     ("name", "native", "asked", "expected"),
     [
-        ("cuda:1", True, None, ("cuda", "bf16")),  # the second process of torchrun
-        ("cuda:0", False, None, ("cuda", "f32")),  # a GPU that imitates bf16
-        ("cuda:0", True, "cpu", ("cpu", "bf16")),
-        ("mps", True, None, ("mps", "f32")),
-        ("mps", True, "mps", ("mps", "f32")),
-        ("xpu", True, None, ("xpu", "f32")),
-        ("mps", True, "cpu", ("cpu", "bf16")),
+        ("cuda:1", True, None, ("cuda", "bfloat16")),  # the second process of torchrun
+        ("cuda:0", False, None, ("cuda", "float32")),  # a GPU that imitates bf16
+        ("cuda:0", True, "cpu", ("cpu", "bfloat16")),
+        ("mps", True, None, ("mps", "float32")),
+        ("mps", True, "mps", ("mps", "float32")),
+        ("xpu", True, None, ("xpu", "float32")),
+        ("mps", True, "cpu", ("cpu", "bfloat16")),
     ],
 )
 def test_machines_with_an_accelerator(
@@ -100,19 +100,19 @@ def test_machines_with_an_accelerator(
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: native or including_emulation)
     monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: True)
     device = find_device(asked)
-    precision = "bf16" if has_bf16(device) else "f32"
+    precision = "bfloat16" if has_bf16(device) else "float32"
     assert (device, precision) == expected
     given = on_device(device, precision)
     assert given["use_cpu"] is (device == "cpu")
-    assert given["bf16"] is (precision == "bf16")
+    assert given["bf16"] is (precision == "bfloat16")
     assert given["dataloader_pin_memory"] is (device == "cuda")
-    assert on_device(device, "bf16")["bf16"]  # whoever asks for it gets it, imitated or not
+    assert on_device(device, "bfloat16")["bf16"]  # whoever asks for it gets it, imitated or not
 
 
 def test_an_accelerator_without_bf16_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: False)
     with pytest.raises(InputError, match="'mps' does not compute in it; take float32"):
-        on_device("mps", "bf16")
+        on_device("mps", "bfloat16")
 
 
 @pytest.mark.parametrize(

@@ -38,15 +38,15 @@ def pairs(tmp_path: Path) -> Path:
 
 def test_a_static_encoder_and_its_averages(run: Run, tiny: str, corpus: Path, pairs: Path, tmp_path: Path) -> None:
     result = run(
-        *("distill", "-m", tiny, "-c", corpus, "-c", pairs, "-o", tmp_path / "static", "--contexts", tmp_path / "avg"),
-        *("--dimensions", 8, "--dtype", "int8", "--shaping", "abtt:1", "--evaluate", pairs),
+        *("distill", "-m", tiny, "-t", corpus, "-t", pairs, "-o", tmp_path / "static", "--contexts", tmp_path / "avg"),
+        *("--dimensions", 8, "--dtype", "int8", "--shaping", "abtt:1", "--test", pairs),
     )
     for said in (
         "9 texts of",
         "each once",
         "% of the variance kept",
         "Fewer bits",
-        "layers=L weights=uniform, fit 0.1",
+        "layers=L weights=uniform, ridge 0.1",
     ):
         assert said in result.stderr
     assert "pairs" in result.stdout
@@ -61,13 +61,13 @@ def test_a_static_encoder_and_its_averages(run: Run, tiny: str, corpus: Path, pa
 
 
 def test_choices_are_searched(run: Run, tiny: str, corpus: Path, pairs: Path, tmp_path: Path) -> None:
-    result = run("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", "--search", pairs)
+    result = run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", "--validate", pairs)
     assert "Best of 112 on pairs" in result.stderr
     assert Encoder(str(tmp_path / "static")).encode(["dogs"]).shape == (1, 32)
 
 
 def test_averages_alone(run: Run, tiny: str, corpus: Path, tmp_path: Path) -> None:
-    result = run("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", "--fit", 0, "--duplicates")
+    result = run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", "--ridge", 0, "--duplicates")
     assert "no fit" in result.stderr
     assert "33 texts" in result.stderr
 
@@ -75,12 +75,12 @@ def test_averages_alone(run: Run, tiny: str, corpus: Path, tmp_path: Path) -> No
 def test_what_a_killed_run_left_is_gone_on_from(run: Run, tiny: str, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "static").mkdir()
     (tmp_path / "static" / STATE).write_bytes(b"half")
-    assert "delete it" in run("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", code=2).stderr
+    assert "delete it" in run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", code=2).stderr
     (tmp_path / "static" / "notes.txt").write_text("mine")
-    run("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", "--force")  # what cannot be read is begun anew
+    run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", "--force")  # what cannot be read is begun anew
     assert not (tmp_path / "static" / STATE).exists()
     assert (tmp_path / "static" / "notes.txt").is_file()
-    assert "not empty" in run("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", code=2).stderr
+    assert "not empty" in run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", code=2).stderr
 
 
 def test_a_run_killed_while_it_saved_goes_on(
@@ -89,7 +89,7 @@ def test_a_run_killed_while_it_saved_goes_on(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    command = ("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static")
+    command = ("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static")
     with monkeypatch.context() as patched:
         patched.setattr("essent.saving.save._write_state", interrupted)
         run(*command, code=130)
@@ -110,7 +110,7 @@ def test_a_run_killed_while_it_wrote_its_state_goes_on(run: Run, tiny: str, corp
     half = folder / f".{STATE}.{atomic._HOST}-{killed.pid}-0123abcd{atomic.PARTIAL}"
     half.mkdir()
     (half / STATE).write_bytes(b"half")
-    run("distill", "-m", tiny, "-c", corpus, "-o", folder)
+    run("distill", "-m", tiny, "-t", corpus, "-o", folder)
     assert not [path for path in folder.iterdir() if STATE in path.name]
 
 
@@ -118,9 +118,9 @@ def test_averages_have_no_place_in_a_file(run: Run, tiny: str, corpus: Path, tmp
     kept = tmp_path / "kept" / "averages.txt"
     kept.parent.mkdir()
     kept.touch()
-    start = ("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", "--contexts", kept.parent)
+    start = ("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", "--contexts", kept.parent)
     assert "is not empty" in run(*start, code=2).stderr
-    result = run("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", "--contexts", corpus, code=2)
+    result = run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", "--contexts", corpus, code=2)
     assert "is a file" in result.stderr
     assert not (tmp_path / "static").exists()  # refused before the pass
 
@@ -130,24 +130,24 @@ def test_averages_have_no_place_in_a_file(run: Run, tiny: str, corpus: Path, tmp
     [
         (["--layers", "9"], "Layer 9"),
         (["--layers", "static"], "is no layer"),
-        (["--fit", "inf"], "positive number"),
-        (["--teacher", "mean | zscore"], "leave the shaping out"),
+        (["--ridge", "inf"], "positive number"),
+        (["--recipe", "mean | zscore"], "leave the shaping out"),
         (["--dtype", "int4"], "float32, float16, int8"),
         (["--dimensions", "99"], "between 1 and the model's 32"),
         (["--dimensions", "9", "--shaping", "whiten:8"], "between 1 and what shaping 'whiten:8' leaves: 8"),
         (["--shaping", "quantile"], "not affine"),
         (["--unseen", "guess"], "alone, static, zero, mean"),
-        (["--search", "nowhere.jsonl"], "nowhere.jsonl"),
-        (["--search", "nowhere.jsonl", "--weights", "sif"], "give either it or these"),
-        (["--evaluate", "nowhere.jsonl"], "nowhere.jsonl"),
-        (["--evaluate", "geometry:PAIRS"], "no single main score"),
+        (["--validate", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--validate", "nowhere.jsonl", "--weights", "sif"], "give either it or these"),
+        (["--test", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--test", "geometry:PAIRS"], "no single main score"),
     ],
 )
 def test_what_is_refused(
     arguments: list[str], reason: str, run: Run, tiny: str, corpus: Path, pairs: Path, tmp_path: Path
 ) -> None:
     arguments = [argument.replace("PAIRS", str(pairs)) for argument in arguments]
-    result = run("distill", "-m", tiny, "-c", corpus, "-o", tmp_path / "static", *arguments, code=2)
+    result = run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", *arguments, code=2)
     assert reason in result.stderr.replace("\n", " ")
     assert not (tmp_path / "static").exists()  # refused before the pass
 

@@ -35,7 +35,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_npy(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> None:
     output = tmp_path / "new" / "vectors.npy"
-    result = call("-r", "first-last | zscore", "-i", lines, "-o", output)
+    result = call("-r", "first-last | zscore", "-t", lines, "-o", output)
     found = np.load(output)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -48,7 +48,7 @@ def test_parquet(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> Non
     import pyarrow
     import pyarrow.parquet as parquet
 
-    call("-r", "first-last | zscore", "-i", lines, "-o", tmp_path / "v.parquet", "-q")
+    call("-r", "first-last | zscore", "-t", lines, "-o", tmp_path / "v.parquet", "-q")
     table = parquet.read_table(tmp_path / "v.parquet")
     assert table.schema.field("embedding").type == pyarrow.list_(pyarrow.float32())
     assert table["text"].to_pylist() == TEXTS
@@ -56,7 +56,7 @@ def test_parquet(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> Non
 
 
 def test_jsonl(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> None:
-    result = call("-r", "first-last | zscore", "-i", lines, "-o", tmp_path / "v.jsonl", "--quiet")
+    result = call("-r", "first-last | zscore", "-t", lines, "-o", tmp_path / "v.jsonl", "--quiet")
     rows = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["text"] for row in rows] == TEXTS
     np.testing.assert_allclose(np.array([row["embedding"] for row in rows], np.float32), expected, atol=1e-6)
@@ -102,9 +102,9 @@ def test_columns(call, tiny: str, tmp_path: Path, suffix: str) -> None:
         lines = [json.dumps({"id": n, "body": text}) for n, text in enumerate(texts)]
     path = tmp_path / f"rows{suffix}"
     path.write_text("\n".join(lines) + "\n")
-    call("-r", "mean", "-i", path, "--column", "body", "-o", tmp_path / "v.npy")
+    call("-r", "mean", "-t", path, "--column", "body", "-o", tmp_path / "v.npy")
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), Encoder(tiny, "mean").encode(texts), atol=1e-6)
-    result = call("-r", "mean", "-i", path, "-o", tmp_path / "w.npy", code=2)
+    result = call("-r", "mean", "-t", path, "-o", tmp_path / "w.npy", code=2)
     assert "no column 'text'" in result.stderr
 
 
@@ -114,44 +114,44 @@ def test_fit_on_another_file(call, tiny: str, lines: Path, tmp_path: Path) -> No
     path.write_text("\n".join(corpus))
     counted.write_text("The moon.\nThe man.\n")
     call(
-        *("-r", "weights=idf | centre", "-i", lines, "--fit", path, "--frequencies", counted),
+        *("-r", "weights=idf | centre", "-t", lines, "--fit", path, "--frequencies", counted),
         *("--prompt", "say ", "-o", tmp_path / "v.npy"),
     )
     encoder = Encoder(tiny, "weights=idf | centre")
     encoder.fit([f"say {text}" for text in corpus], frequency_texts=["say The moon.", "say The man."])
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), encoder.encode(TEXTS, prompt="say "), atol=1e-6)
-    result = call("-r", "mean", "-i", lines, "--fit", path, "-o", tmp_path / "w.npy")
+    result = call("-r", "mean", "-t", lines, "--fit", path, "-o", tmp_path / "w.npy")
     assert f"learns nothing: --fit {path} is not used" in result.stderr
-    result = call("-r", "mean | centre", "-i", lines, "--frequencies", path, "-o", tmp_path / "x.npy")
+    result = call("-r", "mean | centre", "-t", lines, "--frequencies", path, "-o", tmp_path / "x.npy")
     assert f"counts no tokens: --frequencies {path} is not used" in result.stderr
 
 
 def test_saved_encoder_needs_no_recipe_and_no_fit(call, run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
     encoder = Encoder(tiny, "mean | zscore").fit(TEXTS)
     encoder.save(str(tmp_path / "saved"))
-    result = run("encode", "-m", tmp_path / "saved", "-i", lines, "-o", tmp_path / "v.npy")
+    result = run("encode", "-m", tmp_path / "saved", "-t", lines, "-o", tmp_path / "v.npy")
     assert "fitted" not in result.stderr
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), encoder.encode(TEXTS), atol=1e-5)
-    result = run("encode", "-m", tmp_path / "saved", "-r", "mean", "-i", lines, "-o", tmp_path / "w.npy", code=2)
+    result = run("encode", "-m", tmp_path / "saved", "-r", "mean", "-t", lines, "-o", tmp_path / "w.npy", code=2)
     assert "its own recipe" in result.stderr
 
 
 @pytest.mark.usefixtures("no_model")
 class TestRefusedBeforeTheModelIsLoaded:
     def test_recipe(self, call, lines: Path, tmp_path: Path) -> None:
-        assert "Did you mean 'mean'" in call("-r", "maen", "-i", lines, "-o", tmp_path / "v.npy", code=2).stderr
-        result = call("-r", 'template="[MASK] [red]"', "-i", lines, "-o", tmp_path / "v.npy", code=2)
+        assert "Did you mean 'mean'" in call("-r", "maen", "-t", lines, "-o", tmp_path / "v.npy", code=2).stderr
+        result = call("-r", 'template="[MASK] [red]"', "-t", lines, "-o", tmp_path / "v.npy", code=2)
         assert "[MASK] [red]" in result.stderr  # as text, not as markup
 
     def test_output(self, call, lines: Path, tmp_path: Path) -> None:
-        assert "'.txt'" in call("-i", lines, "-o", tmp_path / "v.txt", code=2).stderr
+        assert "'.txt'" in call("-t", lines, "-o", tmp_path / "v.txt", code=2).stderr
         (tmp_path / "folder.npy").mkdir()
-        assert "is a folder" in call("-i", lines, "-o", tmp_path / "folder.npy", code=2).stderr
+        assert "is a folder" in call("-t", lines, "-o", tmp_path / "folder.npy", code=2).stderr
         there = tmp_path / "v.npy"
         there.write_bytes(b"mine")
-        assert "--force" in call("-i", lines, "-o", there, code=2).stderr
+        assert "--force" in call("-t", lines, "-o", there, code=2).stderr
         assert there.read_bytes() == b"mine"
-        assert "not a folder" in call("-i", lines, "-o", there / "v.npy", code=2).stderr
+        assert "not a folder" in call("-t", lines, "-o", there / "v.npy", code=2).stderr
 
     def test_input(self, call, tmp_path: Path) -> None:
         output = tmp_path / "v.npy"
@@ -168,21 +168,21 @@ class TestRefusedBeforeTheModelIsLoaded:
             "number.jsonl": "number.jsonl, line 2: 'text' must be a string, not int (3)",
             "half.jsonl": "surrogate",
         }.items():
-            assert message in call("-i", tmp_path / name, "-o", output, code=2).stderr
+            assert message in call("-t", tmp_path / name, "-o", output, code=2).stderr
         assert "line 2: not UTF-8" in call("-o", output, code=2, stdin=b"a\n\xff\n").stderr
         assert "Standard input has no texts" in call("-o", output, code=2, stdin=b"").stderr
         assert not output.exists()
 
 
 def test_unknown_model(run: Run, lines: Path, tmp_path: Path) -> None:
-    result = run("encode", "-m", tmp_path / "nowhere", "-i", lines, "-o", tmp_path / "v.npy", code=2)
+    result = run("encode", "-m", tmp_path / "nowhere", "-t", lines, "-o", tmp_path / "v.npy", code=2)
     assert result.stderr.startswith("Error: There is no model folder")
     assert "Traceback" not in result.stderr
 
 
 def test_force_replaces(call, lines: Path, tmp_path: Path) -> None:
     (tmp_path / "v.npy").write_bytes(b"mine")
-    call("-i", lines, "-o", tmp_path / "v.npy", "--force")
+    call("-t", lines, "-o", tmp_path / "v.npy", "--force")
     assert np.load(tmp_path / "v.npy").shape == (len(TEXTS), 32)
 
 
@@ -191,6 +191,6 @@ def test_interrupted_run_leaves_nothing(call, lines: Path, tmp_path: Path, monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr("numpy.save", interrupt)
-    result = call("-i", lines, "-o", tmp_path / "v.npy", code=130)
+    result = call("-t", lines, "-o", tmp_path / "v.npy", code=130)
     assert "Interrupted" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]

@@ -20,7 +20,7 @@ def test_table_and_json(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> Non
     recipes = ("mean", "first-last | zscore", 'template="{text} [MASK]" weights=mask')
     given = [part for recipe in recipes for part in ("-r", recipe)]
     output = tmp_path / "results.json"
-    result = run("evaluate", "-m", tiny, *given, "-t", pairs, "--json", output)
+    result = run("evaluate", "-m", tiny, *given, "-d", pairs, "--json", output)
     wanted = evaluate(tiny, recipes, [str(pairs)])
     stored = load_results(output)
     for recipe, (expected,) in wanted.items():
@@ -32,13 +32,13 @@ def test_table_and_json(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> Non
     assert "my-pairs" in result.stdout
     assert "avg" in result.stdout
     assert "[MASK]" in result.stdout
-    assert "--force" in run("evaluate", "-m", tiny, "-t", pairs, "--json", output, code=2).stderr
+    assert "--force" in run("evaluate", "-m", tiny, "-d", pairs, "--json", output, code=2).stderr
 
 
 def test_defaults_metric_and_folder(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
     (tmp_path / "sts").mkdir()
     os.replace(pairs, tmp_path / "sts" / "stsb.jsonl")
-    result = run("evaluate", "-m", tiny, "--tasks", "stsb", "--data", tmp_path, "--metric", "pearson", "-q")
+    result = run("evaluate", "-m", tiny, "--data", "stsb", "--data-folder", tmp_path, "--metric", "pearson", "-q")
     assert "Pearson" in result.stdout
     assert "static-remove-biases" in result.stdout
     assert result.stderr == ""
@@ -49,9 +49,9 @@ def test_the_model_as_it_is(run: Run, tiny: str, pairs: Path, tmp_path: Path) ->
     size = transformer.get_embedding_dimension()
     SentenceTransformer(modules=[transformer, Pooling(size), Dense(size, 8)]).save(str(tmp_path / "dense"))
     ((expected,),) = evaluate(str(tmp_path / "dense"), [], [str(pairs)]).values()
-    alone = run("evaluate", "-m", tmp_path / "dense", "-t", pairs, "--as-is", "-q").stdout
-    both = run("evaluate", "-m", tmp_path / "dense", "-t", pairs, "--as-is", "-r", "cls", "-q").stdout
-    refused = run("evaluate", "-m", tmp_path / "dense", "-t", pairs, "--as-is", "--fit", pairs, code=2).stderr
+    alone = run("evaluate", "-m", tmp_path / "dense", "-d", pairs, "--as-is", "-q").stdout
+    both = run("evaluate", "-m", tmp_path / "dense", "-d", pairs, "--as-is", "-r", "cls", "-q").stdout
+    refused = run("evaluate", "-m", tmp_path / "dense", "-d", pairs, "--as-is", "--fit", pairs, code=2).stderr
     assert "--as-is has none" in " ".join(refused.split())
     for shown in (alone, both):
         assert f"{expected.main_score:.2f}" in shown
@@ -65,7 +65,7 @@ def test_other_texts(run: Run, tiny: str, pairs: Path, lines: Path, tmp_path: Pa
         ("frequencies", ("--frequencies", lines), {"frequency_texts": texts}),
     ):
         output = tmp_path / f"{name}.json"
-        run("evaluate", "-m", tiny, "-r", "weights=idf | zscore", "-t", pairs, *options, "--json", output)
+        run("evaluate", "-m", tiny, "-r", "weights=idf | zscore", "-d", pairs, *options, "--json", output)
         (wanted,) = evaluate(tiny, ["weights=idf | zscore"], [str(pairs)], **keywords).values()
         (found,) = load_results(output)
         assert found.main_score == pytest.approx(wanted[0].main_score)
@@ -76,16 +76,16 @@ def test_refusals(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
     def refuse(*options: object) -> str:
         return run("evaluate", "-m", tiny, *options, code=2).stderr
 
-    assert "pearson" in refuse("-t", pairs, "--metric", "kendall")
-    assert "stsb" in refuse("-t", "stsbb", "--data", tmp_path)
-    assert "does not exist" in refuse("-t", "stsb", "--data", tmp_path / "none")
-    assert "',' holds no value" in refuse("-t", ",")
-    assert "Did you mean" in refuse("-t", pairs, "-r", "first-lats")
-    assert "no head 9-1" in refuse("-t", pairs, "-r", "ditto:9-1")
+    assert "pearson" in refuse("-d", pairs, "--metric", "kendall")
+    assert "stsb" in refuse("-d", "stsbb", "--data-folder", tmp_path)
+    assert "does not exist" in refuse("-d", "stsb", "--data-folder", tmp_path / "none")
+    assert "',' holds no value" in refuse("-d", ",")
+    assert "Did you mean" in refuse("-d", pairs, "-r", "first-lats")
+    assert "no head 9-1" in refuse("-d", pairs, "-r", "ditto:9-1")
     bad = tmp_path / "bad.csv"
     bad.write_text("sentence1,sentence2,score\na,b,1\na,b,much\n")
-    assert "bad.csv, line 3" in refuse("-t", bad)
+    assert "bad.csv, line 3" in refuse("-d", bad)
     damaged = tmp_path / "damaged"
     shutil.copytree(tiny, damaged)
     (damaged / "modules.json").write_text('[{"idx": 0')
-    assert "modules.json is damaged" in run("evaluate", "-m", damaged, "-t", pairs, code=1).stderr
+    assert "modules.json is damaged" in run("evaluate", "-m", damaged, "-d", pairs, code=1).stderr

@@ -14,22 +14,20 @@ from essent.explain import mask_predictions
 
 def test_mask(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
     out = tmp_path / "predictions.json"
-    done = run(
-        "explain", "mask", "-m", tiny, "-t", "dogs", "-t", "a [red] cat", "--top", 3, "--denoised", "--json", out
-    )
+    done = run("explain", "mask", "-m", tiny, "dogs", "a [red] cat", "--top", 3, "--denoised", "--json", out)
     found = mask_predictions(tiny, ["dogs", "a [red] cat"], top=3, denoised=True)
     assert json.loads(out.read_text("utf-8")) == json.loads(json.dumps({"model": tiny, **found.to_dict()}))
     assert "after template denoising" in done.stdout
     assert "a [red] cat" in done.stdout
-    run("explain", "mask", "-m", tiny, "-i", lines, "--template", "T1")
-    assert "exists already" in run("explain", "mask", "-m", tiny, "-t", "x", "--json", out, code=2).stderr
+    run("explain", "mask", "-m", tiny, "-t", lines, "--template", "T1")
+    assert "exists already" in run("explain", "mask", "-m", tiny, "x", "--json", out, code=2).stderr
     assert "Give texts" in run("explain", "mask", "-m", tiny, code=2).stderr
-    assert "no [MASK]" in run("explain", "mask", "-m", tiny, "-t", "x", "--template", "{text}", code=2).stderr
+    assert "no [MASK]" in run("explain", "mask", "-m", tiny, "x", "--template", "{text}", code=2).stderr
 
 
 def test_bias(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bias"
-    done = run("explain", "bias", "-m", tiny, "--corpus", lines, "--data", pairs, "-o", folder)
+    done = run("explain", "bias", "-m", tiny, "--texts", lines, "--data", pairs, "-o", folder)
     assert sorted(path.name for path in folder.iterdir()) == ["bias.json", "bias.png", "bias.svg", "bias.txt"]
     values = json.loads((folder / "bias.json").read_text("utf-8"))
     scores = evaluate(tiny, ["static", "mean"], [str(pairs)])
@@ -78,14 +76,14 @@ def test_generated_templates(run: Run, tiny: str, pairs: Path, t5: str, tmp_path
         "--longest",
         2,
     ]
-    run(*start, "--pairs", words, "--candidates", 300, "--json", out)
+    run(*start, "--definitions", words, "--candidates", 300, "--json", out)
     values = json.loads(out.read_text("utf-8"))
     templates = [row["template"] for row in values["generated"]]
     assert "{text} [MASK]" in templates
     assert values["template"] in templates
     assert {t["recipe"] for t in values["trials"]} >= {"mean"}
     kept = (work / "generated.json").read_text("utf-8")
-    run(*start, "--pairs", words, "--candidates", 300, "--json", out, "--force", "-q")
+    run(*start, "--definitions", words, "--candidates", 300, "--json", out, "--force", "-q")
     assert json.loads(out.read_text("utf-8"))["provenance"]["encoded"] == 0
     assert (work / "generated.json").read_text("utf-8") == kept
     assert "another T5 or from other pairs" in run(*start, "--candidates", 300, code=2).stderr

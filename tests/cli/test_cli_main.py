@@ -6,11 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
-from cli_helpers import Run
+from cli_helpers import Run, commands
 
-from essent import NAMED, TEMPLATES, Recipe, __version__
+from essent import NAMED, TEMPLATES, Recipe, __version__, selection
+from essent.cli.options import SPACES
+from essent.cli.parts import in_source, parts, registered, shaping_steps
+from essent.cli.recipes import text_form
+from essent.shaping import Centre, shapers
 from essent.types import EssentError
 
 COMMANDS = ("recipes", "encode", "evaluate", "save", "verify", "demo")
@@ -27,8 +32,8 @@ def test_help_imports_no_heavy_library() -> None:
         "import sys\n"
         "from typer.testing import CliRunner\n"
         "from essent.cli import app\n"
-        "for name in ([], ['recipes'], ['encode'], ['evaluate'], ['demo']):\n"
-        "    assert CliRunner().invoke(app, [*name, '--help']).exit_code == 0\n"
+        f"for path in {[[], *(path.split()[1:] for path, _ in commands())]!r}:\n"
+        "    assert CliRunner().invoke(app, [*path, '--help']).exit_code == 0\n"
         "print([m for m in ('torch', 'transformers', 'sklearn', 'scipy', 'numpy', 'pandas') if m in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -79,7 +84,7 @@ def test_recipes_lists_everything(run: Run) -> None:
 
 
 def test_recipes_as_json(run: Run) -> None:
-    listed = json.loads(run("recipes", "--json").stdout)
+    listed = json.loads(run("recipes", "--json", "-").stdout)
     assert [row["name"] for row in listed["recipes"]] == list(NAMED)
     assert all(Recipe.parse(row["example"]) for row in listed["recipes"])
     assert listed["templates"] == TEMPLATES
@@ -99,7 +104,11 @@ def test_one_recipe(run: Run, text: str) -> None:
         assert part in shown
     assert (
         Recipe.from_dict(
-            {k: v for k, v in json.loads(run("recipes", text, "--json").stdout).items() if k not in ("text", "digest")}
+            {
+                k: v
+                for k, v in json.loads(run("recipes", text, "--json", "-").stdout).items()
+                if k not in ("text", "digest")
+            }
         )
         == recipe
     )
@@ -108,3 +117,109 @@ def test_one_recipe(run: Run, text: str) -> None:
 def test_one_recipe_with_an_argument(run: Run) -> None:
     assert "ditto:HEAD" in run("recipes", "ditto").stdout
     assert "Did you mean" in run("recipes", "dito:1-1", code=2).stderr
+
+
+# -- one vocabulary ----------------------------------------------------------------------------------------------------
+
+
+def options() -> dict[str, set[tuple[str, ...]]]:
+    """Every long option of every command, with the spellings that it has there."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for _, command in commands():
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                found.setdefault(max(parameter.opts, key=len), set()).add(tuple(sorted(parameter.opts)))
+    return found
+
+
+def test_an_option_has_the_same_letter_in_every_command() -> None:
+    assert {name for name, spellings in options().items() if len(spellings) > 1} == set()
+
+
+def test_a_letter_is_one_option() -> None:
+    letters: dict[str, set[str]] = {}
+    for name, (spelling, *_) in options().items():
+        for letter in {*spelling} - {name}:
+            letters.setdefault(letter, set()).add(name)
+    assert {letter: names for letter, names in letters.items() if len(names) > 1} == {}
+
+
+def test_an_option_takes_the_same_kind_of_value_in_every_command() -> None:
+    """Apart from one and several, a file and a folder to write, and which of the known names a command takes."""
+    kinds: dict[str, set[str]] = {}
+    for _, command in commands():
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                kind = "flag" if parameter.is_flag else parameter.metavar or "value"
+                kinds.setdefault(max(parameter.opts, key=len), set()).add(kind)
+    one_of = {name: kind for name, kind in kinds.items() if len(kind) > 1}
+    assert one_of == {
+        "--model": {"NAME|DIR", "NAMES|DIRS", "[ROLE=]NAMES|DIRS"},
+        "--recipe": {"RECIPE", "RECIPES"},
+        "--column": {"NAME", "NAMES"},
+        "--output": {"FILE", "DIR"},
+        "--data": {"TASKS|FILES", "FILE|hub|hub:NAME"},
+        "--precision": {"NAME", "float32|bfloat16|int8"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "completions"),
+    [
+        ("encode -r static-", ["static-remove-biases", "static-ditto:"]),
+        ("evaluate --recipe mean,last-d", ["mean,last-ditto:"]),
+        ("search --space h", ["heads"]),
+        ("search -s ", ["heads", "layers", "weights", "shaping", "full"]),
+    ],
+)
+def test_recipes_and_spaces_are_completed(line: str, completions: list[str]) -> None:
+    words = ["essent", *line.split(" ")]
+    settings = {"_ESSENT_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    code = "from essent.cli import app; app(prog_name='essent')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **settings})
+    assert done.stdout.split() == completions, done.stderr
+
+
+def test_spaces_are_those_of_the_search() -> None:
+    assert set(SPACES) == set(selection.SPACES)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 150])
+def test_no_word_of_the_lists_is_broken(run: Run, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = set(run("recipes").stdout.split())
+    described = [text for members in parts().values() for part in members.values() for text in part]
+    published = [text for row in NAMED.values() for text in (text_form(row), row.about, row.paper)]
+    words = {word for text in (*described, *published) for word in text.split()}
+    assert {word for word in words if not any(word in one for one in shown)} == set()
+
+
+def test_parts_are_described_as_they_are_registered() -> None:
+    assert in_source("essent.shaping") == registered(shapers)
+    assert list(in_source("essent.shaping")) == list(shapers)
+
+
+def test_steps_of_other_packages_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mine(Centre):
+        """Mine, first."""
+
+        def __init__(self, share: float = 0.5) -> None:
+            self.share = share
+
+    point = SimpleNamespace(name="mine", load=lambda: Mine)
+    monkeypatch.setattr("essent.cli.parts.entry_points", lambda group: [point] if group == "essent.shapers" else [])
+    monkeypatch.setitem(shapers._parts, "mine", Mine)
+    assert shaping_steps() == {**in_source("essent.shaping"), "mine": ("share=0.5", "Mine, first.")}
+
+
+def test_the_list_of_recipes_imports_no_heavy_library() -> None:
+    code = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from essent.cli import app\n"
+        "for arguments in (['recipes'], ['recipes', '--json', '-']):\n"
+        "    assert CliRunner().invoke(app, arguments).exit_code == 0\n"
+        "print([m for m in ('torch', 'transformers', 'sklearn', 'scipy', 'numpy', 'pandas') if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -17,13 +17,14 @@ def texts(tmp_path: Path) -> Path:
 
 
 def test_pretrain(run: Run, texts: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
-    common = ["--steps", 2, "--tokens-per-step", 64, "--length", 16, "--device", "cpu", "--validate-every", 1]
+    common = ["--max-steps", 2, "--tokens-per-step", 64, "--max-seq-length", 16, "--device", "cpu"]
+    common += ["--validate-every", 1]
     result = run("pretrain", "-t", texts, "-t", lines, "-m", tiny, "-o", tmp_path / "model", *common)
     assert result.stdout == ""
     assert "Step 2 of 2: held-out loss" in result.stderr
     about = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))
     assert about["texts"]["train"] + about["texts"]["held_out"] == 63
-    run("encode", "-m", tmp_path / "model", "-r", "prompt", "-i", lines, "-o", tmp_path / "v.npy", "-q")
+    run("encode", "-m", tmp_path / "model", "-r", "prompt", "-t", lines, "-o", tmp_path / "v.npy", "-q")
     again = run("pretrain", "-t", texts, "-m", tiny, "-o", tmp_path / "model", *common, code=2)
     assert "holds a model already" in again.stderr
 
@@ -32,10 +33,10 @@ def test_errors_are_one_line(run: Run, texts: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("", "utf-8")
     output = tmp_path / "model"
     for arguments, said in (
-        (["-t", tmp_path / "empty.txt", "--config", "mini", "--steps", 1], "has no texts"),
-        (["-t", texts, "--config", "mini"], "Give one of steps, epochs and minutes"),
-        (["-t", texts, "--steps", 1], "Give a model to go on with"),
-        (["-t", texts, "--config", "mini", "--steps", 1], "is more than there is"),
+        (["-t", tmp_path / "empty.txt", "--config", "mini", "--max-steps", 1], "has no texts"),
+        (["-t", texts, "--config", "mini"], "Give one of max_steps, epochs and minutes"),
+        (["-t", texts, "--max-steps", 1], "Give a model to go on with"),
+        (["-t", texts, "--config", "mini", "--max-steps", 1], "is more than there is"),
     ):
         error = run("pretrain", "-o", output, *arguments, code=2).stderr
         assert said in error
@@ -48,7 +49,8 @@ def test_a_new_head_is_said(run: Run, texts: Path, tiny: str, tmp_path: Path) ->
 
     AutoModel.from_pretrained(tiny).save_pretrained(tmp_path / "encoder")
     AutoTokenizer.from_pretrained(tiny).save_pretrained(tmp_path / "encoder")
-    arguments = ["-m", tmp_path / "encoder", "--steps", 1, "--tokens-per-step", 64, "--length", 16, "--device", "cpu"]
+    arguments = ["-m", tmp_path / "encoder", "--max-steps", 1, "--tokens-per-step", 64, "--max-seq-length", 16]
+    arguments += ["--device", "cpu"]
     result = run("pretrain", "-t", texts, "-o", tmp_path / "model", *arguments)
     assert "no weights for its prediction head (cls.predictions.bias" in result.stderr
     assert run("pretrain", "-t", texts, "-o", tmp_path / "quiet", *arguments, "-q").stderr == ""

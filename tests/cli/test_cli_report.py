@@ -18,7 +18,7 @@ def files(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> list[Path]:
     few = tmp_path / "few.jsonl"
     few.write_text("".join(minimal_pairs_path().read_text("utf-8").splitlines(keepends=True)[:36]), "utf-8")
     names = [tmp_path / f"{name}.json" for name in ("pairs", "heros", "search")]
-    run("evaluate", "-m", tiny, "-t", pairs, "-r", "mean", "-r", "first-last | zscore", "--json", names[0])
+    run("evaluate", "-m", tiny, "-d", pairs, "-r", "mean", "-r", "first-last | zscore", "--json", names[0])
     run("heros", "evaluate", "-m", tiny, "-r", "mean", "-d", few, "--json", names[1])
     run("search", "-m", tiny, "--data", pairs, "--space", "layers", "--json", names[2])
     return names

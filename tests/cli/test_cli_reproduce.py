@@ -31,8 +31,8 @@ def test_a_table(run: Run, bert: Path, tmp_path: Path) -> None:
     (tmp_path / "sts" / "sts12.jsonl").write_text(rows(12))
     out = tmp_path / "cells.json"
     result = run(
-        "reproduce", "ditto-6", "-m", str(bert), "--data", str(tmp_path), "--columns", "STS12", "--rows",
-        "BERT static*,BERT last avg.,BERT-whitening", "--json", str(out),
+        "reproduce", "ditto-6", "-m", str(bert), "--data-folder", str(tmp_path), "--only-columns", "STS12",
+        "--only-rows", "BERT static*,BERT last avg.,BERT-whitening", "--json", str(out),
     )  # fmt: skip
     assert "STS12" in result.stdout
     assert "SICK-R" not in result.stdout
@@ -52,8 +52,8 @@ def test_some_of_the_tasks(run: Run, bert: Path, tmp_path: Path) -> None:
     for name in ("sts12", "sts13"):
         (tmp_path / "sts" / f"{name}.jsonl").write_text(rows(12))
     result = run(
-        "reproduce", "ditto-1", "-m", str(bert), "--data", str(tmp_path), "--rows", "BERT static avg.", "--tasks",
-        "sts12,sts13",
+        "reproduce", "ditto-1", "-m", str(bert), "--data-folder", str(tmp_path), "--only-rows", "BERT static avg.",
+        "--only-tasks", "sts12,sts13",
     )  # fmt: skip
     assert "49.56" in result.stdout  # (42.38 + 56.74) / 2
     assert "Not run" not in result.stderr
@@ -64,10 +64,10 @@ def test_wrong_input(run: Run, bert: Path, tmp_path: Path) -> None:
         ([], "Name a table"),
         (["ditto-9"], "Did you mean"),
         (["ditto-6", "-m", "llama=x"], "has no model 'llama'; it has bert"),
-        (["ditto-6", "--rows", "nothing*"], "Nothing is called 'nothing*' here. There is: BERT static avg."),
-        (["stankevicius-A1", "--columns", "XX"], "There is: T0, T4, BERT"),
-        (["ditto-6", "--tasks", "sts17"], "Nothing is called 'sts17' here. There is: sts12, sts13"),
-        (["ditto-6", "--corpus", str(tmp_path / "no.txt")], "does not exist"),
+        (["ditto-6", "--only-rows", "nothing*"], "Nothing is called 'nothing*' here. There is: BERT static avg."),
+        (["stankevicius-A1", "--only-columns", "XX"], "There is: T0, T4, BERT"),
+        (["ditto-6", "--only-tasks", "sts17"], "Nothing is called 'sts17' here. There is: sts12, sts13"),
+        (["ditto-6", "--texts", str(tmp_path / "no.txt")], "does not exist"),
     ):
         result = run("reproduce", *arguments, code=2)
         assert message in " ".join(result.stderr.split())

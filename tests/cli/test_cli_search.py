@@ -41,7 +41,7 @@ def test_a_recipe_of_the_table_gives_the_same_score_in_evaluate(
     assert best["recipe"] in result.stdout
     assert "95 % interval" in result.stdout
     assert f"{best['scores']['spearman']:.2f}" in result.stdout
-    again = run("evaluate", "-m", tiny, "-r", best["recipe"], "-t", scored, "-q")
+    again = run("evaluate", "-m", tiny, "-r", best["recipe"], "-d", scored, "-q")
     assert best["recipe"] in again.stdout
     alone = one_by_one(tiny, [best["recipe"]], load_pairs(scored))[best["recipe"]]
     assert best["scores"]["spearman"] == alone.expected(best["recipe"])

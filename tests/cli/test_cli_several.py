@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import typer
-from cli_helpers import TEXTS, Run
+from cli_helpers import TEXTS, Run, commands
 
 from essent import Encoder, evaluate
-from essent.cli import app, several
+from essent.cli import several
 from essent.selection import search
 from essent.tasks import PairTask, load_pairs, load_results
 from essent.types import InputError
 from families import build_family
 
-FREE_TEXT = {("essent explain mask", "text"), ("essent train", "template")}  # a comma is a part of what they say
-
-
-def commands(command: Any = None, path: str = "essent") -> Iterator[tuple[str, Any]]:
-    """Every command of the app by its path."""
-    command = command or typer.main.get_command(app)
-    for name, below in getattr(command, "commands", {}).items():
-        yield from commands(below, f"{path} {name}")
-    if not hasattr(command, "commands"):
-        yield path, command
+FREE_TEXT = {("essent train", "template")}  # a comma is a part of what they say
 
 
 def takes_a_value(parameter: Any) -> bool:
@@ -171,7 +161,7 @@ def more_pairs(tmp_path: Path) -> Path:
 
 def test_evaluate_several_models(run: Run, tiny: str, other: str, pairs: Path, tmp_path: Path) -> None:
     output = tmp_path / "results.json"
-    shown = run("evaluate", "-m", tiny, "-m", other, "-r", "mean,cls", "-t", pairs, "--as-is", "--json", output)
+    shown = run("evaluate", "-m", tiny, "-m", other, "-r", "mean,cls", "-d", pairs, "--as-is", "--json", output)
     stored = load_results(output)
     assert [(r.provenance["model"], r.provenance["recipe"]) for r in stored] == [
         (model, recipe) for model in (tiny, other) for recipe in ("mean", "cls")
@@ -182,12 +172,12 @@ def test_evaluate_several_models(run: Run, tiny: str, other: str, pairs: Path, t
         row = next(line for line in shown.stdout.splitlines() if f"{Path(model).name} · {recipe} " in line)
         assert f"{result.main_score:.2f}" in row
     assert f"{tiny}:" in shown.stderr
-    alone = run("evaluate", "-m", f"{tiny},{tiny}", "-r", "mean", "-t", pairs, "-q").stdout
+    alone = run("evaluate", "-m", f"{tiny},{tiny}", "-r", "mean", "-d", pairs, "-q").stdout
     assert "·" not in alone
 
 
 def test_a_wrong_model_among_several_is_refused_before_the_first_runs(run: Run, tiny: str, pairs: Path) -> None:
-    result = run("evaluate", "-m", tiny, "-m", "./nowhere", "-r", "mean", "-t", pairs, code=2)
+    result = run("evaluate", "-m", tiny, "-m", "./nowhere", "-r", "mean", "-d", pairs, code=2)
     assert "There is no model folder './nowhere'" in result.stderr
     assert "my-pairs" not in result.stderr
 
@@ -236,16 +226,16 @@ def test_texts_of_several_files_in_their_order(run: Run, tiny: str, lines: Path,
     recipe = "mean | zscore"
     encoder = Encoder(tiny, recipe).fit([*TEXTS, "Two cats.", "One bird."])
     fitted = ("--fit", lines, "--fit", more)
-    result = run("encode", "-m", tiny, "-r", recipe, "-i", more, "-i", lines, *fitted, "-o", tmp_path / "v.npy")
+    result = run("encode", "-m", tiny, "-r", recipe, "-t", more, "-t", lines, *fitted, "-o", tmp_path / "v.npy")
     wanted = encoder.encode(["Two cats.", "One bird.", *TEXTS])
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
     assert f"is fitted on {lines}, {more}." in result.stderr
-    run("encode", "-m", tiny, "-r", "mean", "-i", more, "-i", "-", "-o", tmp_path / "w.npy", stdin=b"A\nB\n")
+    run("encode", "-m", tiny, "-r", "mean", "-t", more, "-t", "-", "-o", tmp_path / "w.npy", stdin=b"A\nB\n")
     wanted = Encoder(tiny, "mean").encode(["Two cats.", "One bird.", "A", "B"])
     np.testing.assert_allclose(np.load(tmp_path / "w.npy"), wanted, atol=1e-6)
-    error = run("encode", "-m", tiny, "-i", "-", "-i", "-", "-o", tmp_path / "x.npy", code=2, stdin=b"A\n").stderr
+    error = run("encode", "-m", tiny, "-t", "-", "-t", "-", "-o", tmp_path / "x.npy", code=2, stdin=b"A\n").stderr
     assert "Standard input (-) can be read once only." in error
-    error = run("encode", "-m", tiny, "-r", "mean", "-r", "cls", "-i", lines, "-o", tmp_path / "x.npy", code=2).stderr
+    error = run("encode", "-m", tiny, "-r", "mean", "-r", "cls", "-t", lines, "-o", tmp_path / "x.npy", code=2).stderr
     assert "--recipe takes one value and was given 2: 'mean', 'cls'" in error
 
 
@@ -265,7 +255,7 @@ def test_training_on_several_files(
 
 
 def test_patterns_and_names_repeated(run: Run, tmp_path: Path) -> None:
-    error = run("reproduce", "ditto-6", "--rows", "nothing", "--rows", "nobody", code=2).stderr
+    error = run("reproduce", "ditto-6", "--only-rows", "nothing", "--only-rows", "nobody", code=2).stderr
     assert "Nothing is called 'nothing,nobody' here" in error
     path = tmp_path / "pairs.tsv"
     path.write_text("a\tb\nOne cat.\tOne dog.\n", "utf-8")

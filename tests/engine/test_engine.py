@@ -210,9 +210,9 @@ def test_a_file_is_no_place_for_a_folder(compiled: CompiledEncoder, tmp_path: Pa
 def test_unknown_engines_and_precisions(encoder: Encoder) -> None:
     with pytest.raises(EngineError, match="known: openvino, onnx"):
         essent.compile(encoder, "tensorrt")
-    with pytest.raises(EngineError, match="f32, bf16, int8"):
+    with pytest.raises(EngineError, match="float32, bfloat16, int8"):
         essent.compile(encoder, "openvino", precision="f16")
-    with pytest.raises(EngineError, match="onnx runs in f32"):
+    with pytest.raises(EngineError, match="onnx runs in float32"):
         essent.compile(encoder, "onnx", precision="int8")
     with pytest.raises(EngineError, match="calibration is for"):
         essent.compile(encoder, "openvino", calibration=["a"])
@@ -224,12 +224,12 @@ def test_a_recipe_must_be_fitted(bert: Path) -> None:
 
 
 def test_bf16_needs_a_machine_that_has_it(saved: Path, tmp_path: Path) -> None:
-    check_precision("bf16", ["FP32", "BF16"])
+    check_precision("bfloat16", ["FP32", "BF16"])
     with pytest.raises(EngineError, match="no bfloat16 arithmetic"):
-        check_precision("bf16", ["FP32", "INT8"])
+        check_precision("bfloat16", ["FP32", "INT8"])
     shutil.copytree(saved, tmp_path / "bf16")
     path = tmp_path / "bf16/essent/engine.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "precision": "bf16"}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "precision": "bfloat16"}))
     write_digests(path.parents[1])
     if "BF16" not in openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         with pytest.raises(EngineError, match="no bfloat16 arithmetic"):
@@ -283,7 +283,7 @@ def test_a_sentence_transformers_model_with_more_modules_in_onnx(
     assert_same(again.encode(texts, batch_size=1), model.encode(texts), 1e-4)
     (tmp_path / "model.onnx").write_bytes(b"no graph")
     with pytest.raises(EngineError, match="cannot read"):
-        OnnxRuntime(tmp_path, "f32").one(np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64))
+        OnnxRuntime(tmp_path, "float32").one(np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64))
 
 
 def test_denoising_a_quantile_map_and_static_rows(bert: Path) -> None:

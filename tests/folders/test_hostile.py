@@ -124,19 +124,19 @@ def test_nothing_runs_and_what_is_refused_is_named(attacked: Path, request: pyte
 
 
 COMMANDS = {
-    "encode": "encode -m MODEL -i texts.txt -o OUT/vectors.npy",
-    "encode with a recipe": "encode -m MODEL -r mean -i texts.txt -o OUT/vectors.npy",
-    "evaluate": "evaluate -m MODEL -r mean -t pairs.jsonl",
-    "evaluate as is": "evaluate -m MODEL --as-is -t pairs.jsonl",
+    "encode": "encode -m MODEL -t texts.txt -o OUT/vectors.npy",
+    "encode with a recipe": "encode -m MODEL -r mean -t texts.txt -o OUT/vectors.npy",
+    "evaluate": "evaluate -m MODEL -r mean -d pairs.jsonl",
+    "evaluate as is": "evaluate -m MODEL --as-is -d pairs.jsonl",
     "search": "search -m MODEL --data pairs.jsonl --space layers",
     "save": "save -m MODEL -r mean -o OUT/saved",
-    "distill": "distill -m MODEL -c texts.txt -o OUT/static",
+    "distill": "distill -m MODEL -t texts.txt -o OUT/static",
     "export": "export -m MODEL -o OUT/graph",
     "verify": "verify MODEL",
     "verify untrusted": "verify MODEL --untrusted",
     "train": "train -m MODEL --texts texts.txt -o OUT/trained --preset simcse-unsup --epochs 1 --batch-size 2",
-    "pretrain": "pretrain -m MODEL --texts texts.txt -o OUT/pretrained --steps 1 --length 16 --tokens-per-step 64",
-    "explain": "explain mask -m MODEL -i texts.txt",
+    "pretrain": "pretrain -m MODEL -t texts.txt -o OUT/on --max-steps 1 --max-seq-length 16 --tokens-per-step 64",
+    "explain": "explain mask -m MODEL -t texts.txt",
 }
 
 

@@ -58,8 +58,8 @@ def test_all_subsets_and_the_report(
     run: Run, texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path
 ) -> None:
     output, report = tmp_path / "new" / "pairs.jsonl", tmp_path / "report.json"
-    given = ("--texts", texts, "--wordnet", wordnet_folder, "--mlm", masked_folder, "--device", "cpu")
-    shown = run("build", *given, "-o", output, "--report", report)
+    given = ("--texts", texts, "--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
+    shown = run("build", *given, "-o", output, "--json", report)
     task = load_heros(output)
     assert {pair.subset for pair in task.pairs} == set(SUBSETS)
     told: dict[str, Any] = json.loads(report.read_text("utf-8"))
@@ -82,9 +82,9 @@ def test_all_subsets_and_the_report(
 
 def test_without_wordnet_and_model(run: Run, texts: Path, tmp_path: Path) -> None:
     output = tmp_path / "pairs.jsonl"
-    shown = run("build", "-i", texts, "-o", output, "-n", 3)
+    shown = run("build", "-t", texts, "-o", output, "-n", 3)
     assert "apt-get install wordnet-base" in shown.stderr
-    assert "Without --mlm" in shown.stderr
+    assert "Without --model" in shown.stderr
     task = load_heros(output)
     assert len(task.originals) == 3
     assert {pair.subset for pair in task.pairs} == {"Typo", "Negation (Main)", "Negation (Antonym)"}
@@ -92,19 +92,19 @@ def test_without_wordnet_and_model(run: Run, texts: Path, tmp_path: Path) -> Non
 
 def test_refusals_come_before_the_model(run: Run, texts: Path, tmp_path: Path) -> None:
     output = tmp_path / "pairs.jsonl"
-    base = ("build", "--mlm", tmp_path / "nowhere", "-o", output)
-    assert "does not exist" in run(*base, "-i", tmp_path / "no.txt", code=2).stderr
-    assert "no WordNet" in run(*base, "-i", texts, "--wordnet", tmp_path, code=2).stderr
-    assert ".jsonl" in run("build", "-i", texts, "-o", tmp_path / "pairs.csv", code=2).stderr
+    base = ("build", "--model", tmp_path / "nowhere", "-o", output)
+    assert "does not exist" in run(*base, "-t", tmp_path / "no.txt", code=2).stderr
+    assert "no WordNet" in run(*base, "-t", texts, "--wordnet", tmp_path, code=2).stderr
+    assert ".jsonl" in run("build", "-t", texts, "-o", tmp_path / "pairs.csv", code=2).stderr
     output.write_text("mine", "utf-8")
-    assert "--force" in run(*base, "-i", texts, code=2).stderr
+    assert "--force" in run(*base, "-t", texts, code=2).stderr
     assert output.read_text("utf-8") == "mine"
 
 
 def test_no_suitable_sentence(run: Run, tmp_path: Path) -> None:
     texts, output = tmp_path / "texts.txt", tmp_path / "pairs.jsonl"
     texts.write_text("Too short.\nIs this a question that nobody can use?\n", "utf-8")
-    shown = run("build", "-i", texts, "-o", output, code=2)
+    shown = run("build", "-t", texts, "-o", output, code=2)
     assert "fewer than 8 words (1)" in shown.stderr
     assert not output.exists()
 
@@ -124,7 +124,7 @@ def test_check_lists_what_is_wrong(run: Run, tmp_path: Path) -> None:
 def test_the_hub_cannot_be_reached(run: Run, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sockets are blocked: the file is written, and the message says what to do."""
     output = tmp_path / "pairs.jsonl"
-    shown = run("build", "-i", texts, "-o", output, "-n", 2, "--push", "me/my-pairs", code=2)
+    shown = run("build", "-t", texts, "-o", output, "-n", 2, "--push", "me/my-pairs", code=2)
     assert "Cannot put the data set 'me/my-pairs' on the hub" in shown.stderr
     assert output.exists()
     with pytest.raises(InputError, match="no rows"):
@@ -132,7 +132,7 @@ def test_the_hub_cannot_be_reached(run: Run, texts: Path, tmp_path: Path, monkey
 
 
 def test_another_tagger(run: Run, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = ("build", "-i", texts, "-o", tmp_path / "pairs.jsonl", "--tagger")
+    base = ("build", "-t", texts, "-o", tmp_path / "pairs.jsonl", "--tagger")
     assert "rules, spacy or spacy:PIPELINE" in run(*base, "nltk", code=2).stderr
     monkeypatch.setitem(sys.modules, "spacy", None)
     assert "essent[spacy]" in run(*base, "spacy", code=2).stderr

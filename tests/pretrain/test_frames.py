@@ -51,11 +51,11 @@ def test_what_is_refused(share: float, texts: list[str], said: str) -> None:
     with pytest.raises(InputError, match=said):
         in_frames(texts, share)
     with pytest.raises(InputError, match="frames=-1"):
-        Pretraining(steps=1, frames=-1)
+        Pretraining(max_steps=1, frames=-1)
 
 
 def test_a_run_learns_from_framed_texts_and_measures_on_plain_ones() -> None:
-    settings = Pretraining(steps=1, tokens_per_step=64, length=32, frames=1.0)
+    settings = Pretraining(max_steps=1, tokens_per_step=64, max_seq_length=32, frames=1.0)
     prepared = prepare(TEXTS, None, Start(config="tiny", vocabulary=200), settings)
     assert all(any(one.fullmatch(text) for one in PATTERNS) for text in prepared.texts.train)
     assert set(prepared.texts.held_out) <= set(TEXTS)

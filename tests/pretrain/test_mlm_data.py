@@ -124,7 +124,7 @@ def test_special_tokens_in_a_text_are_its_letters(tokenizer) -> None:
 
 
 def test_no_room_between_special_tokens(tokenizer) -> None:
-    with pytest.raises(InputError, match="length=2 leaves no room"):
+    with pytest.raises(InputError, match="max_seq_length=2 leaves no room"):
         pack(tokenizer, TEXTS, 2)
 
 

@@ -189,7 +189,7 @@ def test_what_a_configuration_must_hold(bert: Path) -> None:
     assert config.vocab_size == len(tokenizer)
     assert config.pad_token_id == tokenizer.pad_token_id
     assert not config.tie_word_embeddings
-    with pytest.raises(InputError, match="length=513: the model has positions for 512"):
+    with pytest.raises(InputError, match="max_seq_length=513: the model has positions for 512"):
         fit_config(config, tokenizer, 513, new=True, untied=False)
     config.vocab_size = 10
     with pytest.raises(InputError, match="vocab_size=10 of the model is smaller"):

@@ -39,7 +39,13 @@ TINY = {
     "max_position_embeddings": 32,
 }
 SETTINGS = Pretraining(
-    steps=8, tokens_per_step=128, length=16, learning_rate=5e-3, validate_every=4, seed=0, precision="f32"
+    max_steps=8,
+    tokens_per_step=128,
+    max_seq_length=16,
+    learning_rate=5e-3,
+    validate_every=4,
+    seed=0,
+    precision="float32",
 )
 
 
@@ -67,7 +73,7 @@ def weights_of(folder: Path) -> bytes:
 
 def test_it_learns(start: Start, tmp_path: Path) -> None:
     notes: list[str] = []
-    settings = replace(SETTINGS, steps=60, learning_rate=2e-2, validate_every=30, tokens_per_step=256)
+    settings = replace(SETTINGS, max_steps=60, learning_rate=2e-2, validate_every=30, tokens_per_step=256)
     result = pretrain(TEXTS, tmp_path / "model", start, settings, device="cpu", show=Show(note=notes.append))
     held_out = [row["held_out_loss"] for row in result.curve if "held_out_loss" in row]
     assert len(held_out) == 3
@@ -122,29 +128,31 @@ def test_same_seed_same_bytes(whole: Path, start: Start, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("packing", ["whole", "stream"])
 def test_a_saved_model_goes_on_untied(packing: str, whole: Path, tmp_path: Path) -> None:
-    settings = replace(SETTINGS, steps=2, untied=True, whole_words=packing == "whole", packing=packing, precision=None)
+    settings = replace(
+        SETTINGS, max_steps=2, untied=True, whole_words=packing == "whole", packing=packing, precision=None
+    )
     pretrain(TEXTS, tmp_path / "on", Start(model=str(whole)), settings, device="cpu")
     about = json.loads((tmp_path / "on" / "training.json").read_text("utf-8"))
     assert about["new_weights"] == []
-    assert about["precision"] == ("bf16" if has_bf16("cpu") else "f32")
+    assert about["precision"] == ("bfloat16" if has_bf16("cpu") else "float32")
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "on")
     assert not torch.equal(model.get_output_embeddings().weight, model.get_input_embeddings().weight)
 
 
 def test_minutes_become_steps(start: Start, tmp_path: Path) -> None:
     notes: list[str] = []
-    settings = replace(SETTINGS, steps=None, minutes=0.002)
+    settings = replace(SETTINGS, max_steps=None, minutes=0.002)
     result = pretrain(TEXTS, tmp_path / "model", start, settings, device="cpu", show=Show(note=notes.append))
     assert result.steps >= 1
     assert f"{result.steps} steps in 0.002 minutes" in notes[0]
 
 
 def test_epochs_become_steps(start: Start, tmp_path: Path) -> None:
-    result = pretrain(TEXTS, tmp_path / "model", start, replace(SETTINGS, steps=None, epochs=0.5), device="cpu")
+    result = pretrain(TEXTS, tmp_path / "model", start, replace(SETTINGS, max_steps=None, epochs=0.5), device="cpu")
     sequences = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))["sequences"]["train"]
     assert result.steps == math.ceil(0.5 * sequences / 8)
     assert result.tokens == result.steps * 128
-    uneven = replace(SETTINGS, steps=None, epochs=1, parts=3)  # 8 sequences in 3 parts are 6
+    uneven = replace(SETTINGS, max_steps=None, epochs=1, parts=3)  # 8 sequences in 3 parts are 6
     result = pretrain(TEXTS, tmp_path / "uneven", start, uneven, device="cpu")
     assert result.steps == math.ceil(sequences / 6)
 
@@ -162,10 +170,10 @@ def test_a_step_in_parts_is_one_step(start: Start, tmp_path: Path, monkeypatch: 
     config = {**TINY, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
     begin = Start(config=str(tmp_path / "config.json"), vocabulary=80)
-    none = replace(SETTINGS, steps=1, learning_rate=1e-12, warmup=0)
+    none = replace(SETTINGS, max_steps=1, learning_rate=1e-12, warmup=0)
     pretrain(TEXTS, tmp_path / "before", begin, none, device="cpu")
     seen.clear()
-    settings = replace(SETTINGS, steps=1, parts=2, warmup=0, weight_decay=0.0)
+    settings = replace(SETTINGS, max_steps=1, parts=2, warmup=0, weight_decay=0.0)
     pretrain(TEXTS, tmp_path / "after", begin, settings, device="cpu")
     assert [len(inputs["labels"]) for inputs in seen] == [4, 4]
 
@@ -194,8 +202,8 @@ def test_schedules(schedule: str, expected, tmp_path: Path) -> None:
     from transformers.optimization import get_scheduler
 
     steps = 12 if schedule == "warmup-stable-decay" else 10
-    settings = replace(SETTINGS, steps=steps, warmup=2, schedule=schedule)
-    arguments = mlm_trainer.arguments_of(settings, steps, tmp_path, device="cpu", precision="f32")
+    settings = replace(SETTINGS, max_steps=steps, warmup=2, schedule=schedule)
+    arguments = mlm_trainer.arguments_of(settings, steps, tmp_path, device="cpu", precision="float32")
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     scheduler = get_scheduler(
         arguments.lr_scheduler_type,
@@ -276,7 +284,10 @@ def test_killed_and_resumed_is_the_same(
 
 
 def test_the_head_learns_first(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin, settings = Start(model=str(whole)), replace(SETTINGS, steps=4, head_first=2, validate_every=2, save_every=1)
+    begin, settings = (
+        Start(model=str(whole)),
+        replace(SETTINGS, max_steps=4, head_first=2, validate_every=2, save_every=1),
+    )
     with monkeypatch.context() as patch:
         at_step(patch, 2, lambda: _thread.interrupt_main(signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):
@@ -410,7 +421,7 @@ def test_a_model_is_not_written_over(whole: Path, start: Start, tmp_path: Path) 
         (["One sentence."], {}, "at least two"),
         (["One.", "Two."], {}, "The texts have . tokens, special ones counted, which is less than one sequence"),
         (TEXTS[:20], {"tokens_per_step": 4096}, "tokens_per_step=4096 is more than there is"),
-        (TEXTS, {"length": 33, "tokens_per_step": 64}, "length=33: the model has positions for 32"),
+        (TEXTS, {"max_seq_length": 33, "tokens_per_step": 64}, "max_seq_length=33: the model has positions for 32"),
     ],
 )
 def test_texts_that_do_not_do(texts, changes, said: str, start: Start, tmp_path: Path, monkeypatch) -> None:
@@ -427,14 +438,14 @@ def test_texts_that_do_not_do(texts, changes, said: str, start: Start, tmp_path:
     ("changes", "said"),
     [
         ({"epochs": 1}, "steps and epochs was given"),
-        ({"steps": None}, "none was given"),
-        ({"steps": 0}, "steps=0; it must be a number above 0"),
-        ({"steps": "8"}, "steps='8'; it must be a number above 0"),
-        ({"steps": 2.5}, r"steps=2\.5; it must be a whole number"),
-        ({"length": None}, "length=None; it must be a whole number"),
+        ({"max_steps": None}, "none was given"),
+        ({"max_steps": 0}, "max_steps=0; it must be a number above 0"),
+        ({"max_steps": "8"}, "max_steps='8'; it must be a number above 0"),
+        ({"max_steps": 2.5}, r"max_steps=2\.5; it must be a whole number"),
+        ({"max_seq_length": None}, "max_seq_length=None; it must be a whole number"),
         ({"validate_every": 0}, "validate_every=0"),
         ({"learning_rate": True}, "learning_rate=True"),
-        ({"steps": None, "minutes": math.nan}, "minutes=nan"),
+        ({"max_steps": None, "minutes": math.nan}, "minutes=nan"),
         ({"learning_rate": -1.0}, "learning_rate=-1.0"),
         ({"mask_probability": 1.0}, "between 0 and 1"),
         ({"mask_probability": "0.15"}, "between 0 and 1"),

@@ -64,7 +64,7 @@ def test_a_part_runs_without_the_other_tasks_data(deep: Callable[[str], str], to
     wanted = {"columns": {"BERT"}.__contains__, "rows": {"avg."}.__contains__, "data": tmp_path}
     whole = run_table(find_table("stankevicius-4"), {"bert": deep("bert")}, **wanted)
     assert all(found.score is None for found in whole.cells)
-    assert any("--tasks" in line for line in settings_of(whole))
+    assert any("--only-tasks" in line for line in settings_of(whole))
     done = run_table(
         only_tasks(find_table("stankevicius-4"), {"sts12", "cr"}.__contains__), {"bert": deep("bert")}, **wanted
     )

@@ -110,7 +110,7 @@ def test_the_fit_comes_closer_to_the_model(material: Material, shell_of: Callabl
     def closeness(choice: Choice) -> float:
         return float((make_encoder(material, choice).encoder.encode(TEXTS_) * whole).sum(axis=1).mean())
 
-    assert closeness(Choice(fit=0.01)) > closeness(Choice(fit=1.0)) > closeness(Choice(fit=None))
+    assert closeness(Choice(ridge=0.01)) > closeness(Choice(ridge=1.0)) > closeness(Choice(ridge=None))
 
 
 def test_all_of_it(shell_of: Callable[[str], SentenceTransformer], tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_words_of_its_own(shell_of: Callable[[str], SentenceTransformer], tmp_pa
 
 
 def test_fewer_dimensions_keep_the_similarities(material: Material) -> None:
-    table = material.table(Choice(fit=None))
+    table = material.table(Choice(ridge=None))
     same, share, kept = reduce_table(material.token_counts, table, table.shape[1])
     assert share == pytest.approx(1.0)
     assert kept == pytest.approx(100.0, abs=1e-3)
@@ -211,9 +211,9 @@ def test_choices_are_tried_and_ordered(material: Material, tmp_path: Path) -> No
     best = trials[0]
     direct = task.run(make_encoder(material, best.choice).encoder).main_score
     assert direct == pytest.approx(best.score, abs=1e-6)
-    assert {trial.choice.fit for trial in trials} == {None, 0.03, 0.1, 0.3, 1.0}
+    assert {trial.choice.ridge for trial in trials} == {None, 0.03, 0.1, 0.3, 1.0}
     bare = replace(material, vectors=None, fits={})
-    assert {trial.choice.fit for trial in find_choice(bare, task)} == {None}
+    assert {trial.choice.ridge for trial in find_choice(bare, task)} == {None}
 
 
 PAIRED = [(a.replace('"', ""), b.replace('"', "")) for a, b in zip(TEXTS_, TEXTS_[3:] + TEXTS_[:3], strict=True)]

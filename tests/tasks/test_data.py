@@ -231,7 +231,7 @@ def test_hub_rows_through_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     folder.mkdir()
     write(folder / "test.jsonl", ROWS)
     assert hub_rows(str(folder), None, "test") == ROWS
-    with pytest.raises(DataError, match=r"split 'train' of the data set .*repository.*--data DIR"):
+    with pytest.raises(DataError, match=r"split 'train' of the data set .*repository.*--data-folder DIR"):
         hub_rows(str(folder), None, "train")
 
 
@@ -246,4 +246,4 @@ def test_offline_hub_says_so(tmp_path: Path) -> None:
     assert last.startswith("essent.types.DataError: Cannot load split 'test' of the data set 'mteb/sts12-sts'")
     assert "revision a0d554a6" in last
     assert "HF_HUB_OFFLINE is set" in last
-    assert "--data DIR" in last
+    assert "--data-folder DIR" in last

@@ -67,7 +67,7 @@ def test_changes() -> None:
         ({"max_steps": 0}, InputError, "max_steps=0"),
         ({"epochs": float("nan")}, InputError, "epochs=nan"),
         ({"temperature": 0}, InputError, "temperature=0: it must be a number above 0"),
-        ({"precision": "half"}, InputError, "allowed: float32, bf16, fp16"),
+        ({"precision": "half"}, InputError, "allowed: float32, bfloat16, float16"),
         ({"templates": ["{text} [MASK]"]}, InputError, r"takes 2 template\(s\), not 1"),
         ({"templates": ["{text} [MASK]"] * 2}, InputError, "The templates are equal"),
         ({"templates": ["{text} [MASK]", "{text}"]}, RecipeError, r"has no \[MASK\]"),

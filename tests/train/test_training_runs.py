@@ -250,7 +250,7 @@ def stop_after(step: int, *arguments: Any, **settings: Any) -> None:
         ("simcse-unsup", {"recipe": "mean"}, "mean"),
         (
             "promptbert-unsup",
-            {"objective": "same-template", "projection_head": "none", "precision": "bf16"},
+            {"objective": "same-template", "projection_head": "none", "precision": "bfloat16"},
             "weights=mask",
         ),
     ],
@@ -266,7 +266,7 @@ def test_presets(preset: str, changes: dict[str, Any], recipe: str, bert: Path, 
     vectors = encoder.encode(TEXTS[:3])
     np.testing.assert_allclose(Encoder(str(tmp_path)).encode(TEXTS[:3]), vectors, atol=1e-6)
     assert about(tmp_path)["steps"] == 2
-    if changes.get("precision") == "bf16":  # what was saved on the way is exact all the same
+    if changes.get("precision") == "bfloat16":  # what was saved on the way is exact all the same
         assert verify(str(tmp_path / "checkpoints" / "checkpoint-2")).differences["essent"] < 1e-6
 
 
@@ -397,7 +397,7 @@ def test_a_full_disk(bert: Path, tmp_path: Path) -> None:
         (TEXTS, {"batch_size": 256}, "batch_size=256 is larger than the 16 examples: take a batch_size of at most 16"),
         (TEXTS, {"batch_size": 1}, "take at least 2"),
         (TEXTS, {"device": "tpu"}, "device='tpu': on this machine training runs on .*'cpu'"),
-        (TEXTS, {"precision": "fp16"}, "'fp16' needs a GPU"),
+        (TEXTS, {"precision": "float16"}, "'float16' needs a GPU"),
     ],
 )
 def test_refusals(data: Any, settings: dict[str, Any], message: str, bert: Path, tmp_path: Path) -> None:

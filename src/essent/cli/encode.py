@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from essent.cli import options as opt
-from essent.cli import several
 from essent.cli.console import calm_libraries, show_note, wants_progress
 from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
 from essent.cli.fitting import is_ready, learns, note_unused
@@ -21,30 +20,14 @@ from essent.types import InputError
 def encode(
     model: opt.Model,
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help=".npy (float32, one row a text), .parquet or .jsonl (text, embedding).",
-        ),
+        Path, opt.output("FILE", ".npy (float32, one row a text), .parquet or .jsonl (text, embedding).")
     ],
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            "--recipe", "-r", metavar="RECIPE", help="By default what the model's own folder says, else mean."
-        ),
-    ] = None,
-    inputs: Annotated[
+    recipe: Annotated[str | None, opt.recipe()] = None,
+    texts: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="FILES|-",
-            help="One text a line, or .jsonl, .csv, .tsv, .parquet with --column; several in their order. "
-            "Default: -, standard input.",
-            rich_help_panel=opt.INPUTS,
-            callback=several.files,
+        opt.texts(
+            "One text a line, or .jsonl, .csv, .tsv, .parquet with --column; several in their order. "
+            "Default: -, standard input."
         ),
     ] = None,
     column: opt.Column = "text",
@@ -62,6 +45,7 @@ def encode(
     trust_remote_code: opt.Trust = False,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Embed texts, one vector a line of input.
 
@@ -69,17 +53,17 @@ def encode(
     The output appears when it is complete: an interrupted run leaves no half file.
 
     \b
-    [dim]$[/] essent encode -m bert-base-uncased -r "first-last | zscore" -i texts.txt -o vectors.npy
+    [dim]$[/] essent encode -m bert-base-uncased -r "first-last | zscore" -t texts.txt -o vectors.npy
     [dim]$[/] cut -f2 table.tsv | essent encode -m intfloat/e5-small-v2 --prompt "query: " -o vectors.parquet
     """
     check_output(output, force, tuple(WRITERS))
     check_writer(output)
-    sources = inputs or [Path(STANDARD_INPUT)]
-    texts = read_files(sources, column)
+    sources = texts or [Path(STANDARD_INPUT)]
+    given = read_files(sources, column)
     fit_texts = None if fit is None else read_files(fit, column)
     counted = None if frequencies is None else read_files(frequencies, column)
     options = opt.model_options(device, revision, trust_remote_code)
-    encoder = _load(model, recipe, options, max_seq_length)
+    encoder = _load(model, recipe, options, max_seq_length, verbose)
     start, progress = time.monotonic(), wants_progress(quiet)
     asked = fit is not None or frequencies is not None  # else what was saved fitted stays as it is
     fits = learns(encoder) and (asked or not is_ready(encoder))
@@ -90,18 +74,18 @@ def encode(
     reading: dict[str, Any] = {"prompt": prompt, "batch_size": batch_size, "show_progress_bar": progress}
     finishing: dict[str, Any] = {"normalize_embeddings": normalize, "truncate_dim": truncate_dim}
     if fits and fit_texts is None:
-        vectors = encoder.fit_encode(texts, frequency_texts=counted, **reading, **finishing)
+        vectors = encoder.fit_encode(given, frequency_texts=counted, **reading, **finishing)
     else:
         if fits:
             encoder.fit(fit_texts, frequency_texts=counted, **reading)
-        vectors = encoder.encode(texts, **reading, **finishing)
-    write_vectors(output, texts, vectors)
+        vectors = encoder.encode(given, **reading, **finishing)
+    write_vectors(output, given, vectors)
     if not quiet:
         seconds = time.monotonic() - start
         show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {encoder.recipe}, {seconds:.1f} s")
 
 
-def _load(model: str, recipe: str | None, options: dict, max_seq_length: int | None) -> Any:
+def _load(model: str, recipe: str | None, options: dict, max_seq_length: int | None, verbose: bool) -> Any:
     """An Encoder; a graph that `essent export` wrote as it is."""
     from essent.recipe import Recipe
 
@@ -109,7 +93,7 @@ def _load(model: str, recipe: str | None, options: dict, max_seq_length: int | N
     from essent.encoder import Encoder
     from essent.folders import is_exported_folder
 
-    calm_libraries()
+    calm_libraries(verbose)
     if is_exported_folder(model) and parsed is None:
         if given := {**options, **({} if max_seq_length is None else {"max_seq_length": max_seq_length})}:
             raise InputError(f"{model!r} is an exported graph, which takes no {' or '.join(given)}.")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from essent.cli import options as opt
-from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.files import check_output
+from essent.cli.files import check_output, write_json_file
 from essent.cli.labels import row_labels
 from essent.cli.texts import read_files
 from essent.types import InputError
@@ -44,13 +44,7 @@ def evaluate(
     model: opt.Models,
     recipe: Annotated[
         list[str] | None,
-        typer.Option(
-            "--recipe",
-            "-r",
-            metavar="RECIPES",
-            help="One row each: they share the forward passes. Default: eight that every model runs.",
-            callback=several.recipes,
-        ),
+        opt.recipes("One row each: they share the forward passes. Default: eight that every model runs."),
     ] = None,
     as_is: Annotated[
         bool,
@@ -59,21 +53,14 @@ def evaluate(
             help="A row for the model as it is, with its own pooling, Dense layers and prompts; no others without -r.",
         ),
     ] = False,
-    tasks: Annotated[
+    data: Annotated[
         list[str] | None,
-        typer.Option(
-            "--tasks",
-            "-t",
-            metavar="NAMES|FILES",
-            help="Tasks (stsb, trec, agnews, geometry:stsb), groups (sts7, transfer7, clustering6, classification12) "
-            "or files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.",
-            callback=several.tasks,
+        opt.data(
+            "Tasks (stsb, trec, agnews, geometry:stsb), groups (sts7, transfer7, clustering6, classification12) "
+            "or files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7."
         ),
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Local data: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub."),
-    ] = None,
+    data_folder: opt.DataFolder = None,
     metric: Annotated[
         str, typer.Option(metavar="main|METRIC", help="What the table shows: each task's own metric, or e.g. pearson.")
     ] = "main",
@@ -83,15 +70,8 @@ def evaluate(
     fit: opt.Fit = None,
     frequencies: opt.Frequencies = None,
     column: opt.Column = "text",
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also write every result with its provenance.")
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Keep vectors here: later runs encode only what is new.", rich_help_panel=opt.RUN
-        ),
-    ] = None,
+    json_file: Annotated[Path | None, opt.json_file("Also write every result with its provenance.")] = None,
+    cache: opt.Cache = None,
     max_seq_length: opt.MaxSeqLength = None,
     batch_size: opt.BatchSize = 32,
     device: opt.Device = None,
@@ -99,6 +79,7 @@ def evaluate(
     trust_remote_code: opt.Trust = False,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Score recipes on tasks: scored pairs (Spearman of cosine and gold, ×100), classification, clustering, geometry.
 
@@ -107,8 +88,8 @@ def evaluate(
 
     \b
     [dim]$[/] essent evaluate -m bert-base-uncased -r mean -r "first-last | zscore" -r ditto:1-10
-    [dim]$[/] essent evaluate -m ./my-model -r mean -t stsb,sickr,my-pairs.csv --data data --json results.json
-    [dim]$[/] essent evaluate -m ./my-model -r mean -t transfer7,agnews,clustering:my-texts.csv --data data
+    [dim]$[/] essent evaluate -m ./my-model -r mean -d stsb,sickr,my-pairs.csv --data-folder data --json results.json
+    [dim]$[/] essent evaluate -m ./my-model -r mean -d transfer7,agnews,clustering:my-texts.csv --data-folder data
     """
     from essent.tasks import STS7, load_task, results_table
 
@@ -117,13 +98,13 @@ def evaluate(
         check_output(json_file, force)
     if as_is and not recipe and (fit is not None or frequencies is not None):
         raise InputError("--fit and --frequencies are what a recipe learns from; --as-is has none, -r adds one.")
-    found = [load_task(name, data) for name in tasks or STS7]
+    found = [load_task(name, data_folder) for name in data or STS7]
     fit_texts = None if fit is None else read_files(fit, column)
     frequency_texts = None if frequencies is None else read_files(frequencies, column)
     from essent.evaluation import evaluate as run_evaluation
     from essent.hub import reach_model
 
-    calm_libraries()
+    calm_libraries(verbose)
     options = opt.model_options(device, revision, trust_remote_code)
     for name in model[1:]:  # before the first one has run for an hour
         reach_model(name, options)
@@ -141,7 +122,7 @@ def evaluate(
     if json_file is not None:
         _write_results(scores.values(), json_file)
     labelled = dict(zip(row_labels(list(scores)), scores.values(), strict=True))
-    results().print(results_table(labelled, metric=metric, average=average).render())
+    results(json_file).print(results_table(labelled, metric=metric, average=average).render())
     if not quiet:
         _show_notes(labelled)
 
@@ -178,4 +159,4 @@ def _show_notes(scores: dict[str, list[Result]]) -> None:
 def _write_results(scores: Iterable[list[Result]], path: Path) -> None:
     from essent.tasks import save_results
 
-    save_results([result for found in scores for result in found], path)
+    write_json_file(path, partial(save_results, [result for found in scores for result in found]))

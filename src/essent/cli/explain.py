@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,9 +10,8 @@ import typer
 
 from essent.atomic import replacing_file, write_json
 from essent.cli import options as opt
-from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.files import check_output
+from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import read_files
 from essent.types import InputError, optional_import
 
@@ -26,21 +26,8 @@ WRITTEN = ("bias.png", "bias.svg", "bias.json", "bias.txt")
 
 def mask(
     model: opt.Model,
-    text: Annotated[
-        list[str] | None,
-        typer.Option("--text", "-t", metavar="TEXT", help="A text to look at.", rich_help_panel=opt.INPUTS),
-    ] = None,
-    inputs: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="FILES|-",
-            help="Texts from files, as in essent encode.",
-            rich_help_panel=opt.INPUTS,
-            callback=several.files,
-        ),
-    ] = None,
+    text: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to look at.")] = None,
+    texts: Annotated[list[Path] | None, opt.texts("Texts from files, as in essent encode.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Tokens to show.")] = 10,
     template: Annotated[
         str, typer.Option(metavar="NAME|TEXT", help="T0 … T4, bert, roberta, or a text with {text} and [MASK].")
@@ -48,13 +35,14 @@ def mask(
     denoised: Annotated[
         bool, typer.Option("--denoised", help="Also after template denoising (PromptBERT 4.3, Table 7).")
     ] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="OUT", help="Also write the predictions.")] = None,
+    json_file: Annotated[Path | None, opt.json_file("Also write the predictions.")] = None,
     column: opt.Column = "text",
     batch_size: opt.BatchSize = 32,
     device: opt.Device = None,
     revision: opt.Revision = None,
     trust_remote_code: opt.Trust = False,
     force: opt.Force = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Show the most probable tokens at a template's [MASK], by the model's own masked-LM head (PromptBERT, Table 7).
 
@@ -62,61 +50,49 @@ def mask(
     refused.
 
     \b
-    [dim]$[/] essent explain mask -m bert-base-uncased -t "i am sad." -t "the man is playing the guitar." --denoised
-    [dim]$[/] essent explain mask -m ./my-mlm -i texts.txt --template T1 --top 5 --json predictions.json
+    [dim]$[/] essent explain mask -m bert-base-uncased "i am sad." "the man is playing the guitar." --denoised
+    [dim]$[/] essent explain mask -m ./my-mlm -t texts.txt --template T1 --top 5 --json predictions.json
     """
-    if not text and inputs is None:
-        raise InputError("Give texts: --text TEXT, or --input FILE.")
+    if not text and texts is None:
+        raise InputError('Give texts: essent explain mask "a text", or --texts FILE.')
     if json_file is not None:
         check_output(json_file, force)
-    texts = [*(text or []), *read_files(inputs or [], column)]
+    given = [*(text or []), *read_files(texts or [], column)]
     from essent.explain import mask_predictions
 
-    calm_libraries()
+    calm_libraries(verbose)
     options = opt.model_options(device, revision, trust_remote_code)
     found = mask_predictions(
-        model, texts, template=template, top=top, denoised=denoised, batch_size=batch_size, **options
+        model, given, template=template, top=top, denoised=denoised, batch_size=batch_size, **options
     )
-    results().print(found.table())
+    results(json_file).print(found.table())
     if json_file is not None:
-        _write(json_file, {"model": model, **found.to_dict()})
+        write_json_file(json_file, partial(_write, values={"model": model, **found.to_dict()}))
 
 
 def bias(
     model: opt.Model,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="For the picture (PNG, SVG), the numbers and a table.")
-    ],
-    corpus: Annotated[
+    output: Annotated[Path, opt.output("DIR", "For the picture (PNG, SVG), the numbers and a table.")],
+    texts: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILES",
-            help="Texts to count tokens in and to measure sentences on. Default: the vocabulary's order, no sentences.",
-            rich_help_panel=opt.INPUTS,
-            callback=several.files,
+        opt.texts(
+            "Texts to count tokens in and to measure sentences on. Default: the vocabulary's order, no sentences."
         ),
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TASKS|FILES",
-            help="Scored pairs whose Spearman correlation stands beside the anisotropy, e.g. stsb,sickr.",
-            rich_help_panel=opt.INPUTS,
-            callback=several.tasks,
-        ),
+        opt.data("Scored pairs whose Spearman correlation stands beside the anisotropy, e.g. stsb,sickr."),
     ] = None,
-    data_folder: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Local data of named tasks. Default: the hub.", rich_help_panel=opt.INPUTS),
-    ] = None,
+    data_folder: opt.DataFolder = None,
     column: opt.Column = "text",
-    seed: Annotated[int, typer.Option(help="Of the texts drawn from a long corpus.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the texts drawn where there are many.")] = 0,
     batch_size: opt.BatchSize = 32,
     device: opt.Device = None,
     revision: opt.Revision = None,
     trust_remote_code: opt.Trust = False,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Draw the token embeddings by frequency, sub-word and case, and measure how anisotropic tokens and sentences are.
 
@@ -124,20 +100,20 @@ def bias(
     word embeddings has a row of panels of its own.
 
     \b
-    [dim]$[/] essent explain bias -m bert-base-cased --corpus wikipedia.txt --data stsb --output bias
+    [dim]$[/] essent explain bias -m bert-base-cased --texts wikipedia.txt --data stsb --output bias
     """
     optional_import("matplotlib", "demo")
     if output.is_file():
         raise InputError(f"{output} is a file; the output is a folder.")
     for name in WRITTEN:
         check_output(output / name, force)
-    texts = None if corpus is None else read_files(corpus, column)
+    given = None if texts is None else read_files(texts, column)
     from essent.explain import draw_bias, token_bias
 
-    calm_libraries()
+    calm_libraries(verbose)
     found = token_bias(
         model,
-        texts,
+        given,
         tasks=data or [],
         data=None if data_folder is None else str(data_folder),
         seed=seed,

@@ -21,20 +21,15 @@ if TYPE_CHECKING:
 
 def export(
     model: opt.Model,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write.")],
+    output: Annotated[Path, opt.output("DIR", "The folder to write.")],
     engine: Annotated[
         str, typer.Option("--format", metavar="openvino|onnx", help="The engine that will run it.")
     ] = "openvino",
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            "--recipe", "-r", metavar="RECIPE", help="By default what the model's own folder says, else mean."
-        ),
-    ] = None,
+    recipe: Annotated[str | None, opt.recipe()] = None,
     fit: opt.Fit = None,
     frequencies: opt.Frequencies = None,
     column: opt.Column = "text",
-    precision: Annotated[str, typer.Option(metavar="f32|bf16|int8", help="What to compute in.")] = "f32",
+    precision: Annotated[str, typer.Option(metavar="float32|bfloat16|int8", help="What to compute in.")] = "float32",
     calibrate: Annotated[
         list[Path] | None,
         typer.Option(
@@ -48,6 +43,7 @@ def export(
     trust_remote_code: opt.Trust = False,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Write a model with its recipe as one graph, from token ids to shaped vectors, that an engine runs on CPUs.
 
@@ -71,7 +67,7 @@ def export(
 
     runtime_of(engine, precision)
     check_replaceable(output, GRAPH)
-    calm_libraries()
+    calm_libraries(verbose)
     loaded = _load(model, recipe, opt.model_options("cpu", revision, trust_remote_code))
     if max_seq_length is not None:
         loaded.max_seq_length = max_seq_length

@@ -6,9 +6,13 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import typer
+
 from essent.atomic import replacing_file
+from essent.cli.console import is_stream
 from essent.registry import did_you_mean
 from essent.types import DataError, optional_import
 
@@ -19,11 +23,13 @@ ROWS = 65_536  # of one block in a Parquet file
 
 
 def check_output(path: Path, force: bool, suffixes: Sequence[str] = ()) -> None:
-    """Refuse an output before anything is computed.
+    """Refuse an output before anything is computed; "-" is standard output where no suffix names a format.
 
     Raises:
         DataError: an unknown suffix, a file that exists (unless `force`), or a place that cannot be written to.
     """
+    if is_stream(path) and not suffixes:
+        return
     if suffixes and path.suffix.lower() not in suffixes:
         hint = did_you_mean(path.suffix, list(suffixes)) if path.suffix else f"Known: {', '.join(suffixes)}."
         raise DataError(f"{path}: the output's suffix tells its format, and {path.suffix!r} is none. {hint}")
@@ -34,6 +40,17 @@ def check_output(path: Path, force: bool, suffixes: Sequence[str] = ()) -> None:
     place = next(parent for parent in path.absolute().parents if parent.exists())
     if not place.is_dir() or not os.access(place, os.W_OK):
         raise DataError(f"{path} cannot be written: {place} is {'read-only' if place.is_dir() else 'not a folder'}.")
+
+
+def write_json_file(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` write a file of JSON; "-" prints it to standard output."""
+    if not is_stream(path):
+        write(path)
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "output.json"
+        write(file)
+        typer.echo(file.read_text(encoding="utf-8").rstrip("\n"))
 
 
 def write_vectors(path: Path, texts: Sequence[str], vectors: np.ndarray) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +12,12 @@ import typer
 from essent.cli import options as opt
 from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.files import check_output
+from essent.cli.files import check_output, write_json_file
 from essent.cli.labels import row_labels, short_name, short_names
 from essent.cli.texts import read_files
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from essent.tasks import HerosTask, Result
@@ -40,16 +42,7 @@ def evaluate(
             help="Minimal pairs; hub is dcml0714/Heros, hub:NAME another data set there.",
         ),
     ] = "hub",
-    recipe: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--recipe",
-            "-r",
-            metavar="RECIPES",
-            help="One row each. Default: each model as it is.",
-            callback=several.recipes,
-        ),
-    ] = None,
+    recipe: Annotated[list[str] | None, opt.recipes("One row each. Default: each model as it is.")] = None,
     order: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,11 +55,9 @@ def evaluate(
     fit: opt.Fit = None,
     frequencies: opt.Frequencies = None,
     column: opt.Column = "text",
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also write every result with its provenance.")
-    ] = None,
+    json_file: Annotated[Path | None, opt.json_file("Also write every result with its provenance.")] = None,
     picture: Annotated[
-        Path | None, typer.Option(metavar="OUT.png", help="Also draw the heat map, one line a model and recipe.")
+        Path | None, typer.Option(metavar="FILE.png", help="Also draw the heat map, one line a model and recipe.")
     ] = None,
     batch_size: opt.BatchSize = 32,
     device: opt.Device = None,
@@ -74,6 +65,7 @@ def evaluate(
     trust_remote_code: opt.Trust = False,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Compare what models make of synonyms, typos, antonyms, random words and negations (HEROS, Chiang et al. 2023).
 
@@ -104,7 +96,7 @@ def evaluate(
         "fit_texts": None if fit is None else read_files(fit, column),
         "frequency_texts": None if frequencies is None else read_files(frequencies, column),
     }
-    calm_libraries()
+    calm_libraries(verbose)
     run = {"batch_size": batch_size, "progress": wants_progress(quiet)}
     options = opt.model_options(device, revision, trust_remote_code)
     found: dict[tuple[str, str], Result] = {}
@@ -115,10 +107,10 @@ def evaluate(
                 show_note(f"{short_name(name)}, {text}")
     shown = dict(zip(_labels(list(found)), found.values(), strict=True))
     if json_file is not None:
-        save_results(found.values(), json_file)
+        write_json_file(json_file, partial(save_results, found.values()))
     if picture is not None:
         _draw(shown, picture, task.name)
-    _print(shown, task, quiet)
+    _print(shown, task, quiet, results(json_file))
 
 
 def _scored(
@@ -163,12 +155,11 @@ def _draw(shown: dict[str, Result], picture: Path, name: str) -> None:
     draw_heros(shown, picture, title=f"{'HEROS' if name == 'heros' else f'Minimal pairs: {name}'}{of_one}")
 
 
-def _print(shown: dict[str, Result], task: HerosTask, quiet: bool) -> None:
+def _print(shown: dict[str, Result], task: HerosTask, quiet: bool, console: Console) -> None:
     from rich.text import Text
 
     from essent.tasks import verdict
 
-    console = results()
     console.print(_table(shown))
     console.print("Synonym and typo keep the meaning, the others change it. In words:")
     for label, result in shown.items():

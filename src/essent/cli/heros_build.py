@@ -14,12 +14,12 @@ import typer
 
 from essent.atomic import write_text
 from essent.cli import options as opt
-from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.files import check_output
+from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import listed, read_files
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from essent.minimal_pairs import PairRow, Quality, Resources, Tagger
@@ -31,21 +31,21 @@ COLUMNS = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "levenshtein": "Lev",
 
 
 def build(
-    texts: Annotated[
-        list[Path],
-        typer.Option("--texts", "-i", metavar="FILES", help="Texts of one or more sentences.", callback=several.files),
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT.jsonl", help="One minimal pair a line.")],
-    n: Annotated[int, typer.Option("--n", "-n", min=1, help="Originals that are wanted.")] = 1000,
+    texts: Annotated[list[Path], opt.texts("Texts of one or more sentences.", None)],
+    output: Annotated[Path, opt.output("FILE", "A .jsonl file, one minimal pair a line.")],
+    originals: Annotated[int, typer.Option("--originals", "-n", min=1, help="Originals that are wanted.")] = 1000,
     look_at: Annotated[
         int,
-        typer.Option(min=1, help="With --mlm: sentences looked at for each original; the surest originals are kept."),
+        typer.Option(min=1, help="With --model: sentences looked at for each original; the surest originals are kept."),
     ] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Which sentences, and what is random in the changes.")] = 0,
-    mlm: Annotated[
+    model: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME|DIR", help="A masked language model, bert-large-uncased say: random words, words in context."
+            "--model",
+            "-m",
+            metavar="NAME|DIR",
+            help="A masked language model, bert-large-uncased say: random words, words in context.",
         ),
     ] = None,
     wordnet: Annotated[
@@ -57,9 +57,7 @@ def build(
             metavar="rules|spacy[:PIPELINE]", help="What finds verbs and adjectives; spacy is spacy:en_core_web_sm."
         ),
     ] = "rules",
-    report: Annotated[
-        Path | None, typer.Option(metavar="OUT.json", help="Also write what became of the sentences, and overlaps.")
-    ] = None,
+    json_file: Annotated[Path | None, opt.json_file("Also write what became of the sentences, and overlaps.")] = None,
     push: Annotated[
         str | None, typer.Option(metavar="NAME", help="Also put the pairs on the hub as this data set, private.")
     ] = None,
@@ -70,6 +68,7 @@ def build(
     trust_remote_code: opt.Trust = False,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Build minimal pairs in the manner of HEROS from your own sentences (Chiang et al. 2023, section 2).
 
@@ -79,7 +78,7 @@ def build(
     evaluate.
 
     \b
-    [dim]$[/] essent heros build --texts reviews.txt --output pairs.jsonl --mlm bert-large-uncased
+    [dim]$[/] essent heros build --texts reviews.txt --output pairs.jsonl --model bert-large-uncased
     [dim]$[/] essent heros evaluate -m all-MiniLM-L6-v2 --data pairs.jsonl
     """
     from essent import minimal_pairs
@@ -87,29 +86,32 @@ def build(
     from essent.types import DataError, optional_import
 
     check_output(output, force, (".jsonl",))
-    if report is not None:
-        check_output(report, force, (".json",))
+    if json_file is not None:
+        check_output(json_file, force)
     optional_import("lemminflect", "heros")
     if push is not None:
         optional_import("datasets", "data")
     given = read_files(texts, column)
-    calm_libraries()
+    calm_libraries(verbose)
     options = {"revision": revision, "trust_remote_code": trust_remote_code or None}
     tags = _tagger(tagger)
-    resources = _resources(mlm, wordnet, device, batch_size, {k: v for k, v in options.items() if v is not None})
+    resources = _resources(model, wordnet, device, batch_size, {k: v for k, v in options.items() if v is not None})
     resources = replace(resources, tagger=tags)
-    unit, tokenize = _tokens(resources, mlm)
+    unit, tokenize = _tokens(resources, model)
     with _bar(wants_progress(quiet)) as show:
-        rows, quality = minimal_pairs.build(given, resources, n, seed, look_at, show)
+        rows, quality = minimal_pairs.build(given, resources, originals, seed, look_at, show)
     if not rows:
         raise DataError(f"{listed(texts)}: no sentence is suitable. What they failed: {_reasons(quality)}.")
     minimal_pairs.write_rows(rows, output)
-    if report is not None:
-        _write_report(report, rows, quality, unit, tokenize)
+    if json_file is not None:
+        about = {**minimal_pairs.as_dict(quality, rows, tokenize), "unit": unit}
+        write_json_file(
+            json_file, lambda path: write_text(path, json.dumps(about, ensure_ascii=False, indent=2) + "\n")
+        )
     if not quiet:
-        _print(rows, quality, unit, tokenize)
-        if quality.originals < n:
-            show_note(f"{n} originals were wanted; the texts give {quality.originals}.")
+        _print(rows, quality, unit, tokenize, results(json_file))
+        if quality.originals < originals:
+            show_note(f"{originals} originals were wanted; the texts give {quality.originals}.")
     if push is not None:
         show_note(f"Data set: {push_rows(rows, push)}")
 
@@ -164,7 +166,9 @@ def _resources(
     except MissingDependencyError as error:
         show_note(f"Typos are made letter by letter only. {error}")
     if mlm is None:
-        show_note("Without --mlm there is no subset Random MLM, and synonyms are chosen by frequency, not by context.")
+        show_note(
+            "Without --model there is no subset Random MLM, and synonyms are chosen by frequency, not by context."
+        )
     model = None
     if mlm is not None and wordnet is not None:
         model = minimal_pairs.MaskedModel(mlm, device, batch_size, **options)
@@ -210,13 +214,6 @@ def _bar(wanted: bool) -> Iterator[Callable[[int, int], None] | None]:
         yield show
 
 
-def _write_report(path: Path, rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize) -> None:
-    from essent.minimal_pairs import as_dict
-
-    found = {**as_dict(quality, rows, tokenize), "unit": unit}
-    write_text(path, json.dumps(found, ensure_ascii=False, indent=2) + "\n")
-
-
 def _reasons(quality: Quality) -> str:
     counts = Counter(
         {reason: number for reasons in quality.fallen.values() for reason, number in reasons.items()}
@@ -224,12 +221,11 @@ def _reasons(quality: Quality) -> str:
     return ", ".join(f"{reason} ({number})" for reason, number in counts) or "nothing was read"
 
 
-def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize) -> None:
+def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize, console: Console) -> None:
     from rich.text import Text
 
     from essent.minimal_pairs import sample
 
-    console = results()
     console.print(_funnel(quality))
     console.print(_overlaps(rows, tokenize))
     console.print(f"Lev and Len in {unit}; the paper's in tokens of bert-base-uncased.", markup=False)

@@ -1,4 +1,27 @@
-"""Options that several commands take, defined once."""
+"""The words of the command line: an option has one name, one letter and one meaning in every command.
+
+What is read
+    `--model`, `-m`: a model on the hub or a folder. `--recipe`, `-r`: how it is read.
+    `--texts`, `-t`: files of texts that a command works on, whatever for: to encode, count, search, train or measure.
+    `--data`, `-d`: a data set by its name or file: tasks, scored pairs, minimal pairs. `--data-folder`: the folder in
+    which named data sets stand. `--column`: which column of a file has the texts.
+    `--fit`, `--frequencies`: other texts that a recipe learns from. `--pairs`: training pairs.
+    `--validate`: scored pairs on which the best of several is kept. `--test`: data on which it is reported.
+
+How it runs
+    `--max-seq-length`, `--batch-size`, `--truncate-dim`, `--prompt`, `--device`, `--revision`, `--trust-remote-code`:
+    as sentence-transformers and transformers call them. `--precision`: what is computed in, `float32`, `bfloat16`,
+    `float16` or `int8`, which are the names that `--dtype`, how numbers are stored, has too.
+    `--seed`: a seed. `--seeds`: how many of them.
+
+What comes out
+    `--output`, `-o`: the file or folder that a command is for. `--json`: all results as JSON in a file or, with `-`, on
+    standard output, which then has nothing else. `--picture`: a drawing. `--cache`: vectors that any run may use.
+    `--work`: what the same command goes on from when it was killed. `--resume`: go on from a training's checkpoint.
+    `--force`, `-f`: replace what is there. `--quiet`, `-q`: no notes. `--verbose`, `-v`: also those of the libraries.
+
+Three more letters: `--criterion`, `-c` and `--space`, `-s` of searches; `--originals`, `-n` of `heros build`.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +31,64 @@ from typing import Annotated, Any
 import typer
 
 from essent.cli import several
+from essent.recipe import NAMED
 
-INPUTS, RECIPE, RUN = "Texts", "Recipe", "Model and run"
-FOUND, JUDGED, OUTPUT = "What is searched", "How it is judged", "Output"  # of searches
+INPUTS, RUN = "Texts", "Model and run"
+SPACES = ("heads", "layers", "weights", "shaping", "full")  # of `essent.selection`, which takes seconds to import
+
+
+def texts(text: str, panel: str | None = INPUTS) -> Any:
+    """`--texts` with its help."""
+    return typer.Option(
+        "--texts", "-t", metavar="FILES|-", help=text, rich_help_panel=panel, callback=several.files, show_default=False
+    )
+
+
+def data(text: str, panel: str | None = None) -> Any:
+    """`--data` with its help."""
+    return typer.Option("--data", "-d", metavar="TASKS|FILES", help=text, rich_help_panel=panel, callback=several.tasks)
+
+
+def tasks(name: str, text: str, panel: str | None = None) -> Any:
+    """Another option that takes tasks and files, with its help."""
+    return typer.Option(name, metavar="TASKS|FILES", help=text, rich_help_panel=panel, callback=several.tasks)
+
+
+def recipe(text: str = "By default what the model's own folder says, else mean.", panel: str | None = None) -> Any:
+    """`--recipe` with its help."""
+    return typer.Option(
+        "--recipe", "-r", metavar="RECIPE", help=text, rich_help_panel=panel, autocompletion=recipe_names
+    )
+
+
+def recipes(text: str) -> Any:
+    """`--recipe` where it takes several."""
+    return typer.Option(
+        "--recipe", "-r", metavar="RECIPES", help=text, callback=several.recipes, autocompletion=recipe_names
+    )
+
+
+def output(metavar: str, text: str) -> Any:
+    """`--output` with its help."""
+    return typer.Option("--output", "-o", metavar=metavar, help=text)
+
+
+def json_file(text: str, panel: str | None = None) -> Any:
+    """`--json` with its help."""
+    return typer.Option("--json", metavar="FILE|-", help=f"{text} - is standard output.", rich_help_panel=panel)
+
+
+def recipe_names(incomplete: str) -> list[str]:
+    """Published recipes that complete what was typed, behind its last comma."""
+    before, comma, last = incomplete.rpartition(",")
+    names = (f"{row.name}:" if row.argument else row.name for row in NAMED.values())
+    return [f"{before}{comma}{name}" for name in names if name.startswith(last.strip())]
+
+
+def space_names(incomplete: str) -> list[str]:
+    """Search spaces that complete what was typed."""
+    return [name for name in SPACES if name.startswith(incomplete)]
+
 
 Model = Annotated[
     str,
@@ -69,74 +147,22 @@ MaxSeqLength = Annotated[
     int | None,
     typer.Option(min=1, help="Most tokens of a text, template included. Default: the model's.", rich_help_panel=RUN),
 ]
-CHOSEN_ON = typer.Option(
-    "--data",
-    "-d",
-    metavar="TASKS|FILES",
-    help="Scored pairs to choose on: tasks such as stsb.dev, or files; the pairs of several are put together.",
-    rich_help_panel=FOUND,
-    callback=several.tasks,
-)
-Criteria = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--criterion",
-        "-c",
-        metavar="NAMES",
-        help="What ranks the recipes; of several the first, all are shown. "
-        "Default: spearman with labels, the best label-free one without.",
-        rich_help_panel=JUDGED,
-        callback=several.criteria,
-    ),
-]
-Baselines = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="RECIPES",
-        help="Compare the winner with these. Default: mean and first-last.",
-        rich_help_panel=JUDGED,
-        callback=several.recipes,
-    ),
-]
-Checks = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="TASKS|FILES",
-        help="Report the winner on these scored pairs, not chosen on them.",
-        rich_help_panel=JUDGED,
-        callback=several.tasks,
-    ),
-]
 DataFolder = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Local data of named tasks. Default: the hub.", rich_help_panel=JUDGED),
-]
-Top = Annotated[int, typer.Option(min=1, help="Rows to show.", rich_help_panel=OUTPUT)]
-SaveWinner = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Save the best recipe, fitted on the data, as a folder.", rich_help_panel=OUTPUT),
-]
-SaveAnyway = Annotated[
-    bool,
     typer.Option(
-        "--save-anyway",
-        help="Save the recipe ranked first, also where it is not shown to be better than the baselines.",
-        rich_help_panel=OUTPUT,
+        metavar="DIR", help="Where named tasks stand: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub."
     ),
 ]
-Trials = Annotated[
-    Path | None, typer.Option("--json", metavar="OUT", help="Write every trial.", rich_help_panel=OUTPUT)
-]
-Work = Annotated[
+Cache = Annotated[
     Path | None,
-    typer.Option(
-        metavar="DIR", help="Keep what is computed here; the same command resumes there.", rich_help_panel=OUTPUT
-    ),
+    typer.Option(metavar="DIR", help="Keep vectors here: later runs encode only what is new.", rich_help_panel=RUN),
 ]
-Memory = Annotated[float, typer.Option(metavar="GIB", help="For hidden states and vectors.", rich_help_panel=RUN)]
-Seed = Annotated[int, typer.Option(help="Of resampling and label-free criteria.", rich_help_panel=RUN)]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes, no progress bar.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Also the notes and bars of transformers and the other libraries.")
+]
 
 
 def model_options(device: str | None, revision: str | None, trust_remote_code: bool) -> dict[str, Any]:

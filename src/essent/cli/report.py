@@ -25,10 +25,7 @@ def report(
             show_default=False,
         ),
     ],
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", metavar="OUT", help="A .html, .md or .png file; the suffix tells the format."),
-    ],
+    output: Annotated[Path, opt.output("FILE", "A .html, .md or .png file; the suffix tells the format.")],
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="Heading of the report.")] = None,
     force: opt.Force = False,
     quiet: opt.Quiet = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.files import check_output
+from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import read_files
 from essent.types import InputError
 
@@ -36,31 +37,26 @@ def reproduce(
             callback=several.models,
         ),
     ] = None,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Local data. Default: the hub.")] = None,
-    corpus: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILES",
-            help="Texts for what the paper counted, fitted or measured on a corpus.",
-            callback=several.files,
-        ),
+    data_folder: opt.DataFolder = None,
+    texts: Annotated[
+        list[Path] | None, opt.texts("Texts for what the paper counted, fitted or measured on a corpus.", None)
     ] = None,
     contexts: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Token vectors averaged by essent distill --contexts, for Avg. Default: averaged over --corpus.",
+            help="Token vectors averaged by essent distill --contexts, for Avg. Default: averaged over --texts.",
         ),
     ] = None,
-    rows: Annotated[
+    only_rows: Annotated[
         list[str] | None,
         typer.Option(metavar="PATTERNS", help='Only these rows, e.g. "avg.*,idf^T".', callback=several.names),
     ] = None,
-    columns: Annotated[
+    only_columns: Annotated[
         list[str] | None,
         typer.Option(metavar="PATTERNS", help='Only these columns, e.g. "RE,T0".', callback=several.names),
     ] = None,
-    tasks: Annotated[
+    only_tasks: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PATTERNS",
@@ -72,17 +68,15 @@ def reproduce(
         int | None, typer.Option(min=1, metavar="N", help="At most so many seeds of random embeddings.")
     ] = None,
     column: opt.Column = "text",
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="OUT", help="Also write every cell.")] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Keep vectors here for later runs.", rich_help_panel=opt.RUN),
-    ] = None,
+    json_file: Annotated[Path | None, opt.json_file("Also write every cell.")] = None,
+    cache: opt.Cache = None,
     batch_size: opt.BatchSize = 32,
     device: opt.Device = None,
     revision: opt.Revision = None,
     trust_remote_code: opt.Trust = False,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Run a published table again: each figure beside the paper's, with difference and 95 % interval.
 
@@ -90,10 +84,11 @@ def reproduce(
 
     \b
     [dim]$[/] essent reproduce --list
-    [dim]$[/] essent reproduce ditto-6 --model bert-base-uncased --data data
-    [dim]$[/] essent reproduce stankevicius-A1 -m bert-base-uncased --columns RE --data data --corpus wiki.txt
+    [dim]$[/] essent reproduce ditto-6 --model bert-base-uncased --data-folder data
+    [dim]$[/] essent reproduce stankevicius-A1 -m bert-base-uncased --only-columns RE --data-folder data -t wiki.txt
     """
-    from essent.reproduce import find_table, only_tasks, render, run_table, settings_of, summary, to_dict
+    from essent.reproduce import find_table, render, run_table, settings_of, summary, to_dict
+    from essent.reproduce import only_tasks as with_tasks
 
     if list_tables:
         _list()
@@ -101,18 +96,19 @@ def reproduce(
     if table is None:
         raise InputError("Name a table, e.g. ditto-6; essent reproduce --list shows all.")
     found = find_table(table)
-    if tasks:
-        found = only_tasks(found, _chosen(tasks, _tasks(found)))
+    if only_tasks:
+        found = with_tasks(found, _chosen(only_tasks, _tasks(found)))
     if json_file is not None:
         check_output(json_file, force)
-    keep_row, keep_column = _chosen(rows, [c.row for c in found.cells()]), _chosen(columns, list(found.columns))
-    texts = None if corpus is None else read_files(corpus, column)
-    calm_libraries()
+    keep_row = _chosen(only_rows, [cell.row for cell in found.cells()])
+    keep_column = _chosen(only_columns, list(found.columns))
+    given = None if texts is None else read_files(texts, column)
+    calm_libraries(verbose)
     done = run_table(
         found,
         _models(model, found),
-        data=data,
-        corpus=texts,
+        data=data_folder,
+        corpus=given,
         contexts=contexts,
         rows=keep_row,
         columns=keep_column,
@@ -124,8 +120,8 @@ def reproduce(
         **opt.model_options(device, revision, trust_remote_code),
     )
     if json_file is not None:
-        write_json(json_file, to_dict(done))
-    console = results()
+        write_json_file(json_file, partial(write_json, value=to_dict(done)))
+    console = results(json_file)
     console.print(f"{found.name}: {found.caption}. Above measured ± 95 %, below published (difference).", markup=False)
     for role, run in done.models.items():
         console.print(f"Run on {', '.join(run)} where the paper has {found.models[role]}.", markup=False)

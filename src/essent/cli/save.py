@@ -18,8 +18,8 @@ from essent.types import DataError, NotFittedError
 
 def save(
     model: opt.Model,
-    recipe: Annotated[str, typer.Option("--recipe", "-r", metavar="RECIPE", help="What the folder will compute.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write.")],
+    recipe: Annotated[str, opt.recipe("What the folder will compute.")],
+    output: Annotated[Path, opt.output("DIR", "The folder to write.")],
     fit: opt.Fit = None,
     frequencies: opt.Frequencies = None,
     column: opt.Column = "text",
@@ -36,6 +36,7 @@ def save(
     trust_remote_code: opt.Trust = False,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Save a model with its recipe as a folder, wherever possible one that plain sentence-transformers loads.
 
@@ -54,7 +55,7 @@ def save(
     from essent.encoder import Encoder
     from essent.verification import verify
 
-    calm_libraries()
+    calm_libraries(verbose)
     encoder = Encoder(model, parsed, **opt.model_options(device, revision, trust_remote_code))
     if max_seq_length is not None:
         encoder.max_seq_length = max_seq_length

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,26 +11,120 @@ import typer
 from essent.cli import options as opt
 from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.files import check_output
+from essent.cli.files import check_output, write_json_file
 from essent.cli.save import check_folder
+from essent.cli.settings import with_options
 from essent.cli.texts import read_files, read_pairs
-from essent.types import InputError
+from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:
-    from essent.selection import Leaderboard
+    from essent.selection import Leaderboard, Settings
+
+FOUND, JUDGED, OUTPUT = "What is searched", "How it is judged", "Output"
+CHOSEN_ON = opt.data(
+    "Scored pairs to choose on: tasks such as stsb.dev, or files; the pairs of several are put together.", FOUND
+)
 
 
+@dataclass(frozen=True)
+class SearchOptions:
+    """What both searches take."""
+
+    criterion: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--criterion",
+            "-c",
+            metavar="NAMES",
+            help="What ranks the recipes; of several the first, all are shown. "
+            "Default: spearman with labels, the best label-free one without.",
+            rich_help_panel=JUDGED,
+            callback=several.criteria,
+        ),
+    ] = None
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RECIPES",
+            help="Compare the winner with these. Default: mean and first-last.",
+            rich_help_panel=JUDGED,
+            callback=several.recipes,
+            autocompletion=opt.recipe_names,
+        ),
+    ] = None
+    test: Annotated[
+        list[str] | None, opt.tasks("--test", "Report the winner on these scored pairs, not chosen on them.", JUDGED)
+    ] = None
+    data_folder: opt.DataFolder = None
+    top: Annotated[int, typer.Option(min=1, help="Rows to show.", rich_help_panel=OUTPUT)] = 20
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Save the best recipe, fitted on the data, as a folder.", rich_help_panel=OUTPUT
+        ),
+    ] = None
+    save_anyway: Annotated[
+        bool,
+        typer.Option(
+            "--save-anyway",
+            help="Save the recipe ranked first, also where it is not shown to be better than the baselines.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False
+    json_file: Annotated[Path | None, opt.json_file("Write every trial.", OUTPUT)] = None
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Keep what is computed here; the same command resumes there.", rich_help_panel=OUTPUT
+        ),
+    ] = None
+    memory: Annotated[
+        float, typer.Option(metavar="GIB", help="For hidden states and vectors.", rich_help_panel=opt.RUN)
+    ] = 0.5
+    seed: Annotated[int, typer.Option(help="Of resampling and label-free criteria.", rich_help_panel=opt.RUN)] = 0
+    batch_size: opt.BatchSize = 32
+    device: opt.Device = None
+    revision: opt.Revision = None
+    trust_remote_code: opt.Trust = False
+    force: opt.Force = False
+    quiet: opt.Quiet = False
+    verbose: opt.Verbose = False
+
+    def check_outputs(self) -> None:
+        """Refuse places that cannot be written before anything is computed."""
+        if self.save_anyway and self.save is None:
+            raise InputError("--save-anyway belongs to --save DIR.")
+        if self.save is not None:
+            check_folder(self.save, "stock", self.force)
+        if self.json_file is not None:
+            check_output(self.json_file, self.force)
+
+    def run(self) -> Settings:
+        """How the search runs."""
+        from essent.selection import Settings
+
+        taken = {name: getattr(self, name) for name in ("top", "seed", "memory", "batch_size", "work")}
+        if self.baseline:
+            taken["baselines"] = tuple(self.baseline)
+        return Settings(**taken, progress=wants_progress(self.quiet))
+
+    def question(self) -> dict[str, Any]:
+        """What is asked, as keyword arguments of the searches."""
+        return {
+            "criterion": self.criterion or [],
+            "folder": self.data_folder,
+            "options": opt.model_options(self.device, self.revision, self.trust_remote_code),
+            "test": self.test or [],
+        }
+
+
+@with_options(SearchOptions)
 def search(
     model: opt.Model,
-    data: Annotated[list[str] | None, opt.CHOSEN_ON] = None,
+    data: Annotated[list[str] | None, CHOSEN_ON] = None,
     texts: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILES",
-            help="Choose without labels, on these texts; running text in its order.",
-            rich_help_panel=opt.FOUND,
-            callback=several.files,
-        ),
+        opt.texts("Choose without labels, on these texts; running text in its order.", FOUND),
     ] = None,
     space: Annotated[
         str,
@@ -37,34 +132,20 @@ def search(
             "--space",
             "-s",
             metavar="NAME|FILE",
-            help="heads, layers, weights, shaping, full, or a .yaml file of grids.",
-            rich_help_panel=opt.FOUND,
+            help=f"{', '.join(opt.SPACES)}, or a .yaml file of grids.",
+            autocompletion=opt.space_names,
+            rich_help_panel=FOUND,
         ),
     ] = "full",
-    criterion: opt.Criteria = None,
-    baseline: opt.Baselines = None,
-    test: opt.Checks = None,
-    data_folder: opt.DataFolder = None,
-    top: opt.Top = 20,
-    save: opt.SaveWinner = None,
-    save_anyway: opt.SaveAnyway = False,
-    json_file: opt.Trials = None,
     picture: Annotated[
         Path | None,
         typer.Option(
-            metavar="OUT.png", help="Draw heads × layers, the layer curve, the first rows.", rich_help_panel=opt.OUTPUT
+            metavar="FILE.png", help="Draw heads × layers, the layer curve, the first rows.", rich_help_panel=OUTPUT
         ),
     ] = None,
-    work: opt.Work = None,
-    memory: opt.Memory = 0.5,
-    seed: opt.Seed = 0,
     column: opt.Column = "text",
-    batch_size: opt.BatchSize = 32,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
+    *,
+    settings: SearchOptions,
 ) -> None:
     """Find the best recipe for a model: heads, layers, weights, shaping and templates, one forward pass a template.
 
@@ -77,59 +158,29 @@ def search(
     [dim]$[/] essent search -m ./my-model --data my-pairs.csv --space heads --top 5
     [dim]$[/] essent search -m ./my-model --texts corpus.txt --space weights
     """
-    check_outputs(save, json_file, picture, force, save_anyway)
-    from essent.selection import Settings, draw_leaderboard
+    settings.check_outputs()
+    if picture is not None:
+        optional_import("matplotlib", "demo")
+        check_output(picture, settings.force, (".png", ".svg", ".pdf"))
+    from essent.selection import draw_leaderboard
     from essent.selection import search as run_search
 
-    pairs: Any = _read_question(data, texts, column, data_folder, quiet)
-    settings = Settings(
-        baselines=tuple(baseline) if baseline else ("mean", "first-last"),
-        top=top,
-        seed=seed,
-        memory=memory,
-        batch_size=batch_size,
-        work=work,
-        progress=wants_progress(quiet),
-    )
-    calm_libraries()
-    board = run_search(
-        model,
-        pairs,
-        space,
-        criterion=criterion or [],
-        folder=data_folder,
-        settings=settings,
-        options=opt.model_options(device, revision, trust_remote_code),
-        test=test or [],
-    )
-    show_board(board, top, quiet)
-    if json_file is not None:
-        board.to_json(json_file)
+    pairs: Any = _read_question(data, texts, column, settings.data_folder, settings.quiet)
+    calm_libraries(settings.verbose)
+    board = run_search(model, pairs, space, settings=settings.run(), **settings.question())
+    show_board(board, settings)
+    if settings.json_file is not None:
+        write_json_file(settings.json_file, board.to_json)
     if picture is not None:
         draw_leaderboard(board, picture)
-    if save is not None:
-        save_choice(board, save, save_anyway)
+    save_choice(board, settings)
 
 
-def check_outputs(
-    save: Path | None, json_file: Path | None, picture: Path | None, force: bool, save_anyway: bool
-) -> None:
-    """Refuse places that cannot be written before anything is computed."""
-    if save_anyway and save is None:
-        raise InputError("--save-anyway belongs to --save DIR.")
-    if save is not None:
-        check_folder(save, "stock", force)
-    if json_file is not None:
-        check_output(json_file, force)
-    if picture is not None:
-        from essent.types import optional_import
-
-        optional_import("matplotlib", "demo")
-        check_output(picture, force, (".png", ".svg", ".pdf"))
-
-
-def save_choice(board: Leaderboard, save: Path, anyway: bool) -> None:
-    """Write the best recipe, or the one ranked first, as an encoder."""
+def save_choice(board: Leaderboard, settings: SearchOptions) -> None:
+    """Write the best recipe, or the one ranked first, as an encoder, where a folder is given."""
+    save, anyway = settings.save, settings.save_anyway
+    if save is None:
+        return
     board.encoder(anyway=anyway).save(str(save))
     if board.kept is None:
         show_note(f"Saved {board.best} to {save}.")
@@ -149,9 +200,10 @@ def _read_question(
     return data[0] if len(data) == 1 else read_pairs(data, folder, quiet)
 
 
-def show_board(board: Leaderboard, top: int, quiet: bool) -> None:
-    console = results()
-    console.print(board.table(top))
+def show_board(board: Leaderboard, settings: SearchOptions) -> None:
+    """Print the leaderboard, what the winner was compared with, and the verdict."""
+    console = results(settings.json_file)
+    console.print(board.table(settings.top))
     for check in board.checks:
         console.print(check.in_words(), markup=False)
         for recipe, (score, low, high) in check.scores.items():
@@ -162,7 +214,7 @@ def show_board(board: Leaderboard, top: int, quiet: bool) -> None:
         console.print(comparison.in_words(), markup=False)
     if board.verdict:
         console.print(board.verdict, markup=False)
-    if quiet:
+    if settings.quiet:
         return
     for note in board.notes:
         show_note(note)

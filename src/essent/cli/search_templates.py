@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +13,10 @@ import typer
 
 from essent.atomic import write_json
 from essent.cli import options as opt
-from essent.cli.console import calm_libraries, results, show_note, wants_progress
-from essent.cli.search import check_outputs, save_choice, show_board
+from essent.cli.console import calm_libraries, results, show_note
+from essent.cli.files import write_json_file
+from essent.cli.search import CHOSEN_ON, FOUND, SearchOptions, save_choice, show_board
+from essent.cli.settings import with_options
 from essent.cli.texts import read_pairs
 from essent.types import DataError, InputError
 
@@ -30,12 +33,13 @@ class Method(str, enum.Enum):
     GENERATE = "generate"
 
 
+@with_options(SearchOptions)
 def search_templates(
     model: opt.Model,
-    data: Annotated[list[str], opt.CHOSEN_ON],
+    data: Annotated[list[str], CHOSEN_ON],
     method: Annotated[
         Method,
-        typer.Option(help="Slot by slot through a grammar, or templates written by a T5.", rich_help_panel=opt.FOUND),
+        typer.Option(help="Slot by slot through a grammar, or templates written by a T5.", rich_help_panel=FOUND),
     ] = Method.GREEDY,
     grammar: Annotated[
         str | None,
@@ -43,7 +47,7 @@ def search_templates(
             metavar="NAME|FILE",
             help="greedy: promptbert (default, the candidates of its Table 4), or a .yaml file with the template and "
             "choices for its slots.",
-            rich_help_panel=opt.FOUND,
+            rich_help_panel=FOUND,
         ),
     ] = None,
     t5: Annotated[
@@ -52,45 +56,30 @@ def search_templates(
             "--t5",
             metavar="NAME|DIR",
             help="generate: a T5, e.g. t5-large; on the hub or a folder.",
-            rich_help_panel=opt.FOUND,
+            rich_help_panel=FOUND,
         ),
     ] = None,
-    pairs: Annotated[
+    definitions: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="generate: word–definition pairs, columns word and definition. Default: 50 that come along.",
-            rich_help_panel=opt.FOUND,
+            rich_help_panel=FOUND,
         ),
     ] = None,
     candidates: Annotated[
-        int | None, typer.Option(min=2, help="generate: templates to write. Default: 500.", rich_help_panel=opt.FOUND)
+        int | None, typer.Option(min=2, help="generate: templates to write. Default: 500.", rich_help_panel=FOUND)
     ] = None,
     longest: Annotated[
         int | None,
-        typer.Option(min=2, help="generate: most tokens of a filling. Default: 20.", rich_help_panel=opt.FOUND),
+        typer.Option(min=2, help="generate: most tokens of a filling. Default: 20.", rich_help_panel=FOUND),
     ] = None,
-    layers: Annotated[str, typer.Option(metavar="LAYERS", help="Read at the mask.", rich_help_panel=opt.FOUND)] = "L",
+    layers: Annotated[str, typer.Option(metavar="MIX", help="Read at the mask.", rich_help_panel=FOUND)] = "L",
     shaping: Annotated[
-        str, typer.Option(metavar="STEPS", help='A shaping chain behind it, e.g. "zscore".', rich_help_panel=opt.FOUND)
+        str, typer.Option(metavar="CHAIN", help='A shaping chain behind it, e.g. "zscore".', rich_help_panel=FOUND)
     ] = "",
-    criterion: opt.Criteria = None,
-    baseline: opt.Baselines = None,
-    test: opt.Checks = None,
-    data_folder: opt.DataFolder = None,
-    top: opt.Top = 20,
-    save: opt.SaveWinner = None,
-    save_anyway: opt.SaveAnyway = False,
-    json_file: opt.Trials = None,
-    work: opt.Work = None,
-    memory: opt.Memory = 0.5,
-    seed: opt.Seed = 0,
-    batch_size: opt.BatchSize = 32,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
+    *,
+    settings: SearchOptions,
 ) -> None:
     """Find a template whose [MASK] scores best on pairs of sentences, one forward pass a template (PromptBERT 4.2).
 
@@ -102,52 +91,38 @@ def search_templates(
     [dim]$[/] essent search-templates -m ./my-mlm --data pairs.jsonl --method generate --t5 t5-large --work found
     """
     _check_method(
-        method, {"--grammar": grammar}, {"--t5": t5, "--pairs": pairs, "--candidates": candidates, "--longest": longest}
+        method,
+        {"--grammar": grammar},
+        {"--t5": t5, "--definitions": definitions, "--candidates": candidates, "--longest": longest},
     )
-    check_outputs(save, json_file, None, force, save_anyway)
-    from essent.selection import Settings, find_grammar, search_candidates
+    settings.check_outputs()
+    from essent.selection import find_grammar, search_candidates
     from essent.selection import search_templates as search_greedily
 
-    settings = Settings(
-        baselines=tuple(baseline) if baseline else ("mean", "first-last"),
-        top=top,
-        seed=seed,
-        memory=memory,
-        batch_size=batch_size,
-        work=work,
-        progress=wants_progress(quiet),
-    )
-    calm_libraries()
-    pairs_of: Any = data[0] if len(data) == 1 else read_pairs(data, data_folder, quiet)
-    shared: dict[str, Any] = {
-        "layers": layers,
-        "shaping": shaping,
-        "criterion": criterion or [],
-        "folder": data_folder,
-        "options": opt.model_options(device, revision, trust_remote_code),
-        "test": test or [],
-    }
+    calm_libraries(settings.verbose)
+    pairs_of: Any = data[0] if len(data) == 1 else read_pairs(data, settings.data_folder, settings.quiet)
+    run, shared = settings.run(), {"layers": layers, "shaping": shaping, **settings.question()}
     written: dict[str, Any]
     if method is Method.GREEDY:
-        greedy = search_greedily(model, pairs_of, find_grammar(grammar or "promptbert"), settings=settings, **shared)
+        greedy = search_greedily(model, pairs_of, find_grammar(grammar or "promptbert"), settings=run, **shared)
         board, template = greedy.board, greedy.template
         written = {"steps": [{"slot": s.slot, "chosen": s.chosen, "scores": s.scores} for s in greedy.steps]}
         for step in greedy.steps:
             show_note(f"{step.slot}: {step.chosen!r}")
     else:
-        made = _generated(str(t5), pairs, (candidates or 500, longest or 20), settings, device)
-        under = None if work is None else work / "search"
-        found = search_candidates(model, pairs_of, made, settings=replace(settings, work=under), **shared)
+        made = _generated(str(t5), definitions, (candidates or 500, longest or 20), run, settings.device)
+        under = None if settings.work is None else settings.work / "search"
+        found = search_candidates(model, pairs_of, made, settings=replace(run, work=under), **shared)
         board, template = found.board, found.template
         written = {"generated": [one._asdict() for one in found.candidates], "left_out": list(found.left_out)}
-        if not quiet:
+        if not settings.quiet:
             show_note(f"{len(found.candidates)} templates by {t5}; {len(found.left_out)} that do not fit left out.")
-    show_board(board, top, quiet)
-    results().print(f"Best template: {template}", markup=False)
-    if json_file is not None:
-        write_json(json_file, {**board.to_dict(), "method": method.value, "template": template, **written}, indent=1)
-    if save is not None:
-        save_choice(board, save, save_anyway)
+    show_board(board, settings)
+    results(settings.json_file).print(f"Best template: {template}", markup=False)
+    if settings.json_file is not None:
+        everything = {**board.to_dict(), "method": method.value, "template": template, **written}
+        write_json_file(settings.json_file, partial(write_json, value=everything, indent=1))
+    save_choice(board, settings)
 
 
 def _check_method(method: Method, greedy: dict[str, Any], generate: dict[str, Any]) -> None:
@@ -160,12 +135,12 @@ def _check_method(method: Method, greedy: dict[str, Any], generate: dict[str, An
 
 
 def _generated(
-    t5: str, pairs: Path | None, limits: tuple[int, int], settings: Settings, device: str | None
+    t5: str, file: Path | None, limits: tuple[int, int], settings: Settings, device: str | None
 ) -> list[Candidate]:
     """Templates by a T5; those that the work folder has from the same T5 and pairs."""
     from essent.selection import DEFINITIONS, Candidate, Generator, generate_templates, read_definitions
 
-    definitions = DEFINITIONS if pairs is None else read_definitions(pairs)
+    definitions = DEFINITIONS if file is None else read_definitions(file)
     count, longest = limits
     about = {"t5": t5, "pairs": [list(pair) for pair in definitions], "candidates": count, "longest": longest}
     path = None if settings.work is None else Path(settings.work) / KEPT

@@ -1,7 +1,7 @@
 """Options that are given more than once: those that take several values collect them, any other one is refused.
 
 An option takes several values when its type is a list. They are repeated (`-r mean -r cls`) or separated by commas
-(`-r mean,cls`), in every command. Free text (`--text`, `--template`) is only repeated: its commas are its own.
+(`-r mean,cls`), in every command. Free text (`--template`) is only repeated: its commas are its own.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from essent.cli.console import show_note
+from essent.cli.console import is_stream, show_note
 from essent.registry import did_you_mean
 from essent.tasks import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
 from essent.types import DataError, InputError
@@ -27,14 +27,14 @@ def read_texts(path: Path, column: str) -> list[str]:
     Raises:
         DataError: no such file, not UTF-8, no texts, no such column, or a value that is not a text.
     """
-    if str(path) == STANDARD_INPUT:
+    if is_stream(path):
         texts = split_lines(_read_standard_input())
     elif path.suffix.lower() in SUFFIXES:
         return [_text(row, column) for row in located_rows(path)]
     else:
         texts = split_lines(read_text(path))
     if not texts:
-        name = "Standard input" if str(path) == STANDARD_INPUT else str(path)
+        name = "Standard input" if is_stream(path) else str(path)
         raise DataError(f"{name} has no texts.")
     return texts
 
@@ -45,7 +45,7 @@ def read_files(paths: Sequence[Path], column: str) -> list[str]:
     Raises:
         InputError: standard input twice.
     """
-    if [str(path) for path in paths].count(STANDARD_INPUT) > 1:
+    if sum(map(is_stream, paths)) > 1:
         raise InputError("Standard input (-) can be read once only.")
     return [text for path in paths for text in read_texts(path, column)]
 
@@ -69,7 +69,7 @@ def read_pairs(names: Sequence[str], folder: Path | None, quiet: bool) -> PairTa
 
 def listed(paths: Sequence[Path]) -> str:
     """Files as a message names them."""
-    return ", ".join("standard input" if str(path) == STANDARD_INPUT else str(path) for path in paths)
+    return ", ".join("standard input" if is_stream(path) else str(path) for path in paths)
 
 
 def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None, duplicates: bool) -> list[str]:
@@ -83,7 +83,7 @@ def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None, duplicates
     """
     texts: list[str] = []
     for path in paths:
-        if str(path) == STANDARD_INPUT or path.suffix.lower() not in SUFFIXES:
+        if is_stream(path) or path.suffix.lower() not in SUFFIXES:
             texts += read_texts(path, "text")
             continue
         rows = located_rows(path)

@@ -10,29 +10,22 @@ from typing import Annotated, Any
 import typer
 
 from essent.cli import options as opt
-from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.save import check_folder
+from essent.cli.settings import with_options
 from essent.cli.texts import read_files, read_pairs
+from essent.train import Settings
 from essent.types import DataError, InputError, optional_import
 
-WHAT, HOW, CHOSEN = "What it is trained on", "How it is trained", "What is kept"
+WHAT, HOW, CHOSEN = "What it is trained on", "How it is trained, by default as the preset says", "What is kept"
+SAVED = ("validate_every", "keep_projection_head")
 
 
+@with_options(Settings, {"": HOW, **dict.fromkeys(SAVED, CHOSEN)}, by_hand=("templates", "recipe"), preset=True)
 def train(
     model: opt.Model,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder of the encoder and its checkpoints.")
-    ],
-    texts: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILES",
-            help="Unlabelled texts, one a line or a column.",
-            rich_help_panel=WHAT,
-            callback=several.files,
-        ),
-    ] = None,
+    output: Annotated[Path, opt.output("DIR", "The folder of the encoder and its checkpoints.")],
+    texts: Annotated[list[Path] | None, opt.texts("Unlabelled texts, one a line or a column.", WHAT)] = None,
     pairs: Annotated[
         Path | None,
         typer.Option(
@@ -52,14 +45,6 @@ def train(
             rich_help_panel=HOW,
         ),
     ] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="simcse, same-template, different-templates, different-templates-denoised, same-template-denoised.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
     continuous: Annotated[
         bool,
         typer.Option(
@@ -69,102 +54,50 @@ def train(
     template: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TEXT", help="With {text} and [MASK]; repeat it for the second view.", rich_help_panel=HOW
+            metavar="NAME|TEXT", help="With {text} and [MASK]; repeat it for the second view.", rich_help_panel=HOW
         ),
     ] = None,
     recipe: Annotated[
-        str | None,
-        typer.Option(
-            "--recipe",
-            "-r",
-            metavar="RECIPE",
-            help="What the encoder computes: prompt, prompt-denoised; cls, mean … with simcse.",
-            rich_help_panel=HOW,
-        ),
+        str | None, opt.recipe("What the encoder computes: prompt, prompt-denoised; cls, mean … with simcse.", HOW)
     ] = None,
-    projection_head: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="none, dense-tanh, prediction-transform.", rich_help_panel=HOW),
-    ] = None,
-    temperature: Annotated[float | None, typer.Option(help="τ of the loss.", rich_help_panel=HOW)] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Texts or pairs in a step.", rich_help_panel=HOW)] = None,
-    learning_rate: Annotated[float | None, typer.Option(rich_help_panel=HOW)] = None,
-    epochs: Annotated[float | None, typer.Option(rich_help_panel=HOW)] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Instead of epochs.", rich_help_panel=HOW)] = None,
-    max_seq_length: Annotated[
-        int | None, typer.Option(help="Most tokens of a text, template not counted.", rich_help_panel=HOW)
-    ] = None,
-    precision: Annotated[
-        str | None, typer.Option(metavar="float32|bf16|fp16", help="Mixed precision.", rich_help_panel=HOW)
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of order, dropout and head.", rich_help_panel=HOW)] = 42,
+    *,
+    settings: dict[str, Any],
     seeds: Annotated[
-        int, typer.Option(min=1, help="Train so often, from --seed upwards: mean ± deviation.", rich_help_panel=HOW)
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Train so often, from --seed upwards: mean ± deviation.", rich_help_panel=HOW
+        ),
     ] = 1,
     validate: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TASKS|FILES",
-            help="Scored pairs: the checkpoint best on them is kept.",
-            rich_help_panel=CHOSEN,
-            callback=several.tasks,
-        ),
+        opt.tasks("--validate", "Scored pairs: the checkpoint best on them is kept.", CHOSEN),
     ] = None,
-    validate_every: Annotated[
-        int | None, typer.Option(help="Steps between validations and checkpoints.", rich_help_panel=CHOSEN)
-    ] = None,
-    test: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TASKS|FILES",
-            help="Score the encoder on these at the end.",
-            rich_help_panel=CHOSEN,
-            callback=several.tasks,
-        ),
-    ] = None,
-    data_folder: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Local data of named tasks. Default: the hub.", rich_help_panel=CHOSEN),
-    ] = None,
-    keep_projection_head: Annotated[
-        bool, typer.Option("--keep-projection-head", help="Save the head behind the encoder.", rich_help_panel=CHOSEN)
-    ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output.")] = False,
+    test: Annotated[list[str] | None, opt.tasks("--test", "Score the encoder on these at the end.", CHOSEN)] = None,
+    data_folder: opt.DataFolder = None,
+    resume: opt.Resume = False,
     device: opt.Device = None,
     revision: opt.Revision = None,
     trust_remote_code: opt.Trust = False,
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Begin anew in a folder that has checkpoints or files.")
-    ] = False,
+    force: opt.Force = False,
     quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Train a model contrastively, with PromptBERT's objectives or SimCSE's, and save it as an encoder.
 
     Without labels two views of a text are drawn together and apart from the other texts of the batch; with --pairs a
     text and its positive. The views are dropout's, or different templates'. A run that was broken off goes on with
-    --resume to the same weights as without the break.
+    --resume to the same weights as without the break; --force begins it anew.
 
     \b
     [dim]$[/] essent train -m bert-base-uncased --texts wiki1m.txt --validate stsb.dev -o my-promptbert
     [dim]$[/] essent train -m bert-base-uncased --pairs nli.csv --preset simcse-sup --validate stsb.dev -o my-simcse
     [dim]$[/] essent train -m bert-base-uncased --texts wiki1m.txt --continuous --validate stsb.dev -o my-template
     """
-    given = {
-        "objective": objective,
-        "templates": tuple(template) if template else None,
-        "recipe": recipe,
-        "projection_head": projection_head,
-        "temperature": temperature,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "epochs": epochs,
-        "max_steps": max_steps,
-        "max_seq_length": max_seq_length,
-        "precision": precision,
-        "validate_every": validate_every,
-        "keep_projection_head": keep_projection_head or None,
-    }
-    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    changes = dict(settings)
+    if template:
+        changes["templates"] = tuple(template)
+    if recipe is not None:
+        changes["recipe"] = recipe
     _check(output, texts, pairs, validate, seeds, force=force or resume)
     data: Any = _read(texts, pairs, column)
     from essent.tasks import load_pairs
@@ -174,12 +107,11 @@ def train(
     from essent.train import train as train_once
     from essent.train import train_continuous, train_seeds
 
-    calm_libraries()
+    calm_libraries(verbose)
     optional_import("datasets", "train").disable_progress_bars()
     if force and not resume:
         _clear(output)
-    settings |= {
-        "seed": seed,
+    changes |= {
         "resume": resume,
         "device": device,
         "progress": wants_progress(quiet),
@@ -190,13 +122,13 @@ def train(
     console = results()
     if seeds > 1 and task is not None:
         spreads = train_seeds(
-            model, data, chosen, seeds=seeds, output=output, validate=task, test=tests, trained_by=by, **settings
+            model, data, chosen, seeds=seeds, output=output, validate=task, test=tests, trained_by=by, **changes
         )
         for name, spread in spreads.items():
             low, high = spread.smallest, spread.largest
             console.print(f"{name}: {spread} (lowest {low:.2f}, highest {high:.2f}, {seeds} seeds)", markup=False)
         return
-    encoder = by(model, data, chosen, output=output, validate=task, **settings)
+    encoder = by(model, data, chosen, output=output, validate=task, **changes)
     about = json.loads((output / "training.json").read_text(encoding="utf-8"))
     if not quiet:
         for note in about["notes"]:

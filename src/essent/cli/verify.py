@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def verify(
     untrusted: Annotated[
         bool, typer.Option("--untrusted", help="Look at the files alone, and load nothing of the folder.")
     ] = False,
+    verbose: opt.Verbose = False,
 ) -> None:
     """Check that a saved model is what was saved.
 
@@ -26,7 +28,7 @@ def verify(
     """
     from essent.verification import verify as run_verify
 
-    calm_libraries()
+    calm_libraries(verbose)
     show_verification(run_verify(path, untrusted=untrusted), path)
 
 

@@ -153,7 +153,7 @@ def _print_next(output: Path, name: str, console: Console) -> None:
     console.print("Try next:")
     for command in (
         "essent recipes",
-        f'essent evaluate -m {model} -r mean -r "first-last | zscore" -t {pairs}',
-        f'essent encode -m {model} -r "mean | whiten:64" -i {pairs} --column sentence1 -o vectors.npy',
+        f'essent evaluate -m {model} -r mean -r "first-last | zscore" -d {pairs}',
+        f'essent encode -m {model} -r "mean | whiten:64" -t {pairs} --column sentence1 -o vectors.npy',
     ):
         console.print(Text(f"  {command}", style="cyan"), soft_wrap=True)

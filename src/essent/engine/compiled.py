@@ -30,7 +30,7 @@ from essent.types import EngineError, InputError, NamesItsModel
 logger = logging.getLogger(__name__)
 
 TOLERANCES = {"openvino": 1e-5, "onnx": 1e-4}  # of float32, relative to the longest vector where that is above 1
-LOWEST_COSINE = {"bf16": 0.999, "int8": 0.5}  # with float32; below, something else than rounding has gone wrong
+LOWEST_COSINE = {"bfloat16": 0.999, "int8": 0.5}  # with float32; below, something else than rounding has gone wrong
 CALIBRATION_TEXTS, LOSS_TEXTS = 300, 512
 
 
@@ -84,7 +84,7 @@ class CompiledEncoder(SentenceTransformer, metaclass=NamesItsModel):
 
     @property
     def precision(self) -> str:
-        """f32, bf16 or int8: what is computed in; the vectors are float32."""
+        """float32, bfloat16 or int8: what is computed in; the vectors are float32."""
         return self.engine_module.runtime.precision
 
     def __repr__(self) -> str:
@@ -136,7 +136,7 @@ def compile_encoder(
     model: SentenceTransformer,
     engine: str = "openvino",
     *,
-    precision: str = "f32",
+    precision: str = "float32",
     calibration: Sequence[str] | None = None,
     threads: int | None = None,
     streams: int | None = None,
@@ -146,8 +146,8 @@ def compile_encoder(
     Args:
         model: fitted where its recipe learns something; left as it is.
         engine: "openvino" or "onnx".
-        precision: f32; bf16, on CPUs that have it; int8 (OpenVINO): with `calibration` weights and activations, without
-            it the weights only. The loss of int8 is logged as a warning and kept as `loss`.
+        precision: float32; bfloat16, on CPUs that have it; int8 (OpenVINO): with `calibration` weights and activations,
+            without it the weights only. The loss of int8 is logged as a warning and kept as `loss`.
         calibration: texts like those that will be encoded; the first 300 calibrate, the loss is measured on others.
         threads, streams: see `essent.engine.runtime.Runtime`.
 
@@ -184,7 +184,7 @@ def compile_encoder(
     compiled = CompiledEncoder(module, text_of(graph), settings=settings_of(model))
     compiled.golden = list(GOLDEN_TEXTS), golden
     check_golden(compiled, "The converted graph")
-    if precision != "f32":
+    if precision != "float32":
         compiled.loss = measure_loss(model, compiled, texts)
         logger.warning("%s in %s: %s.", compiled.recipe, precision, compiled.loss)
     return compiled
@@ -252,7 +252,7 @@ def check_golden(compiled: CompiledEncoder, what: str) -> None:
     for vectors in (together, alone):
         if vectors.shape != golden.shape:
             raise EngineError(f"{what} gives vectors of shape {vectors.shape}, the golden ones are {golden.shape}.")
-        if compiled.precision == "f32":
+        if compiled.precision == "float32":
             scale = max(float(np.linalg.norm(golden, axis=1).max()), 1.0)
             difference, allowed = float(np.abs(vectors - golden).max()) / scale, TOLERANCES[module.runtime.engine]
             if not difference <= allowed:
@@ -263,7 +263,7 @@ def check_golden(compiled: CompiledEncoder, what: str) -> None:
             allowed = LOWEST_COSINE[compiled.precision]
             raise EngineError(
                 f"{what} does not give torch's vectors in {compiled.precision}: the lowest cosine is {lowest:.3f}, "
-                f"allowed is {allowed}. Precision 'f32' keeps them, and int8 needs calibration on texts like yours."
+                f"allowed is {allowed}. Precision 'float32' keeps them, and int8 needs calibration on texts like yours."
             )
 
 

@@ -75,7 +75,7 @@ class OpenVINORuntime(Runtime):
     """OpenVINO on the CPU. What it compiles is made at first use: one for single batches, one for many."""
 
     engine = "openvino"
-    precisions = ("f32", "bf16", "int8")
+    precisions = ("float32", "bfloat16", "int8")
 
     def __init__(self, folder: Path, precision: str, threads: int | None = None, streams: int | None = None) -> None:
         super().__init__(folder, precision, threads, streams)
@@ -87,7 +87,7 @@ class OpenVINORuntime(Runtime):
             raise EngineError(f"OpenVINO cannot read {self.path}: {str(error).strip().splitlines()[-1]}") from error
 
     def _compile(self, streams: int) -> Any:
-        kind = "bf16" if self.precision == "bf16" else "f32"  # int8 files say themselves what is int8 in them
+        kind = "bf16" if self.precision == "bfloat16" else "f32"  # int8 files say themselves what is int8 in them
         settings = {"INFERENCE_PRECISION_HINT": kind, "INFERENCE_NUM_THREADS": self.threads, "NUM_STREAMS": streams}
         return self._core.compile_model(self._model, "CPU", settings)
 
@@ -149,11 +149,11 @@ def hidden_instructions() -> str:
 
 
 def check_precision(precision: str, capabilities: Iterable[str]) -> None:
-    """Refuse bf16 where the CPU has no such arithmetic: OpenVINO would compute in float32 without a word."""
-    if precision == "bf16" and "BF16" not in capabilities:
+    """Refuse bfloat16 where the CPU has no such arithmetic: OpenVINO would compute in float32 without a word."""
+    if precision == "bfloat16" and "BF16" not in capabilities:
         raise EngineError(
-            "This CPU has no bfloat16 arithmetic (AVX-512 BF16 or AMX), so precision='bf16' would be float32 under "
-            "another name. Use precision='f32', or 'int8' with calibration texts."
+            "This CPU has no bfloat16 arithmetic (AVX-512 BF16 or AMX), so precision='bfloat16' would be float32 under "
+            "another name. Use precision='float32', or 'int8' with calibration texts."
         )
 
 
@@ -161,7 +161,7 @@ class OnnxRuntime(Runtime):
     """onnxruntime on the CPU: one session, run by as many threads as there are streams."""
 
     engine = "onnx"
-    precisions = ("f32",)
+    precisions = ("float32",)
 
     def _session(self, threads: int) -> Any:
         ort = onnxruntime()

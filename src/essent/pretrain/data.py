@@ -127,7 +127,7 @@ def pack(
     joint = list(frame.after)
     room = length - len(frame.before)  # every text is followed by the joint
     if room <= len(joint):
-        raise InputError(f"length={length} leaves no room for a text between {len(frame)} special tokens.")
+        raise InputError(f"max_seq_length={length} leaves no room for a text between {len(frame)} special tokens.")
     flat, starts, lengths = _tokenise(tokenizer, texts, words)
     pad_id = int(tokenizer.pad_token_id)  # there is one: open_tokenizer saw to it
     if packing == "stream":

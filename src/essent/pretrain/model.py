@@ -129,7 +129,7 @@ def fit_config(config: Any, tokenizer: Any, length: int, *, new: bool, untied: b
         raise InputError(f"vocab_size={config.vocab_size} of the model is smaller than the tokenizer's {rows} tokens.")
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and positions < length:
-        raise InputError(f"length={length}: the model has positions for {positions} tokens; take that at most.")
+        raise InputError(f"max_seq_length={length}: the model has positions for {positions} tokens; take that at most.")
 
 
 # -- weights ----------------------------------------------------------------------------------------------------------

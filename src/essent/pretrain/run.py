@@ -99,7 +99,7 @@ class _Run:
         self.folder, self.prepared, self.settings = folder, prepared, settings
         self.device, self.show = device, show
         self.about = prepared.about(settings)
-        self.precision = settings.precision or ("bf16" if has_bf16(device) else "f32")
+        self.precision = settings.precision or ("bfloat16" if has_bf16(device) else "float32")
 
     def go(self) -> Pretrained:
         """Load or build the model, train it, save it."""
@@ -137,8 +137,8 @@ class _Run:
     def _steps(self, model: Any) -> int:
         """How many steps the run has."""
         settings = self.settings
-        if settings.steps is not None:
-            return settings.steps
+        if settings.max_steps is not None:
+            return settings.max_steps
         if settings.epochs is not None:
             processes = int(os.environ.get("WORLD_SIZE", "1"))
             per_step = settings.sequences_at_once(processes) * settings.parts * processes
@@ -176,7 +176,7 @@ class _Run:
             prepared.tokenizer, settings.mask_probability, whole_words=settings.whole_words, seed=settings.seed
         )
         self.about |= {
-            "tokens_per_step": sequences * settings.length,
+            "tokens_per_step": sequences * settings.max_seq_length,
             "precision": self.precision,
             "device": arguments.device.type,
             "processes": arguments.world_size,

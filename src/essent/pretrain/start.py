@@ -92,19 +92,20 @@ def prepare(texts: Sequence[str], held_out: Sequence[str] | None, start: Start, 
     tokenizer = open_tokenizer(
         start.model, start.tokenizer, split.train, options, size=start.vocabulary, cased=start.cased
     )
-    fit_config(config, tokenizer, settings.length, new=start.model is None, untied=settings.untied)
+    fit_config(config, tokenizer, settings.max_seq_length, new=start.model is None, untied=settings.untied)
     shape: dict[str, Any] = {"words": settings.whole_words, "seed": settings.seed}
-    train = pack(tokenizer, split.train, settings.length, settings.packing, **shape)
-    measured = pack(tokenizer, split.held_out, settings.length, **shape)
-    if train.tokens < settings.length:
+    train = pack(tokenizer, split.train, settings.max_seq_length, settings.packing, **shape)
+    measured = pack(tokenizer, split.held_out, settings.max_seq_length, **shape)
+    if train.tokens < settings.max_seq_length:
         raise InputError(
             f"The texts have {train.tokens} tokens, special ones counted, which is less than one sequence of "
-            f"length={settings.length}. Give more texts, or a smaller length."
+            f"max_seq_length={settings.max_seq_length}. Give more texts, or a smaller max_seq_length."
         )
     if len(train) < settings.sequences_per_step:
         raise InputError(
             f"tokens_per_step={settings.tokens_per_step} is more than there is: the texts fill {len(train)} sequences "
-            f"of {settings.length} tokens. Take tokens_per_step={len(train) * settings.length} at most, or more texts."
+            f"of {settings.max_seq_length} tokens. Take tokens_per_step={len(train) * settings.max_seq_length} at "
+            "most, or more texts."
         )
     if not len(measured):
         raise InputError("The held-out texts have no tokens.")

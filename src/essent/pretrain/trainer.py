@@ -150,7 +150,7 @@ def broken(arguments: TrainingArguments, step: int, what: str) -> TrainingError:
     """The error of a step that must not be made."""
     return TrainingError(
         f"Step {step}: the {what}. {left_over(Path(str(arguments.output_dir)))} A lower learning rate (it is "
-        f"{arguments.learning_rate:g}), a longer warmup or precision='f32' may help."
+        f"{arguments.learning_rate:g}), a longer warmup or precision='float32' may help."
     )
 
 

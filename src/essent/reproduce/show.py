@@ -96,7 +96,7 @@ def settings_of(done: Reproduction) -> list[str]:
             problems[found.problem] = problems.get(found.problem, 0) + 1
     lines += [f"Not run: {count} cells, {problem}." for problem, count in problems.items()]
     if any(found.problem.startswith("no data") and len(found.cell.settings["tasks"]) > 1 for found in done.cells):
-        lines.append("--tasks takes means over the tasks that there is data for.")
+        lines.append("--only-tasks takes means over the tasks that there is data for.")
     return lines
 
 

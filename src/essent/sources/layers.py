@@ -126,7 +126,7 @@ class AverageTable(TokenTable):
             if about["vocabulary"] != vocabulary.digest:
                 raise UnsupportedRecipeError(
                     f"layers=avg:{self.place} — these averages belong to another tokenizer: its tokens are not the "
-                    "model's. Average this model's own states: essent distill -m MODEL --corpus FILE --contexts FOLDER."
+                    "model's. Average this model's own states: essent distill -m MODEL --texts FILE --contexts FOLDER."
                 )
             layer = resolve(self.layer, int(about["last"])).key
             return torch.from_numpy(Contexts.load(self.folder, {int(layer)}).table(int(layer)))

@@ -60,7 +60,7 @@ def find_choice(material: Material, task: PairTask, *, report: Callable[[Trial],
     run(list(_plain(material)))
     if material.vectors is not None:
         best = max(trials, key=lambda trial: trial.score).choice
-        run([replace(best, fit=fit, shaping=shaping) for fit in FITS for shaping in SHAPINGS])
+        run([replace(best, ridge=ridge, shaping=shaping) for ridge in FITS for shaping in SHAPINGS])
     return sorted(trials, key=lambda trial: -trial.score)
 
 

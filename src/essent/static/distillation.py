@@ -41,17 +41,17 @@ class Choice:
     Attributes:
         layers: a mix of layers, "L", "L-1+L".
         weights: a product of weights by token, "uniform", "sif:1e-2", "idf".
-        fit: strength λ of the fit to the model's own sentence vectors (essent.static.regress); None leaves it out.
+        ridge: strength λ of the fit to the model's own sentence vectors (essent.static.regress); None leaves it out.
         shaping: an affine chain, "abtt:2", fitted on the corpus's static vectors.
     """
 
     layers: str = "L"
     weights: str = "uniform"
-    fit: float | None = FITTED
+    ridge: float | None = FITTED
     shaping: str = ""
 
     def __str__(self) -> str:
-        fit = "no fit" if self.fit is None else f"fit {self.fit:g}"
+        fit = "no fit" if self.ridge is None else f"ridge {self.ridge:g}"
         return " ".join(
             part
             for part in (f"layers={self.layers} weights={self.weights}, {fit}", self.shaping and f"| {self.shaping}")
@@ -105,13 +105,13 @@ class Material:
             InputError: a fit without sentence vectors.
         """
         check_choice(choice)
-        key = (choice.layers, choice.weights, choice.fit or 0.0)
+        key = (choice.layers, choice.weights, choice.ridge or 0.0)
         if key not in self.fits:
             rows = self.mixed(choice.layers) * self._weights(choice.weights)[:, None]
-            if choice.fit is not None:
+            if choice.ridge is not None:
                 if self.vectors is None:
                     raise InputError("A fit needs the model's sentence vectors, which were not taken along.")
-                rows = fit_rows(self.token_counts, self.vectors, rows, choice.fit, progress=progress)
+                rows = fit_rows(self.token_counts, self.vectors, rows, choice.ridge, progress=progress)
             self.fits = {key: self._known(rows.astype(np.float32))}  # the last one is kept: shapings share it
         return self._known(self.shaped(self.fits[key], choice.shaping))
 
@@ -266,8 +266,8 @@ def check_choice(choice: Choice, dtype: str = "float32", dimensions: int | None 
     """
     if dtype not in STORED:
         raise InputError(f"dtype={dtype!r}; a table is stored as {', '.join(STORED)}.")
-    if choice.fit is not None and not is_strength(choice.fit):
-        raise InputError(f"fit={choice.fit!r} must be a positive number, e.g. 0.1, or None for averages alone.")
+    if choice.ridge is not None and not is_strength(choice.ridge):
+        raise InputError(f"ridge={choice.ridge!r} must be a positive number, e.g. 0.1, or None for averages alone.")
     _mix(choice.layers)
     for spec in choice.weights.split("*"):
         if spec.strip() != "uniform" and not isinstance(weightings.create(spec), ByToken):
@@ -312,7 +312,7 @@ def distill(
     Args:
         model: a hub name, a folder or a loaded SentenceTransformer.
         corpus: texts like those that will be encoded; no labels. Duplicates count as often as they stand there.
-        choice: layers, weights, fit and shaping.
+        choice: layers, weights, ridge and shaping.
         dimensions, dtype: of the table, see `make_encoder`.
         words, expressions: whole words and expressions of two words added to the vocabulary, at most.
         teacher: the recipe of the sentence vectors that the rows are fitted to; None: the model's own.

@@ -312,7 +312,7 @@ def _subset(row: Row, columns: dict[str, str]) -> str | None:
     return str(value)
 
 
-PAIRS_INSTEAD = "--data DIR, with DIR/sts/NAME.jsonl (or .csv, .tsv, .parquet)"
+PAIRS_INSTEAD = "--data-folder DIR, with DIR/sts/NAME.jsonl (or .csv, .tsv, .parquet)"
 
 
 def hub_rows(repo: str, revision: str | None, split: str, instead: str = PAIRS_INSTEAD) -> list[dict[str, Any]]:

@@ -88,7 +88,7 @@ def _from_hub(row: Pairs, split: str) -> tuple[list[Pair], dict[str, str | None]
     if row.hub is None or split not in row.hub_splits:
         raise DataError(
             f"The {split} split of {row.name!r} is not on the hub{f' ({row.hub})' if row.hub else ''}. "
-            f"Give local files: --data DIR, with {' or '.join(_patterns(row, split, Path('DIR')))}."
+            f"Give local files: --data-folder DIR, with {' or '.join(_patterns(row, split, Path('DIR')))}."
         )
     place = row.hub_splits[split]
     where = f"hub data set {row.hub}, split {place}"

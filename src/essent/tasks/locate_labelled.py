@@ -129,7 +129,7 @@ def _patterns(row: Labels | Clusters, data: Path) -> list[str]:
 
 
 def _from_hub(row: Labels | Clusters) -> LabelTask | ClusterTask:
-    instead = f"--data DIR, with {' or '.join(_patterns(row, Path('DIR')))}"
+    instead = f"--data-folder DIR, with {' or '.join(_patterns(row, Path('DIR')))}"
     if isinstance(row, Clusters) or row.hub is None:
         raise DataError(f"{row.name!r} is not on the hub. Give local files: {instead}.")
     rows = []

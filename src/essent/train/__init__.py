@@ -9,17 +9,24 @@ In one line:
     encoder = train("bert-base-uncased", texts, "promptbert-unsup", output="my-model", validate="stsb.dev")
 """
 
-from essent.train.build import make_collator, make_loss
-from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, last_checkpoint, left_over, writing_checkpoint
-from essent.train.continuous import train_continuous
-from essent.train.device import find_device, has_bf16, on_device
-from essent.train.examples import Examples, read_examples
-from essent.train.loss import ContrastiveLoss
-from essent.train.objectives import OBJECTIVES, Objective, denoised_info_nce, info_nce
-from essent.train.projection_heads import projection_heads
-from essent.train.run import train
-from essent.train.seeds import Spread, train_seeds
-from essent.train.settings import PRESETS, Preset, Settings
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from essent.lazy import lazy_door
+
+if TYPE_CHECKING:
+    from essent.train.build import make_collator, make_loss
+    from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, last_checkpoint, left_over, writing_checkpoint
+    from essent.train.continuous import train_continuous
+    from essent.train.device import find_device, has_bf16, on_device
+    from essent.train.examples import Examples, read_examples
+    from essent.train.loss import ContrastiveLoss
+    from essent.train.objectives import OBJECTIVES, Objective, denoised_info_nce, info_nce
+    from essent.train.projection import projection_heads
+    from essent.train.run import train
+    from essent.train.seeds import Spread, train_seeds
+    from essent.train.settings import PRESETS, Preset, Settings
 
 __all__ = [
     "OBJECTIVES",
@@ -48,3 +55,34 @@ __all__ = [
     "train_seeds",
     "writing_checkpoint",
 ]
+
+__getattr__, __dir__ = lazy_door(
+    __name__,
+    {
+        "ContrastiveLoss": "essent.train.loss",
+        "Examples": "essent.train.examples",
+        "OBJECTIVES": "essent.train.objectives",
+        "Objective": "essent.train.objectives",
+        "PRESETS": "essent.train.settings",
+        "Preset": "essent.train.settings",
+        "Settings": "essent.train.settings",
+        "Spread": "essent.train.seeds",
+        "WRITE_ERRORS": "essent.train.checkpoints",
+        "check_checkpoint": "essent.train.checkpoints",
+        "denoised_info_nce": "essent.train.objectives",
+        "find_device": "essent.train.device",
+        "has_bf16": "essent.train.device",
+        "info_nce": "essent.train.objectives",
+        "last_checkpoint": "essent.train.checkpoints",
+        "left_over": "essent.train.checkpoints",
+        "make_collator": "essent.train.build",
+        "make_loss": "essent.train.build",
+        "on_device": "essent.train.device",
+        "projection_heads": "essent.train.projection",
+        "read_examples": "essent.train.examples",
+        "train": "essent.train.run",
+        "train_continuous": "essent.train.continuous",
+        "train_seeds": "essent.train.seeds",
+        "writing_checkpoint": "essent.train.checkpoints",
+    },
+)

@@ -21,7 +21,7 @@ from essent.tasks import PairTask
 from essent.train.device import find_device, on_device
 from essent.train.examples import Examples
 from essent.train.loss import ContrastiveLoss
-from essent.train.projection_heads import ProjectionHead, projection_heads
+from essent.train.projection import ProjectionHead, projection_heads
 from essent.train.settings import Settings
 from essent.train.views import ShuffledBatches, ViewCollator, ViewedModule, places_of
 from essent.types import ModelLike, RecipeError, optional_import

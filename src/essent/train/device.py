@@ -50,20 +50,20 @@ def on_device(device: str, precision: str) -> dict[str, Any]:
 
     Args:
         device: the kind of device, from `find_device` or of the model that is trained.
-        precision: "bf16" or "fp16" for mixed precision; any other name is float32.
+        precision: "bfloat16" or "float16" for mixed precision; any other name is float32.
 
     Raises:
         InputError: the device does not compute in that precision at all.
     """
     from transformers.utils import is_torch_bf16_gpu_available
 
-    if precision == "fp16" and device == "cpu":
-        raise InputError("precision='fp16' needs a GPU; on a CPU take float32, or 'bf16' where the CPU has it.")
-    if precision == "bf16" and device != "cpu" and not is_torch_bf16_gpu_available():
-        raise InputError(f"precision='bf16': the device {device!r} does not compute in it; take float32.")
+    if precision == "float16" and device == "cpu":
+        raise InputError("precision='float16' needs a GPU; on a CPU take float32, or 'bfloat16' where the CPU has it.")
+    if precision == "bfloat16" and device != "cpu" and not is_torch_bf16_gpu_available():
+        raise InputError(f"precision='bfloat16': the device {device!r} does not compute in it; take float32.")
     return {
         "use_cpu": device == "cpu",
-        "bf16": precision == "bf16",
-        "fp16": precision == "fp16",
+        "bf16": precision == "bfloat16",
+        "fp16": precision == "float16",
         "dataloader_pin_memory": device == "cuda",
     }

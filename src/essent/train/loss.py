@@ -11,7 +11,7 @@ from torch import nn
 from essent.encoder import Encoder
 from essent.pipeline import Plan
 from essent.train.objectives import info_nce
-from essent.train.projection_heads import ProjectionHead
+from essent.train.projection import ProjectionHead
 from essent.train.views import Place, bare_template
 
 

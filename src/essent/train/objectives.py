@@ -11,12 +11,13 @@ Source: SimCSE (Gao et al. 2021, eq. 1 and 5); PromptBERT (Jiang et al. 2022, 4.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
-from torch.nn import functional
+from typing import TYPE_CHECKING
 
 from essent.registry import did_you_mean
 from essent.types import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,9 @@ def info_nce(
     Raises:
         InputError: other shapes.
     """
+    import torch
+    from torch.nn import functional
+
     for name, vectors in (("positives", positives), ("negatives", negatives)):
         if vectors is not None and vectors.shape != anchors.shape:
             raise InputError(f"{name} must have the anchors' shape {tuple(anchors.shape)}, not {tuple(vectors.shape)}.")

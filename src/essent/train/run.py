@@ -31,7 +31,7 @@ from essent.train.build import (
 from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, last_checkpoint, left_over
 from essent.train.device import on_device
 from essent.train.examples import Examples, as_examples
-from essent.train.projection_heads import ProjectionHead
+from essent.train.projection import ProjectionHead
 from essent.train.settings import Settings, resolve_settings
 from essent.types import DataError, EssentError, InputError, ModelLike, TrainingError
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from essent.model import ModelCapabilities, check_recipe
 from essent.recipe import MASK, Recipe, read_field
 from essent.registry import did_you_mean
 from essent.train.objectives import Objective, find_objective
 from essent.types import InputError, RecipeError, UnknownNameError
 
-PRECISIONS = ("float32", "bf16", "fp16")
+if TYPE_CHECKING:
+    from essent.model import ModelCapabilities
+
+PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
@@ -21,20 +23,22 @@ class Settings:
     """Everything that a run depends on besides the model and the texts.
 
     Attributes:
-        objective: a name of `OBJECTIVES`.
+        objective: what is drawn together: simcse, same-template, different-templates, different-templates-denoised or
+            same-template-denoised.
         templates: of the views, names such as "T0" or texts; the first is the one that predicts afterwards. None
             without a template.
         recipe: what the trained encoder computes: "prompt" or "prompt-denoised" on the first template, or for "simcse"
             any recipe without a template, such as "cls" or "mean".
-        projection_head: a name of `projection_heads`, between the pooled vector and the loss.
+        projection_head: between the pooled vector and the loss: none, dense-tanh or prediction-transform.
         keep_projection_head: save the head behind the encoder instead of dropping it.
         temperature: τ of the loss.
         batch_size: texts (or pairs) in a step; also the number of negatives.
         learning_rate: of AdamW without weight decay, falling linearly to 0.
-        epochs, max_steps: how long; the steps win when both are given.
+        epochs: how long, in times through the texts or pairs.
+        max_steps: how long, in steps, instead of epochs.
         max_seq_length: most tokens of a text itself, special tokens and template not counted.
         validate_every: steps between validations, which are also checkpoints.
-        precision: "float32", or "bf16" or "fp16" for mixed precision.
+        precision: of the arithmetic, float32, or bfloat16 or float16 for mixed precision.
         seed: of the data's order, dropout and the head.
 
     Raises:
@@ -57,7 +61,7 @@ class Settings:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        from essent.train.projection_heads import projection_heads
+        from essent.train.projection import projection_heads
 
         given = (self.templates,) if isinstance(self.templates, str) else tuple(self.templates)
         object.__setattr__(self, "templates", tuple(str(read_field("template", text)) for text in given))
@@ -117,6 +121,8 @@ class Settings:
         Raises:
             UnsupportedRecipeError: shows the recipe and what the model allows.
         """
+        from essent.model import check_recipe
+
         for recipe in (self.predicts, *self.views):
             check_recipe(replace(recipe, layers=(("L-bias", 1.0),)) if self.row.denoised else recipe, capabilities)
 

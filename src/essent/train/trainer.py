@@ -20,7 +20,7 @@ from essent.encoder import Encoder
 from essent.tasks import PairTask
 from essent.train.checkpoints import STATE, check_checkpoint, is_whole, left_over, writing_checkpoint
 from essent.train.loss import ContrastiveLoss
-from essent.train.projection_heads import ProjectionHead
+from essent.train.projection import ProjectionHead
 from essent.types import InputError, TrainingError
 
 HEAD_FILE = "projection_head.safetensors"

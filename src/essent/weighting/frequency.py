@@ -6,12 +6,11 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from essent.types import CorpusStats, RecipeError, States, Tokens
 from essent.weighting.base import ByToken, require_stats, weightings
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
     from essent.tokens import Vocabulary
@@ -30,6 +29,8 @@ FREQUENT_BYTE_LEVEL = frozenset(
 
 def inverse_document_frequency(stats: CorpusStats) -> np.ndarray:
     """idf_t = ln(N / df_t); a token never seen gets the largest, ln N. (V,) (Stankevičius 3.3)."""
+    import numpy as np
+
     return np.log(max(stats.texts, 1) / np.maximum(stats.document_frequency, 1))
 
 
@@ -60,6 +61,8 @@ class TfIdf(NeedsCounts):
     """
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        import numpy as np
+
         stats = require_stats(stats, self.spec())
         term_frequency = np.maximum(stats.count, 1) / np.maximum(stats.document_frequency, 1)  # (V,)
         return term_frequency * inverse_document_frequency(stats)
@@ -118,6 +121,8 @@ class Remove(ByToken):
         return self.frequent is not None
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        import numpy as np
+
         kinds = set(self.kinds.split("+"))
         if "frequent" not in kinds:
             frequent: frozenset[str] = frozenset()
