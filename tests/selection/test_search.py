@@ -357,7 +357,9 @@ def test_a_baseline_is_kept_when_the_lead_over_it_says_nothing(
     assert f"cls is kept: by isotropy {found.leader} is worse than cls" in found.verdict
 
 
-@pytest.mark.parametrize("criterion", ["teacher", "consensus", "mean-rank:halves+length"])
+@pytest.mark.parametrize(
+    "criterion", ["teacher", "consensus", pytest.param("mean-rank:halves+length", marks=pytest.mark.slow)]
+)
 def test_a_recipe_has_the_same_score_without_labels_in_every_space(shell_of: Shells, criterion: str) -> None:
     rounding = 1e-6 if criterion != "mean-rank:halves+length" else 0.01  # a place or two in rank
     boards = [search(shell_of("bert"), TASK.texts(), space, criterion=criterion) for space in ("heads", "weights")]
