@@ -22,7 +22,8 @@ from essent.recipe.recipe import Recipe
 from essent.types import ModelError, NotFittedError, RecipeError, VerificationError
 from families import CORPUS, FAMILIES
 
-TEXTS = [*CORPUS[:8], "hi", "the , . a", "A [MASK] here", "ends in a quote'", "word " * 100, "?!"]
+LONG = "word " * 300  # more than the 256 tokens that the models read
+TEXTS = [*CORPUS[:8], "hi", "the , . a", "A [MASK] here", "ends in a quote'", LONG, "?!"]
 STOCK = [
     "mean",
     "cls",
@@ -86,11 +87,12 @@ def test_stock_folders_give_the_same_vectors(recipe: str, shaping: str, bert: Pa
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_has_stock_folders(family: str, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     folder = folder_of(family)
+    texts = [text[:500] for text in TEXTS] if family == "t5" else TEXTS  # T5 cuts nothing: time grows with the square
     for recipe in ("mean | whiten", "last2", "static", "first-last-idf"):
         encoder = saved(folder, recipe, tmp_path / "saved")
-        expected = encoder.encode(TEXTS)
-        assert difference(SentenceTransformer(str(tmp_path / "saved")).encode(TEXTS), expected) < 1e-5, recipe
-        assert difference(Encoder(tmp_path / "saved").encode(TEXTS), expected) < 1e-6, recipe
+        expected = encoder.encode(texts)
+        assert difference(SentenceTransformer(str(tmp_path / "saved")).encode(texts), expected) < 1e-5, recipe
+        assert difference(Encoder(tmp_path / "saved").encode(texts), expected) < 1e-6, recipe
 
 
 @pytest.mark.parametrize("recipe", ["mean", "prompt | zscore", "first-last | normalize"])
