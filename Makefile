@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 CORE := $(addprefix tests/,recipe tokens weighting shaping model pipeline saving encoder folders test_compat.py test_atomic.py \
 	test_registry.py test_pooling.py) --ignore tests/encoder/test_libraries.py -k "not openvino and not onnx and not graph and not export"
 
-.PHONY: help demo test test-oldest check format lint types imports check-data check-browser check-faults bench clean
+.PHONY: help demo test test-all test-oldest check format lint types imports check-data check-browser check-faults bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -21,10 +21,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED)  ## evaluate a dozen recipes on the embedded pairs and draw a picture
 	$(BIN)/essent demo
 
-test: $(INSTALLED)  ## run the tests, two files at a time
+test: $(INSTALLED)  ## run the tests, two files at a time: minutes
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-check: format lint types imports test  ## format, lint, types, imports, tests: what pre-commit and CI run
+test-all: $(INSTALLED)  ## run the slow tests too: every combination, every family, whole models
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not data and not browser and not faults"
+
+check: format lint types imports test  ## format, lint, types, imports, tests; CI runs the same with test-all
 
 format: $(INSTALLED)
 	$(BIN)/ruff format --check src tests benchmarks

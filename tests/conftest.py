@@ -6,19 +6,20 @@ import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch and NumPy start: on tiny matrices threads only wait for each other
 
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
-from sentence_transformers import SentenceTransformer
 
-from essent.model.loading import open_model
-from families import MASKED, build_family, build_generator
-from reference import Reference
+if TYPE_CHECKING:  # torch takes seconds to import, and the process that hands the tests to the others needs none of it
+    from sentence_transformers import SentenceTransformer
 
-torch.set_num_threads(1)  # tiny matrices: threads that wait for each other on a busy machine cost a hundred times more
+    from essent.engine import CompiledEncoder
+    from reference import Reference
+
 settings.register_profile(
     "essent", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -28,6 +29,8 @@ settings.load_profile("essent")
 @pytest.fixture(scope="session")
 def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Family -> folder of a tiny random model with its tokenizer."""
+    from families import build_family
+
     root = tmp_path_factory.mktemp("families")
     return cache(lambda family: build_family(family, root / family))
 
@@ -35,12 +38,17 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 @pytest.fixture(scope="session")
 def shell_of(folder_of: Callable[[str], Path]) -> Callable[[str], SentenceTransformer]:
     """Family -> the same model loaded once by sentence-transformers; an Encoder on it shares the weights and head."""
+    from essent.model.loading import open_model
+    from families import MASKED
+
     return cache(lambda family: open_model(str(folder_of(family)), {"device": "cpu"}, with_mlm_head=family in MASKED))
 
 
 @pytest.fixture(scope="session")
 def reference_of(folder_of: Callable[[str], Path]) -> Callable[[str], Reference]:
     """Family -> the slow, obvious implementation on it, float64."""
+    from reference import Reference
+
     return cache(lambda family: Reference(folder_of(family), family))
 
 
@@ -53,4 +61,15 @@ def bert(folder_of: Callable[[str], Path]) -> Path:
 @pytest.fixture(scope="session")
 def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Folder of a tiny random T5 that writes between sentinels."""
+    from families import build_generator
+
     return str(build_generator(tmp_path_factory.mktemp("t5") / "t5"))
+
+
+@pytest.fixture(scope="session")
+def compiled_by(bert: Path) -> Callable[[str], CompiledEncoder]:
+    """Engine -> the tiny BERT's first layer, converted once a session: a conversion takes seconds."""
+    import essent
+
+    encoder = essent.Encoder(str(bert), "layers=1", device="cpu")
+    return cache(lambda engine: essent.compile(encoder, engine, threads=2, streams=2))

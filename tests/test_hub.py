@@ -67,7 +67,9 @@ def test_without_a_network_a_wrong_name_is_said_at_once_and_the_cache_is_read(be
         ["selection.generate", "Generator", "nobody/no-such-model"],
         ["tasks.data", "hub_rows", "nobody/no-such-data", None, "test"],
     ]
-    *refused, read = ask([*wrong, ["encoder", "Encoder", "nobody/tiny", "mean"]], CLOSED, tmp_path)
+    others = [["encoder", "Encoder", name, "mean"] for name in ("my model", "nobody/tiny")]
+    *refused, named, read = ask([*wrong, *others], CLOSED, tmp_path)
+    check_the_name_is_refused(*named)
     for (module, *_), (name, message, seconds) in zip(wrong, refused, strict=True):
         assert name == ("DataError" if module == "tasks.data" else "ModelError")
         assert f"no folder here, the cache does not have it, and {CLOSED} cannot be reached" in message
@@ -76,8 +78,8 @@ def test_without_a_network_a_wrong_name_is_said_at_once_and_the_cache_is_read(be
     assert read[2] < 20
 
 
-def test_what_no_repository_can_be_called_is_refused_for_its_name(tmp_path: Path) -> None:
-    [(name, message, seconds)] = ask([["encoder", "Encoder", "my model", "mean"]], CLOSED, tmp_path)
+def check_the_name_is_refused(name: str, message: str, seconds: float) -> None:
+    """What no repository can be called is refused for its name."""
     assert name == "ModelError"
     assert "'my model'" in message
     assert "Repo id must" in message
@@ -86,6 +88,7 @@ def test_what_no_repository_can_be_called_is_refused_for_its_name(tmp_path: Path
     assert reach_model("my model", {"revision": "main"}) == {"revision": "main"}
 
 
+@pytest.mark.slow  # processes of its own, which import everything
 def test_a_hub_that_answers_is_asked(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

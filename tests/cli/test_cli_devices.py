@@ -16,6 +16,7 @@ from essent.types import InputError
 
 CPUS = {"with bf16": {"avx2": True, "avx512_bf16": True}, "without": {"avx2": True, "avx512_bf16": False}}
 DEVICES: dict[str, tuple[object, ...]] = {"no device": (), "cpu": ("--device", "cpu")}
+NAMED_OR_NOT = ["no device", pytest.param("cpu", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(params=CPUS)
@@ -39,7 +40,7 @@ def about(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("precision", [None, "float32", "bfloat16"])
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", NAMED_OR_NOT)
 def test_pretrain(
     cpu: str, device: str, precision: str | None, run: Run, tiny: str, many: Path, tmp_path: Path
 ) -> None:
@@ -53,7 +54,7 @@ def test_pretrain(
 
 
 @pytest.mark.parametrize("precision", [None, "float32", "bfloat16"])
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", NAMED_OR_NOT)
 def test_train(cpu: str, device: str, precision: str | None, run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
     given = [*DEVICES[device], *(("--precision", precision) if precision else ())]
     small = ["--max-steps", 1, "--batch-size", 4, "-q"]

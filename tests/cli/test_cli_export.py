@@ -37,6 +37,7 @@ def test_export_and_use(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path:
     assert "learns nothing" in run("encode", "-m", folder, "--fit", lines, "-t", lines, "-o", vectors, "-f").stderr
 
 
+@pytest.mark.slow  # two conversions for two lines of text
 def test_files_without_a_use_are_named(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
     result = run("export", "-m", tiny, "--frequencies", lines, "-o", tmp_path / "graph")
     assert f"mean learns nothing: --frequencies {lines} is not used." in result.stderr

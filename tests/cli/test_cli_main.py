@@ -44,7 +44,13 @@ def test_version(run: Run) -> None:
     assert __version__ in run("--version").stdout
 
 
-@pytest.mark.parametrize("settings", [{"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"PYTHONIOENCODING": "cp1252"},
+        pytest.param({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}, marks=pytest.mark.slow),
+    ],
+)
 def test_output_of_a_code_page_that_lacks_letters(settings: dict[str, str]) -> None:
     """A pipe of Windows: UTF-8, which essent reads, unless the user has named an encoding."""
     names = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LC_", "LANG"))}

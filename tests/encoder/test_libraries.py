@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 
-import essent
 from essent import Encoder, EncoderTransformer, StaticEncoder
 from essent.engine import CompiledEncoder
 from essent.static.distillation import encoder_of
@@ -38,8 +38,8 @@ def encoder(bert: Path) -> Encoder:
 
 
 @pytest.fixture(scope="module")
-def compiled(encoder: Encoder) -> CompiledEncoder:
-    return essent.compile(encoder)
+def compiled(compiled_by: Callable[[str], CompiledEncoder]) -> CompiledEncoder:
+    return compiled_by("openvino")
 
 
 @pytest.fixture(scope="module")

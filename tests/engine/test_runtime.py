@@ -30,16 +30,12 @@ from families import CORPUS
 
 TEXTS = [f"{text} {number}" for number in range(6) for text in CORPUS[:8]]
 ENGINES = ("openvino", "onnx")
+Compiled = Callable[[str], CompiledEncoder]
 
 
 @pytest.fixture(scope="module")
 def encoder(bert: Path) -> Encoder:
     return Encoder(str(bert), "layers=1", device="cpu")
-
-
-@pytest.fixture(scope="module")
-def compiled_by(encoder: Encoder) -> dict[str, CompiledEncoder]:
-    return {engine: essent.compile(encoder, engine, threads=2, streams=2) for engine in ENGINES}
 
 
 def assert_same(found: np.ndarray, expected: np.ndarray, allowed: float = 1e-4) -> None:
@@ -51,10 +47,8 @@ def assert_same(found: np.ndarray, expected: np.ndarray, allowed: float = 1e-4) 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_error_while_encoding_is_raised_once(
-    encoder: Encoder, compiled_by: dict[str, CompiledEncoder], engine: str
-) -> None:
-    compiled = compiled_by[engine]
+def test_an_error_while_encoding_is_raised_once(encoder: Encoder, compiled_by: Compiled, engine: str) -> None:
+    compiled = compiled_by(engine)
 
     def advance(count: int) -> None:
         raise BrokenPipeError("nobody looks at the progress bar")
@@ -66,9 +60,9 @@ def test_an_error_while_encoding_is_raised_once(
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_error_while_tokenising_is_raised(
-    encoder: Encoder, compiled_by: dict[str, CompiledEncoder], engine: str, monkeypatch: pytest.MonkeyPatch
+    encoder: Encoder, compiled_by: Compiled, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiled = compiled_by[engine]
+    compiled = compiled_by(engine)
     monkeypatch.setattr("essent.engine.module.WINDOW", 16)
     calls = iter((1, 0))
     with monkeypatch.context() as broken:
@@ -80,7 +74,7 @@ def test_an_error_while_tokenising_is_raised(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_vectors_are_the_callers_alone(compiled_by: dict[str, CompiledEncoder], engine: str) -> None:
+def test_the_vectors_are_the_callers_alone(compiled_by: Compiled, engine: str) -> None:
     class Counter:
         total = 0
 
@@ -88,7 +82,7 @@ def test_the_vectors_are_the_callers_alone(compiled_by: dict[str, CompiledEncode
             self.total += count
 
     counter = Counter()
-    compiled_by[engine].engine_module.vectors(TEXTS, 2, counter.add)
+    compiled_by(engine).engine_module.vectors(TEXTS, 2, counter.add)
     assert counter.total == len(TEXTS)
     alive = weakref.ref(counter)
     del counter
@@ -97,8 +91,8 @@ def test_the_vectors_are_the_callers_alone(compiled_by: dict[str, CompiledEncode
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_query_does_not_wait_for_a_corpus(compiled_by: dict[str, CompiledEncoder], engine: str) -> None:
-    module = compiled_by[engine].engine_module
+def test_a_query_does_not_wait_for_a_corpus(compiled_by: Compiled, engine: str) -> None:
+    module = compiled_by(engine).engine_module
     sequences = module.ids(TEXTS[:8])
     query, found = module.batch(sequences[:1]), np.zeros((8, module.dimensions), np.float32)
 
@@ -126,10 +120,10 @@ def test_encoders_in_two_threads_share_a_tokenizer(bert: Path) -> None:
         assert all(answer.result() == alone[side] for side, answer in asked)
 
 
-def test_an_engine_is_not_copied(compiled_by: dict[str, CompiledEncoder]) -> None:
+def test_an_engine_is_not_copied(compiled_by: Compiled) -> None:
     for duplicate in (copy.deepcopy, pickle.dumps):
         with pytest.raises(EngineError, match=r"essent\.load"):
-            duplicate(compiled_by["openvino"])
+            duplicate(compiled_by("openvino"))
 
 
 def test_long_texts_make_small_windows() -> None:
@@ -153,10 +147,10 @@ def test_a_conversion_that_fails_leaves_nothing(
 
 
 def test_a_relative_folder_after_chdir(
-    encoder: Encoder, compiled_by: dict[str, CompiledEncoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    encoder: Encoder, compiled_by: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    compiled_by["onnx"].save("graph")
+    compiled_by("onnx").save("graph")
     loaded = load("graph", threads=1)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -184,24 +178,22 @@ def test_more_than_two_gigabytes_of_onnx(encoder: Encoder, tmp_path: Path, monke
     assert not folder.exists()
 
 
-def test_the_other_engines_files_do_not_stay(compiled_by: dict[str, CompiledEncoder], tmp_path: Path) -> None:
+def test_the_other_engines_files_do_not_stay(compiled_by: Compiled, tmp_path: Path) -> None:
     for engine, files in (("openvino", {"model.xml", "model.bin"}), ("onnx", {"model.onnx"})):
-        compiled_by[engine].save(str(tmp_path))
+        compiled_by(engine).save(str(tmp_path))
         assert {path.name for path in tmp_path.glob("model.*")} == files
-    assert np.array_equal(load(tmp_path, threads=2).encode(TEXTS[:3]), compiled_by["onnx"].encode(TEXTS[:3]))
+    assert np.array_equal(load(tmp_path, threads=2).encode(TEXTS[:3]), compiled_by("onnx").encode(TEXTS[:3]))
 
 
-def test_no_folder_holds_two_models(
-    bert: Path, encoder: Encoder, compiled_by: dict[str, CompiledEncoder], tmp_path: Path
-) -> None:
+def test_no_folder_holds_two_models(bert: Path, encoder: Encoder, compiled_by: Compiled, tmp_path: Path) -> None:
     source, own, graph = tmp_path / "source", tmp_path / "own", tmp_path / "graph"
     shutil.copytree(bert, source)
     encoder.save(str(own), create_model_card=False)
-    compiled_by["openvino"].save(str(graph))
+    compiled_by("openvino").save(str(graph))
     for folder, file in ((source, "config.json"), (own, "essent/encoder.json")):
         before = {path.name for path in folder.rglob("*")}
         with pytest.raises(ModelError, match=f"holds another model .{file}"):
-            compiled_by["openvino"].save(str(folder))
+            compiled_by("openvino").save(str(folder))
         assert {path.name for path in folder.rglob("*")} == before
     with pytest.raises(ModelError, match=r"holds another model .essent/engine\.json"):
         encoder.save(str(graph), create_model_card=False)
@@ -211,10 +203,8 @@ def test_no_folder_holds_two_models(
     ("file", "content"),
     [("golden.safetensors", b"xx"), ("engine.json", b"[]"), ("engine.json", b'{"format": 1, "files": []}')],
 )
-def test_damaged_files_are_named(
-    compiled_by: dict[str, CompiledEncoder], tmp_path: Path, file: str, content: bytes
-) -> None:
-    compiled_by["openvino"].save(str(tmp_path))
+def test_damaged_files_are_named(compiled_by: Compiled, tmp_path: Path, file: str, content: bytes) -> None:
+    compiled_by("openvino").save(str(tmp_path))
     (tmp_path / "essent" / file).write_bytes(content)
     with pytest.raises(ModelError, match="expected a dict" if content == b"[]" else "damaged"):
         load(tmp_path)
@@ -243,13 +233,13 @@ def test_cosines_of_zeros() -> None:
     np.testing.assert_allclose(cosines(rows, others), [1, 0, 0, 1])
 
 
-def test_what_cannot_be_compiled_is_said(bert: Path, encoder: Encoder, compiled_by: dict[str, CompiledEncoder]) -> None:
+def test_what_cannot_be_compiled_is_said(bert: Path, encoder: Encoder, compiled_by: Compiled) -> None:
     with pytest.raises(InputError, match="not str"):
         essent.compile(str(bert))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no texts"):
         essent.compile(encoder, precision="int8", calibration=[])
     with pytest.raises(EngineError, match="keeps its maximum length of 256"):
-        compiled_by["onnx"].max_seq_length = 8
+        compiled_by("onnx").max_seq_length = 8
     half = SentenceTransformer(str(bert), device="cpu", model_kwargs={"dtype": torch.bfloat16})
     with pytest.raises(EngineError, match=r"bfloat16.*float32"):
         essent.compile(half)

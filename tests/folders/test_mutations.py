@@ -16,6 +16,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 import essent
 from essent import Encoder
+from essent.engine import CompiledEncoder
 from essent.folders import DIGESTS
 from essent.folders import digests as digests_module
 from essent.types import EssentError
@@ -31,13 +32,17 @@ def many_texts() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def saved(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
+def saved(
+    bert: Path, compiled_by: Callable[[str], CompiledEncoder], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], tuple[Path, Path]]:
     """Kind -> a saved folder, and one of the same kind with other weights."""
     root = tmp_path_factory.mktemp("saved")
 
     def build(kind: str, model: str, folder: Path) -> None:
         if kind in ("openvino", "onnx"):
-            essent.compile(Encoder(model, "first-last", device="cpu"), kind).save(str(folder))
+            own = model == str(bert)
+            graph = compiled_by(kind) if own else essent.compile(Encoder(model, "layers=1", device="cpu"), kind)
+            graph.save(str(folder))
         elif kind == "table":
             table = StaticEmbedding(Encoder(model).tokenizer.backend_tokenizer, embedding_dim=8)
             source = folder.with_name(f"{folder.name}-source")

@@ -13,6 +13,7 @@ import pytest
 
 import essent
 from essent import Encoder
+from essent.engine import CompiledEncoder
 from essent.folders import DIGESTS, ENCODER, GRAPH, check_model, check_replaceable, names_to_keep, read_json
 from essent.folders import reading as reading_module
 from essent.folders.check import _conversion
@@ -37,21 +38,24 @@ def test_files_that_libraries_do_not_read_may_lie_beside_a_saved_model(name: str
 
 
 @pytest.mark.parametrize("save", [True, False], ids=["encoder", "graph"])
-def test_a_folder_that_holds_no_model_keeps_what_is_in_it(save: bool, bert: Path, tmp_path: Path) -> None:
+def test_a_folder_that_holds_no_model_keeps_what_is_in_it(
+    save: bool, bert: Path, compiled_by: Callable[[str], CompiledEncoder], tmp_path: Path
+) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     mine = {*BESIDE, "README.md", "adapter_config.json", "old.safetensors"}
     for name in mine:
         (folder / name).write_text("my own\n")
-    encoder = Encoder(str(bert), "mean", device="cpu")
-    (encoder if save else essent.compile(encoder, "onnx")).save(str(folder))
+    (Encoder(str(bert), "mean", device="cpu") if save else compiled_by("onnx")).save(str(folder))
     written = {"README.md"} if save else set()  # the model card
     assert {name for name in mine if (folder / name).read_text() == "my own\n"} == mine - written
 
 
-def test_a_graph_replaces_a_graph_and_nothing_beside_it(bert: Path, tmp_path: Path) -> None:
+def test_a_graph_replaces_a_graph_and_nothing_beside_it(
+    compiled_by: Callable[[str], CompiledEncoder], tmp_path: Path
+) -> None:
     folder = tmp_path / "graph"
-    compiled = essent.compile(Encoder(str(bert), "mean", device="cpu"), "onnx")
+    compiled = compiled_by("onnx")
     compiled.save(str(folder))
     (folder / "handler.py").write_text("mine")
     (folder / "README.md").write_text("mine")

@@ -133,19 +133,30 @@ def test_two_caches_on_one_folder_at_the_same_time(tmp_path: Path) -> None:
 
 WRITES = """
 import sys
+from multiprocessing import get_context
 import numpy as np
 from essent.pipeline.cache import PooledCache
-cache = PooledCache(sys.argv[1])
-for start in range(int(sys.argv[2]), 300, 7):
-    texts = ["a" * (start + place) for place in range(5)]
-    (found,) = cache.vectors(["k"], (64,), texts, lambda missing: [np.array([[len(t)] * 64 for t in missing], "f4")])
-    assert found[:, 0].tolist() == [len(text) for text in texts], (start, found[:, 0])
+
+def write(first):
+    cache = PooledCache(sys.argv[1])
+    for start in range(first, 300, 7):
+        texts = ["a" * (start + place) for place in range(5)]
+        compute = lambda missing: [np.array([[len(text)] * 64 for text in missing], "f4")]
+        (found,) = cache.vectors(["k"], (64,), texts, compute)
+        assert found[:, 0].tolist() == [len(text) for text in texts], (start, found[:, 0])
+
+processes = [get_context("fork").Process(target=write, args=(first,)) for first in (0, 2, 3)]
+for process in processes:
+    process.start()
+for process in processes:
+    process.join()
+sys.exit(max(abs(process.exitcode) for process in processes))
 """
 
 
 def test_processes_share_a_folder(tmp_path: Path) -> None:
-    running = [subprocess.Popen([sys.executable, "-c", WRITES, str(tmp_path), str(start)]) for start in (0, 2, 3)]
-    assert [process.wait(120) for process in running] == [0, 0, 0]
+    """The three are forks of one process: the libraries are imported once."""
+    subprocess.run([sys.executable, "-c", WRITES, str(tmp_path)], check=True, timeout=120)
     found = PooledCache(tmp_path)
     (rows,) = found.vectors(["k"], (64,), ["a" * size for size in (9, 2, 300)], Counting((64,)))
     np.testing.assert_array_equal(rows[:, 0], [9, 2, 300])

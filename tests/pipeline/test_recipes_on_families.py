@@ -43,6 +43,29 @@ MORE = [
     "template='The word {text} .' weights=content*idf",
 ]
 SHAPED = ["first-last-idf-zscore", "t4-idf-quantile", "mean | normalize", "mean | zscore | normalize"]
+EVERYWHERE = {  # one recipe a part that a model computes in its own way
+    "first-last-idf",
+    "ditto:2-3",
+    "static-remove-biases",
+    "prompt-topk-denoised",
+    "layers-1-2-L",
+    "layers=random:32,7+L",
+    "weights=content",
+    "weights=position",
+    "template='The word {text} .' weights=content*idf",
+}
+TOKENIZERS = {kind: [name for name, (other, _) in FAMILIES.items() if other == kind] for kind, _ in FAMILIES.values()}
+
+
+def cases() -> list:
+    """Every recipe on BERT and on one family of each kind of tokenizer, in turn; the whole product is slow."""
+    found = []
+    for row, text in enumerate([*ROWS, *DITTOS, *MORE, *SHAPED]):
+        chosen = {"bert", *(families[row % len(families)] for families in TOKENIZERS.values())}
+        for family in FAMILIES:
+            sampled = text in EVERYWHERE or family in chosen
+            found.append(pytest.param(text, family, marks=() if sampled else pytest.mark.slow))
+    return found
 
 
 def cannot_run(recipe: Recipe, family: str, reference: Reference) -> bool:
@@ -81,8 +104,7 @@ def assert_close(vectors: np.ndarray, oracle: np.ndarray, tolerance: float = 1e-
     assert np.abs(vectors - oracle).max() <= tolerance * scale
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("text", [*ROWS, *DITTOS, *MORE, *SHAPED])
+@pytest.mark.parametrize(("text", "family"), cases())
 def test_recipe_equals_the_reference(family: str, text: str, shell_of: Shells, reference_of: References) -> None:
     recipe, reference = Recipe.parse(text), reference_of(family)
     if cannot_run(recipe, family, reference):
@@ -114,6 +136,7 @@ def test_every_head_equals_the_attention_matrix(family: str, shell_of: Shells, r
             assert (values[~tokens.attention_mask] == 0).all()
 
 
+ONE_A_POSITION = ("bert", "modernbert", "t5", "gpt2")  # absolute; rotary and local; relative; causal
 POOLED = [
     "prompt-topk",
     "mean",
@@ -138,7 +161,9 @@ def assert_same_in_any_batch(encoder: Encoder, texts: list[str], batch: list[str
             assert_close(encoder(features)["sentence_embedding"][: len(texts)].numpy(), alone)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=() if name in ONE_A_POSITION else pytest.mark.slow) for name in FAMILIES]
+)
 def test_a_batch_of_64_with_a_long_neighbour_changes_nothing(family: str, shell_of: Shells) -> None:
     others = [f"{text} {n}" for n, text in zip(range(55), TEXTS * 8, strict=False)]
     encoder = Encoder(shell_of(family), "ditto:2-3")

@@ -37,10 +37,17 @@ def values(done: Reproduction) -> dict[tuple[str, str], float]:
     return {(m.cell.row, m.cell.column): m.score.value for m in done.cells if m.score is not None}
 
 
-@pytest.mark.parametrize("name", [name for name in tables() if name not in SAME])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "stankevicius-4" else ())  # stankevicius-5 with more rows
+        for name in tables()
+        if name not in SAME
+    ],
+)
 def test_every_table_runs(name: str, deep: Callable[[str], str], toy_data: Path) -> None:
-    slow = name in {"stankevicius-4", "stankevicius-5", "stankevicius-A9"}
-    some = SOME.__contains__ if slow else lambda name: True
+    large = name in {"stankevicius-4", "stankevicius-5", "stankevicius-A9"}
+    some = SOME.__contains__ if large else lambda name: True
     done = run_table(
         find_table(name), models_for(name, deep), data=toy_data, corpus=CORPUS, most_seeds=1, rows=some, columns=some
     )

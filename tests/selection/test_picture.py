@@ -18,7 +18,9 @@ from essent.types import InputError
 Shells = Callable[[str], SentenceTransformer]
 
 
-@pytest.mark.parametrize(("space", "panels"), [("heads", 2), ("layers", 2), ("weights", 1), ("full", 3)])
+@pytest.mark.parametrize(
+    ("space", "panels"), [("heads", 2), ("layers", 2), ("weights", 1), pytest.param("full", 3, marks=pytest.mark.slow)]
+)
 def test_every_space_can_be_drawn(shell_of: Shells, tmp_path: Path, space: str, panels: int) -> None:
     import matplotlib.image
 

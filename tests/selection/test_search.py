@@ -60,12 +60,29 @@ def sweep_of(shell: SentenceTransformer, recipes: list[Recipe], folder: Path, me
     return sweep
 
 
-def assert_same_scores(one: Leaderboard, other: Leaderboard, shell: SentenceTransformer) -> None:
-    """Two searches, both as near to the recipes alone as pairs can be ranked."""
-    assert {trial.recipe for trial in one.trials} == {trial.recipe for trial in other.trials}
-    for text, alone in one_by_one(shell, [str(trial.recipe) for trial in one.trials], TASK).items():
-        for board in (one, other):
-            assert board.find(text).scores["spearman"] == alone.expected(text), text
+@pytest.fixture(scope="module")
+def large(shell_of: Shells) -> Leaderboard:
+    """A search of the mixed space in one portion."""
+    return search(shell_of("bert"), TASK, MIXED)
+
+
+@pytest.fixture(scope="module")
+def portions(shell_of: Shells) -> Leaderboard:
+    """The same in portions."""
+    return search(shell_of("bert"), TASK, MIXED, memory=2e-4)
+
+
+@pytest.fixture(scope="module")
+def alone(shell_of: Shells, large: Leaderboard) -> dict[str, Watched]:
+    """Its recipes, one encoder at a time."""
+    return one_by_one(shell_of("bert"), [str(trial.recipe) for trial in large.trials], TASK)
+
+
+def assert_scores_of(board: Leaderboard, alone: dict[str, Watched]) -> None:
+    """As near to the recipes alone as pairs can be ranked."""
+    assert {str(trial.recipe) for trial in board.trials} == set(alone)
+    for text, watched in alone.items():
+        assert board.find(text).scores["spearman"] == watched.expected(text), text
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "albert", "modernbert", "t5", "gpt2", "mpnet"])
@@ -98,17 +115,18 @@ def test_every_vector_is_that_of_the_encoder(shell_of: Shells, family: str, tmp_
         assert np.abs(chain.transform(pooled) - expected).max() < 1e-5 * scale * steep(shaped[number])
 
 
-def test_a_small_memory_gives_the_same_scores_in_more_portions(shell_of: Shells) -> None:
-    large = search(shell_of("bert"), TASK, MIXED)
+def test_a_small_memory_gives_the_same_scores_in_more_portions(
+    shell_of: Shells, large: Leaderboard, alone: dict[str, Watched]
+) -> None:
     small = search(shell_of("bert"), TASK, MIXED, memory=1e-4)
     assert small.provenance["encoded"] >= large.provenance["encoded"]
-    assert_same_scores(large, small, shell_of("bert"))
+    for board in (large, small):
+        assert_scores_of(board, alone)
 
 
-def test_one_pass_a_template_and_each_text_once(shell_of: Shells) -> None:
-    board = search(shell_of("bert"), TASK, MIXED)
-    assert board.provenance["passes"] == 2
-    assert board.provenance["encoded"] == 2 * board.provenance["texts"]
+def test_one_pass_a_template_and_each_text_once(large: Leaderboard) -> None:
+    assert large.provenance["passes"] == 2
+    assert large.provenance["encoded"] == 2 * large.provenance["texts"]
 
 
 def test_the_same_search_gives_the_same_bytes(shell_of: Shells) -> None:
@@ -122,10 +140,14 @@ class KilledError(Exception):
 
 @pytest.mark.parametrize("units", [1, 4, 9])
 def test_a_killed_search_goes_on_where_it_stopped(
-    shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int
+    shell_of: Shells,
+    portions: Leaderboard,
+    alone: dict[str, Watched],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    units: int,
 ) -> None:
     settings: dict[str, Any] = {"work": tmp_path / "work", "memory": 2e-4}
-    whole = search(shell_of("bert"), TASK, MIXED, memory=2e-4)
     finish, done = Store.finish, []
 
     def dying(store: Store, what: str) -> None:
@@ -139,8 +161,9 @@ def test_a_killed_search_goes_on_where_it_stopped(
         search(shell_of("bert"), TASK, MIXED, **settings)
     monkeypatch.undo()
     resumed = search(shell_of("bert"), TASK, MIXED, **settings)
-    assert resumed.provenance["encoded"] < whole.provenance["encoded"]
-    assert_same_scores(whole, resumed, shell_of("bert"))
+    assert resumed.provenance["encoded"] < portions.provenance["encoded"]
+    for board in (portions, resumed):
+        assert_scores_of(board, alone)
     finished = search(shell_of("bert"), TASK, MIXED, **settings)
     assert finished.provenance["encoded"] == 0
 
@@ -290,7 +313,9 @@ def test_every_criterion_comes_from_the_same_pass(shell_of: Shells) -> None:
     assert board.provenance["passes"] == 1
     assert board.provenance["encoded"] == board.provenance["texts"] > alone.provenance["texts"]
     assert set(board.trials[0].scores) == {"spearman", *LABEL_FREE}
-    assert_same_scores(alone, board, shell_of("bert"))
+    one_at_a_time = one_by_one(shell_of("bert"), [str(trial.recipe) for trial in board.trials], TASK)
+    for searched in (alone, board):
+        assert_scores_of(searched, one_at_a_time)
     assert len({trial.scores["teacher"] for trial in board.trials}) > 5
 
 
@@ -332,7 +357,9 @@ def test_a_baseline_is_kept_when_the_lead_over_it_says_nothing(
     assert f"cls is kept: by isotropy {found.leader} is worse than cls" in found.verdict
 
 
-@pytest.mark.parametrize("criterion", ["teacher", "consensus", "mean-rank:halves+length"])
+@pytest.mark.parametrize(
+    "criterion", ["teacher", "consensus", pytest.param("mean-rank:halves+length", marks=pytest.mark.slow)]
+)
 def test_a_recipe_has_the_same_score_without_labels_in_every_space(shell_of: Shells, criterion: str) -> None:
     rounding = 1e-6 if criterion != "mean-rank:halves+length" else 0.01  # a place or two in rank
     boards = [search(shell_of("bert"), TASK.texts(), space, criterion=criterion) for space in ("heads", "weights")]

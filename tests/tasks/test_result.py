@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import platform
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from essent.tasks import Result, load_results, save_results
+from essent.tasks import Result, library_versions, load_results, save_results
+from essent.tasks.result import LIBRARIES, _installed
 from essent.types import DataError, InputError
 
 
@@ -87,3 +89,17 @@ def test_a_task_names_its_main_score(tmp_path: Path) -> None:
     made = Result("trec", {"accuracy": {"test": 83.5}}, {}, 500, main=("accuracy", "test"))
     save_results([made], tmp_path / "trec.json")
     assert load_results(tmp_path / "trec.json")[0].main_score == 83.5
+
+
+def test_versions_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reading takes longer than a score of 60 pairs."""
+    asked: list[str] = []
+    monkeypatch.setattr("essent.tasks.result.version", lambda name: asked.append(name) or "1.0")
+    _installed.cache_clear()
+    try:
+        first, second = library_versions(), library_versions()
+    finally:
+        _installed.cache_clear()  # the made-up ones
+    assert asked == list(LIBRARIES)
+    assert first == second == {"python": platform.python_version(), **dict.fromkeys(LIBRARIES, "1.0")}
+    assert first is not second  # whoever adds to one leaves the other alone

@@ -200,6 +200,7 @@ train(sys.argv[1], texts, output=sys.argv[2], **settings)
 """
 
 
+@pytest.mark.slow  # a process of its own; runs that are stopped in this one are resumed above
 def test_resumed_after_a_kill(bert: Path, tmp_path: Path) -> None:
     """A run is killed without warning somewhere, and goes on to the weights of one that was not."""
     settings = {**SMALL, "max_steps": 400, "validate_every": 3}

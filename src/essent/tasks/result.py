@@ -7,6 +7,7 @@ import math
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -115,13 +116,17 @@ def _numbers(scores: Mapping[str, Any]) -> dict[str, float]:
 
 def library_versions() -> dict[str, str]:
     """Versions of Python and of the installed libraries that can move a score."""
-    found = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    found = {"python": platform.python_version(), **{name: _installed(name) for name in LIBRARIES}}
+    return {name: number for name, number in found.items() if number is not None}
+
+
+@cache
+def _installed(library: str) -> str | None:
+    """The version of a library; kept, since it is read from a file, which takes longer than a score of 60 pairs."""
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None
 
 
 def save_results(results: Iterable[Result], path: str | Path) -> None:
