@@ -17,7 +17,7 @@ from essent.model import load, open_model
 from essent.pipeline import Plan, PooledCache, as_module, count_frames, digest_of_backbone, key_of, pool_texts
 from essent.recipe import Recipe
 from essent.shaping import Chain
-from essent.tasks import PairTask, Result, Task, load_task
+from essent.tasks import PairTask, Result, Task, TaskLike, load_task
 from essent.texts import check_texts
 from essent.types import EssentError, InputError, ModelLike, RecipeError
 
@@ -25,7 +25,7 @@ from essent.types import EssentError, InputError, ModelLike, RecipeError
 def evaluate(
     model: ModelLike,
     recipes: Sequence[Recipe | str],
-    tasks: Sequence[Any],
+    tasks: Sequence[TaskLike],
     *,
     data: str | Path | None = None,
     fit_texts: Sequence[str] | None = None,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from essent.tasks.base import Task, unit_rows
+    from essent.tasks.base import Task, TaskLike, unit_rows
     from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add, task_names
     from essent.tasks.clusters import ClusterTask
     from essent.tasks.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
@@ -58,6 +58,7 @@ __all__ = [
     "ResultsTable",
     "Row",
     "Task",
+    "TaskLike",
     "Tokenize",
     "add",
     "average_cosine",
@@ -113,6 +114,7 @@ __getattr__, __dir__ = lazy_door(
         "SUFFIXES": "essent.tasks.data",
         "TRANSFER7": "essent.tasks.labelled_sets",
         "Task": "essent.tasks.base",
+        "TaskLike": "essent.tasks.base",
         "Tokenize": "essent.tasks.overlap",
         "add": "essent.tasks.catalogue",
         "average_cosine": "essent.tasks.geometry",

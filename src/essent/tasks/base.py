@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
@@ -93,3 +94,7 @@ def unit_rows(matrix: np.ndarray) -> np.ndarray:
     length = np.linalg.norm(scaled, axis=1, keepdims=True)
     units: np.ndarray = scaled / np.where(length > 0, length, 1.0)
     return units
+
+
+# A task; the name or file of one; or scored pairs in memory: a data frame, a data set, rows.
+TaskLike: TypeAlias = str | Path | Task | Iterable[Any]
