@@ -56,6 +56,7 @@ def test_what_is_wrong_is_said_before_anything_is_loaded(run: Run, tiny: str, li
     assert "is a file" in run("export", "-m", tiny, "-o", lines, code=2).stderr
 
 
+@pytest.mark.slow  # what int8 costs is tested in tests/engine, a model with a Dense layer there too
 @pytest.mark.skipif("ONEDNN_MAX_CPU_ISA" in os.environ, reason="OpenVINO's int8 plans with the instructions it hides")
 def test_a_model_that_no_recipe_describes_and_what_int8_costs(
     run: Run, tiny: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

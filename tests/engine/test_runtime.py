@@ -157,6 +157,7 @@ def test_a_relative_folder_after_chdir(
     assert_same(loaded.encode(TEXTS, batch_size=2), encoder.encode(TEXTS))
 
 
+@pytest.mark.slow  # a conversion of its own
 def test_more_than_two_gigabytes_of_onnx(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the weights are in a file of their own; the limit is set to 10 bytes here."""
     monkeypatch.setattr("torch.onnx._internal.exporter._onnx_program._LARGE_MODEL_THRESHOLD", 10)
