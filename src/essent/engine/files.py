@@ -52,6 +52,7 @@ from essent.version import __version__
 
 FORMAT = 2  # 1 listed the digests of the graph alone, in engine.json
 ABOUT = "engine.json"
+FIRST_NAMES = {"f32": "float32", "bf16": "bfloat16"}  # what version 0.1 called the precisions
 ENTRIES: dict[str, Kind] = {
     "engine": TEXT,
     "precision": TEXT,
@@ -132,6 +133,7 @@ def read_about(path: Path) -> dict[str, Any]:
     if "inputs" not in about and isinstance(about.get("reading"), dict):  # its name at first
         longest = about["reading"].pop("max_length", None)
         about["inputs"] = {**about["reading"], "max_seq_length": longest}
+    about["precision"] = FIRST_NAMES.get(str(about.get("precision")), about.get("precision"))
     for key, kind in ENTRIES.items():
         if not kind.allows(about.get(key)):
             raise DamagedError(f"{path} is damaged: {key!r} must be {kind.expected}, and is {about.get(key)!r:.60}.")
