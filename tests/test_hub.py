@@ -53,6 +53,7 @@ def ask(calls: list[list[str | None]], endpoint: str, home: Path, **environment:
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()[-len(calls) :]]
 
 
+@pytest.mark.slow  # a process of its own, which imports everything
 def test_without_a_network_a_wrong_name_is_said_at_once_and_the_cache_is_read(bert: Path, tmp_path: Path) -> None:
     commit = "0123456789012345678901234567890123456789"
     store = tmp_path / "hub" / "models--nobody--tiny"

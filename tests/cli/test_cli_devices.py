@@ -39,7 +39,7 @@ def about(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "training.json").read_text("utf-8")))
 
 
-@pytest.mark.parametrize("precision", [None, "float32", "bfloat16"])
+@pytest.mark.parametrize("precision", [None, pytest.param("float32", marks=pytest.mark.slow), "bfloat16"])
 @pytest.mark.parametrize("device", NAMED_OR_NOT)
 def test_pretrain(
     cpu: str, device: str, precision: str | None, run: Run, tiny: str, many: Path, tmp_path: Path
@@ -53,7 +53,7 @@ def test_pretrain(
     assert 0 < found["held_out_loss"] < 20
 
 
-@pytest.mark.parametrize("precision", [None, "float32", "bfloat16"])
+@pytest.mark.parametrize("precision", [None, pytest.param("float32", marks=pytest.mark.slow), "bfloat16"])
 @pytest.mark.parametrize("device", NAMED_OR_NOT)
 def test_train(cpu: str, device: str, precision: str | None, run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
     given = [*DEVICES[device], *(("--precision", precision) if precision else ())]

@@ -16,6 +16,7 @@ from essent import Encoder
 from essent.engine.compiled import cosines
 
 
+@pytest.mark.slow  # conversions; tests/engine has them once
 def test_export_and_use(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
     recipe, folder = "layers=0+1 | zscore", tmp_path / "graph"
     result = run("export", "-m", tiny, "-r", recipe, "--fit", lines, "-o", folder)

@@ -44,6 +44,7 @@ def test_version(run: Run) -> None:
     assert __version__ in run("--version").stdout
 
 
+@pytest.mark.slow  # a process of its own, which imports everything
 @pytest.mark.parametrize(
     "settings",
     [

@@ -227,6 +227,7 @@ def test_copies_and_pickles_give_the_same(recipe: str, bert: Path) -> None:
         np.testing.assert_array_equal(other.encode(TEXTS), vectors)
 
 
+@pytest.mark.slow  # a process of its own, which imports everything
 def test_another_process_gives_the_same(bert: Path) -> None:
     """What encode(device=["cpu", "cpu"]) does, with one worker: each takes ten seconds to import its libraries."""
     encoder = Encoder(str(bert), "layers=1+2 weights=idf*ditto:2-2 | zscore").fit(TEXTS)

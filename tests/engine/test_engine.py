@@ -268,6 +268,7 @@ def test_models_without_a_graph_are_refused(shell_of: Callable[[str], SentenceTr
 # -- other models, other engines --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # OpenVINO is tested daily
 def test_a_sentence_transformers_model_with_more_modules_in_onnx(
     shell_of: Callable[[str], SentenceTransformer], tmp_path: Path
 ) -> None:
@@ -332,6 +333,7 @@ def test_affine_chains_of_the_graph() -> None:
 # -- int8 -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # a conversion of its own
 def test_int8_says_what_it_costs(bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     encoder = Encoder(str(bert), "layers=1", device="cpu")
     texts = texts_of(400, 20, seed=13)
@@ -352,7 +354,7 @@ def test_int8_says_what_it_costs(bert: Path, tmp_path: Path, caplog: pytest.LogC
 
 
 @pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=() if name == "t5" else pytest.mark.slow) for name in FAMILIES]
+    "family", [pytest.param(name, marks=() if name == "bert" else pytest.mark.slow) for name in FAMILIES]
 )
 def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -> None:
     """T5 differs most from BERT; the others take a minute or more."""

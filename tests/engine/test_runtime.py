@@ -46,6 +46,7 @@ def assert_same(found: np.ndarray, expected: np.ndarray, allowed: float = 1e-4) 
 # -- threads, errors, memory ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_error_while_encoding_is_raised_once(encoder: Encoder, compiled_by: Compiled, engine: str) -> None:
     compiled = compiled_by(engine)
@@ -214,6 +215,7 @@ def test_damaged_files_are_named(compiled_by: Compiled, tmp_path: Path, file: st
 # -- models -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # a conversion of its own
 def test_tables_of_token_vectors(bert: Path, tmp_path: Path) -> None:
     """Static encoders: no layer at all, no special tokens, a text without tokens is a vector of zeros."""
     tokenizer = AutoTokenizer.from_pretrained(bert)

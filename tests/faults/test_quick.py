@@ -13,6 +13,7 @@ from kill_harness import SHIM, NoCompilerError, compile_shim, compiler
 HARNESS = SHIM.with_name("kill_harness.py")
 
 
+@pytest.mark.slow  # make check-faults kills them at every call
 @pytest.mark.skipif(
     compiler() is None or not sys.platform.startswith("linux"),
     reason="needs Linux and a C compiler; make check-faults fails without",

@@ -162,6 +162,7 @@ def test_evaluate_takes_it(wordpiece: Tokenizer, tmp_path: Path) -> None:
         assert np.isfinite(results[0].main_score)
 
 
+@pytest.mark.slow  # a conversion of its own
 def test_search_and_export_take_it(wordpiece: Tokenizer, tmp_path: Path) -> None:
     rows = [{"sentence1": a, "sentence2": b, "score": n} for n, (a, b) in enumerate(itertools.pairwise(TEXTS))]
     (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")

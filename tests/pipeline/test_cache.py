@@ -154,6 +154,7 @@ sys.exit(max(abs(process.exitcode) for process in processes))
 """
 
 
+@pytest.mark.slow  # a process of its own, which imports everything
 def test_processes_share_a_folder(tmp_path: Path) -> None:
     """The three are forks of one process: the libraries are imported once."""
     subprocess.run([sys.executable, "-c", WRITES, str(tmp_path)], check=True, timeout=120)

@@ -283,6 +283,7 @@ def test_killed_and_resumed_is_the_same(
     assert not (folder / "checkpoints").exists()
 
 
+@pytest.mark.slow  # a whole pre-training
 def test_the_head_learns_first(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begin, settings = (
         Start(model=str(whole)),

@@ -37,10 +37,13 @@ def values(done: Reproduction) -> dict[tuple[str, str], float]:
     return {(m.cell.row, m.cell.column): m.score.value for m in done.cells if m.score is not None}
 
 
+LARGE = ("stankevicius-4", "stankevicius-5", "stankevicius-A1", "promptbert-15", "promptbert-6", "ditto-3")
+
+
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name == "stankevicius-4" else ())  # stankevicius-5 with more rows
+        pytest.param(name, marks=pytest.mark.slow if name in LARGE else ())  # others are of the same kinds
         for name in tables()
         if name not in SAME
     ],
@@ -125,6 +128,7 @@ def test_averages_are_means_over_tasks(deep: Callable[[str], str], toy_data: Pat
     assert done[row, "Avg."] == pytest.approx(np.mean([done[row, c] for c in find_table("ditto-6").columns[:-1]]))
 
 
+@pytest.mark.slow
 def test_other_measures(deep: Callable[[str], str], toy_data: Path) -> None:
     model, corpus = deep("bert"), CORPUS
     four = values(run_table(find_table("ditto-4"), {"bert": model}, data=toy_data, corpus=corpus))

@@ -118,6 +118,7 @@ def test_what_has_no_stock_module_says_so_and_loads_with_essent(recipe: str, ber
         encoder.save(str(tmp_path / "other"), layout="legacy")
 
 
+@pytest.mark.slow  # a process of its own, which imports everything
 def test_the_shipped_code_runs_without_essent(bert: Path, tmp_path: Path) -> None:
     expected = saved(bert, "ditto:2-3 | quantile", tmp_path / "saved").encode(TEXTS)
     program = f"""

@@ -115,6 +115,7 @@ def test_every_vector_is_that_of_the_encoder(shell_of: Shells, family: str, tmp_
         assert np.abs(chain.transform(pooled) - expected).max() < 1e-5 * scale * steep(shaped[number])
 
 
+@pytest.mark.slow
 def test_a_small_memory_gives_the_same_scores_in_more_portions(
     shell_of: Shells, large: Leaderboard, alone: dict[str, Watched]
 ) -> None:
@@ -138,7 +139,7 @@ class KilledError(Exception):
     """Stands for a process that ends at any moment."""
 
 
-@pytest.mark.parametrize("units", [1, 4, 9])
+@pytest.mark.parametrize("units", [pytest.param(1, marks=pytest.mark.slow), 4, pytest.param(9, marks=pytest.mark.slow)])
 def test_a_killed_search_goes_on_where_it_stopped(
     shell_of: Shells,
     portions: Leaderboard,

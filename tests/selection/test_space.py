@@ -32,6 +32,7 @@ def test_every_layer_is_tried_once() -> None:
     assert len(found) == len(set(found))
 
 
+@pytest.mark.slow
 def test_the_full_space_of_a_six_layer_model_has_more_than_two_thousand_recipes_of_every_kind() -> None:
     recipes, left_out = SPACES["full"].expand(BERT)
     assert len(recipes) == len(set(recipes)) >= 2000

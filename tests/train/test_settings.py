@@ -157,6 +157,7 @@ def test_other_families_keep_it_elsewhere(family: str, dense: str, norm: str, fo
 # -- seeds ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # whole trainings
 def test_seeds(bert: Path, dev: PairTask, tmp_path: Path) -> None:
     settings = {**SMALL, "max_steps": 1, "learning_rate": 1e-2}
     spreads = train_seeds(

@@ -336,6 +336,7 @@ def test_the_loss_in_a_trainer_of_one_s_own(bert: Path, tmp_path: Path) -> None:
     assert sum(moved) > len(moved) / 2  # all but the pooler and what no view reads
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number(bert: Path, tmp_path: Path, dev: PairTask) -> None:
     settings = {**SMALL, "max_steps": 4, "validate_every": 1}
     with pytest.raises(TrainingError, match=r"The loss of step 1 is nan.* no checkpoint yet.*learning rate"):
@@ -368,6 +369,7 @@ def files_up_to(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, handler)
 
 
+@pytest.mark.slow
 def test_a_full_disk(bert: Path, tmp_path: Path) -> None:
     settings = {**SMALL, "max_steps": 4, "validate_every": 2}
     stop_after(2, bert, TEXTS, output=tmp_path, **settings)
