@@ -44,6 +44,7 @@ def test_errors_are_one_line(run: Run, texts: Path, tmp_path: Path) -> None:
         assert not output.exists()
 
 
+@pytest.mark.slow
 def test_a_new_head_is_said(run: Run, texts: Path, tiny: str, tmp_path: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
 

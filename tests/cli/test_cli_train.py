@@ -42,6 +42,7 @@ def test_texts(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> 
     assert about["settings"]["templates"] == ["{text} means [MASK] ."]
 
 
+@pytest.mark.slow  # whole trainings
 def test_continuous_and_seeds(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
     output = tmp_path / "model"
     shown = run(

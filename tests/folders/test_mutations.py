@@ -105,7 +105,9 @@ def survey(kind: str, number: int, saved: Callable[[str], tuple[Path, Path]], tm
     return passed
 
 
-@pytest.mark.parametrize("kind", FOLDERS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in ("onnx", "legacy") else ()) for kind in FOLDERS]
+)
 def test_what_is_damaged_is_said(kind: str, saved: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
     assert survey(kind, 12, saved, tmp_path, listed=True) < 12
 

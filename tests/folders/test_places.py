@@ -37,7 +37,9 @@ def test_files_that_libraries_do_not_read_may_lie_beside_a_saved_model(name: str
     assert (folder / name).read_text() == "my own\n"
 
 
-@pytest.mark.parametrize("save", [True, False], ids=["encoder", "graph"])
+@pytest.mark.parametrize(
+    "save", [pytest.param(True, id="encoder"), pytest.param(False, id="graph", marks=pytest.mark.slow)]
+)
 def test_a_folder_that_holds_no_model_keeps_what_is_in_it(
     save: bool, bert: Path, compiled_by: Callable[[str], CompiledEncoder], tmp_path: Path
 ) -> None:

@@ -139,6 +139,7 @@ def test_a_saved_model_goes_on_untied(packing: str, whole: Path, tmp_path: Path)
     assert not torch.equal(model.get_output_embeddings().weight, model.get_input_embeddings().weight)
 
 
+@pytest.mark.slow
 def test_minutes_become_steps(start: Start, tmp_path: Path) -> None:
     notes: list[str] = []
     settings = replace(SETTINGS, max_steps=None, minutes=0.002)
@@ -240,6 +241,7 @@ def at_step(monkeypatch: pytest.MonkeyPatch, step: int, what) -> None:
     monkeypatch.setattr(mlm_trainer.MaskedTrainer, "training_step", training_step)
 
 
+@pytest.mark.slow  # killed and resumed is tested daily
 def test_interrupted_and_resumed_is_the_same(
     whole: Path, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +356,7 @@ def test_a_full_disk(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not (tmp_path / "model" / "checkpoints" / "checkpoint-8").exists()
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_in_the_end(
     whole: Path, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ def test_missing_and_undefined_values(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "nan" not in " ".join(text.get_text() for text in axes.texts)
 
 
+@pytest.mark.slow
 def test_it_grows_with_its_lines_and_labels(tmp_path: Path) -> None:
     sizes = []
     for count, label in ((1, "m"), (40, "m"), (40, "a name that is rather long " * 9)):

@@ -68,6 +68,7 @@ def test_every_table_runs(name: str, deep: Callable[[str], str], toy_data: Path)
     assert settings_of(done)
 
 
+@pytest.mark.slow
 def test_cells_are_what_evaluate_gives(deep: Callable[[str], str], toy_data: Path) -> None:
     model = deep("bert")
     wanted = {

@@ -320,6 +320,7 @@ def test_every_criterion_comes_from_the_same_pass(shell_of: Shells) -> None:
     assert len({trial.scores["teacher"] for trial in board.trials}) > 5
 
 
+@pytest.mark.slow
 def test_texts_alone_and_pairs_without_gold(shell_of: Shells) -> None:
     for data in (TASK.texts(), [(p.sentence1, p.sentence2) for p in TASK.pairs]):
         board = search(shell_of("bert"), data, "weights", criterion="consensus")

@@ -43,6 +43,7 @@ def test_the_full_space_of_a_six_layer_model_has_more_than_two_thousand_recipes_
     assert len({recipe.weights for recipe in recipes if not recipe.weights[-1].startswith("ditto")}) >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["shaping", "full"])
 def test_what_shaping_gives_has_unit_length_and_fewer_dimensions_are_tried(name: str) -> None:
     chains = {recipe.shaping for recipe in SPACES[name].expand(BERT)[0]}

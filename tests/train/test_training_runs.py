@@ -153,6 +153,7 @@ def test_a_folder_that_was_moved(whole: Path, bert: Path, dev: PairTask, tmp_pat
     assert scored[0] == scored[1]  # nothing was validated again
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_s_own_bias(bert: Path, dev: PairTask, tmp_path: Path) -> None:
     """The template's vectors that the last validation kept are not those of the checkpoint that is taken back."""
     data = list(zip(TEXTS, TEXTS[1:], TEXTS[2:], strict=False))
