@@ -27,7 +27,7 @@ from sentence_transformers import SentenceTransformer
 
 import essent
 from essent import Encoder, demo
-from essent.engine import CompiledEncoder, compile_encoder
+from essent.engine import CompiledEncoder
 from essent.engine.compiled import cosines
 from essent.engine.convert import openvino
 
@@ -57,13 +57,13 @@ def makers(path: str, texts: list[str]) -> dict[str, Callable[[], Any]]:
         "onnx f32 mean": lambda: essent.compile(Encoder(path, "mean", device="cpu"), "onnx"),
         "openvino f32 mean": lambda: essent.compile(Encoder(path, "mean", device="cpu")),
         "openvino f32 ditto | zscore": lambda: essent.compile(Encoder(path, DITTO, device="cpu").fit(texts[:500])),
-        "openvino int8 mean": lambda: compile_encoder(
+        "openvino int8 mean": lambda: essent.compile(
             Encoder(path, "mean", device="cpu"), precision="int8", calibration=texts[:800]
         ),
-        "openvino int8 weights mean": lambda: compile_encoder(Encoder(path, "mean", device="cpu"), precision="int8"),
+        "openvino int8 weights mean": lambda: essent.compile(Encoder(path, "mean", device="cpu"), precision="int8"),
     }
     if "BF16" in openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
-        made["openvino bf16 mean"] = lambda: essent.compile(Encoder(path, "mean", device="cpu"), precision="bf16")
+        made["openvino bf16 mean"] = lambda: essent.compile(Encoder(path, "mean", device="cpu"), precision="bfloat16")
     return made
 
 
