@@ -275,12 +275,12 @@ def test_a_small_corpus_is_said(
     material, _ = collect(shell_of("bert"), TEXTS_)
     assert "% of the tokens of further texts of the same kind" in caplog.text
     assert "unseen=alone" in caplog.text
-    assert coverage_of(material, TEXTS_) == 1.0
+    assert coverage_of(material.tokenizer, material.contexts.count, TEXTS_) == 1.0
     few, _ = collect(shell_of("bert"), TEXTS_[:3])
     ids = text_ids(few.tokenizer, list(TEXTS_))
     expected = np.mean([few.contexts.count[token] > 0 for some in ids for token in some])
-    assert coverage_of(few, TEXTS_) == expected < 1
-    assert math.isnan(coverage_of(few, []))
+    assert coverage_of(few.tokenizer, few.contexts.count, TEXTS_) == expected < 1
+    assert math.isnan(coverage_of(few.tokenizer, few.contexts.count, []))
     caplog.clear()
     collect(shell_of("bert"), TEXTS_ * 2)  # every token twice at least
     assert "further texts" not in caplog.text

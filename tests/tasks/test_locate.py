@@ -10,6 +10,7 @@ import pytest
 
 from essent.tasks import STS7, Pairs, add, catalogue, load_task, task_names
 from essent.tasks.data import Pair
+from essent.tasks.names import find_row
 from essent.types import DataError, InputError, UnknownNameError
 
 LINE = '{"sentence1": "a", "sentence2": "b", "score": %s}\n'
@@ -25,7 +26,7 @@ def test_catalogue() -> None:
     names = task_names("pairs")
     assert names == [*STS7[:5], "stsb", "stsb.dev", "stsb.train", "sickr", "sickr.dev", "sickr.train", "str"]
     for name in STS7:
-        row, split = catalogue.find_row(name)
+        row, split = find_row(name)
         assert split == "test"
         assert row.revision is not None
         assert len(row.revision) == 40
@@ -44,7 +45,7 @@ def test_catalogue() -> None:
     ],
 )
 def test_names_and_splits(name: str, split: str | None, expected: tuple[str, str]) -> None:
-    row, found = catalogue.find_row(name, split)
+    row, found = find_row(name, split)
     assert (row.name, found) == expected
 
 
@@ -229,5 +230,5 @@ def test_str_from_the_hub_has_both_sentences_in_one_column(hub: Path) -> None:
     hub.mkdir()
     with (hub / "train.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["PairID", "Text", "Score"], ["1", "It rains.\nIt pours.", "0.5"]])
-    add(Pairs("toy", hub=str(hub), scale=(0, 1), hub_splits=catalogue.find_row("str")[0].hub_splits))
+    add(Pairs("toy", hub=str(hub), scale=(0, 1), hub_splits=find_row("str")[0].hub_splits))
     assert load_task("toy").pairs == (Pair("It rains.", "It pours.", 0.5),)

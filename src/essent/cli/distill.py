@@ -231,7 +231,7 @@ def _compare(
         full, static = task.run(whole).main_score, task.run(made.encoder).main_score
         share = 100 * static / full if full else math.nan  # of nothing no share can be kept
         shares.append(share)
-        known = f"{100 * coverage_of(made.material, task.texts()):.1f} %"
+        known = f"{100 * coverage_of(made.material.tokenizer, made.material.contexts.count, task.texts()):.1f} %"
         table.add_row(task.name, f"{full:.2f}", f"{static:.2f}", f"{share:.1f} %", known)
     table.add_row("average", "", "", f"{sum(shares) / len(shares):.1f} %", "")
     results().print(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import tempfile
@@ -13,21 +14,27 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 from tqdm.auto import tqdm
 
+from essent.atomic import replacing_folder
 from essent.compat import settings_of
-from essent.engine.convert import convert, quantise
+from essent.engine.convert import ALL_FILES, convert, quantise
 from essent.engine.graph import Graph, graph_of
 from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import hidden_instructions, runtime_of
+from essent.folders import GRAPH, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
 from essent.saving import GOLDEN_TEXTS
 from essent.texts import check_texts, distinct_texts, takes_any_texts
 from essent.tokens import batches, pad
 from essent.types import EngineError, InputError, NamesItsModel
+from essent.version import __version__
 
 logger = logging.getLogger(__name__)
+FORMAT = 2  # 1 listed the digests of the graph alone, in engine.json
+ABOUT = "engine.json"
 
 TOLERANCES = {"openvino": 1e-5, "onnx": 1e-4}  # of float32, relative to the longest vector where that is above 1
 LOWEST_COSINE = {"bfloat16": 0.999, "int8": 0.5}  # with float32; below, something else than rounding has gone wrong
@@ -127,8 +134,6 @@ class CompiledEncoder(SentenceTransformer, metaclass=NamesItsModel):
 
     def save(self, path: str, *args: Any, **kwargs: Any) -> None:
         """Write a folder that `essent.load` reads: graph, tokenizer, recipe, golden vectors."""
-        from essent.engine.files import save_compiled
-
         save_compiled(self, Path(path))
 
 
@@ -301,3 +306,25 @@ def describe(compiled: CompiledEncoder) -> dict[str, Any]:
         **settings_of(compiled),
         "golden_texts": compiled.golden[0],
     }
+
+
+def save_compiled(compiled: CompiledEncoder, path: Path) -> None:
+    """Write the folder, which appears when all of it is written; what lay in it beside an older graph stays.
+
+    Raises:
+        ModelError: the place is a file, or the folder of another model.
+    """
+    check_replaceable(path, GRAPH)
+    module = compiled.engine_module
+    graph = module.runtime.path.parent
+    with replacing_folder(path, names_to_keep(path, GRAPH, ALL_FILES)) as folder:
+        for name in ALL_FILES:
+            if (graph / name).is_file():
+                shutil.copy(graph / name, folder / name)
+        module.reader.save_pretrained(folder)
+        (folder / STATE_FOLDER).mkdir()
+        save_file({"golden": compiled.golden[1]}, folder / STATE_FOLDER / "golden.safetensors")
+        about = {"format": FORMAT, "essent": __version__, **describe(compiled)}
+        text = json.dumps(about, ensure_ascii=False, indent=2)
+        (folder / STATE_FOLDER / ABOUT).write_text(text, encoding="utf-8")
+        write_digests(folder)

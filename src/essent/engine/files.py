@@ -8,24 +8,20 @@ essent/golden.safetensors                  torch's vectors of the golden texts
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 from typing import Any
 
-from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
-from essent.atomic import recover, replacing_folder
+from essent.atomic import recover
 from essent.encoder import Encoder
-from essent.engine.compiled import CompiledEncoder, Loss, check_golden, describe
+from essent.engine.compiled import ABOUT, FORMAT, CompiledEncoder, Loss, check_golden
 from essent.engine.convert import ALL_FILES
 from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import runtime_of
 from essent.folders import (
     ANYTHING,
-    GRAPH,
     SENTENCE_TRANSFORMERS,
     STATE_FOLDER,
     TEXT,
@@ -33,25 +29,20 @@ from essent.folders import (
     Kind,
     check_digests,
     check_folder,
-    check_replaceable,
     damage_named,
     digest_of_file,
     guarded,
     kept_settings,
     listed,
     mapping,
-    names_to_keep,
     optional,
     read_arrays,
     read_json,
-    write_digests,
 )
 from essent.tokens import Frame
 from essent.types import DamagedError, ModelError
 from essent.version import __version__
 
-FORMAT = 2  # 1 listed the digests of the graph alone, in engine.json
-ABOUT = "engine.json"
 FIRST_NAMES = {"f32": "float32", "bf16": "bfloat16"}  # what version 0.1 called the precisions
 ENTRIES: dict[str, Kind] = {
     "engine": TEXT,
@@ -63,28 +54,6 @@ ENTRIES: dict[str, Kind] = {
     "golden_texts": listed(TEXT),
     **{key: kind for key, kind in SENTENCE_TRANSFORMERS.items() if key != "model_type"},
 }
-
-
-def save_compiled(compiled: CompiledEncoder, path: Path) -> None:
-    """Write the folder, which appears when all of it is written; what lay in it beside an older graph stays.
-
-    Raises:
-        ModelError: the place is a file, or the folder of another model.
-    """
-    check_replaceable(path, GRAPH)
-    module = compiled.engine_module
-    graph = module.runtime.path.parent
-    with replacing_folder(path, names_to_keep(path, GRAPH, ALL_FILES)) as folder:
-        for name in ALL_FILES:
-            if (graph / name).is_file():
-                shutil.copy(graph / name, folder / name)
-        module.reader.save_pretrained(folder)
-        (folder / STATE_FOLDER).mkdir()
-        save_file({"golden": compiled.golden[1]}, folder / STATE_FOLDER / "golden.safetensors")
-        about = {"format": FORMAT, "essent": __version__, **describe(compiled)}
-        text = json.dumps(about, ensure_ascii=False, indent=2)
-        (folder / STATE_FOLDER / ABOUT).write_text(text, encoding="utf-8")
-        write_digests(folder)
 
 
 def load(path: str | Path, *, threads: int | None = None, streams: int | None = None) -> SentenceTransformer:

@@ -12,16 +12,20 @@ from essent.static.regress import flat_ids
 from essent.tokens import text_ids
 
 if TYPE_CHECKING:
-    from essent.static.distillation import Material
+    from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
 MANY_NEW = 0.02  # share of the tokens of further texts that the corpus lacks, from which on this is said
 
 
-def coverage_of(material: Material, texts: Sequence[str]) -> float:
-    """The share of the texts' tokens, each place counted, that the corpus has; NaN for texts without tokens."""
-    ids, count = flat_ids(text_ids(material.tokenizer, list(texts))), material.contexts.count
+def coverage_of(tokenizer: PreTrainedTokenizerBase, count: np.ndarray, texts: Sequence[str]) -> float:
+    """The share of the texts' tokens, each place counted, that a corpus has; NaN for texts without tokens.
+
+    Args:
+        count: of each token of the vocabulary in the corpus (V,).
+    """
+    ids = flat_ids(text_ids(tokenizer, list(texts)))
     return float((count[ids] > 0).mean()) if len(ids) else float("nan")
 
 

@@ -15,7 +15,7 @@ from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.tasks.base import Task, TaskLike, unit_rows
-    from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add, task_names
+    from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add
     from essent.tasks.clusters import ClusterTask
     from essent.tasks.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
     from essent.tasks.examples import Example
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from essent.tasks.labelled_sets import CLASSIFICATION12, CLUSTERING6, TRANSFER7
     from essent.tasks.labels import LabelTask
     from essent.tasks.locate import load_pairs, load_task
+    from essent.tasks.names import task_names
     from essent.tasks.overlap import PUBLISHED, Tokenize, levenshtein, lexical_overlap, words_and_marks
     from essent.tasks.pairs import METRICS, SAME_COSINE, PairTask, rows_of
     from essent.tasks.result import FORMAT, Result, library_versions, load_results, plain, save_results
@@ -133,7 +134,7 @@ __getattr__, __dir__ = lazy_door(
         "rows_of": "essent.tasks.pairs",
         "save_results": "essent.tasks.result",
         "split_lines": "essent.tasks.data",
-        "task_names": "essent.tasks.catalogue",
+        "task_names": "essent.tasks.names",
         "text_value": "essent.tasks.data",
         "unit_rows": "essent.tasks.base",
         "verdict": "essent.tasks.heros",

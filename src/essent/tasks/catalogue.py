@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from essent.registry import did_you_mean
 from essent.tasks.senteval import SplitTables, SubsetFiles
 from essent.tasks.senteval_labels import ClassFiles, PartFiles
-from essent.types import InputError, UnknownNameError
 
 SPLITS = ("test", "dev", "train")
 
@@ -95,7 +93,6 @@ class Clusters:
     size: int
 
 
-KINDS = ("pairs", "classification", "clustering")
 _rows: dict[str, Pairs | Labels | Clusters] = {}
 
 
@@ -112,46 +109,9 @@ def add(row: Pairs | Labels | Clusters) -> None:
     _rows[row.name] = row
 
 
-def task_names(kind: str | None = None) -> list[str]:
-    """All names that `load_task` takes, in the order of the catalogue: "stsb" is its test split, then "stsb.dev".
-
-    Args:
-        kind: only those of "pairs", "classification" or "clustering".
-
-    Raises:
-        UnknownNameError: another kind.
-    """
-    if kind is not None and kind not in KINDS:
-        raise UnknownNameError(f"Unknown kind of task {kind!r}. {did_you_mean(kind, list(KINDS))}")
-    rows = [row for row in _all_rows().values() if kind in {None, row.kind}]
-    return [row.name if split == "test" else f"{row.name}.{split}" for row in rows for split in row.splits]
-
-
-def _all_rows() -> dict[str, Pairs | Labels | Clusters]:
-    import essent.tasks.labelled_sets  # noqa: F401 — which adds its rows
-
+def listed() -> Mapping[str, Pairs | Labels | Clusters]:
+    """The rows that were put there, by name."""
     return _rows
-
-
-def find_row(name: str, split: str | None = None) -> tuple[Pairs | Labels | Clusters, str]:
-    """The row and the split that a name means; "STS-B", "SICK-R" and "agNews" are understood as well.
-
-    Raises:
-        UnknownNameError: no such task or split; the message lists them.
-        InputError: the name says one split and `split` another.
-    """
-    base, dot, named = name.lower().partition(".")
-    rows = _all_rows()
-    row = rows.get(base) or rows.get(base.replace("-", ""))
-    if dot and split is not None and split != named:
-        raise InputError(f"The name {name!r} and split={split!r} name different splits.")
-    chosen = named if dot else split or "test"
-    if row is None or chosen not in row.splits:
-        asked = name if dot or split is None else f"{name}.{split}"
-        hint = did_you_mean(asked.lower(), task_names())
-        listed = "" if hint.startswith("Known") else f" Tasks: {', '.join(task_names())}."
-        raise UnknownNameError(f"Unknown task {asked!r}. {hint}{listed}")
-    return row, chosen
 
 
 STS7 = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")  # the seven that the papers average

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from essent.tasks.catalogue import Pairs, find_row, task_names
+from essent.tasks.catalogue import Pairs
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.data import SUFFIXES, Pair, Row, hub_rows, pairs_from_rows, read_pairs
 from essent.tasks.geometry import GeometryTask
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate_labelled import FILE_KINDS, labelled_task, task_of_file
+from essent.tasks.names import find_row, task_names
 from essent.tasks.pairs import PairTask
 from essent.types import DataError, InputError
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from essent.tasks.catalogue import Clusters, Labels, task_names
+from essent.tasks.catalogue import Clusters, Labels
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.data import SUFFIXES, Row, hub_rows, located_rows
 from essent.tasks.examples import PART_NAMES, PARTS, Example, examples_from_rows, scored_from_rows
 from essent.tasks.labels import LabelTask
+from essent.tasks.names import task_names
 from essent.types import DataError
 
 FILE_KINDS = ("classification", "clustering")
