@@ -219,7 +219,8 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         module.require_fit(shape)
         device = device or self.device
         self.eval()
-        if texts and self.cache is not None and len(self) == 1 and module.backbone.static_table.dtype == torch.float32:
+        runs = module.plan.required.depth is not None and module.backbone.static_table.dtype == torch.float32
+        if texts and self.cache is not None and len(self) == 1 and runs:  # static rows are summed sooner than looked up
 
             def compute(missing: list[str]) -> torch.Tensor:
                 return self._computed_vectors(missing, batch_size, progress, False, device, True)

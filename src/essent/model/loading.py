@@ -105,7 +105,7 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
 def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool = False) -> SentenceTransformer:
     """The whole model as sentence-transformers has it, to run several searches on; a loaded one as it is.
 
-    `with_head` loads its masked-LM head too, for recipes that ask for it.
+    `with_mlm_head` loads its masked-LM head too, for recipes that ask for it.
 
     Raises:
         ModelError: nothing to load there, or no head.

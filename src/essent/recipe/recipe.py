@@ -36,7 +36,7 @@ WORD = re.compile(r'\s*(?P<key>\w+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\'[^\']*\'
 class Recipe:
     """One way of turning a text into a vector; frozen, hashable, plain values.
 
-    Every value is checked here, without a model; what a model allows is checked by `essent.pipeline.plan.check`.
+    Every value is checked here, without a model; what a model allows is checked by `essent.model.check_recipe`.
 
     Raises:
         RecipeError: a value that is malformed; the message shows it and what is allowed.

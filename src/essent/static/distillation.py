@@ -68,7 +68,7 @@ class Material:
         contexts: averages of all layers that were asked for.
         vectors: the model's sentence vectors (N,D), or None.
         texts: the corpus.
-        bags: texts × tokens, see `essent.static.regress.bag_matrix`.
+        token_counts: texts × tokens, see `essent.static.regress.bag_matrix`.
     """
 
     tokenizer: Any
