@@ -27,7 +27,9 @@ from typing import Any
 
 KILLED = 137  # the status of a child that the shim has ended
 SECONDS = 300  # after which a child is taken to hang
-MOST = int(os.environ.get("ESSENT_FAULTS_MOST", "0")) or None  # points of each kind where a test does not say
+_ASKED = os.environ.get("ESSENT_FAULTS_MOST", "0")
+EVERY = _ASKED == "all"  # every point of every test, whatever the test says: an hour and more
+MOST = None if EVERY else int(_ASKED) or None  # points of each kind where a test does not say
 SHIM, MARK = Path(__file__).with_name("kill_shim.c"), "ESSENT_KILL_SHIM"
 WITHOUT = f"run it under the shim: python {Path(__file__).name} [arguments of pytest], or make check-faults"
 
@@ -234,7 +236,7 @@ def killed_at_every_write(
         action: writes the place.
         place: a file or folder, there or not.
         most: at most about so many points of each kind, spread evenly over the calls; None is every one,
-            or what the variable ESSENT_FAULTS_MOST says.
+            or what the variable ESSENT_FAULTS_MOST says; with "all" there it is every one for every test.
         half: only deaths in the middle of writing data (True) or between calls (False); None is both.
         read: what of the place is compared; by default every byte. It sees a place that may not be there.
 
@@ -251,7 +253,7 @@ def killed_at_every_write(
             assert whole.status == 0, f"The action fails without being killed:\n{whole.error}"
             assert whole.calls, f"The action changes nothing in {around}."
             new, names = read(place), frozenset(entry.name for entry in around.iterdir())
-            for number in _spread(len(whole.calls), most or MOST):
+            for number in _spread(len(whole.calls), None if EVERY else most or MOST):
                 _put_back(before, around)
                 child, call = run_in_child(action, around, number, half=middle), whole.calls[number - 1]
                 assert child.status in (0, KILLED), f"At {call}:\n{child.error}"
