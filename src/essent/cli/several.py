@@ -101,10 +101,10 @@ def criteria(given: list[str] | None) -> list[str] | None:
     """Criteria of a search with their arguments; each different one once."""
 
     def known(text: str) -> bool:
-        from essent.selection import LABELS
         from essent.selection import criteria as registered
+        from essent.tasks import SCORE_NAMES
 
-        return text == LABELS or _works(registered.create, text)
+        return text in SCORE_NAMES or _works(registered.create, text)
 
     return _distinct(_each(lambda item: _specs(item, known), given))
 

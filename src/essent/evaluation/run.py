@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from essent.model import load, open_model
 from essent.pipeline import Plan, PooledCache, as_module, count_frames, digest_of_backbone, key_of, pool_texts
 from essent.recipe import Recipe
 from essent.shaping import Chain
-from essent.tasks import PairTask, Result, Task, TaskLike, load_task
+from essent.tasks import Result, Task, TaskLike, as_task
 from essent.texts import check_texts
 from essent.types import EssentError, InputError, ModelLike, RecipeError
 
@@ -46,9 +46,9 @@ def evaluate(
         model: a hub name, a folder, or a SentenceTransformer.
         recipes: recipes or their text forms; none scores the model as it is: a saved Encoder with what it has learned,
             an exported graph, a sentence-transformers model with its own pooling, anything with `encode`.
-        tasks: tasks of any kind (pairs, labels, clusters, minimal pairs, geometry), names for
-            `essent.tasks.load_task` with `data`, or scored pairs in memory for `PairTask.from_rows`: a data frame, a
-            `datasets.Dataset`, a list of (sentence1, sentence2, score).
+        tasks: tasks of any kind, names, files or folders for `essent.tasks.load_task` with `data`, or rows in memory:
+            a data frame, a `datasets.Dataset`, a list of dictionaries or of (sentence1, sentence2, score). What rows
+            hold is told from their columns.
         fit_texts: fit the shaping on these instead of each task's texts (superscript W).
         frequency_texts: count tokens on these instead of each task's texts (idf^W).
         cache: a folder that keeps pooled vectors for later runs on the same weights; by default a text that several
@@ -71,7 +71,9 @@ def evaluate(
         if hasattr(value, "columns") or hasattr(value, "column_names"):
             raise InputError(f"{name} is a list; give [{type(value).__name__}], not a {type(value).__name__} alone.")
     parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
-    found = [_task_of(task, data, number) for number, task in enumerate(tasks, start=1)]
+    found = [
+        as_task(task, data, "data" if number == 1 else f"data {number}") for number, task in enumerate(tasks, start=1)
+    ]
     names = [task.name for task in found]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise InputError(f"Two tasks are called {twice[0]!r}; leave one out, or rename its file.")
@@ -92,7 +94,7 @@ def evaluate(
     )
     results = ByRecipe({str(recipe): [] for recipe in parsed})
     for task in found:
-        for recipe, vectors in bench.vectors(task.texts(), fit_texts, frequency_texts):
+        for recipe, vectors in bench.vectors(task, fit_texts, frequency_texts):
             result = task.score_vectors(vectors).with_provenance(
                 recipe=str(recipe),
                 recipe_digest=recipe.digest(),
@@ -127,21 +129,6 @@ class ByRecipe(dict[str, list[Result]]):
         if form == key or form not in self:
             raise KeyError(key)
         return self[form]
-
-
-def _task_of(given: Any, data: str | Path | None, number: int) -> Task:
-    """A task, one by name, or scored pairs in memory, which have the name of their place."""
-    if isinstance(given, (str, Path)):
-        return load_task(given, data)
-    if hasattr(given, "score_vectors"):
-        task: Task = given
-        return task
-    if isinstance(given, (Mapping, tuple)) or not (hasattr(given, "__iter__") or hasattr(given, "columns")):
-        raise InputError(
-            f"tasks[{number - 1}] is a {type(given).__name__}; a task is a name, a file, a Task, or a list, frame or "
-            "data set of scored pairs: tasks=[pairs], not tasks=pairs."
-        )
-    return PairTask.from_rows(given, "pairs" if number == 1 else f"pairs {number}")
 
 
 def name_of(model: ModelLike) -> str:
@@ -198,7 +185,11 @@ class Bench:
         if max_seq_length is not None and (isinstance(max_seq_length, bool) or max_seq_length < 1):
             raise InputError(f"max_seq_length={max_seq_length!r} must be a positive number of tokens.")
         loaded = load(model, recipes, options)
-        self.backbone, self.prompt = loaded.backbone, loaded.default_prompt
+        self.backbone, self.prompt, self.prompts = (
+            loaded.backbone,
+            loaded.default_prompt,
+            dict(loaded.settings.get("prompts") or {}),
+        )
         self.recipes = list(recipes)
         unshaped = dict.fromkeys(replace(recipe, shaping=()) for recipe in recipes)
         self.plans = {recipe: Plan(recipe, self.backbone) for recipe in unshaped}
@@ -232,10 +223,16 @@ class Bench:
         return dict(zip(recipes, vectors, strict=True))
 
     def vectors(
-        self, texts: Sequence[str], fit_texts: Sequence[str] | None, frequency_texts: Sequence[str] | None
+        self,
+        texts: Any,
+        fit_texts: Sequence[str] | None = None,
+        frequency_texts: Sequence[str] | None = None,
     ) -> list[tuple[Recipe, np.ndarray]]:
-        """Shaped vectors (N,K) of the texts by every recipe; the model's default prompt stands before each of them."""
-        found = self._prompted(texts)
+        """Shaped vectors (N,K) of texts, or of a task's texts, by every recipe.
+
+        The model's default prompt stands before each text; a task may want other prompts of the model.
+        """
+        found = texts.texts_for(self.prompts, self.prompt) if hasattr(texts, "texts_for") else self._prompted(texts)
         counted = found if frequency_texts is None else self._prompted(frequency_texts)
         pooled = self._pooled(found, list(self.plans), counted)
         fitted = pooled

@@ -2,7 +2,7 @@
 
 from essent.model.backbone import Backbone, RequiredOutputs
 from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe
-from essent.model.loading import POOLING, load, open_model, read_capabilities
+from essent.model.loading import POOLING, Loaded, load, open_model, read_capabilities
 from essent.model.mlm_head import NO_HEAD, MaskedLMHead, expected_rows, load_masked
 from essent.model.template import check_room, make_frame
 from essent.model.template_bias import debias, template_states
@@ -13,6 +13,7 @@ __all__ = [
     "NO_HEAD",
     "POOLING",
     "Backbone",
+    "Loaded",
     "MaskedLMHead",
     "ModelCapabilities",
     "RequiredOutputs",

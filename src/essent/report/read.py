@@ -66,10 +66,14 @@ def leaderboard_from(values: Mapping[str, Any]) -> Leaderboard:
     checks = tuple(
         Check(
             str(check["task"]),
-            int(check["pairs"]),
+            int(check.get("units", check.get("pairs"))),  # the second: as version 0.1 wrote it
             {str(recipe): _three(scores) for recipe, scores in check["scores"].items()},
             tuple(_comparison(Comparison, c) for c in check["comparisons"]),
-            *(int(check.get(name, 0)) for name in ("left_out", "shared_texts", "texts")),
+            int(check.get("left_out", 0)),
+            int(check.get("shared_texts", 0)),
+            int(check.get("texts", 0)),
+            unit=str(check.get("unit", "pairs")),
+            score=str(check.get("score", "spearman")),
         )
         for check in values.get("checks", ())
     )

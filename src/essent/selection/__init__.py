@@ -7,9 +7,8 @@ from essent.selection.generate import Candidate, Generator, generate_templates
 from essent.selection.grammar import PROMPT_BERT, Grammar, find_grammar
 from essent.selection.leaderboard import FORMAT, Leaderboard, Trial
 from essent.selection.picture import draw_leaderboard
-from essent.selection.question import LABELS
 from essent.selection.run import Settings, search
-from essent.selection.significance import Comparison, compare
+from essent.selection.significance import Comparison, Scored, compare, is_label_free
 from essent.selection.space import SPACES, Grid, Space, find_space
 from essent.selection.templates import (
     GeneratedSearch,
@@ -22,7 +21,6 @@ from essent.selection.templates import (
 __all__ = [
     "DEFINITIONS",
     "FORMAT",
-    "LABELS",
     "PROMPT_BERT",
     "SPACES",
     "Candidate",
@@ -34,6 +32,7 @@ __all__ = [
     "Grammar",
     "Grid",
     "Leaderboard",
+    "Scored",
     "Settings",
     "Space",
     "Step",
@@ -45,6 +44,7 @@ __all__ = [
     "find_grammar",
     "find_space",
     "generate_templates",
+    "is_label_free",
     "read_definitions",
     "search",
     "search_candidates",

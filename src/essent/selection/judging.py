@@ -4,52 +4,75 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from essent.selection.checks import against
+from essent.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard, Trial, ranked
-from essent.selection.question import LABELS, Question
-from essent.selection.significance import Comparison, bootstrap, interval
-from essent.selection.verdict import OTHER_USES, USE, Judged, cross_validated, decided
+from essent.selection.question import Question
+from essent.selection.significance import Comparison, Scored, against, draws_of, is_label_free
+from essent.selection.sweep import Sweep
+from essent.selection.verdict import OTHER_USES, Judged, cross_validated, decided, mean_ranks
+from essent.tasks import interval
 
-NO_SCORE = "No recipe has a score: there is one pair only, or the gold scores or all similarities are constant."
+RANKS = "mean rank"  # of several data sets; 1 for a recipe that is the best on each
+
+NO_SCORE = "No recipe has a score: there is one unit of judgement only, or labels or all similarities are constant."
+WITHOUT_LABELS = "Measured for the similarity of sentences by cosine"
 
 
-@dataclass(frozen=True)
-class Scored:
-    """Cosines (R,P) of recipes for pairs with gold scores.
-
-    Attributes:
-        names: text forms of the recipes.
-        cosines: (R,P); may lie on disk.
-        gold: (P,).
-        pairs: (P,2), numbers of the texts.
-    """
-
-    names: Sequence[str]
-    cosines: np.ndarray
-    gold: np.ndarray
-    pairs: np.ndarray
-
-    def rows(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-        """The cosines of some of the recipes."""
-        place = {name: number for number, name in enumerate(self.names)}
-        return {name: np.array(self.cosines[place[name]]) for name in names}
+def make_board(
+    questions: Sequence[Question],
+    sweeps: Sequence[Sweep],
+    recipes: Sequence[Recipe],
+    reference: Sequence[Recipe],
+    baselines: Sequence[str],
+    *,
+    top: int,
+    seed: int,
+) -> Leaderboard:
+    """Rank the recipes, with intervals of the first and of the baselines, and decide what is the best."""
+    names, count = [str(recipe) for recipe in recipes], len(recipes)
+    scored = [
+        Scored(question.task, question.score, names, sweep.store.rows[:count, question.place], question.weight)
+        for question, sweep in zip(questions, sweeps, strict=True)
+        if question.task is not None and question.score is not None
+    ]
+    if len(questions) > 1:
+        by_name = {question.name: one.scores() for question, one in zip(questions, scored, strict=True)}
+        scores = {RANKS: mean_ranks(scored, list(by_name.values())), **by_name}
+        first = RANKS
+    else:
+        (question,), (sweep,) = questions, sweeps
+        order = {recipe: number for number, recipe in enumerate(sweep.program.recipes)}
+        settled = question.settled(sweep.store.rows, [order[recipe] for recipe in reference])
+        found = settled.label_free_scores(sweep, count)
+        scores = {spec: scored[0].scores() if spec == question.score else found[spec] for spec in question.wanted}
+        first = question.wanted[0]
+    trials = [
+        Trial(recipe, {name: float(values[number]) for name, values in scores.items()})
+        for number, recipe in enumerate(recipes)
+    ]
+    first_rows = [str(trial.recipe) for trial in ranked(trials, first)[:top]]
+    listed = list(dict.fromkeys([*first_rows, *baselines]))
+    if scored:
+        return judged(trials, first, baselines, scored, listed, seed=seed)
+    rows = {name: order[Recipe.parse(name)] for name in listed}
+    return judged_without_labels(trials, first, baselines, sweep.store.rows, rows, settled, seed)
 
 
 def judged(
     trials: Sequence[Trial],
     criterion: str,
     baselines: Sequence[str],
-    scored: Scored,
+    found: Sequence[Scored],
     listed: Sequence[str],
     *,
     seed: int,
     winner: str | None = None,
 ) -> Leaderboard:
-    """Trials ranked, with gold scores: intervals of those listed, and the winner (by default the first) compared.
+    """Trials ranked, with labels: intervals of those listed, and the winner (by default the first) compared.
 
     Where labels ranked the recipes, cross-validation decides between the winner and the baselines; where something else
     did, the labels do.
@@ -58,24 +81,28 @@ def judged(
     if not board.is_scored:
         return replace(board, notes=(NO_SCORE,))
     leader = str(board.leader)
-    cosines = scored.rows(list(dict.fromkeys([leader, *listed])))
-    if criterion == LABELS:
-        draws = dict(zip(cosines, bootstrap(np.stack(list(cosines.values())), scored.gold, seed=seed), strict=True))
-        board = _with_intervals(board, draws)
-    comparisons = against(leader, baselines, cosines, scored.gold, seed)
-    board = replace(board, comparisons=comparisons, cosines=cosines)
-    if criterion != LABELS:
-        evidence = [(comparison, "") for comparison in comparisons]
-        return decided(board, evidence, f"{USE}, chosen by {criterion} and compared by labels")
-    rows = [(name, list(scored.names).index(name)) for name in baselines if name != leader]
-    found = cross_validated(scored.cosines, scored.gold, scored.pairs, rows, seed)
+    shown = list(dict.fromkeys([leader, *listed]))
+    kept = tuple(one.only(shown) for one in found)
+    units = " and ".join(dict.fromkeys(one.task.unit for one in found))
+    how = f"Measured by {' and '.join(dict.fromkeys(one.score for one in found))}"
+    by_labels = not is_label_free(criterion)
+    if by_labels:
+        draws = dict(zip(shown, draws_of(kept, shown, seed), strict=True))
+        # with several data sets the mean rank is shown, of which nothing is drawn
+        board = _with_intervals(board, draws) if len(found) == 1 else board
+    board = replace(board, comparisons=against(kept, leader, baselines, seed), judgements=kept)
+    if not by_labels:
+        evidence = [(comparison, "") for comparison in board.comparisons]
+        return decided(board, evidence, f"{how}, chosen by {criterion} and compared by labels")
+    others = [name for name in baselines if name != leader]
+    held_out = cross_validated(found, others, seed)
     note = (
-        f"The winner was chosen among {len(trials)} recipes on the pairs it is scored on, so its score there is "
+        f"The winner was chosen among {len(trials)} recipes on the {units} it is scored on, so its score there is "
         "optimistic: report it on other data."
     )
-    board = replace(board, held_out=found, notes=(*_ties(draws, leader), note))
-    evidence = [(replace(comparison, first=leader), "") for comparison in found]
-    how = f"{USE}, by cross-validation (chosen on four fifths of the pairs, compared on the last fifth)"
+    board = replace(board, held_out=held_out, notes=(*_ties(draws, leader, units), note))
+    evidence = [(replace(comparison, first=leader), "") for comparison in held_out]
+    how += f", by cross-validation (chosen on four fifths of the {units}, compared on the last fifth)"
     return decided(board, evidence, how)
 
 
@@ -102,7 +129,7 @@ def judged_without_labels(
     board, leader = replace(board, notes=tuple(notes)), str(board.leader)
     others = [name for name in baselines if name != leader]
     made, pseudo, where = next(part for part in question.parts if part[0].spec() == criterion)
-    how = f"{USE}, without labels, by {criterion}"
+    how = f"{WITHOUT_LABELS}, without labels, by {criterion}"
     if made.reads_weights:
         none = [Comparison(leader, name, *(math.nan,) * 4, criterion) for name in others]
         return decided(board, [(c, f"{criterion} compares token weights, not vectors") for c in none], how)
@@ -145,12 +172,12 @@ def _with_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Lead
     return replace(board, trials=tuple(trials))
 
 
-def _ties(draws: Mapping[str, np.ndarray], leader: str) -> tuple[str, ...]:
+def _ties(draws: Mapping[str, np.ndarray], leader: str, units: str) -> tuple[str, ...]:
     """A warning when the leader's lead over others is within its interval."""
     behind = [interval(draws[leader] - draw)[0] <= 0 for name, draw in draws.items() if name != leader]
     if not any(behind):
         return ()
     return (
         f"The winner's lead over {sum(behind)} of the {len(behind)} next recipes and baselines is within its "
-        "interval: by these pairs alone they are as good.",
+        f"interval: by these {units} alone they are as good.",
     )

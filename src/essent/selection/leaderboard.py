@@ -14,7 +14,7 @@ from essent.atomic import write_json
 from essent.encoder import Encoder
 from essent.recipe import Recipe
 from essent.selection.checks import Check
-from essent.selection.significance import Comparison
+from essent.selection.significance import Comparison, Scored
 from essent.sources import LAYER
 from essent.tasks import plain
 from essent.types import InputError, optional_import
@@ -28,11 +28,12 @@ FORMAT = "essent-leaderboard/1"
 
 @dataclass(frozen=True)
 class Trial:
-    """A recipe and its scores by criterion; `interval` (95 %, bootstrap over pairs) of the ranking criterion's score,
-    for the first rows and baselines.
+    """A recipe and its scores by criterion; `interval` (95 %, bootstrap) of the ranking criterion's score, for the
+    first rows and baselines.
 
     Attributes:
-        scores: the labelled score is Spearman ×100, called "spearman".
+        scores: with labels ×100 under the name of the score ("spearman", "accuracy"); with several data sets under
+            their names, behind the mean of the ranks.
     """
 
     recipe: Recipe
@@ -58,7 +59,7 @@ class Leaderboard:
         kept: the baseline that `best` gives as nothing is shown to be better; None: `best` is the leader.
         verdict: which recipe `best` is and why, in a sentence.
         winner: the leader where it is not the first row: the best template, where a baseline does better.
-        cosines: of the first rows and the baselines (P,), by recipe, for tests of one's own; not in files.
+        judgements: what the first rows and the baselines gave on each data set, for tests of one's own; not in files.
     """
 
     criterion: str
@@ -72,7 +73,7 @@ class Leaderboard:
     verdict: str = ""
     winner: str | None = None
     held_out: tuple[Comparison, ...] = ()
-    cosines: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+    judgements: tuple[Scored, ...] = field(default=(), repr=False, compare=False)
     _source: tuple[Any, tuple[str, ...], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from essent.atomic import replacing_file
 from essent.selection.leaderboard import Leaderboard
+from essent.selection.significance import is_label_free
 from essent.types import InputError, optional_import
 
 INK, FAINT, GRID = "#1B1F24", "#6A7178", "#E4E4E4"
@@ -51,7 +52,7 @@ def draw_leaderboard(board: Leaderboard, path: str | Path) -> None:
 
 
 def _label(board: Leaderboard) -> str:
-    return "Spearman ×100" if board.criterion == "spearman" else f"criterion {board.criterion}"
+    return f"{board.criterion} ×100" if not is_label_free(board.criterion) else f"criterion {board.criterion}"
 
 
 def _short(name: str, most: int = 48) -> str:
@@ -73,7 +74,7 @@ def _draw_heads(axes: Any, board: Leaderboard) -> None:
         if small and np.isfinite(score):
             dark = score > low + 0.6 * (high - low)
             weight = "bold" if (row, column) == (layer, head) else "normal"
-            shown = f"{score:.0f}" if board.criterion == "spearman" else f"{score:.2f}"
+            shown = f"{score:.0f}" if not is_label_free(board.criterion) else f"{score:.2f}"
             axes.text(column, row, shown, ha="center", va="center", fontsize=small, weight=weight,
                       color="white" if dark else INK)  # fmt: skip
     from matplotlib.patches import Rectangle
@@ -128,7 +129,7 @@ def _draw_rows(axes: Any, board: Leaderboard) -> None:
             axes.plot(trial.interval, [place, place], color=colour, linewidth=2.2, solid_capstyle="round", zorder=2)
         axes.plot([value], [place], "o", color=colour, markersize=8, zorder=3)
         axes.annotate(
-            f"{value:.1f}" if board.criterion == "spearman" else f"{value:.3f}",
+            f"{value:.1f}" if not is_label_free(board.criterion) else f"{value:.3f}",
             (value, place), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=9, color=INK,
         )  # fmt: skip
     axes.set_yticks(places, [_short(str(t.recipe), 44) for t in rows], fontsize=10, color=INK, parse_math=False)

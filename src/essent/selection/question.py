@@ -1,4 +1,4 @@
-"""What a search is asked: pairs with gold scores, or those that criteria make of texts; and the scores of recipes."""
+"""What a search is asked: a data set with judgements, or texts and the pairs that criteria make of them."""
 
 from __future__ import annotations
 
@@ -14,57 +14,115 @@ import numpy as np
 from essent.recipe import Recipe
 from essent.selection.criteria import Criterion, PseudoPairs, criteria, default_criterion
 from essent.selection.pairs import TextPairs
-from essent.selection.significance import spearman
+from essent.selection.significance import is_label_free
 from essent.selection.sweep import Sweep
-from essent.tasks import PairTask, load_pairs, rows_of
+from essent.tasks import COLUMNS, SCORE_NAMES, JudgedTask, load_judged, rows_of
 from essent.texts import check_texts
 from essent.types import InputError
 from essent.weighting import inverse_document_frequency
 
-LABELS = "spearman"
+Parts = tuple[tuple[Criterion, PseudoPairs, slice], ...]
 
 
 @dataclass(frozen=True)
 class Question:
-    """The pairs of a search: those with gold scores first, then each criterion's own."""
+    """One data set of a search.
+
+    A recipe's row in the store has the cosines of the task's pairs, where it compares pairs, then those of each
+    criterion's own pairs, then what the task keeps of vectors, where it takes those.
+
+    Attributes:
+        task: the judgements; None without labels.
+        texts: what recipes learn from.
+        wanted: criteria: a score of the task, or criteria without labels; the first ranks.
+        parts: the criteria without labels, their pairs, and where these are in a row.
+        given: the pairs that the user gave, without a task.
+        weight: of this data set among several.
+    """
 
     name: str
-    pairs: TextPairs
-    gold: np.ndarray | None
+    task: JudgedTask | None
+    texts: tuple[str, ...]
     wanted: tuple[str, ...]
-    parts: tuple[tuple[Criterion, PseudoPairs, slice], ...]
+    parts: Parts
+    given: tuple[tuple[str, str], ...] = ()
+    weight: float = 1.0
 
     @classmethod
-    def of(cls, data: Any, folder: str | Path | None, criterion: str | Sequence[str], seed: int) -> Question:
-        name, texts, given, gold = read_pairs_of(data, folder)
-        specs = [criterion] if isinstance(criterion, str) else list(criterion)
-        named = [spec if spec == LABELS else criteria.create(spec).spec() for spec in specs]
-        wanted = list(dict.fromkeys(named)) or [LABELS if gold is not None else default_criterion()]
-        if LABELS in wanted and gold is None:
-            raise InputError(f"The criterion {LABELS!r} needs pairs with gold scores; {name} has none.")
-        ends = list(given) if gold is not None else []
-        parts = []
-        for spec in wanted:
-            if spec != LABELS:
-                made = criteria.create(spec)
-                pseudo = made.pairs(texts, given, seed)
-                parts.append((made, pseudo, slice(len(ends), len(ends) + len(pseudo.first))))
-                ends.extend(zip(pseudo.first, pseudo.second, strict=True))
-        return cls(name, TextPairs.of(ends, texts), gold, tuple(wanted), tuple(parts))
+    def of(
+        cls, data: Any, folder: str | Path | None, criterion: str | Sequence[str], seed: int, weight: float = 1.0
+    ) -> Question:
+        """Read the data and check the criteria.
 
-    def identity(self, model: str, recipes: Sequence[Recipe]) -> dict[str, Any]:
+        Raises:
+            InputError, DataError, UnknownNameError: no data, or a criterion that it cannot answer.
+        """
+        name, task, texts, given = read_data(data, folder)
+        specs = [criterion] if isinstance(criterion, str) else list(criterion)
+        wanted = list(dict.fromkeys(_checked(spec, name, task) for spec in specs))
+        wanted = wanted or [task.score_names[0] if task is not None else default_criterion()]
+        pairs = task.compared() if task is not None else None
+        end, parts = 0 if pairs is None else len(pairs), []
+        for spec in filter(is_label_free, wanted):
+            made = criteria.create(spec)
+            pseudo = made.pairs(texts, _pairs_of(task, given), seed)
+            parts.append((made, pseudo, slice(end, end + len(pseudo.first))))
+            end += len(pseudo.first)
+        return cls(name, task, tuple(texts), tuple(wanted), tuple(parts), tuple(given), weight)
+
+    @property
+    def score(self) -> str | None:
+        """The score with labels that is wanted."""
+        return next((spec for spec in self.wanted if not is_label_free(spec)), None)
+
+    @property
+    def takes_vectors(self) -> bool:
+        """Whether the task needs the vectors themselves: classes, clusters, retrieval."""
+        return self.task is not None and self.score is not None and self.task.compared() is None
+
+    @property
+    def place(self) -> slice:
+        """Where a row of the store has the task's evidence."""
+        if self.task is None:
+            return slice(0, 0)
+        start = self.parts[-1][2].stop if self.parts else 0
+        return slice(start, start + self.task.evidence_size) if self.takes_vectors else slice(0, self._own_pairs)
+
+    @property
+    def width(self) -> int:
+        """The numbers of a row."""
+        return max([self.place.stop, *(where.stop for _, _, where in self.parts)])
+
+    @property
+    def _own_pairs(self) -> int:
+        pairs = None if self.task is None else self.task.compared()
+        return 0 if pairs is None else len(pairs)
+
+    def text_pairs(self, prompts: Mapping[str, str], default: str) -> TextPairs:
+        """The texts with the model's prompts, and the pairs that are compared."""
+        texts = [default + text for text in self.texts] if self.task is None else self.task.texts_for(prompts, default)
+        own = None if self.task is None else self.task.compared()
+        pairs = [] if own is None else [(texts[first], texts[second]) for first, second in own]
+        for _, pseudo, _ in self.parts:
+            pairs += [(default + a, default + b) for a, b in zip(pseudo.first, pseudo.second, strict=True)]
+        return TextPairs.of(pairs, texts)
+
+    def identity(self, model: str, recipes: Sequence[Recipe], pairs: TextPairs) -> dict[str, Any]:
         """What tells one search from another."""
-        data = json.dumps([self.pairs.texts, self.pairs.pairs.tolist(), self.pairs.fit.tolist()]).encode()
+        data = json.dumps([pairs.texts, pairs.pairs.tolist(), pairs.fit.tolist()]).encode()
         listed = "\n".join(map(str, recipes)).encode()
+        judged = repr(self.task) if self.takes_vectors else ""  # classes, answers and how vectors are judged
         return {
             "model": model,
             "data": hashlib.sha256(data).hexdigest(),
+            "judgements": hashlib.sha256(judged.encode()).hexdigest(),
             "recipes": hashlib.sha256(listed).hexdigest(),
             "weighed": self.reads_weights,
         }
 
     @property
     def reads_weights(self) -> bool:
+        """Whether a criterion reads token weights."""
         return any(made.reads_weights for made, _, _ in self.parts)
 
     @property
@@ -73,35 +131,50 @@ class Question:
         return any(made.relative for made, _, _ in self.parts)
 
     @property
-    def scored_pairs(self) -> list[tuple[str, str]]:
-        """The pairs whose gold scores are read."""
-        texts = self.pairs.texts
-        gold = 0 if self.gold is None or LABELS not in self.wanted else len(self.gold)
-        return [(texts[first], texts[second]) for first, second in self.pairs.pairs[:gold]]
+    def judged_items(self) -> list[tuple[str, ...]]:
+        """The texts of the units whose labels are read."""
+        return self.task.items() if self.task is not None and self.score is not None else []
 
-    def settled(self, cosines: np.ndarray, reference: Sequence[int]) -> Question:
-        """The question with relative criteria settled by the rows of cosines (R,P) of the reference recipes."""
+    def settled(self, rows: np.ndarray, reference: Sequence[int]) -> Question:
+        """The question with relative criteria settled by the rows (R,width) of the reference recipes."""
         if not self.is_relative:
             return self
-        known = np.array(cosines[list(reference)])
+        known = np.array(rows[list(reference)])
         parts = tuple((made, made.settled(known[:, where], pseudo), where) for made, pseudo, where in self.parts)
         return replace(self, parts=parts)
 
-    def scores(self, sweep: Sweep, count: int) -> dict[str, np.ndarray]:
-        """Every wanted criterion's scores (R,) of the first R = `count` recipes."""
-        cosines = sweep.store.cosines[:count]  # (R,P)
-        by_name = {}
-        parts = iter(self.parts)
-        for spec in self.wanted:
-            if spec == LABELS and self.gold is not None:
-                rows = range(0, len(cosines), 256)
-                gold = len(self.gold)
-                by_name[spec] = np.concatenate([spearman(cosines[r : r + 256, :gold], self.gold) for r in rows])
-            else:
-                made, pseudo, where = next(parts)
-                read = weight_scores(made, sweep)[:count] if made.reads_weights else None
-                by_name[spec] = made.score(np.asarray(cosines[:, where]), pseudo) if read is None else read
-        return by_name
+    def label_free_scores(self, sweep: Sweep, count: int) -> dict[str, np.ndarray]:
+        """Scores (R,) of the first R = `count` recipes by every criterion without labels."""
+        rows, found = sweep.store.rows[:count], {}
+        for made, pseudo, where in self.parts:
+            read = weight_scores(made, sweep)[:count] if made.reads_weights else None
+            found[made.spec()] = made.score(np.asarray(rows[:, where]), pseudo) if read is None else read
+        return found
+
+
+def _checked(spec: str, name: str, task: JudgedTask | None) -> str:
+    """A criterion without labels in its shortest form, or a score that the task has."""
+    if is_label_free(spec):
+        return criteria.create(spec).spec()
+    if task is not None and spec in task.score_names:
+        return spec
+    known = "" if task is None else f" It has {task.kind}, which is scored by {', '.join(task.score_names)}."
+    if task is None and spec in SCORE_NAMES:
+        raise InputError(
+            f"The criterion {spec!r} needs labels; {name} has none. Kinds with labels: {', '.join(COLUMNS)}."
+        )
+    if spec in SCORE_NAMES:
+        raise InputError(f"The criterion {spec!r} does not go with {name}.{known}")
+    criteria.create(spec)  # which names what is known
+    raise InputError(f"Unknown criterion {spec!r}.")
+
+
+def _pairs_of(task: JudgedTask | None, given: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    """The pairs that criteria without labels may use."""
+    if task is None:
+        return given
+    items = task.items()
+    return [(item[0], item[1]) for item in items] if all(len(item) == 2 for item in items) else []
 
 
 def weight_scores(made: Criterion, sweep: Sweep) -> np.ndarray:
@@ -118,28 +191,25 @@ def weight_scores(made: Criterion, sweep: Sweep) -> np.ndarray:
     return scores
 
 
-def read_pairs_of(
+def read_data(
     data: Any, folder: str | Path | None
-) -> tuple[str, list[str], list[tuple[str, str]], np.ndarray | None]:
-    """Name, texts, pairs and gold scores of what `search` was given."""
+) -> tuple[str, JudgedTask | None, list[str], Sequence[tuple[str, str]]]:
+    """Name, judgements, texts and pairs without judgements of what `search` was given."""
     if isinstance(data, (str, Path)) and Path(data).suffix == ".txt":
         raise InputError(
             f"{data} has texts without labels; give them as a list: Path({str(data)!r}).read_text().splitlines()."
         )
-    if isinstance(data, (str, Path)):
-        data = load_pairs(data, folder)
-    if not isinstance(data, PairTask) and (hasattr(data, "__iter__") or hasattr(data, "columns")):
-        data = rows_of(data)
-        if data and (isinstance(data[0], Mapping) or (isinstance(data[0], (tuple, list)) and len(data[0]) > 2)):
-            data = PairTask.from_rows(data)
-    if isinstance(data, PairTask):
-        pairs = [(pair.sentence1, pair.sentence2) for pair in data.pairs]
-        return data.name, data.texts(), pairs, np.array([pair.score for pair in data.pairs], np.float64)
-    items = list(data) if hasattr(data, "__iter__") else [data]
+    if isinstance(data, (str, Path)) or hasattr(data, "score_vectors") or hasattr(data, "columns"):
+        task = load_judged(data, folder).for_choice()
+        return task.name, task, task.texts(), []
+    items = rows_of(data) if hasattr(data, "__iter__") else [data]
     if not items:
-        raise InputError("search needs pairs or texts, got none.")
+        raise InputError("search needs judgements or texts, got none.")
+    if isinstance(items[0], Mapping) or (isinstance(items[0], (tuple, list)) and len(items[0]) > 2):
+        task = load_judged(items, folder).for_choice()
+        return task.name, task, task.texts(), []
     if all(isinstance(item, (tuple, list)) and len(item) == 2 for item in items):
         pairs = [(str(a), str(b)) for a, b in items]
         check_texts([text for item in items for text in item])
-        return f"{len(items)} pairs", [a for a, _ in pairs] + [b for _, b in pairs], pairs, None
-    return f"{len(items)} texts", check_texts(items), [], None
+        return f"{len(items)} pairs", None, [a for a, _ in pairs] + [b for _, b in pairs], pairs
+    return f"{len(items)} texts", None, check_texts(items), []

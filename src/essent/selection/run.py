@@ -1,6 +1,6 @@
 """`search`: many recipes on one model, one pass a template, ranked by labels or without them.
 
-recipes of a space ─ passes (sweep) ─ cosines of pairs ─ shaping (shaped) ─ scores ─ leaderboard ─ checks on other data
+recipes of a space ─ passes (sweep) ─ shaping, judging (stored) ─ scores ─ leaderboard (judging) ─ checks on other data
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from essent.model import load, read_capabilities
+from essent.model import Loaded, load, read_capabilities
 from essent.pipeline import digest_of_backbone
 from essent.recipe import Recipe
 from essent.registry import did_you_mean
 from essent.selection.checks import HeldOut, check_on, held_out
-from essent.selection.judging import Scored, judged, judged_without_labels
-from essent.selection.leaderboard import Leaderboard, Trial, ranked
+from essent.selection.judging import make_board
+from essent.selection.leaderboard import Leaderboard
 from essent.selection.program import Program
-from essent.selection.question import LABELS, Question
-from essent.selection.shaped import score_shaped
+from essent.selection.question import Question
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.store import Store
+from essent.selection.stored import judge_stored
 from essent.selection.sweep import Sweep
 from essent.selection.verdict import decided_by_tests
-from essent.tasks import PairTask, library_versions
+from essent.tasks import JudgedTask, library_versions
 from essent.types import InputError, ModelLike
 
 WEIGHED = 20_000  # tokens that a criterion on token weights sees
@@ -74,22 +74,26 @@ def search(
     space: str | Path | Space = "full",
     *,
     criterion: str | Sequence[str] = (),
-    test: Sequence[PairTask | str] = (),
+    weights: Sequence[float] = (),
+    test: Sequence[JudgedTask | str] = (),
     folder: str | Path | None = None,
     settings: Settings | None = None,
     options: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Leaderboard:
-    """Score every recipe of a space on pairs of sentences, from one forward pass a template.
+    """Score every recipe of a space on a data set, from one forward pass a template.
 
     Args:
         model: a hub name, a folder, or a SentenceTransformer.
-        data: scored pairs (a PairTask, a task's name such as "stsb.dev", a file of pairs, or in memory as
-            `PairTask.from_rows` takes them), or without labels: a list of texts, or of pairs of texts. What recipes
-            learn (idf, shaping) they learn from all of these texts.
+        data: judgements of any kind (a task, its name such as "stsb.dev", a file or a folder as in
+            `essent.tasks.load_task`, or rows in memory), or without labels: a list of texts, or of pairs of texts. A
+            test part is not read. What recipes learn (idf, shaping) they learn from all of these texts. Several data
+            sets are a list of tasks or of `Path`: each is searched, and the mean of the ranks decides.
         space: "heads", "layers", "weights", "shaping", "full", a YAML file of grids, or a Space.
-        criterion: what ranks the recipes, see `essent.selection.criteria`; of several, the first ranks and all are
-            shown. By default "spearman" with gold scores, the best label-free criterion without.
+        criterion: what ranks the recipes: a score of the data ("spearman", "accuracy", "f1_macro", "ndcg@10" …), or one
+            without labels, see `essent.selection.criteria`; of several, the first ranks and all are shown. By default
+            the main score of the data, without labels the best label-free criterion.
+        weights: of several data sets, one each; by default all count alike.
         test: tasks on which the winner is compared with the baselines; it is not chosen on them.
         folder: local data for task names, as in `essent.tasks.load_task`.
         settings, changes: see `Settings`; `search(…, memory=2, seed=1)` sets single fields. Keyword arguments of
@@ -103,61 +107,111 @@ def search(
     changes, options = _split(changes, options or {})
     how = replace(settings or Settings(), **changes)
     found = find_space(space)
-    question = Question.of(data, folder, criterion, how.seed)
-    others = held_out(test, folder, question.pairs.fit_texts(), question.scored_pairs)
+    questions = _questions(data, folder, criterion, weights, how.seed)
+    texts = [text for question in questions for text in question.texts]
+    others = held_out(test, folder, texts, [item for question in questions for item in question.judged_items])
     capabilities = read_capabilities(model, options)
     recipes, left_out = found.expand(capabilities)
     compared = ("static",) if capabilities.only_static and how.baselines == BASELINES else how.baselines
     baselines = list(dict.fromkeys(Recipe.parse(text) for text in compared))
     recipes = list(dict.fromkeys([*recipes, *baselines]))
-    reference = REFERENCE.expand(capabilities)[0] if question.is_relative else []
+    reference = REFERENCE.expand(capabilities)[0] if any(question.is_relative for question in questions) else []
     every = list(dict.fromkeys([*recipes, *reference]))
     loaded = load(model, every, options)
     loaded.backbone.to(loaded.settings["device"])
     program = Program(every, loaded.backbone)
-    pairs = question.pairs.after(loaded.default_prompt)
-    rows = [plan.rows_digest for one in program.passes for plan in one.singles if plan.rows_digest]
-    identity = {
-        **question.identity(model_name(model), every),
-        "prompt": loaded.default_prompt,
-        "memory": how.memory,
-        "batch_size": how.batch_size,
-        "weights": "" if how.work is None else digest_of_backbone(loaded.backbone, *rows),
-    }
+    runner = _Runner(model_name(model), program, recipes, loaded, how)
     with _work_folder(how.work) as place:
-        store = Store(place, identity, len(every), len(pairs.pairs), kept=how.work is not None)
+        folders = [place] if len(questions) == 1 else [place / str(number + 1) for number in range(len(questions))]
+        sweeps = [runner.run(question, where) for question, where in zip(questions, folders, strict=True)]
+        names = [str(baseline) for baseline in baselines]
+        board = make_board(questions, sweeps, recipes, reference, names, top=how.top, seed=how.seed)
+    notes = [*board.notes, *(note for question in questions if question.task for note in question.task.notes)]
+    if left_out:
+        notes.append(f"{left_out} recipes of the space {found.name!r} were left out: this model cannot run them.")
+    provenance = {
+        "model": model_name(model),
+        "data": " + ".join(question.name for question in questions),
+        "space": found.name,
+        "recipes": len(recipes),
+        "reference": len(reference),
+        "passes": len(program.passes) * len(questions),
+        "texts": sum(len(sweep.data.texts) for sweep in sweeps),
+        "units": sum(question.task.units for question in questions if question.task),
+        "pairs": sum(len(sweep.data.pairs) for sweep in sweeps),
+        "encoded": sum(sweep.encoded for sweep in sweeps),
+        "seed": how.seed,
+        "seconds": round(time.perf_counter() - started, 2),
+        "versions": library_versions(),
+    }
+    source = (model, tuple(texts), dict(options))
+    board = replace(board, notes=tuple(notes), provenance=provenance, _source=source)
+    return tested(board, model, others, how, options)
+
+
+def _questions(
+    data: Any, folder: str | Path | None, criterion: str | Sequence[str], weights: Sequence[float], seed: int
+) -> list[Question]:
+    """One data set, or several: a list of tasks or paths (a list of strings is texts without labels)."""
+    several = isinstance(data, (list, tuple)) and len(data) > 0 and all(map(_is_data_set, data))
+    given = list(data) if several else [data]
+    if len(weights) not in (0, len(given)):
+        raise InputError(f"{len(weights)} weights for {len(given)} data sets; give one for each, or none.")
+    if any(not weight > 0 for weight in weights):
+        raise InputError(f"The weights of data sets must be positive, not {list(weights)!r}.")
+    questions = [
+        Question.of(one, folder, criterion, seed, float(weight))
+        for one, weight in zip(given, weights or [1.0] * len(given), strict=True)
+    ]
+    names = [question.name for question in questions]
+    if len(set(names)) < len(names):
+        raise InputError(f"Two of the data sets {', '.join(names)} have one name; rename a file, or leave one out.")
+    if len(questions) > 1 and any(question.parts for question in questions):
+        raise InputError("Several data sets are ranked by their labels; criteria without labels take one data set.")
+    return questions
+
+
+def _is_data_set(item: Any) -> bool:
+    return isinstance(item, Path) or hasattr(item, "score_vectors")
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """A program on a loaded model, to be run on each data set."""
+
+    model: str
+    program: Program
+    recipes: Sequence[Recipe]
+    loaded: Loaded
+    how: Settings
+
+    def run(self, question: Question, folder: Path) -> Sweep:
+        """The passes over a data set, and what is judged of each recipe, in the sweep's store."""
+        how, every = self.how, self.program.recipes
+        prompts = dict(self.loaded.settings.get("prompts") or {})
+        pairs = question.text_pairs(prompts, self.loaded.default_prompt)
+        rows = [plan.rows_digest for one in self.program.passes for plan in one.singles if plan.rows_digest]
+        identity = {
+            **question.identity(self.model, every, pairs),
+            "prompt": self.loaded.default_prompt,
+            "memory": how.memory,
+            "batch_size": how.batch_size,
+            "weights": "" if how.work is None else digest_of_backbone(self.loaded.backbone, *rows),
+        }
+        store = Store(folder, identity, len(every), question.width, kept=how.work is not None)
         sweep = Sweep(
-            program,
+            self.program,
             pairs,
             store,
             memory=int(how.memory * GIB),
             batch_size=how.batch_size,
             progress=how.progress,
+            keep=question.takes_vectors,
             weighed=WEIGHED if question.reads_weights else 0,
         )
         sweep.run()
-        score_shaped(sweep, pairs, store, progress=how.progress)
-        board = _board(question, sweep, recipes, reference, [str(b) for b in baselines], how)
-    notes = list(board.notes)
-    if left_out:
-        notes.append(f"{left_out} recipes of the space {found.name!r} were left out: this model cannot run them.")
-    provenance = {
-        "model": model_name(model),
-        "data": question.name,
-        "space": found.name,
-        "recipes": len(recipes),
-        "reference": len(reference),
-        "passes": len(program.passes),
-        "texts": len(question.pairs.texts),
-        "pairs": len(question.pairs.pairs),
-        "encoded": sweep.encoded,
-        "seed": how.seed,
-        "seconds": round(time.perf_counter() - started, 2),
-        "versions": library_versions(),
-    }
-    source = (model, tuple(question.pairs.fit_texts()), dict(options))
-    board = replace(board, notes=tuple(notes), provenance=provenance, _source=source)
-    return tested(board, model, others, how, options)
+        judge_stored(sweep, question, pairs, store, progress=how.progress)
+        return sweep
 
 
 def tested(
@@ -175,6 +229,7 @@ def tested(
         seed=how.seed,
         progress=how.progress,
         options=options,
+        score=board.criterion,
     )
     return decided_by_tests(board, checks)
 
@@ -192,34 +247,6 @@ def _split(changes: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[dict
             raise InputError(f"search takes no {name!r}. {did_you_mean(name, [*fields, *known])}")
     others = {name: value for name, value in changes.items() if name not in fields}
     return {name: value for name, value in changes.items() if name in fields}, {**options, **others}
-
-
-def _board(
-    question: Question,
-    sweep: Sweep,
-    recipes: Sequence[Recipe],
-    reference: Sequence[Recipe],
-    baselines: Sequence[str],
-    how: Settings,
-) -> Leaderboard:
-    """Rank the recipes, with intervals of the first and of the baselines, and decide what is the best."""
-    store = sweep.store
-    order = {recipe: number for number, recipe in enumerate(sweep.program.recipes)}
-    settled = question.settled(store.cosines, [order[recipe] for recipe in reference])
-    scores = settled.scores(sweep, len(recipes))
-    trials = [
-        Trial(recipe, {name: float(values[number]) for name, values in scores.items()})
-        for number, recipe in enumerate(recipes)
-    ]
-    first = question.wanted[0]
-    listed = list(dict.fromkeys([*(t.recipe for t in ranked(trials, first)[: how.top]), *map(Recipe.parse, baselines)]))
-    rows = {str(recipe): order[recipe] for recipe in listed}
-    if question.gold is not None and LABELS in scores:
-        count = len(question.gold)
-        names = [str(recipe) for recipe in recipes]
-        scored = Scored(names, store.cosines[: len(recipes), :count], question.gold, question.pairs.pairs[:count])
-        return judged(trials, first, baselines, scored, list(rows), seed=how.seed)
-    return judged_without_labels(trials, first, baselines, store.cosines, rows, settled, how.seed)
 
 
 def model_name(model: ModelLike) -> str:

@@ -11,13 +11,13 @@ import numpy as np
 from essent.atomic import remove_leftovers, sync, write_text
 from essent.types import DataError
 
-FORMAT = "essent-search/1"
-FLOAT, DOUBLE = np.dtype("<f4"), np.dtype("<f8")  # of vectors, of cosines
-HEAD, COSINES, DONE = "search.json", "cosines.bin", "done.txt"
+FORMAT = "essent-search/2"
+FLOAT, DOUBLE = np.dtype("<f4"), np.dtype("<f8")  # of vectors, of rows
+HEAD, ROWS, DONE = "search.json", "rows.bin", "done.txt"
 
 
 class Store:
-    """A folder with the cosines of every recipe (R,P), pooled vectors that shaping will read, and what is done.
+    """A folder with a row of numbers for every recipe (R,W), pooled vectors that will be read again, and what is done.
 
     A unit of work is noted as done when all that it wrote is on the disk; what a killed run wrote of another unit is
     written again. The search's identity is written last: a folder without it holds nothing yet.
@@ -26,21 +26,21 @@ class Store:
         folder: made when it is not there.
         identity: plain values that say which search this is; another search's folder is refused.
         recipes: R.
-        pairs: P.
+        width: W, the numbers of a row: cosines of pairs, and what judgements keep of vectors.
         kept: whether a later run may go on here; a temporary folder need not reach the disk.
 
     Raises:
         DataError: the folder holds another search, something else, or a damaged search.
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any], recipes: int, pairs: int, *, kept: bool = True) -> None:
+    def __init__(self, folder: Path, identity: dict[str, Any], recipes: int, width: int, *, kept: bool = True) -> None:
         self.folder, self.kept = folder, kept
         self._unsynced: set[Path] = set()
         wanted = json.dumps({"format": FORMAT, **identity}, sort_keys=True, indent=1)
-        shape = (recipes, pairs)
+        shape = (recipes, width)
         if not self._holds(wanted):
-            self._begin(wanted, recipes * pairs)
-        self.cosines = self._map(shape) if recipes * pairs else np.empty(shape, DOUBLE)
+            self._begin(wanted, recipes * width)
+        self.rows = self._map(shape) if recipes * width else np.empty(shape, DOUBLE)
         self._done = set(self._whole_lines())
 
     def _holds(self, wanted: str) -> bool:
@@ -57,20 +57,20 @@ class Store:
                 )
             return True
         names = {entry.name for entry in self.folder.iterdir()} if self.folder.is_dir() else set()
-        if any(name not in (COSINES, DONE) and not name.startswith(f".{HEAD}.") for name in names):
+        if any(name not in (ROWS, DONE) and not name.startswith(f".{HEAD}.") for name in names):
             raise DataError(f"{self.folder} is not empty and holds no search; give a new folder.")
         return False
 
     def _begin(self, wanted: str, values: int) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / COSINES).open("wb") as file:
+        with (self.folder / ROWS).open("wb") as file:
             file.truncate(values * DOUBLE.itemsize)
         (self.folder / DONE).write_text("", "utf-8")
-        self._sync(self.folder / COSINES, self.folder / DONE)
+        self._sync(self.folder / ROWS, self.folder / DONE)
         write_text(self.folder / HEAD, wanted)
 
     def _map(self, shape: tuple[int, int]) -> np.memmap:
-        path = self.folder / COSINES
+        path = self.folder / ROWS
         size = path.stat().st_size if path.is_file() else 0
         if size != shape[0] * shape[1] * DOUBLE.itemsize:
             raise self._damaged(path)
@@ -100,8 +100,8 @@ class Store:
 
     def finish(self, what: str) -> None:
         """Note a unit of work, after everything it wrote has reached the disk."""
-        if self.kept and isinstance(self.cosines, np.memmap):
-            self.cosines.flush()
+        if self.kept and isinstance(self.rows, np.memmap):
+            self.rows.flush()
         self._sync(*sorted(self._unsynced))
         self._unsynced.clear()
         with (self.folder / DONE).open("ab") as file:

@@ -40,6 +40,7 @@ class Sweep:
 
     Args:
         memory: bytes that hidden states and pooled vectors may take together.
+        keep: whether the vectors of every recipe are kept, and not only those that shaping reads.
         weighed: about so many of the texts' tokens are noted with their weights, for criteria that read these.
     """
 
@@ -52,6 +53,7 @@ class Sweep:
         memory: int,
         batch_size: int,
         progress: bool,
+        keep: bool = False,
         weighed: int = 0,
     ) -> None:
         self.program, self.data, self.store, self.weighed = program, data, store, weighed
@@ -59,13 +61,13 @@ class Sweep:
         self.backbone = program.backbone
         self.device = self.backbone.static_table.device
         self.unshaped: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # pass, block -> row, mix, recipe
-        self.kept: dict[tuple[int, int], dict[int, set[int]]] = {}  # pass, block -> row -> columns that shaping reads
+        self.kept: dict[tuple[int, int], dict[int, set[int]]] = {}  # pass, block -> row -> columns that are read again
         for number, (recipe, place) in enumerate(zip(program.recipes, program.places, strict=True)):
             key = (place.frame, place.block)
-            if recipe.shaping:
+            if recipe.shaping or keep:
                 columns = self.kept.setdefault(key, {}).setdefault(place.row, set())
                 columns.update(column for column, _ in self._columns(place))
-            else:
+            if not recipe.shaping and len(data.pairs):
                 self.unshaped.setdefault(key, []).append((place.row, place.mix, number))
         self.rows_of: dict[int, np.ndarray] = {}  # pass -> (N,) row of each text in the pooled files
         self.rows_in: dict[int, int] = {}  # pass -> rows in the pooled files
@@ -141,14 +143,14 @@ class Sweep:
                     cosines = pair_cosines(block.mixed(pooled), ends).cpu().numpy()  # (w,M,p)
                     where = np.array(members)
                     found = cosines[where[:, 0] - rows.start, where[:, 1]]  # (r,p)
-                    self.store.cosines[np.ix_(where[:, 2], part.pairs)] = found
+                    self.store.rows[np.ix_(where[:, 2], part.pairs)] = found
             held.columns.pop(number)
         for number in range(len(one.singles)):
             vectors = torch.cat(held.singles[number])[None, :, None]  # (1,n,1,K)
             self._keep((at, -1), range(number, number + 1), vectors, start)
             for row, _, recipe in self.unshaped.get((at, -1), []):
                 if row == number:
-                    self.store.cosines[recipe, part.pairs] = pair_cosines(vectors, ends)[0, 0].cpu().numpy()
+                    self.store.rows[recipe, part.pairs] = pair_cosines(vectors, ends)[0, 0].cpu().numpy()
 
     def _read(self, one: Pass, part: Portion, sequences: list[np.ndarray], stats: CorpusStats | None) -> Held:
         """Run the model over a portion, batch by batch."""
@@ -202,7 +204,7 @@ class Sweep:
             weights.append(self.store.read(f"weights-{at}-{block}-{portion}.bin", 0, (rows, -1)))
         return np.concatenate(weights, axis=1), np.concatenate(ids)
 
-    # -- what shaping reads -----------------------------------------------------------------------------------------
+    # -- what is read again ------------------------------------------------------------------------------------------
 
     def _keep(self, key: tuple[int, int], rows: range, pooled: torch.Tensor, start: int) -> None:
         kept = self.kept.get(key, {})

@@ -15,14 +15,13 @@ from essent.recipe import MASK
 from essent.selection.checks import HeldOut, held_out
 from essent.selection.generate import Candidate
 from essent.selection.grammar import PROMPT_BERT, Grammar
-from essent.selection.judging import Scored, judged
+from essent.selection.judging import judged
 from essent.selection.leaderboard import Leaderboard, ranked
-from essent.selection.pairs import TextPairs
-from essent.selection.question import LABELS, read_pairs_of
+from essent.selection.question import Question
 from essent.selection.run import Settings, model_name, search, tested
 from essent.selection.space import Grid, Space
 from essent.sources import parse_mix, reads_mlm_head
-from essent.tasks import PairTask
+from essent.tasks import JudgedTask
 from essent.types import InputError, ModelLike, UnsupportedRecipeError
 
 
@@ -63,7 +62,7 @@ def search_templates(
     folder: str | Path | None = None,
     settings: Settings | None = None,
     options: dict[str, Any] | None = None,
-    test: Sequence[PairTask | str] = (),
+    test: Sequence[JudgedTask | str] = (),
 ) -> TemplateSearch:
     """Greedy search over a grammar's slots, in the order of its choices; each candidate is one pass, none runs twice.
 
@@ -132,9 +131,9 @@ def search_candidates(
     folder: str | Path | None = None,
     settings: Settings | None = None,
     options: dict[str, Any] | None = None,
-    test: Sequence[PairTask | str] = (),
+    test: Sequence[JudgedTask | str] = (),
 ) -> GeneratedSearch:
-    """Score generated templates (`essent.selection.generate_templates`) on pairs; each is one pass (PromptBERT 4.2).
+    """Score generated templates (`generate_templates`) on a data set; each is one pass (PromptBERT 4.2).
 
     Args: as in `search_templates`.
 
@@ -188,13 +187,10 @@ class _Asked:
 
 
 def _held_out(
-    test: Sequence[PairTask | str], folder: str | Path | None, data: Any, criterion: str | Sequence[str]
+    test: Sequence[JudgedTask | str], folder: str | Path | None, data: Any, criterion: str | Sequence[str]
 ) -> list[HeldOut]:
-    _, texts, pairs, gold = read_pairs_of(data, folder)
-    labelled = gold is not None and (
-        not criterion or LABELS in ([criterion] if isinstance(criterion, str) else criterion)
-    )
-    return held_out(test, folder, texts, pairs if labelled else ())
+    question = Question.of(data, folder, criterion, 0)
+    return held_out(test, folder, question.texts, question.judged_items)
 
 
 def _decided(board: Leaderboard, boards: Sequence[Leaderboard], template: str, asked: _Asked) -> Leaderboard:
@@ -202,13 +198,13 @@ def _decided(board: Leaderboard, boards: Sequence[Leaderboard], template: str, a
     winner = next((str(trial.recipe) for trial in board.trials if trial.recipe.template == template), None)
     if not board.is_scored or winner is None or not np.isfinite(board.find(winner).scores[board.criterion]):
         return board
-    _, _, pairs, gold = read_pairs_of(asked.data, asked.folder)
-    cosines = {name: row for one in boards for name, row in one.cosines.items()}
-    if gold is not None and cosines:
-        numbers = TextPairs.of(pairs, ()).pairs
-        scored = Scored(list(cosines), np.stack(list(cosines.values())), gold, numbers)
-        names, baselines = list(cosines), board.baselines
-        made = judged(board.trials, board.criterion, baselines, scored, names, seed=asked.how.seed, winner=winner)
+    found = boards[0].judgements
+    if found:
+        steps = [one.judgements[0] for one in boards]
+        rows = {name: row for step in steps for name, row in zip(step.names, step.evidence, strict=True)}
+        scored = replace(found[0], names=list(rows), evidence=np.stack(list(rows.values())))
+        names, baselines = list(rows), board.baselines
+        made = judged(board.trials, board.criterion, baselines, [scored], names, seed=asked.how.seed, winner=winner)
     else:  # the verdict without labels belongs to the last recipe that leads: the winner beside the baselines alone
         alone = replace(asked.how, baselines=board.baselines, work=None)
         made = search(

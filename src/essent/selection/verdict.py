@@ -13,62 +13,78 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from essent.selection.checks import Check
-from essent.selection.criterion import Criterion
+from essent.selection.criterion import Criterion, mean_rank
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.pseudo import PseudoPairs
-from essent.selection.significance import RESAMPLES, Comparison, bootstrap, interval, spearman
+from essent.selection.significance import SEVERAL, Comparison, Scored, weighted_mean
+from essent.tasks import RESAMPLES, bootstrap, interval, scores_of_parts
 
 FOLDS = 5
-FEWEST = 5  # pairs of a fold
+FEWEST = 5  # units of a fold
 CHOICE = "the choice"  # of each fold, in comparisons
-ROWS = 256  # recipes ranked at a time
-USE = "Measured for the similarity of sentences by cosine"
-OTHER_USES = "for clustering, classification or retrieval compare recipes on labels of that use (essent evaluate)"
+OTHER_USES = "for clustering, classification or retrieval search on some labels of that use (--data)"
 
 
 # -- with labels ------------------------------------------------------------------------------------------------------
 
 
-def cross_validated(
-    cosines: np.ndarray, gold: np.ndarray, pairs: np.ndarray, baselines: Sequence[tuple[str, int]], seed: int = 0
-) -> tuple[Comparison, ...]:
-    """What choosing the best of all recipes gains over each baseline on pairs that were left out of the choice.
+def cross_validated(found: Sequence[Scored], baselines: Sequence[str], seed: int = 0) -> tuple[Comparison, ...]:
+    """What choosing the best of all recipes gains over each baseline on units that were left out of the choice.
 
-    On four fifths of the pairs the best recipe is chosen, on the last fifth compared; mean over the five fifths. Pairs
-    of the same two texts stay together.
-
-    Args:
-        cosines: of all recipes (R,P); may lie on disk.
-        pairs: (P,2), numbers of the texts.
-        baselines: text form and row of each.
+    On four fifths of the units the best recipe is chosen, on the last fifth compared; mean over the five fifths. Units
+    with the same texts stay together. Of several data sets the recipe of the best mean rank is chosen.
     """
-    fold = _folds(pairs, seed)
-    if len(np.unique(fold)) < 2:
-        return tuple(Comparison(CHOICE, name, *(math.nan,) * 4) for name, _ in baselines)
-    differences, draws = [], []
-    for number in np.unique(fold):
-        here, rest = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
-        scores = np.concatenate(
-            [spearman(cosines[row : row + ROWS, rest], gold[rest]) for row in range(0, len(cosines), ROWS)]
-        )
-        chosen = int(np.argmax(np.nan_to_num(scores, nan=-np.inf)))
-        rows = np.stack([cosines[row, here] for row in (chosen, *(row for _, row in baselines))])
-        found, drawn = spearman(rows, gold[here]), bootstrap(rows, gold[here], seed=seed + int(number))
-        differences.append(found[0] - found[1:])
-        draws.append(drawn[0] - drawn[1:])
-    lead, drawn = np.mean(differences, axis=0), np.mean(draws, axis=0)
+    folds = [_folds(one.task.items(), seed) for one in found]
+    name = found[0].score if len(found) == 1 else SEVERAL
+    count = min(len(np.unique(fold)) for fold in folds)
+    if count < 2:
+        return tuple(Comparison(CHOICE, other, *(math.nan,) * 4, name) for other in baselines)
+    parts = [np.stack([fold == number for number in range(count)]) for fold in folds]  # (F,U)
+    learned = [
+        scores_of_parts(one.task, one.evidence, ~part, one.score) for one, part in zip(found, parts, strict=True)
+    ]
+    differences, drawn = [], []
+    for number in range(count):
+        chosen = str(found[0].names[best_of(found, [scores[:, number] for scores in learned])])
+        names = [chosen, *baselines]
+        here = [part[number] for part in parts]
+        rows = [one.rows(names) for one in found]
+        scores = [
+            scores_of_parts(one.task, row, units[None], one.score)[:, 0]
+            for one, row, units in zip(found, rows, here, strict=True)
+        ]
+        draws = [
+            bootstrap(one.task, row, one.score, seed=seed + number + place, among=np.flatnonzero(units))
+            for place, (one, row, units) in enumerate(zip(found, rows, here, strict=True))
+        ]
+        score, draw = weighted_mean(found, scores), weighted_mean(found, draws)
+        differences.append(score[0] - score[1:])
+        drawn.append(draw[0] - draw[1:])
+    lead, spread = np.mean(differences, axis=0), np.mean(drawn, axis=0)
     return tuple(
-        Comparison(CHOICE, name, float(lead[place]), *interval(drawn[place]), math.nan)
-        for place, (name, _) in enumerate(baselines)
+        Comparison(CHOICE, other, float(lead[place]), *interval(spread[place]), math.nan, name)
+        for place, other in enumerate(baselines)
     )
 
 
-def _folds(pairs: np.ndarray, seed: int) -> np.ndarray:
-    """The fold of each pair, at random; a pair of the same two texts has that of the first such pair."""
-    _, group = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
-    count = int(group.max()) + 1 if len(group) else 0
-    folds = max(1, min(FOLDS, count // FEWEST))
-    return np.asarray(np.random.default_rng(seed).permutation(count)[group.ravel()] % folds)
+def best_of(found: Sequence[Scored], scores: Sequence[np.ndarray]) -> int:
+    """The recipe with the best score, or of several data sets with the best mean rank."""
+    if len(found) == 1:
+        return int(np.argmax(np.nan_to_num(scores[0], nan=-np.inf)))
+    return int(np.argmax(np.nan_to_num(mean_ranks(found, scores), nan=-np.inf)))
+
+
+def mean_ranks(found: Sequence[Scored], scores: Sequence[np.ndarray]) -> np.ndarray:
+    """Weighted mean over the data sets of each recipe's rank among all (R,): 1 for the best in every one."""
+    return weighted_mean(found, [mean_rank([values]) for values in scores])
+
+
+def _folds(items: Sequence[tuple[str, ...]], seed: int) -> np.ndarray:
+    """The fold of each unit, at random; units with the same texts have that of the first of them."""
+    number: dict[frozenset[str], int] = {}
+    group = np.array([number.setdefault(frozenset(item), len(number)) for item in items], np.int64)
+    folds = max(1, min(FOLDS, len(number) // FEWEST))
+    return np.asarray(np.random.default_rng(seed).permutation(len(number))[group] % folds)
 
 
 # -- without labels ---------------------------------------------------------------------------------------------------

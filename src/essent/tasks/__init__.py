@@ -18,38 +18,49 @@ if TYPE_CHECKING:
     from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add
     from essent.tasks.clusters import ClusterTask
     from essent.tasks.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
+    from essent.tasks.duplicates import DuplicateTask
     from essent.tasks.examples import Example
     from essent.tasks.geometry import GeometryTask, average_cosine
     from essent.tasks.heros import CHANGED, KEPT, SUBSETS, HerosTask, MinimalPair, comparisons, verdict
     from essent.tasks.heros_files import load_heros
+    from essent.tasks.judged import JudgedTask, bootstrap, permutation_p, scores_of_parts
+    from essent.tasks.kinds import COLUMNS, SCORE_NAMES
     from essent.tasks.labelled_sets import CLASSIFICATION12, CLUSTERING6, TRANSFER7
     from essent.tasks.labels import LabelTask
-    from essent.tasks.locate import load_pairs, load_task
+    from essent.tasks.locate import as_task, load_judged, load_pairs, load_task
     from essent.tasks.names import task_names
     from essent.tasks.overlap import PUBLISHED, Tokenize, levenshtein, lexical_overlap, words_and_marks
     from essent.tasks.pairs import METRICS, SAME_COSINE, PairTask, rows_of
+    from essent.tasks.resampling import RESAMPLES, interval
     from essent.tasks.result import FORMAT, Result, library_versions, load_results, plain, save_results
+    from essent.tasks.retrieval import RetrievalTask
     from essent.tasks.table import ResultsTable, results_table
+    from essent.tasks.triplets import TripletTask
 
 __all__ = [
     "CHANGED",
     "CLASSIFICATION12",
     "CLUSTERING6",
+    "COLUMNS",
     "FORMAT",
     "KEPT",
     "METRICS",
     "PAIR_COLUMNS",
     "PUBLISHED",
+    "RESAMPLES",
     "SAME_COSINE",
+    "SCORE_NAMES",
     "STS7",
     "SUBSETS",
     "SUFFIXES",
     "TRANSFER7",
     "ClusterTask",
     "Clusters",
+    "DuplicateTask",
     "Example",
     "GeometryTask",
     "HerosTask",
+    "JudgedTask",
     "LabelTask",
     "Labels",
     "MinimalPair",
@@ -57,26 +68,34 @@ __all__ = [
     "Pairs",
     "Result",
     "ResultsTable",
+    "RetrievalTask",
     "Row",
     "Task",
     "TaskLike",
     "Tokenize",
+    "TripletTask",
     "add",
+    "as_task",
     "average_cosine",
+    "bootstrap",
     "comparisons",
+    "interval",
     "levenshtein",
     "lexical_overlap",
     "library_versions",
     "load_heros",
+    "load_judged",
     "load_pairs",
     "load_results",
     "load_task",
     "located_rows",
+    "permutation_p",
     "plain",
     "read_text",
     "results_table",
     "rows_of",
     "save_results",
+    "scores_of_parts",
     "split_lines",
     "task_names",
     "text_value",
@@ -88,6 +107,19 @@ __all__ = [
 __getattr__, __dir__ = lazy_door(
     __name__,
     {
+        "SCORE_NAMES": "essent.tasks.kinds",
+        "COLUMNS": "essent.tasks.kinds",
+        "load_judged": "essent.tasks.locate",
+        "as_task": "essent.tasks.locate",
+        "RESAMPLES": "essent.tasks.resampling",
+        "interval": "essent.tasks.resampling",
+        "scores_of_parts": "essent.tasks.judged",
+        "permutation_p": "essent.tasks.judged",
+        "bootstrap": "essent.tasks.judged",
+        "JudgedTask": "essent.tasks.judged",
+        "RetrievalTask": "essent.tasks.retrieval",
+        "TripletTask": "essent.tasks.triplets",
+        "DuplicateTask": "essent.tasks.duplicates",
         "CHANGED": "essent.tasks.heros",
         "CLASSIFICATION12": "essent.tasks.labelled_sets",
         "CLUSTERING6": "essent.tasks.labelled_sets",

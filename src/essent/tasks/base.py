@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -38,6 +38,10 @@ class Task(ABC):
     @abstractmethod
     def texts(self) -> list[str]:
         """What `score_vectors` wants vectors of; duplicates kept, what a recipe learns is learned on these."""
+
+    def texts_for(self, prompts: Mapping[str, str], default: str = "") -> list[str]:
+        """The texts as a model with prompts wants them: its default prompt stands before each."""
+        return [default + text for text in self.texts()]
 
     @abstractmethod
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:

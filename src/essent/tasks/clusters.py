@@ -13,15 +13,16 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
-from essent.tasks.base import Task
 from essent.tasks.examples import Example, check_examples
+from essent.tasks.judged import JudgedTask, Scorer
+from essent.tasks.resampling import weighted_mean
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError, InputError
 
@@ -35,7 +36,7 @@ UNEQUAL_NOTE = (
 
 
 @dataclass(frozen=True)
-class ClusterTask(Task):
+class ClusterTask(JudgedTask):
     """N texts with their classes.
 
     Attributes:
@@ -45,6 +46,9 @@ class ClusterTask(Task):
         notes: sentences that every result carries.
     """
 
+    kind: ClassVar[str] = "clustering"
+    unit: ClassVar[str] = "texts"
+    score_names: ClassVar[tuple[str, ...]] = ("accuracy", "v_measure")
     name: str
     examples: tuple[Example, ...]
     seeds: tuple[int, ...] = SEEDS
@@ -74,14 +78,67 @@ class ClusterTask(Task):
         content = json.dumps([[e.texts[0], e.target] for e in self.examples], ensure_ascii=False)
         return hashlib.sha256(content.encode()).hexdigest()
 
-    def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
-        from sklearn.metrics import v_measure_score
+    # -- what a search reads ----------------------------------------------------------------------------------------
 
-        names, gold = np.unique([str(example.target) for example in self.examples], return_inverse=True)
+    @property
+    def units(self) -> int:
+        """How many texts there are."""
+        return len(self.examples)
+
+    @property
+    def evidence_size(self) -> int:
+        """A cluster for each text in each run."""
+        return len(self.seeds) * len(self)
+
+    def items(self) -> list[tuple[str, ...]]:
+        """The texts."""
+        return [example.texts for example in self.examples]
+
+    def without(self, left_out: np.ndarray) -> ClusterTask:
+        """The task without some of its texts."""
+        kept = [example for example, gone in zip(self.examples, left_out, strict=True) if not gone]
+        return replace(self, examples=tuple(kept))
+
+    def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+        """The number of each text's cluster, run after run: (S·N,)."""
+        classes = len({str(example.target) for example in self.examples})
+        return cluster(vectors[list(rows)], classes, self.seeds, self.starts).ravel().astype(np.float64)
+
+    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
+        """Accuracy, clusters matched once on all texts, or V-measure, in draws of the texts; means of the runs."""
+        if score == "accuracy":
+            shares, _ = self.paired(evidence, score) or (np.empty((0, 0)), None)
+            return lambda counts: 100 * weighted_mean(shares, counts)
+        gold, runs = self._gold, evidence.reshape(len(evidence), len(self.seeds), -1).astype(np.int64)
+
+        def scored(counts: np.ndarray) -> np.ndarray:
+            return np.stack([np.mean([v_measures(gold, run, counts) for run in row], axis=0) for row in runs])
+
+        return scored
+
+    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]] | None:
+        """The share of runs in which a text is in its class's cluster; V-measure is of all texts together."""
+        if score != "accuracy":
+            return None
+        gold, runs = self._gold, evidence.reshape(len(evidence), len(self.seeds), -1).astype(np.int64)
+        shares = [np.mean([matched(gold, labels) for labels in row], axis=0) for row in runs]
+        return np.stack(shares), lambda values: 100 * values.mean(axis=1)
+
+    @property
+    def _gold(self) -> np.ndarray:
+        return np.unique([str(example.target) for example in self.examples], return_inverse=True)[1]
+
+    # -- results ----------------------------------------------------------------------------------------------------
+
+    def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
+        gold = self._gold
+        names = range(int(gold.max()) + 1)
         vectors = vectors[list(rows)]  # (N,D)
-        found = cluster(vectors, len(names), self.seeds, self.starts)  # (S,N)
+        evidence = self.evidence(vectors, range(len(vectors)))
+        found = evidence.reshape(len(self.seeds), -1).astype(np.int64)  # (S,N)
+        once = np.ones((1, len(gold)))
         accuracy = [100 * matched_accuracy(gold, labels) for labels in found]
-        together = [100 * float(v_measure_score(gold, labels)) for labels in found]
+        together = [float(v_measures(gold, labels, once)[0]) for labels in found]
         metrics = {"accuracy": _summary(accuracy), "v_measure": _summary(together)}
         provenance = {
             **self.source,
@@ -135,13 +192,39 @@ def length_spread(vectors: np.ndarray) -> float:
 
 
 def matched_accuracy(gold: np.ndarray, found: np.ndarray) -> float:
-    """Share of rows (N,) in the right class when each cluster stands for one class, matched at best (Hungarian)."""
+    """Share of rows (N,) in the right class, see `matched`."""
+    return float(matched(gold, found).mean())
+
+
+def matched(gold: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Which rows (N,) are in the right class when each cluster stands for one class, matched at best (Hungarian)."""
     from scipy.optimize import linear_sum_assignment
 
     table = np.zeros((int(gold.max()) + 1, int(found.max()) + 1), dtype=np.int64)
     np.add.at(table, (gold, found), 1)
-    rows, columns = linear_sum_assignment(table, maximize=True)
-    return float(table[rows, columns].sum() / len(gold))
+    classes, clusters = linear_sum_assignment(table, maximize=True)
+    class_of = np.full(table.shape[1], -1)
+    class_of[clusters] = classes
+    return np.asarray(class_of[found] == gold)
+
+
+def v_measures(gold: np.ndarray, found: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """V-measure ×100 (B,) of clusters (N,) and classes (N,) in draws (B,N) (Rosenberg & Hirschberg 2007)."""
+    clusters = int(found.max()) + 1
+    cells = (int(gold.max()) + 1) * clusters
+    tables = np.stack([np.bincount(gold * clusters + found, weights=row, minlength=cells) for row in counts])
+    joint = tables.reshape(len(counts), -1, clusters) / counts.sum(axis=1)[:, None, None]  # (B,C,K)
+    of_classes, of_clusters = _entropy(joint.sum(axis=2)), _entropy(joint.sum(axis=1))
+    both = _entropy(joint.reshape(len(counts), -1))
+    shared = np.maximum(of_classes + of_clusters - both, 0.0)
+    whole = of_classes + of_clusters  # V is 2 I / (H(C) + H(K)); with one class and one cluster it is 1
+    return 100 * np.divide(2 * shared, whole, out=np.ones_like(whole), where=whole > 1e-12)
+
+
+def _entropy(shares: np.ndarray) -> np.ndarray:
+    """Entropy of each row."""
+    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+    return np.asarray(-(shares * logs).sum(axis=1))
 
 
 def _summary(values: Sequence[float]) -> dict[str, float]:

@@ -93,10 +93,14 @@ def _label(row: Row, columns: dict[str, Any]) -> str:
             f"{row.where}: no column 'label' (accepted: {', '.join(LABEL)}); it has {', '.join(map(repr, row.values))}."
         )
     value = columns[name]
+    if hasattr(value, "item"):  # a NumPy scalar of a data frame
+        value = value.item()
+    if isinstance(value, bool):
+        value = str(value).lower()
     if isinstance(value, float) and value.is_integer():  # what pandas makes of a column with a gap
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, (str, int)) or not str(value).strip():
-        raise DataError(f"{row.where}: {name!r} must be a text or a whole number, not {value!r}.")
+    if not isinstance(value, (str, int)) or not str(value).strip():
+        raise DataError(f"{row.where}: {name!r} must be a text, a whole number, true or false, not {value!r}.")
     return str(value)
 
 

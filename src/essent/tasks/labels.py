@@ -11,42 +11,53 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from essent.tasks.base import Task
 from essent.tasks.examples import Example, check_examples
+from essent.tasks.judged import JudgedTask, Scorer
 from essent.tasks.pairs import correlations
-from essent.tasks.probes import STRENGTHS, cross_validated, held_out
+from essent.tasks.probes import STRENGTHS, cross_validated, few_labels, held_out
+from essent.tasks.resampling import correlation, weighted_correlation, weighted_mean
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError, InputError
 
 SEED = 1111  # SentEval's
+CHOICE_FOLDS = 5
+DRAWS = 10  # training sets of a few labels that are drawn
+MOST_TARGETS = 3e8  # examples × classes: 2.4 GB of targets, and logits several times
 
 
 @dataclass(frozen=True)
-class LabelTask(Task):
+class LabelTask(JudgedTask):
     """N labelled texts or pairs, all with a part (train, dev, test) or none.
 
     Attributes:
         scale: lowest and highest class of soft targets (1, 5): a score of 3.6 is class 3 by 0.4 and class 4 by 0.6;
             below the lowest it is the lowest. None: the targets are classes.
         folds: of the cross-validation, where there are no parts, and where there is no dev part to choose the strength.
+        nested: whether cross-validation chooses the strength inside each fold's training part, as SentEval does; False
+            chooses it on the folds themselves: many times cheaper, a little optimistic, the same for every recipe.
         strengths: C of scikit-learn's LogisticRegression that are tried, see `essent.tasks.probes.scaled`.
+        shots: also train on so many examples of each class (8, 16, 64), ten draws each: "accuracy@8" and so on.
         source: plain values for the result's provenance.
         notes: sentences that every result carries.
     """
 
+    kind: ClassVar[str] = "classification"
+    unit: ClassVar[str] = "texts"
     name: str
     examples: tuple[Example, ...]
     scale: tuple[int, int] | None = None
     folds: int = 10
     seed: int = SEED
     strengths: tuple[float, ...] = STRENGTHS
+    nested: bool = True
+    shots: tuple[int, ...] = ()
     source: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -71,6 +82,13 @@ class LabelTask(Task):
             raise DataError(
                 f"The task {self.name!r} has {len(set(taught))} classes in {len(taught)} examples; is its label an id?"
             )
+        if self.scale is None and len(self) * len(set(taught)) > MOST_TARGETS:
+            raise DataError(
+                f"The task {self.name!r} has {len(set(taught)):,} classes and {len(self):,} examples, too many for one "
+                "classifier in memory. Search such labels as pairs, or as queries with their positives."
+            )
+        if self.shots and (self.scale is not None or any(type(shot) is not int or shot < 1 for shot in self.shots)):
+            raise InputError(f"{self.name}: shots are whole numbers of labels a class, not {self.shots!r}.")
         if len(taught) < self.folds and not counts["dev"]:
             raise DataError(f"The task {self.name!r} has {len(taught)} examples for {self.folds} folds; give folds=….")
 
@@ -111,21 +129,111 @@ class LabelTask(Task):
         hot = (known[:, None] == np.arange(len(number))).astype(np.float64)
         return hot[:, 1:] if len(number) == 2 else hot
 
+    # -- what a search reads ----------------------------------------------------------------------------------------
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """Accuracy and macro-F1, and accuracy with a few labels; Pearson's correlation for soft targets."""
+        if self.scale is not None:
+            return ("pearson",)
+        return ("accuracy", "f1_macro", *(f"accuracy@{shot}" for shot in self.shots))
+
+    @cached_property
+    def judged(self) -> np.ndarray:
+        """Which examples (N,) are judged: the test part, or all where there are no parts."""
+        return np.array([example.part in {None, "test"} for example in self.examples])
+
+    @property
+    def units(self) -> int:
+        """How many examples are judged."""
+        return int(self.judged.sum())
+
+    @property
+    def evidence_size(self) -> int:
+        """What is predicted for each judged example, and what share of draws of a few labels is right."""
+        return self.units * (1 + len(self.shots))
+
+    def items(self) -> list[tuple[str, ...]]:
+        """The texts of the judged examples."""
+        return [self.examples[row].texts for row in np.flatnonzero(self.judged)]
+
+    def without(self, left_out: np.ndarray) -> LabelTask:
+        """The task without some of its judged examples."""
+        gone = set(np.flatnonzero(self.judged)[left_out].tolist())
+        return replace(self, examples=tuple(e for row, e in enumerate(self.examples) if row not in gone))
+
+    def for_choice(self) -> LabelTask:
+        """Without the test part: the dev part is judged, or without one the training part by cross-validation.
+
+        Cross-validation then has five folds and is not nested, as a search runs it for every recipe.
+        """
+        parts = {example.part for example in self.examples}
+        cheap = replace(self, folds=min(self.folds, CHOICE_FOLDS), nested=False)
+        if parts == {None}:
+            return cheap
+        if "test" not in parts:
+            return self
+        name = {"train": "train" if "dev" in parts else None, "dev": "test"}
+        kept = tuple(e._replace(part=name[e.part]) for e in self.examples if e.part is not None and e.part != "test")
+        how = "the dev part" if "dev" in parts else "the training part by cross-validation"
+        return replace(self if "dev" in parts else cheap, examples=kept, notes=(*self.notes, f"{self.name}: recipes are chosen on {how}."))
+
+    def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+        """The number of the class that is predicted for each judged example (the expected score of soft targets)."""
+        features = self._features(vectors[list(rows)])  # (N,F)
+        predicted = self._predicted(self._probabilities(features)[0])[self.judged].astype(np.float64)
+        return np.concatenate([predicted, *(self._few(features, shot) for shot in self.shots)])
+
+    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
+        """Accuracy, macro-F1 or Pearson's correlation ×100 in draws of the judged examples."""
+        values, _ = self.paired(evidence, score)
+        if score == "f1_macro":
+            gold, classes = self._gold, len(self._known)
+            return lambda counts: np.stack([_f1_macro(gold, found, counts, classes) for found in values])
+        if score == "pearson":
+            gold = self._gold
+            return lambda counts: (
+                100 * np.stack([weighted_correlation(row[None], gold[None], counts) for row in values])
+            )
+        return lambda counts: 100 * weighted_mean(values, counts)
+
+    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+        """What is right, predicted or expected, example by example."""
+        gold, count = self._gold, self.units
+        if score == "f1_macro":
+            once, classes = np.ones((1, count)), len(self._known)
+            found = evidence[:, :count].astype(np.int64)
+            return found, lambda rows: np.array([_f1_macro(gold, row, once, classes)[0] for row in rows])
+        if score == "pearson":
+            return evidence[:, :count], lambda rows: 100 * correlation(rows, gold)
+        if score == "accuracy":
+            right = (evidence[:, :count] == gold).astype(np.float64)
+        else:
+            place = 1 + self.shots.index(int(score.partition("@")[2]))
+            right = evidence[:, place * count : (place + 1) * count]
+        return right, lambda rows: 100 * rows.mean(axis=1)
+
+    @cached_property
+    def _known(self) -> list[str]:
+        """All classes: those that can be predicted first, as `classes` has them."""
+        others = {str(self.examples[row].target) for row in np.flatnonzero(self.judged)} - set(self.classes)
+        return [*self.classes, *sorted(others)]
+
+    @cached_property
+    def _gold(self) -> np.ndarray:
+        """The judged examples' classes as places in `_known`, or their scores. (U,)"""
+        targets = [self.examples[row].target for row in np.flatnonzero(self.judged)]
+        if self.scale is not None:
+            return np.array(targets, dtype=np.float64)
+        place = {name: number for number, name in enumerate(self._known)}
+        return np.array([place[str(target)] for target in targets])
+
+    # -- results ----------------------------------------------------------------------------------------------------
+
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         features = self._features(vectors[list(rows)])  # (N,F)
-        parts = np.array([example.part or "" for example in self.examples])
-        if (parts == "").all():
-            folds = self._folds(np.arange(len(self)))
-            probabilities, strengths = cross_validated(features, self.targets(), folds, self.strengths)
-            judged, protocol = np.ones(len(self), dtype=bool), f"{folds.max() + 1}-fold cross-validation"
-        else:
-            train, dev = parts == "train", (parts == "dev") & self._learned()
-            folds = np.zeros(len(self), dtype=int)
-            if not dev.any():
-                folds[train] = self._folds(np.flatnonzero(train))
-            probabilities, strength = held_out(features, self.targets(), train, dev, folds, self.strengths)
-            judged, strengths = parts == "test", [strength]
-            protocol = "train, dev and test" if dev.any() else f"train and test, {self.folds} folds to choose C"
+        probabilities, strengths, protocol = self._probabilities(features)
+        judged = self.judged
         provenance = {
             **self.source,
             "protocol": f"logistic regression, {protocol}",
@@ -136,8 +244,55 @@ class LabelTask(Task):
             "versions": library_versions(),
         }
         metrics, notes = self._scores(probabilities[judged], np.flatnonzero(judged))
+        for shot in self.shots:
+            right = self._few(features, shot)
+            metrics[f"accuracy@{shot}"] = {"all": 100 * float(right.mean())}
         main = ("pearson", "all") if self.scale is not None else ("accuracy", "all")
         return Result(self.name, metrics, {}, int(judged.sum()), provenance, (*self.notes, *notes), main)
+
+    def _probabilities(self, features: np.ndarray) -> tuple[np.ndarray, list[float], str]:
+        """Probabilities (N,K) of the classes, the strengths chosen for them, and how, in words."""
+        parts = np.array([example.part or "" for example in self.examples])
+        if (parts == "").all():
+            folds = self._folds(np.arange(len(self)))
+            probabilities, strengths = cross_validated(
+                features, self.targets(), folds, self.strengths, nested=self.nested
+            )
+            how = "" if self.nested else ", C chosen on the same folds"
+            return probabilities, strengths, f"{folds.max() + 1}-fold cross-validation{how}"
+        train, dev = parts == "train", (parts == "dev") & self._learned()
+        folds = np.zeros(len(self), dtype=int)
+        if not dev.any():
+            folds[train] = self._folds(np.flatnonzero(train))
+        probabilities, strength = held_out(features, self.targets(), train, dev, folds, self.strengths)
+        protocol = "train, dev and test" if dev.any() else f"train and test, {self.folds} folds to choose C"
+        return probabilities, [strength], protocol
+
+    def _predicted(self, probabilities: np.ndarray) -> np.ndarray:
+        """The place of the likeliest class, or the expected score. (N,)"""
+        if self.scale is None:
+            return np.asarray(probabilities.argmax(axis=1))
+        return np.asarray(probabilities @ np.arange(self.scale[0], self.scale[1] + 1))
+
+    def _few(self, features: np.ndarray, shot: int) -> np.ndarray:
+        """Share of training sets of a few labels a class with which each judged example (U,) is right.
+
+        Each of ten sets has `shot` examples of every class (all of a smaller class), drawn by the seed. An example that
+        is judged is not among the training examples of the set that judges it.
+        """
+        learned = np.array([example.part in {None, "train"} for example in self.examples]) & self._learned()
+        place = {name: number for number, name in enumerate(self._known)}
+        numbers = np.array([place.get(str(example.target), -1) for example in self.examples])
+        used = np.zeros((len(self), DRAWS), dtype=bool)
+        for draw in range(DRAWS):
+            shuffled = np.random.default_rng([self.seed, shot, draw]).permutation(np.flatnonzero(learned))
+            order = shuffled[np.argsort(numbers[shuffled], kind="stable")]
+            starts = np.searchsorted(numbers[order], numbers[order])
+            used[order[np.arange(len(order)) - starts < shot], draw] = True
+        found = few_labels(features, self.targets(), used)  # (N,DRAWS)
+        right, counted = (found == numbers[:, None]) & ~used, ~used
+        shares = right.sum(axis=1) / np.maximum(counted.sum(axis=1), 1)
+        return np.asarray(shares[self.judged])
 
     def _learned(self) -> np.ndarray:
         """Which examples (N,) are of a class that can be predicted."""
@@ -179,6 +334,21 @@ class LabelTask(Task):
         unknown = sorted({str(target) for target in targets} - set(self.classes))
         notes = [f"Not in the training part, so always wrong: {', '.join(unknown)}."] if unknown else []
         return {"accuracy": share(right), "f1_macro": {"all": 100 * float(macro)}}, notes
+
+
+def _f1_macro(gold: np.ndarray, found: np.ndarray, counts: np.ndarray, classes: int) -> np.ndarray:
+    """Macro-F1 ×100 (B,) of predictions (U,) in draws (B,U): the mean over the classes that a draw has or predicts."""
+    rows = np.arange(len(counts))[:, None] * classes
+    size = len(counts) * classes
+
+    def total(numbers: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return np.bincount((rows + numbers).ravel(), weights=weights.ravel(), minlength=size).reshape(-1, classes)
+
+    both = total(gold, counts) + total(found, counts)  # (B,C)
+    hits = 2 * total(gold, counts * (gold == found))
+    return np.asarray(100 * np.divide(hits, both, out=np.zeros_like(hits), where=both > 0).sum(axis=1)) / np.maximum(
+        (both > 0).sum(axis=1), 1
+    )
 
 
 def share(right: Sequence[bool] | np.ndarray) -> dict[str, float]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from essent.tasks.base import Task
+from essent.tasks.beir import beir_task, is_beir_folder
 from essent.tasks.catalogue import Pairs
-from essent.tasks.clusters import ClusterTask
 from essent.tasks.data import SUFFIXES, Pair, Row, hub_rows, pairs_from_rows, read_pairs
 from essent.tasks.geometry import GeometryTask
-from essent.tasks.labels import LabelTask
-from essent.tasks.locate_labelled import FILE_KINDS, labelled_task, task_of_file
+from essent.tasks.judged import JudgedTask
+from essent.tasks.kinds import COLUMNS, kind_of, rows_in_memory, task_of_examples, task_of_rows
+from essent.tasks.locate_labelled import labelled_task, task_of_file
 from essent.tasks.names import find_row, task_names
 from essent.tasks.pairs import PairTask
 from essent.types import DataError, InputError
@@ -19,15 +23,17 @@ GEOMETRY = {"geometry": "simcse", "geometry-raw": "raw"}
 
 def load_task(
     name: str | Path, data: str | Path | None = None, *, split: str | None = None
-) -> PairTask | LabelTask | ClusterTask | GeometryTask:
+) -> JudgedTask | GeometryTask:
     """Read the data of a task.
 
     Args:
-        name: a task of the catalogue ("sts12", "stsb.dev", "trec", "agnews"), or a file (then `data` and `split` say
-            nothing): the path of scored pairs, "classification:PATH" or "clustering:PATH" of labelled texts. Parts of
-            a classification come from its column `split`, or from files beside it: PATH is NAME.train.jsonl.
-            "geometry:TASK" measures the space on a task of scored pairs, "geometry-raw:TASK" in the other published
-            setting (see `essent.tasks.geometry.SETTINGS`).
+        name: a task of the catalogue ("sts12", "stsb.dev", "trec", "agnews"), or a file or folder (then `data` and
+            `split` say nothing). What a file holds is told from its columns (`essent.tasks.kinds.COLUMNS`); "KIND:PATH"
+            says it: "clustering:PATH" takes labelled texts as clusters, "duplicates:mrpc" a data set of the catalogue.
+            A folder with corpus.jsonl, queries.jsonl and qrels is a retrieval data set; one of its files of judgements
+            names a split. Parts of a classification come from its column `split`, or from files beside it: PATH is
+            NAME.train.jsonl. "geometry:TASK" measures the space on a task of scored pairs, "geometry-raw:TASK" in the
+            other published setting (see `essent.tasks.geometry.SETTINGS`).
         data: None reads the hub. A folder is searched for `sts/NAME.jsonl` (`classification/`, `clustering/`) and
             `NAME.jsonl` (also .json, .csv, .tsv, .parquet; `NAME.SPLIT.jsonl` first, the name alone means the test
             split), then for SentEval's layout (`STS/STS12-en-test/…`, also below `downstream/`). The first that is
@@ -39,17 +45,39 @@ def load_task(
         DataError: the data cannot be found (the message lists where it was looked for) or has a malformed row.
     """
     kind, colon, rest = str(name).partition(":")
-    if colon and kind in FILE_KINDS:
-        return task_of_file(kind, Path(rest))
     if colon and kind in GEOMETRY:
         return GeometryTask.of_pairs(load_pairs(rest, data, split=split), GEOMETRY[kind])
+    if colon and kind in COLUMNS:
+        return _of_kind(kind, rest, data)
+    if _is_beir(Path(name)):
+        return beir_task(Path(name))
     if _is_file_name(name):
-        path = Path(name)
-        return PairTask(path.stem, tuple(read_pairs(path)), {"source": str(path)})
+        return task_of_file(Path(name))
     row, chosen = find_row(str(name), split)
     if not isinstance(row, Pairs):
         return labelled_task(row, None if data is None else Path(data))
     return _pairs_of_row(row, chosen, data)
+
+
+def _of_kind(kind: str, name: str, data: str | Path | None) -> JudgedTask:
+    """A file, or a data set of the catalogue, as the kind that is asked for."""
+    path = Path(name)
+    if kind == "retrieval" and (path.is_dir() or _is_beir(path)):
+        return beir_task(path)
+    if path.exists() or path.suffix.lower() in SUFFIXES or len(path.parts) > 1 or name.lower() in task_names(kind):
+        return task_of_file(path, kind)
+    base, dot, part = name.partition(".")
+    task = load_task(base, data)
+    examples = getattr(task, "examples", None)
+    if examples is None:
+        raise DataError(f"The data set {name!r} cannot be read as {kind}.")
+    if dot:
+        examples = tuple(example for example in examples if example.part == part)
+        if not examples:
+            raise DataError(f"The data set {base!r} has no part {part!r}.")
+    elif any(example.part == "test" for example in examples):
+        examples = tuple(example for example in examples if example.part == "test")
+    return task_of_examples(kind, f"{kind}.{name}", examples, dict(getattr(task, "source", {})))
 
 
 def load_pairs(name: str | Path, data: str | Path | None = None, *, split: str | None = None) -> PairTask:
@@ -61,9 +89,44 @@ def load_pairs(name: str | Path, data: str | Path | None = None, *, split: str |
     task = load_task(name, data, split=split)
     if not isinstance(task, PairTask):
         raise InputError(
-            f"{name} is no task of scored pairs, and only those will do here: {', '.join(task_names('pairs'))} "
-            "or a file of pairs."
+            f"{name} holds {getattr(task, 'kind', 'geometry')}, and only scored pairs will do here: "
+            f"{', '.join(task_names('pairs'))} or a file of pairs (columns {COLUMNS['pairs']})."
         )
+    return task
+
+
+def as_task(given: Any, folder: str | Path | None = None, name: str = "data") -> Task:
+    """A task that is one already, a task by name or file, or rows in memory, whose kind is told from their columns.
+
+    Args:
+        given: rows: a data frame, a `datasets.Dataset`, a list of dictionaries or of (sentence1, sentence2, score).
+
+    Raises:
+        InputError: something else; DataError as `load_task`.
+    """
+    if isinstance(given, (str, Path)):
+        return load_task(given, folder)
+    if hasattr(given, "score_vectors"):
+        task: Task = given
+        return task
+    if isinstance(given, (Mapping, tuple)) or not (hasattr(given, "__iter__") or hasattr(given, "columns")):
+        raise InputError(
+            f"{name} is a {type(given).__name__}; a task is a name, a file, a Task, or a list, frame or data set of "
+            "rows: [pairs], not pairs."
+        )
+    rows = rows_in_memory(given, name)
+    return task_of_rows(kind_of(rows), name, rows, {"source": "memory"})
+
+
+def load_judged(given: Any, folder: str | Path | None = None, name: str = "data") -> JudgedTask:
+    """As `as_task`, for what a search chooses on: every kind of judgement.
+
+    Raises:
+        InputError: minimal pairs or geometry, which have no score that a search can use.
+    """
+    task = as_task(given, folder, name)
+    if not isinstance(task, JudgedTask):
+        raise InputError(f"{given} cannot be searched on; what can be: {', '.join(COLUMNS)}.")
     return task
 
 
@@ -78,6 +141,13 @@ def _pairs_of_row(row: Pairs, chosen: str, data: str | Path | None) -> PairTask:
     if outside:  # a correlation does not mind, but a wrong column may be the reason
         notes = (*notes, f"{outside} of {len(pairs)} gold scores lie outside the scale {low}–{high} of {row.name}.")
     return PairTask(row.name if chosen == "test" else f"{row.name}.{chosen}", tuple(pairs), source, notes)
+
+
+def _is_beir(path: Path) -> bool:
+    """Whether this is a retrieval data set, or a file of judgements within one."""
+    return is_beir_folder(path) or (
+        path.is_file() and path.parent.name == "qrels" and is_beir_folder(path.parent.parent)
+    )
 
 
 def _is_file_name(name: str | Path) -> bool:

@@ -10,29 +10,37 @@ from essent.tasks.catalogue import Clusters, Labels
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.data import SUFFIXES, Row, hub_rows, located_rows
 from essent.tasks.examples import PART_NAMES, PARTS, Example, examples_from_rows, scored_from_rows
+from essent.tasks.judged import JudgedTask
+from essent.tasks.kinds import kind_of, task_of_rows
 from essent.tasks.labels import LabelTask
 from essent.tasks.names import task_names
 from essent.types import DataError
 
-FILE_KINDS = ("classification", "clustering")
 DEALT = "classification:FILE and clustering:FILE take your own files."
 
 
-def task_of_file(kind: str, path: Path) -> LabelTask | ClusterTask:
-    """A file of labelled texts as a task; NAME.train.jsonl brings NAME.dev.jsonl and NAME.test.jsonl along.
+def task_of_file(path: Path, kind: str | None = None) -> JudgedTask:
+    """A file as a task; labelled texts in NAME.train.jsonl bring NAME.dev.jsonl and NAME.test.jsonl along.
+
+    Args:
+        kind: of `essent.tasks.kinds.COLUMNS`; None tells it from the columns. A kind that is named is part of the
+            task's name.
 
     Raises:
-        DataError: no such file, or a malformed row.
+        DataError: no such file, a malformed row, or columns that no kind has.
     """
-    if not path.exists() and str(path).lower() in task_names(kind):
-        raise DataError(f"{path} is no file; the data set of that name is the task {str(path)!r}, without {kind}:.")
+    if kind is not None and not path.exists() and str(path).lower() in task_names(kind):
+        raise DataError(f"{path} is not a file; the data set of that name is the task {str(path)!r}, without {kind}:.")
+    rows = located_rows(path)
+    found = kind or kind_of(rows)
+    before, source = "" if kind is None else f"{kind}.", {"source": str(path)}
     name, dot, part = path.stem.rpartition(".")
-    if kind == "classification" and dot and part in PART_NAMES:
-        files = {found: path.with_name(f"{name}.{found}{path.suffix}") for found in PART_NAMES}
-        present = {found: file for found, file in files.items() if file.is_file() or found == part}
-        examples = tuple(examples_from_rows(_rows_of_parts(present)))
-        return _task(kind, f"{kind}.{name}", examples, {"source": str(path)})
-    return _task(kind, f"{kind}.{path.stem}", tuple(examples_from_rows(located_rows(path))), {"source": str(path)})
+    if found == "classification" and dot and part in PART_NAMES:
+        files = {other: path.with_name(f"{name}.{other}{path.suffix}") for other in PART_NAMES}
+        present = {other: file for other, file in files.items() if file.is_file()}
+        if len(present) > 1:
+            return LabelTask(before + name, tuple(examples_from_rows(_rows_of_parts(present))), source=source)
+    return task_of_rows(found, before + path.stem, rows, source)
 
 
 def labelled_task(row: Labels | Clusters, data: Path | None) -> LabelTask | ClusterTask:

@@ -10,14 +10,15 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
-from essent.tasks.base import Task, unit_rows
 from essent.tasks.data import Pair, Row, pairs_from_rows
+from essent.tasks.judged import JudgedTask, Scorer, pair_cosines
+from essent.tasks.resampling import Order, correlation, weighted_correlation
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError, InputError
 
@@ -33,7 +34,7 @@ def rows_of(table: Any) -> list[Any]:
     return list(table)
 
 
-def _columns(row: Any) -> dict[str, Any]:
+def columns_of(row: Any) -> dict[str, Any]:
     """A row by column; a plain tuple has sentence1, sentence2, score, subset."""
     if isinstance(row, Mapping):
         return {str(name): value for name, value in row.items()}
@@ -45,7 +46,7 @@ def _columns(row: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class PairTask(Task):
+class PairTask(JudgedTask):
     """P sentence pairs with gold scores.
 
     Attributes:
@@ -55,6 +56,9 @@ class PairTask(Task):
         notes: sentences that every result of this task carries.
     """
 
+    kind: ClassVar[str] = "pairs"
+    unit: ClassVar[str] = "pairs"
+    score_names: ClassVar[tuple[str, ...]] = ("spearman",)
     name: str
     pairs: tuple[Pair, ...]
     source: Mapping[str, Any] = field(default_factory=dict)
@@ -77,7 +81,7 @@ class PairTask(Task):
         Raises:
             DataError: no rows, a missing column, a sentence that is no string, a score that is not a finite number.
         """
-        listed = [Row(f"{name}, row {number}", _columns(row)) for number, row in enumerate(rows_of(rows), start=1)]
+        listed = [Row(f"{name}, row {number}", columns_of(row)) for number, row in enumerate(rows_of(rows), start=1)]
         return cls(name, tuple(pairs_from_rows(listed)), {"source": "memory"})
 
     @classmethod
@@ -124,9 +128,71 @@ class PairTask(Task):
             total.update(json.dumps(list(pair), ensure_ascii=False).encode() + b"\n")
         return total.hexdigest()
 
+    # -- what a search reads ----------------------------------------------------------------------------------------
+
+    @property
+    def units(self) -> int:
+        """How many pairs there are."""
+        return len(self.pairs)
+
+    evidence_size = units
+
+    def compared(self) -> np.ndarray:
+        """Each pair's places in `texts()`."""
+        return np.arange(2 * len(self)).reshape(2, -1).T
+
+    def items(self) -> list[tuple[str, ...]]:
+        """The two sentences of each pair."""
+        return [pair[:2] for pair in self.pairs]
+
+    def without(self, left_out: np.ndarray) -> PairTask:
+        """The task without some of its pairs."""
+        kept = [pair for pair, gone in zip(self.pairs, left_out, strict=True) if not gone]
+        return replace(self, pairs=tuple(kept))
+
+    def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+        """The pairs' cosines (P,)."""
+        return pair_cosines(vectors, rows, self.compared())
+
+    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
+        """Spearman ×100 in draws of the pairs. Ranks within a draw follow from running sums of its counts."""
+        gold, rows = Order(self._gold), [Order(row) for row in evidence]
+        undefined = self._undefined(evidence)
+
+        def scored(counts: np.ndarray) -> np.ndarray:
+            target = gold.ranks(counts)
+            found = np.stack([weighted_correlation(row.ranks(counts), target, counts) for row in rows])
+            return np.where(undefined[:, None], np.nan, found * 100)
+
+        return scored
+
+    def scores(self, evidence: np.ndarray, score: str = "") -> np.ndarray:
+        """Spearman ×100 (R,) of cosines (R,P)."""
+        if len(self) < 2:
+            return np.full(len(evidence), np.nan)
+        values, made = self.paired(evidence, score)
+        return np.where(self._undefined(evidence), np.nan, made(values))
+
+    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+        """Ranks and not cosines: two recipes' cosines live on different scales."""
+        from scipy.stats import rankdata
+
+        target = rankdata(self._gold)
+        return rankdata(evidence, axis=1), lambda ranks: correlation(ranks, target) * 100
+
+    @property
+    def _gold(self) -> np.ndarray:
+        return np.array([pair.score for pair in self.pairs], dtype=np.float64)
+
+    def _undefined(self, evidence: np.ndarray) -> np.ndarray:
+        """Which rows of cosines (R,P) have no correlation. (R,)"""
+        constant = np.ptp(evidence, axis=1) <= SAME_COSINE
+        return np.asarray(constant | (np.ptp(self._gold) == 0) | (len(self) < 2))
+
+    # -- results ----------------------------------------------------------------------------------------------------
+
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
-        units, half = unit_rows(vectors), len(self)
-        return self.score(np.einsum("pd,pd->p", units[list(rows[:half])], units[list(rows[half:])]))
+        return self.score(self.evidence(vectors, rows))
 
     def score(self, cosines: Any) -> Result:
         """Score ready similarities (P,), one a pair.
@@ -142,7 +208,7 @@ class PairTask(Task):
         if not np.isfinite(similarity).all():
             first = int(np.flatnonzero(~np.isfinite(similarity))[0])
             raise InputError(f"{self.name}: the similarity of pair {first + 1} is {similarity[first]}.")
-        gold = np.array([pair.score for pair in self.pairs], dtype=np.float64)
+        gold = self._gold
         overall, notes = correlations(similarity, gold, "all pairs")
         metrics = {
             metric: {"all": overall[metric], **interval(metric, overall[metric], len(self))} for metric in METRICS

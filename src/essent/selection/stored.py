@@ -1,0 +1,80 @@
+"""Recipes whose vectors are kept: shaped without a further pass over the texts, and judged where that takes vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+
+from essent.selection.pairs import TextPairs
+from essent.selection.program import Place
+from essent.selection.question import Question
+from essent.selection.store import Store
+from essent.selection.sweep import Sweep, pair_cosines
+from essent.shaping import AffineShaper, Chain, Moments
+
+PAIRS = 16_384  # compared at a time
+
+
+def judge_stored(sweep: Sweep, question: Question, data: TextPairs, store: Store, *, progress: bool) -> None:
+    """Fit and apply every chain of a program, and judge vectors; what is in the store already is not done again."""
+    program = sweep.program
+    weightings: dict[tuple[int, int, int], dict[Place, list[int]]] = {}
+    for number, (recipe, place) in enumerate(zip(program.recipes, program.places, strict=True)):
+        if recipe.shaping or question.takes_vectors:
+            places = weightings.setdefault((place.frame, place.block, place.row), {})
+            places.setdefault(place, []).append(number)
+    total = sum(len(members) for places in weightings.values() for members in places.values())
+    desc = "Judging" if question.takes_vectors else "Shaping"
+    with tqdm(total=total, desc=desc, disable=not progress) as bar:
+        for key, places in weightings.items():
+            unit = f"shaping {key[0]} {key[1]} {key[2]}"
+            if not store.done(unit):
+                for place, members in places.items():
+                    for number, vectors in _shaped(sweep.pooled(place), members, sweep, data):
+                        _judge(number, vectors, sweep, question, data, store)
+                        bar.update()
+                store.finish(unit)
+            else:
+                bar.update(sum(map(len, places.values())))
+            sweep.release(next(iter(places)))  # also where a run was killed before it did so
+
+
+def _shaped(
+    vectors: np.ndarray, members: Iterable[int], sweep: Sweep, data: TextPairs
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Every chain on the same pooled vectors (N,D); their moments are taken once."""
+    fitted = vectors[data.fit]
+    moments: Moments | None = None
+    for number in members:
+        shaping = sweep.program.recipes[number].shaping
+        if not shaping:
+            yield number, vectors
+            continue
+        chain = Chain.parse(shaping)
+        if moments is None and isinstance(chain.steps[0], AffineShaper):
+            moments = Moments.of(fitted)
+        if chain.needs_fit:
+            chain.fit(fitted, moments=moments)
+        yield number, chain.transform(vectors)
+
+
+def _judge(number: int, vectors: np.ndarray, sweep: Sweep, question: Question, data: TextPairs, store: Store) -> None:
+    """Put what is kept of a recipe's vectors (N,K) into its row."""
+    if sweep.program.recipes[number].shaping:  # others were compared during the pass
+        store.rows[number, : len(data.pairs)] = cosines_of(vectors, data.pairs)
+    if question.task is not None and question.takes_vectors:
+        evidence = question.task.evidence(np.asarray(vectors, np.float64), data.fit.tolist())
+        store.rows[number, question.place] = evidence
+
+
+def cosines_of(vectors: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Cosines (P,) of pairs (P,2) of rows of (N,K)."""
+    rows = torch.from_numpy(vectors)[None, :, None]  # (1,N,1,K)
+    parts = [
+        pair_cosines(rows, torch.from_numpy(pairs[start : start + PAIRS]))[0, 0].numpy()
+        for start in range(0, len(pairs), PAIRS)
+    ]
+    return np.concatenate(parts) if parts else np.empty(0)

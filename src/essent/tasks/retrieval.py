@@ -1,0 +1,200 @@
+"""Retrieval: queries, documents, and which documents answer which query; exact search, scores by trec_eval.
+
+Source: BEIR (Thakur et al. 2021) as MTEB runs it: cosine, the best 100 documents of each query, trec_eval's nDCG@10
+through `pytrec_eval`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from essent.tasks.base import as_matrix, unit_rows
+from essent.tasks.judged import JudgedTask, Scorer, with_interval
+from essent.tasks.resampling import weighted_mean
+from essent.tasks.result import Result, library_versions
+from essent.texts import distinct_texts
+from essent.types import DataError, optional_import
+
+DEPTH = 100  # documents of each query that are scored
+SPARE = 100  # more, taken in float32 and compared again in float64: cosines of an anisotropic model lie close together
+BLOCK = 2**26  # float32 similarities at a time
+SCORES = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
+TREC = {"ndcg@10": "ndcg_cut_10", "mrr@10": "recip_rank", "recall@10": "recall_10", "recall@100": "recall_100"}
+
+
+@dataclass(frozen=True)
+class RetrievalTask(JudgedTask):
+    """Q queries and C documents.
+
+    Attributes:
+        queries: text by id; a query that no document answers is left out, and a note says so.
+        corpus: text by id.
+        relevant: {query id: {document id: grade ≥ 1}}.
+        query_prompt, document_prompt: put before each query and document; None: the model's own prompts of these names.
+        ignore_identical_ids: whether a document with the id of the query is no answer, as where texts look for others.
+        source: plain values for the result's provenance.
+        notes: sentences that every result carries.
+    """
+
+    kind: ClassVar[str] = "retrieval"
+    unit: ClassVar[str] = "queries"
+    score_names: ClassVar[tuple[str, ...]] = SCORES
+    name: str
+    queries: Mapping[str, str]
+    corpus: Mapping[str, str]
+    relevant: Mapping[str, Mapping[str, int]]
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    ignore_identical_ids: bool = False
+    source: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for query, documents in self.relevant.items():
+            if query not in self.queries:
+                raise DataError(f"The task {self.name!r}: a judgement names the query {query!r}, which is not there.")
+            for document in documents:
+                if document not in self.corpus:
+                    raise DataError(
+                        f"The task {self.name!r}: the query {query!r} is answered by the document {document!r}, which "
+                        "is not in the corpus."
+                    )
+        answered = {query for query, documents in self.relevant.items() if any(g > 0 for g in documents.values())}
+        if not answered:
+            raise DataError(f"The task {self.name!r} has no query with a relevant document.")
+        if unanswered := len(self.queries) - len(answered):
+            note = f"{unanswered} queries without a relevant document are left out."
+            object.__setattr__(self, "queries", {key: text for key, text in self.queries.items() if key in answered})
+            object.__setattr__(self, "notes", (*self.notes, note))
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def texts(self) -> list[str]:
+        """The queries, then the documents, each with its prompt."""
+        queries, documents = self.query_prompt or "", self.document_prompt or ""
+        return [queries + text for text in self.queries.values()] + [documents + t for t in self.corpus.values()]
+
+    def texts_for(self, prompts: Mapping[str, str], default: str = "") -> list[str]:
+        """The texts with a model's prompts "query" and "document", which stand in place of its default one."""
+
+        def chosen(own: str | None, *names: str) -> str:
+            known = [prompts[name] for name in names if prompts.get(name)]
+            return own if own is not None else known[0] if known else default
+
+        query = chosen(self.query_prompt, "query")
+        document = chosen(self.document_prompt, "document", "passage", "corpus")
+        return [query + text for text in self.queries.values()] + [document + text for text in self.corpus.values()]
+
+    # -- what a search reads ----------------------------------------------------------------------------------------
+
+    @property
+    def units(self) -> int:
+        """How many queries there are."""
+        return len(self.queries)
+
+    @property
+    def evidence_size(self) -> int:
+        """Every score of each query."""
+        return len(SCORES) * len(self)
+
+    def items(self) -> list[tuple[str, ...]]:
+        """The queries."""
+        return [(text,) for text in self.queries.values()]
+
+    def without(self, left_out: np.ndarray) -> RetrievalTask:
+        """The task without some of its queries; the corpus stays."""
+        kept = {key: text for (key, text), gone in zip(self.queries.items(), left_out, strict=True) if not gone}
+        return replace(self, queries=kept, relevant={key: self.relevant[key] for key in kept})
+
+    def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+        """Each score of each query: (scores·Q,)."""
+        pytrec_eval = optional_import("pytrec_eval", "data")
+        units = unit_rows(vectors)[list(rows)]  # (Q+C,D)
+        # trec_eval puts equal documents in falling order of their ids, and reads similarities in float32: it gets ranks
+        ids = sorted(self.corpus, reverse=True)
+        place = {document: number for number, document in enumerate(self.corpus, start=len(self))}
+        documents = units[[place[document] for document in ids]]
+        found = nearest(units[: len(self)], documents, DEPTH + SPARE + self.ignore_identical_ids)
+        run: dict[str, dict[str, float]] = {}
+        for query, places in zip(self.queries, found.tolist(), strict=True):
+            ranked = [ids[number] for number in places if ids[number] != query or not self.ignore_identical_ids]
+            run[query] = {document: float(-rank) for rank, document in enumerate(ranked[:DEPTH])}
+        wanted = {query: dict(self.relevant[query]) for query in self.queries}
+        measured = pytrec_eval.RelevanceEvaluator(wanted, {"ndcg_cut.10", "recall.10,100"}).evaluate(run)
+        first = {query: dict(list(ranked.items())[:10]) for query, ranked in run.items()}
+        ranks = pytrec_eval.RelevanceEvaluator(wanted, {"recip_rank"}).evaluate(first)
+        table = [
+            [(ranks if score == "mrr@10" else measured)[query][TREC[score]] for query in self.queries]
+            for score in SCORES
+        ]
+        return np.array(table, dtype=np.float64).ravel()
+
+    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
+        """The mean over the queries ×100 in draws of them."""
+        values, _ = self.paired(evidence, score)
+        return lambda counts: 100 * weighted_mean(values, counts)
+
+    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+        """A score of each query."""
+        place = SCORES.index(score) * len(self)
+        return evidence[:, place : place + len(self)], lambda rows: 100 * rows.mean(axis=1)
+
+    # -- results ----------------------------------------------------------------------------------------------------
+
+    def run(self, encode: Any) -> Result:
+        """Encode queries and documents, with the model's own prompts of these names where it has some, and score.
+
+        Raises:
+            InputError: vectors of another shape, or one that is not finite (the message names its text).
+        """
+        prompts = getattr(encode, "prompts", None)
+        if not isinstance(prompts, Mapping):
+            return super().run(encode)
+        default = prompts.get(getattr(encode, "default_prompt_name", None) or "", "")
+        distinct, rows = distinct_texts(self.texts_for(prompts, default))
+        return self._measure(as_matrix(encode.encode(distinct, prompt=""), distinct), rows.tolist())
+
+    def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
+        evidence = self.evidence(vectors, rows)
+        content = json.dumps([dict(self.queries), dict(self.corpus), {q: dict(d) for q, d in self.relevant.items()}])
+        provenance = {
+            **self.source,
+            "protocol": f"cosine, exact search, the best {DEPTH} of {len(self.corpus)} documents, trec_eval",
+            "query_prompt": self.query_prompt or None,
+            "document_prompt": self.document_prompt or None,
+            "documents": len(self.corpus),
+            "sha256": hashlib.sha256(content.encode()).hexdigest(),
+            "versions": library_versions(),
+        }
+        metrics = {score: with_interval(self, evidence, score) for score in SCORES}
+        return Result(self.name, metrics, {}, len(self), provenance, self.notes, (SCORES[0], "all"))
+
+
+def nearest(queries: np.ndarray, documents: np.ndarray, depth: int) -> np.ndarray:
+    """Places (Q,k), best first, of the k = min(depth, C) nearest documents, by exact search in blocks.
+
+    Candidates are found in float32 around the documents' mean, which keeps digits where all cosines are close to 1, and
+    put in order in float64; equal ones stay in the order of the documents.
+
+    Args:
+        queries, documents: unit vectors (Q,D), (C,D) float64.
+    """
+    import torch
+
+    count = min(depth, len(documents))
+    left = torch.from_numpy(queries.astype(np.float32))
+    right = torch.from_numpy((documents - documents.mean(axis=0)).astype(np.float32))
+    places = np.empty((len(queries), count), np.int64)
+    some = max(1, BLOCK // max(len(documents), 1))
+    for start in range(0, len(queries), some):
+        found = torch.topk(left[start : start + some] @ right.T, count, dim=1).indices.numpy()
+        for row, chosen in enumerate(found, start=start):
+            places[row] = chosen[np.lexsort((chosen, -(documents[chosen] @ queries[row])))]
+    return places
