@@ -54,7 +54,7 @@ def test_every_output_at_once(run: Run, tiny: str, scored: Path, tmp_path: Path)
         "search", "-m", tiny, "-d", scored, "-s", "heads", "--test", other, "--save", best, "--picture", picture,
         "--baseline", "cls", "--work", tmp_path / "work", "--memory", 0.01,
     )  # fmt: skip
-    assert "other, 80 pairs that the recipes were not chosen on" in " ".join(result.stdout.split())
+    assert "other, spearman of 80 pairs that the recipes were not chosen on" in " ".join(result.stdout.split())
     assert "optimistic" in result.stderr
     assert "1 forward pass over" in result.stderr
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -87,7 +87,7 @@ def test_refused_on_the_command_line(run: Run, tmp_path: Path) -> None:
     error = run("search", "-m", "nowhere", "--data", "a.csv", "--space", "heads", "-s", "layers", code=2).stderr
     assert error == (
         "Error: --space takes one value and was given 2: 'heads', 'layers'. Options of essent search that take "
-        "several: --data, --texts, --criterion, --baseline, --test.\n"
+        "several: --data, --weight, --texts, --criterion, --baseline, --test.\n"
     )
     error = run("heros", "check", "x.jsonl", "--quiet", code=2).stderr  # no such file: nothing was refused before
     assert "x.jsonl" in error
@@ -195,18 +195,19 @@ def test_search_on_several_files_and_tested_on_several(
         *("--test", one, "--test", two),
     )
     values = json.loads(output.read_text("utf-8"))
-    board = search(tiny, PairTask.joined(tasks), "layers")
+    board = search(tiny, tasks, "layers")
     assert [row["recipe"] for row in values["trials"]] == [str(trial.recipe) for trial in board.trials]
     assert values["provenance"]["data"] == "my-pairs + more"
-    assert values["provenance"]["pairs"] == 7
+    assert values["provenance"]["units"] == 7
+    assert set(values["trials"][0]["scores"]) == {"mean rank", "my-pairs", "more"}
     assert [check["task"] for check in values["checks"]] == ["one", "two"]
     for name, count in (("one", 4), ("two", 5)):
-        assert f"{name}, {count} pairs" in shown.stdout
-    assert "Ranked together: 4 pairs of my-pairs (gold scores 0.5 to 5), 3 pairs of more (" in shown.stderr
-    assert "bring them to one scale" in shown.stderr
-    assert (
-        "Ranked together" not in run("search", "-m", tiny, "-d", f"{pairs},{more_pairs}", "-s", "layers", "-q").stderr
-    )
+        assert f"{name}, spearman of {count} pairs" in " ".join(shown.stdout.split())
+    assert "mean of the ranks" in shown.stderr
+    quiet = run("search", "-m", tiny, "-d", f"{pairs},{more_pairs}", "-s", "layers", "-q", "--weight", "3,1")
+    assert "mean of the ranks" not in quiet.stderr
+    assert "2 weights" in run("search", "-m", tiny, "-d", pairs, "--weight", "3,1", code=2).stderr
+    assert "not x" in run("search", "-m", tiny, "-d", pairs, "--weight", "x", code=2).stderr
 
 
 def test_joined_pairs_keep_their_tasks(pairs: Path, more_pairs: Path) -> None:

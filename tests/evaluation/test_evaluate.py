@@ -259,9 +259,9 @@ def test_pairs_in_memory_that_are_none(shell_of: Shells) -> None:
     shell, memory = shell_of("bert"), in_memory()
     with pytest.raises(InputError, match="tasks is a list; give \\[DataFrame\\]"):
         evaluate(shell, ["mean"], memory["pandas"])
-    with pytest.raises(InputError, match="tasks\\[0\\] is a tuple"):
+    with pytest.raises(InputError, match="Task 1 is a tuple"):
         evaluate(shell, ["mean"], memory["tuples"])
-    with pytest.raises(DataError, match="pairs, row 1: 'score' must be a finite number"):
+    with pytest.raises(DataError, match="data, row 1: 'score' must be a finite number"):
         evaluate(shell, ["mean"], [[("a", "b", float("nan"))]])
     with pytest.raises(DataError, match="sentence1, sentence2, score"):
         evaluate(shell, ["mean"], [["a", "b"]])

@@ -21,9 +21,10 @@ from essent.recipe.recipe import Recipe
 from essent.selection import Grid, Leaderboard, Space, search
 from essent.selection.pairs import TextPairs
 from essent.selection.program import Program
-from essent.selection.shaped import score_shaped
+from essent.selection.question import Question
 from essent.selection.space import SPACES
 from essent.selection.store import Store
+from essent.selection.stored import judge_stored
 from essent.selection.sweep import Sweep
 from essent.shaping import Chain
 from essent.tasks import PairTask
@@ -90,8 +91,8 @@ def test_every_score_is_that_of_the_recipe_alone(shell_of: Shells, family: str, 
     board = search(shell_of(family), TASK, MIXED)
     recipes = sorted((trial.recipe for trial in board.trials), key=str)
     sweep = sweep_of(shell_of(family), recipes, tmp_path / "work")
-    score_shaped(sweep, sweep.data, sweep.store, progress=False)
-    found = dict(zip(map(str, sweep.program.recipes), sweep.store.cosines, strict=True))
+    judge_stored(sweep, Question.of(TASK, None, (), 0), sweep.data, sweep.store, progress=False)
+    found = dict(zip(map(str, sweep.program.recipes), sweep.store.rows, strict=True))
     chosen = np.random.default_rng(0).choice([str(recipe) for recipe in recipes], 25, replace=False).tolist()
     for text, alone in one_by_one(shell_of(family), chosen, TASK).items():
         np.testing.assert_allclose(found[text], alone.cosines, rtol=0, atol=alone.rounding(text), err_msg=text)
@@ -202,7 +203,7 @@ def test_winner_baselines_intervals_and_notes(shell_of: Shells) -> None:
     left = PairTask("left", other.pairs[9:])
     leader = str(board.leader)
     assert check.scores[leader][0] == one_by_one(shell_of("bert"), [leader], left)[leader].expected(leader)
-    assert (check.task, check.pairs, check.left_out) == ("other", 60, 9)
+    assert (check.task, check.units, check.left_out) == ("other", 60, 9)
 
 
 def test_the_best_and_the_leader_as_encoders_give_the_same_scores(shell_of: Shells) -> None:
@@ -270,7 +271,11 @@ def test_the_leaderboard_as_json(shell_of: Shells, tmp_path: Path) -> None:
         ({"data": []}, InputError, "got none"),
         ({"data": ["a", 3]}, InputError, "Text 1 is int"),
         ({"space": "everything"}, UnknownNameError, "'everything'"),
-        ({"data": ["a text", "another"], "criterion": "spearman"}, InputError, "gold scores"),
+        (
+            {"data": ["a text", "another"], "criterion": "spearman"},
+            InputError,
+            "needs labels, and the data \\(2 texts\\)",
+        ),
         ({"memory": 0}, InputError, "memory=0"),
         ({"top": 0}, InputError, "top=0"),
         ({"seed": -1}, InputError, "seed=-1"),
@@ -290,7 +295,7 @@ def test_one_pair_and_constant_gold_give_a_leaderboard_without_scores(shell_of: 
     assert all(np.isnan(trial.scores["spearman"]) for trial in board.trials)
     assert board.comparisons == ()
     assert board.notes == (
-        "No recipe has a score: there is one pair only, or the gold scores or all similarities are constant.",
+        "No recipe has a score: there is one unit of judgement only, or labels or all similarities are constant.",
     )
     with pytest.raises(InputError, match="No recipe has a score"):
         _ = board.best
@@ -409,13 +414,13 @@ def test_pairs_that_the_test_shares_with_the_data_are_left_out(shell_of: Shells)
     new = [(p.sentence1, f"{p.sentence2} {n}", p.score) for n, p in enumerate(PAIRS[20:])]
     board = search(shell_of("bert"), TASK, Space(named=("mean",)), test=[PairTask("mixed", (*again, *new))])
     (check,) = board.checks
-    assert (check.pairs, check.left_out) == (40, 20)
+    assert (check.units, check.left_out) == (40, 20)
     assert check.shared_texts == len({p.sentence1 for p in PAIRS[20:]})
     assert check.texts == len({text for pair in new for text in pair[:2]})
     assert "20 pairs that the data of the choice has too are left out" in check.in_words()
     assert f"{check.shared_texts} of the {check.texts} texts are in both" in check.in_words()
     free = search(shell_of("bert"), TASK.texts(), Space(named=("mean",)), criterion="isotropy", test=[TASK])
-    assert (free.checks[0].pairs, free.checks[0].left_out) == (len(TASK), 0)  # no gold score was seen
+    assert (free.checks[0].units, free.checks[0].left_out) == (len(TASK), 0)  # no gold score was seen
     assert free.checks[0].shared_texts == free.checks[0].texts
 
 

@@ -6,8 +6,27 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from essent.selection import significance
-from essent.selection.significance import bootstrap, compare, interval, permutation_p, spearman
+from essent.selection import Comparison, Scored
+from essent.selection import compare as compare_scored
+from essent.tasks import PairTask, interval, resampling
+from essent.tasks import bootstrap as bootstrap_of
+from essent.tasks import permutation_p as p_of
+
+
+def task_of(gold: np.ndarray) -> PairTask:
+    return PairTask.from_rows([(f"a{n}", f"b{n}", float(score)) for n, score in enumerate(gold)])
+
+
+def spearman(rows: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    return task_of(gold).scores(rows)
+
+
+def bootstrap(rows: np.ndarray, gold: np.ndarray, **settings: int) -> np.ndarray:
+    return bootstrap_of(task_of(gold), rows, **settings)
+
+
+def compare(names: tuple[str, str], rows: tuple[np.ndarray, np.ndarray], gold: np.ndarray) -> Comparison:
+    return compare_scored([Scored(task_of(gold), "spearman", names, np.stack(rows))], *names)
 
 
 def sample(pairs: int = 120, ties: bool = False, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -37,7 +56,7 @@ def test_every_draw_is_scipys_spearman_of_the_drawn_pairs(ties: bool) -> None:
 def test_draws_do_not_depend_on_the_blocks_they_are_made_in(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, gold = sample()
     whole = bootstrap(rows, gold, resamples=50)
-    monkeypatch.setattr(significance, "BLOCK_VALUES", 500)
+    monkeypatch.setattr(resampling, "BLOCK_VALUES", 500)
     np.testing.assert_allclose(bootstrap(rows, gold, resamples=50), whole, atol=1e-12)
 
 
@@ -92,7 +111,7 @@ def test_p_values_are_uniform_where_there_is_no_difference() -> None:
         generator = np.random.default_rng(seed)
         gold = generator.normal(size=50)
         first, second = gold + generator.normal(size=(2, 50))
-        found.append(permutation_p(first, second, gold, resamples=200, seed=seed))
+        found.append(p_of(task_of(gold), np.stack([first, second]), resamples=200, seed=seed))
     assert stats.kstest(found, "uniform").pvalue > 0.01
 
 

@@ -15,12 +15,12 @@ from essent.types import DataError
 
 def test_a_folder_that_was_begun_and_not_finished_is_begun_again(tmp_path: Path) -> None:
     """As a run leaves it that is killed before the identity is there."""
-    (tmp_path / "cosines.bin").write_bytes(b"half")
+    (tmp_path / "rows.bin").write_bytes(b"half")
     (tmp_path / "done.txt").write_text("pass 0 portion 0\n", "utf-8")
     store = Store(tmp_path, {"a": 1}, 2, 3)
     assert not store.done("pass 0 portion 0")
-    assert store.cosines.shape == (2, 3)
-    assert not store.cosines.any()
+    assert store.rows.shape == (2, 3)
+    assert not store.rows.any()
 
 
 def test_half_a_line_is_not_done_and_does_not_spoil_the_next(tmp_path: Path) -> None:
@@ -34,13 +34,13 @@ def test_half_a_line_is_not_done_and_does_not_spoil_the_next(tmp_path: Path) -> 
     assert (tmp_path / "done.txt").read_text("utf-8") == "pass 0 portion 1\npass 0 portion 2\n"
 
 
-@pytest.mark.parametrize("name", ["cosines.bin", "done.txt", "pooled.bin"])
+@pytest.mark.parametrize("name", ["rows.bin", "done.txt", "pooled.bin"])
 @pytest.mark.parametrize("damage", ["missing", "shorter", "longer"])
 def test_damaged_work_is_refused(tmp_path: Path, name: str, damage: str) -> None:
     """A file of cosines that is too short would be filled with zeros."""
     store = Store(tmp_path, {}, 2, 3)
     store.write("pooled.bin", 0, np.ones(6))
-    store.cosines[:] = 0.5
+    store.rows[:] = 0.5
     store.finish("pass 0 portion 1")
     del store
     path = tmp_path / name

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from essent.recipe.recipe import Recipe
-from essent.selection import Check, Comparison, Leaderboard, Trial, compare
+from essent.selection import Check, Comparison, Leaderboard, Scored, Trial, compare
 from essent.selection.criteria import criteria
-from essent.selection.judging import Scored, judged
+from essent.selection.judging import judged
 from essent.selection.pseudo import PseudoPairs
-from essent.selection.significance import spearman
 from essent.selection.verdict import cross_validated, decided, decided_by_tests, resampled
+from essent.tasks import PairTask
 
 NAMES = ("ditto:1-1", "mean", "first-last")
 
@@ -21,6 +21,11 @@ NAMES = ("ditto:1-1", "mean", "first-last")
 def board(winner: str | None = None) -> Leaderboard:
     trials = tuple(Trial(Recipe.parse(name), {"spearman": 70.0 - n}) for n, name in enumerate(NAMES))
     return Leaderboard("spearman", trials, NAMES[1:], winner=winner)
+
+
+def scored(names: list[str], cosines: np.ndarray, gold: np.ndarray, pairs: np.ndarray) -> list[Scored]:
+    rows = [(str(a), str(b), float(score)) for (a, b), score in zip(pairs, gold, strict=True)]
+    return [Scored(PairTask.from_rows(rows), "spearman", names, cosines)]
 
 
 def lead(low: float, second: str = "mean", first: str = NAMES[0]) -> Comparison:
@@ -31,22 +36,22 @@ def test_the_best_of_many_by_chance_leads_where_it_was_chosen_and_nowhere_else()
     rng = np.random.default_rng(0)
     cosines, gold = rng.normal(size=(2000, 100)), rng.normal(size=100)
     pairs = np.arange(200).reshape(100, 2)
-    luck = np.abs(spearman(cosines, gold))
-    cosines[[-1, luck.argmin()]] = cosines[[luck.argmin(), -1]]  # the baseline has none
     names = [f"mean | whiten:{n + 1}" for n in range(1999)] + ["mean"]
+    luck = np.abs(scored(names, cosines, gold, pairs)[0].scores())
+    cosines[[-1, luck.argmin()]] = cosines[[luck.argmin(), -1]]  # the baseline has none
     trials = [
         Trial(Recipe.parse(name), {"spearman": 100 * float(np.corrcoef(row, gold)[0, 1])})
         for name, row in zip(names, cosines, strict=True)
     ]
-    found = judged(trials, "spearman", ["mean"], Scored(names, cosines, gold, pairs), ["mean"], seed=0)
+    found = judged(trials, "spearman", ["mean"], scored(names, cosines, gold, pairs), ["mean"], seed=0)
     assert found.comparisons[0].is_better  # what a search went by
     assert not found.held_out[0].is_better
     assert (found.kept, str(found.best)) == ("mean", "mean")
     assert f"mean is kept: {found.leader} is not shown to be better" in found.verdict
     cosines[7] = gold + rng.normal(size=100)
-    (real,) = cross_validated(cosines, gold, pairs, [("mean", 1999)])
+    (real,) = cross_validated(scored(names, cosines, gold, pairs), ["mean"])
     assert real.is_better
-    (expected,) = (compare(("7", "mean"), (cosines[7], cosines[1999]), gold),)
+    expected = compare(scored(names, cosines, gold, pairs), names[7], "mean")
     assert real.difference == pytest.approx(expected.difference, abs=12)  # five fifths of 20 pairs
 
 
@@ -57,9 +62,10 @@ def test_equal_pairs_are_never_on_both_sides() -> None:
     pairs = np.tile(np.arange(40).reshape(20, 2), (4, 1))
     pairs[20:40] = pairs[20:40, ::-1]
     cosines = np.array([np.tile(rng.normal(size=20), 4) for _ in range(400)])
-    (found,) = cross_validated(cosines, gold, pairs, [("mean", 0)])
+    names = ["mean", *(f"mean | whiten:{n}" for n in range(1, 400))]
+    (found,) = cross_validated(scored(names, cosines, gold, pairs), ["mean"])
     assert found.low < 0
-    (few,) = cross_validated(cosines[:, :4], gold[:4], pairs[:4], [("mean", 0)])
+    (few,) = cross_validated(scored(names, cosines[:, :4], gold[:4], pairs[:4]), ["mean"])
     assert math.isnan(few.low)
     assert not few.is_better
 

@@ -135,16 +135,16 @@ def test_own_files(tmp_path: Path) -> None:
     )
     assert {e.part for e in load_task(f"classification:{split}").examples} == {"train", "dev", "test"}  # type: ignore[union-attr]
     train = put(tmp_path / "apart.train.jsonl", lines(12))
-    with pytest.raises(DataError, match="train and test are needed"):
-        load_task(f"classification:{train}")
+    alone = load_task(f"classification:{train}")  # as if it had no parts
+    assert (alone.name, {e.part for e in alone.examples}) == ("classification.apart.train", {None})  # type: ignore[union-attr]
     put(tmp_path / "apart.test.jsonl", lines(2))
     apart = load_task(f"classification:{train}")
     assert isinstance(apart, LabelTask)
     assert (apart.name, len(apart)) == ("classification.apart", 14)
     with pytest.raises(DataError, match=r"does not exist\. Did you mean"):
         load_task(f"clustering:{tmp_path / 'mime.csv'}")
-    with pytest.raises(DataError, match="write classification:FILE"):
-        load_task(put(tmp_path / "labels.jsonl", lines()))
+    told = load_task(put(tmp_path / "labels.jsonl", lines()))  # from its columns
+    assert isinstance(told, LabelTask)
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_own_files(tmp_path: Path) -> None:
         ({"label": 1}, "no column 'text'"),
         ({"text": "a"}, "no column 'label'"),
         ({"text": 1, "label": 1}, "must be a string, not int"),
-        ({"text": "a", "label": None}, "a text or a whole number, not None"),
-        ({"text": "a", "label": 0.5}, "a text or a whole number, not 0.5"),
-        ({"text": "a", "label": " "}, "a text or a whole number"),
+        ({"text": "a", "label": None}, "a text, a whole number, true or false, not None"),
+        ({"text": "a", "label": 0.5}, "a text, a whole number, true or false, not 0.5"),
+        ({"text": "a", "label": " "}, "a text, a whole number, true or false"),
         ({"text": "a", "label": 1, "split": "all"}, "must be one of train"),
         ({"text": "a", "label": 1, "split": "test"}, "in every row or in none"),
         ({"sentence1": "a", "sentence2": "b", "label": 1}, "the other rows have 1 texts"),
@@ -179,7 +179,7 @@ def test_geometry_by_name(tmp_path: Path) -> None:
 
 def test_only_pairs_will_do(tmp_path: Path) -> None:
     put(tmp_path / "cr.jsonl", lines())
-    with pytest.raises(InputError, match=r"cr is no task of scored pairs.*stsb.dev"):
+    with pytest.raises(InputError, match=r"cr holds classification, and only scored pairs will do here.*stsb.dev"):
         load_pairs("cr", tmp_path)
 
 

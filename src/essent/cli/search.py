@@ -14,7 +14,7 @@ from essent.cli.console import calm_libraries, results, show_note, wants_progres
 from essent.cli.files import check_output, write_json_file
 from essent.cli.save import check_folder
 from essent.cli.settings import with_options
-from essent.cli.texts import read_files, read_pairs
+from essent.cli.texts import read_files
 from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 FOUND, JUDGED, OUTPUT = "What is searched", "How it is judged", "Output"
 CHOSEN_ON = opt.data(
     "Scored pairs to choose on: tasks such as stsb.dev, or files; the pairs of several are put together.", FOUND
+)
+JUDGED_ON = opt.data(
+    "Judgements to choose on: tasks such as stsb.dev or trec, files, folders. The columns tell the kind: scored pairs, "
+    "duplicates, triplets, classes, clusters, retrieval; or KIND:FILE. Of several, the mean of the ranks decides.",
+    FOUND,
 )
 
 
@@ -36,8 +41,8 @@ class SearchOptions:
             "--criterion",
             "-c",
             metavar="NAMES",
-            help="What ranks the recipes; of several the first, all are shown. "
-            "Default: spearman with labels, the best label-free one without.",
+            help="What ranks the recipes; of several the first, all are shown. Default: the main score of the data "
+            "(spearman, accuracy, ndcg@10 …), the best label-free criterion without labels.",
             rich_help_panel=JUDGED,
             callback=several.criteria,
         ),
@@ -53,7 +58,7 @@ class SearchOptions:
         ),
     ] = None
     test: Annotated[
-        list[str] | None, opt.tasks("--test", "Report the winner on these scored pairs, not chosen on them.", JUDGED)
+        list[str] | None, opt.tasks("--test", "Report the winner on these, not chosen on them.", JUDGED)
     ] = None
     data_folder: opt.DataFolder = None
     top: Annotated[int, typer.Option(min=1, help="Rows to show.", rich_help_panel=OUTPUT)] = 20
@@ -121,7 +126,16 @@ class SearchOptions:
 @with_options(SearchOptions)
 def search(
     model: opt.Model,
-    data: Annotated[list[str] | None, CHOSEN_ON] = None,
+    data: Annotated[list[str] | None, JUDGED_ON] = None,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Of each --data, when there are several.",
+            rich_help_panel=FOUND,
+            callback=several.names,
+        ),
+    ] = None,
     texts: Annotated[
         list[Path] | None,
         opt.texts("Choose without labels, on these texts; running text in its order.", FOUND),
@@ -149,25 +163,28 @@ def search(
 ) -> None:
     """Find the best recipe for a model: heads, layers, weights, shaping and templates, one forward pass a template.
 
-    The recipes are ranked on --data (or without labels on --texts), for the similarity of sentences. A baseline is kept
-    unless the first recipe is shown to be better: on --test, or else by cross-validation. A recipe from the table gives
-    the same score in essent evaluate.
+    The recipes are ranked on --data by the score of its kind, or without labels on --texts for the similarity of
+    sentences. A baseline is kept unless the first recipe is shown to be better: on --test, or else by cross-validation.
+    Test parts of --data are not read.
 
     \b
     [dim]$[/] essent search -m bert-base-uncased --data stsb.dev --test stsb,sickr --save best --picture search.png
     [dim]$[/] essent search -m ./my-model --data my-pairs.csv --space heads --top 5
+    [dim]$[/] essent search -m ./my-model --data my-classes.csv,my-queries/ --weight 2 --weight 1
     [dim]$[/] essent search -m ./my-model --texts corpus.txt --space weights
     """
     settings.check_outputs()
     if picture is not None:
         optional_import("matplotlib", "demo")
         check_output(picture, settings.force, (".png", ".svg", ".pdf"))
-    from essent.selection import draw_leaderboard
+    from essent.selection import draw_leaderboard, find_space
     from essent.selection import search as run_search
 
-    pairs: Any = _read_question(data, texts, column, settings.data_folder, settings.quiet)
+    find_space(space)  # an unknown one is refused before data are read
+
+    asked: Any = _read_question(data, texts, column, settings.data_folder)
     calm_libraries(settings.verbose)
-    board = run_search(model, pairs, space, settings=settings.run(), **settings.question())
+    board = run_search(model, asked, space, weights=_weights(weight), settings=settings.run(), **settings.question())
     show_board(board, settings)
     if settings.json_file is not None:
         write_json_file(settings.json_file, board.to_json)
@@ -190,14 +207,22 @@ def save_choice(board: Leaderboard, settings: SearchOptions) -> None:
         show_note(f"Saved {board.kept} to {save}; --save-anyway saves {board.leader}.")
 
 
-def _read_question(
-    data: list[str] | None, texts: list[Path] | None, column: str, folder: Path | None, quiet: bool
-) -> Any:
+def _weights(given: list[str] | None) -> list[float]:
+    try:
+        return [float(weight) for weight in given or ()]
+    except ValueError:
+        raise InputError(f"--weight takes numbers, not {', '.join(given or ())}.") from None
+
+
+def _read_question(data: list[str] | None, texts: list[Path] | None, column: str, folder: Path | None) -> Any:
+    from essent.tasks import load_judged
+
     if (data is None) == (texts is None):
-        raise InputError("Give either --data (scored pairs) or --texts (texts without labels).")
+        raise InputError("Give either --data (judgements of any kind) or --texts (texts without labels).")
     if data is None:
         return read_files(texts or [], column)
-    return data[0] if len(data) == 1 else read_pairs(data, folder, quiet)
+    tasks = [load_judged(name, folder) for name in data]
+    return tasks[0] if len(tasks) == 1 else tasks
 
 
 def show_board(board: Leaderboard, settings: SearchOptions) -> None:

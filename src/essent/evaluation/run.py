@@ -71,9 +71,7 @@ def evaluate(
         if hasattr(value, "columns") or hasattr(value, "column_names"):
             raise InputError(f"{name} is a list; give [{type(value).__name__}], not a {type(value).__name__} alone.")
     parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
-    found = [
-        as_task(task, data, "data" if number == 1 else f"data {number}") for number, task in enumerate(tasks, start=1)
-    ]
+    found = [as_task(task, data, number) for number, task in enumerate(tasks, start=1)]
     names = [task.name for task in found]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise InputError(f"Two tasks are called {twice[0]!r}; leave one out, or rename its file.")

@@ -17,7 +17,7 @@ from essent.pipeline.plan import Plan
 from essent.pooling import exact_type
 from essent.tokens import SEPARATORS, Ragged, WordIds, cut, fast_backend, portions, text_ids, whole_ids, words_apart
 from essent.types import CorpusStats
-from essent.weighting import ByToken, Content, NotSpecial, Sif, Uniform, Weighting
+from essent.weighting import ByToken, Content, Sif, Uniform, Weighting
 
 PORTION = 8192  # texts whose words and ids are held at a time
 
@@ -25,7 +25,7 @@ PORTION = 8192  # texts whose words and ids are held at a time
 def is_by_token(weighting: Weighting) -> bool:
     """Whether the weighting is a number for every token id, up to one factor a text."""
     kind = type(weighting)
-    if kind in (Uniform, Content):
+    if kind is Uniform or kind.weights is Content.weights:
         return True
     return isinstance(weighting, ByToken) and kind.weights in (ByToken.weights, Sif.weights)
 
@@ -116,7 +116,7 @@ class StaticPooler:
         def product() -> np.ndarray:
             table = np.ones(len(vocabulary))
             for weighting in self.plan.weightings:
-                by_token = NotSpecial() if isinstance(weighting, Content) else weighting
+                by_token = weighting.by_token if isinstance(weighting, Content) else weighting
                 if isinstance(by_token, ByToken):
                     table *= by_token.table(vocabulary, stats)
             return table.astype(np.float32)

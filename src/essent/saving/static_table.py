@@ -24,7 +24,7 @@ from essent.shaping import Affine
 from essent.shaping import Normalize as UnitLength
 from essent.tokens import dropped_ids, fast_backend
 from essent.types import EssentError, InputError
-from essent.weighting import ByToken, Content, NotSpecial, Sif
+from essent.weighting import ByToken, Content, Sif
 
 if TYPE_CHECKING:
     from essent.pipeline import RecipeModule
@@ -96,7 +96,7 @@ def _weights(module: RecipeModule) -> tuple[np.ndarray, bool]:
     factors = [factor for factor in module.plan.weightings if factor.name != "uniform"]
     weights = np.ones(len(module.backbone.vocabulary))
     for factor in factors:
-        by_token = NotSpecial() if isinstance(factor, Content) else factor
+        by_token = factor.by_token if isinstance(factor, Content) else factor
         if not isinstance(by_token, ByToken):
             raise CannotFoldError(f"weights={factor.spec()} is not a fixed weight for each token")
         weights = weights * by_token.table(module.backbone.vocabulary, module.stats)

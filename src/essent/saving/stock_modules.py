@@ -33,7 +33,7 @@ from essent.shaping import Normalize as UnitLength
 from essent.sources import format_mix
 from essent.tokens import Frame, dropped_ids, fast_backend
 from essent.types import EssentError
-from essent.weighting import ByToken, Content, NotSpecial, Weighting
+from essent.weighting import ByToken, Content, Weighting
 
 if TYPE_CHECKING:
     from essent.pipeline import RecipeModule
@@ -129,7 +129,7 @@ def _word_weights(module: RecipeModule, factors: list[Weighting]) -> WordWeights
     table = np.ones(len(vocabulary))  # (V,)
     for factor in factors:
         if isinstance(factor, Content) and module.recipe.template is None:
-            factor = NotSpecial()
+            factor = factor.by_token
         if not isinstance(factor, ByToken) or not factor.normalised:
             raise NoStockModulesError(f"weights={factor.spec()} is not a fixed weight for each token")
         table = table * factor.table(vocabulary, module.stats)

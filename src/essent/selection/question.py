@@ -59,6 +59,8 @@ class Question:
         """
         name, task, texts, given = read_data(data, folder)
         specs = [criterion] if isinstance(criterion, str) else list(criterion)
+        for spec in specs:
+            task = task.scored_by(spec) if task is not None else None
         wanted = list(dict.fromkeys(_checked(spec, name, task) for spec in specs))
         wanted = wanted or [task.score_names[0] if task is not None else default_criterion()]
         pairs = task.compared() if task is not None else None
@@ -161,7 +163,8 @@ def _checked(spec: str, name: str, task: JudgedTask | None) -> str:
     known = "" if task is None else f" It has {task.kind}, which is scored by {', '.join(task.score_names)}."
     if task is None and spec in SCORE_NAMES:
         raise InputError(
-            f"The criterion {spec!r} needs labels; {name} has none. Kinds with labels: {', '.join(COLUMNS)}."
+            f"The criterion {spec!r} needs labels, and the data ({name}) has none. Kinds with labels: "
+            f"{', '.join(COLUMNS)}."
         )
     if spec in SCORE_NAMES:
         raise InputError(f"The criterion {spec!r} does not go with {name}.{known}")

@@ -127,6 +127,11 @@ def search(
         names = [str(baseline) for baseline in baselines]
         board = make_board(questions, sweeps, recipes, reference, names, top=how.top, seed=how.seed)
     notes = [*board.notes, *(note for question in questions if question.task for note in question.task.notes)]
+    if len(questions) > 1:
+        notes.append(
+            "Ranked by the mean of the ranks on the data sets. What a recipe learns, it learns on each by itself; a "
+            "saved encoder learns it on all texts."
+        )
     if left_out:
         notes.append(f"{left_out} recipes of the space {found.name!r} were left out: this model cannot run them.")
     provenance = {

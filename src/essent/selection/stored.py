@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 from essent.selection.pairs import TextPairs
@@ -14,6 +20,7 @@ from essent.selection.question import Question
 from essent.selection.store import Store
 from essent.selection.sweep import Sweep, pair_cosines
 from essent.shaping import AffineShaper, Chain, Moments
+from essent.tasks import cores
 
 PAIRS = 16_384  # compared at a time
 
@@ -28,18 +35,44 @@ def judge_stored(sweep: Sweep, question: Question, data: TextPairs, store: Store
             places.setdefault(place, []).append(number)
     total = sum(len(members) for places in weightings.values() for members in places.values())
     desc = "Judging" if question.takes_vectors else "Shaping"
-    with tqdm(total=total, desc=desc, disable=not progress) as bar:
+    with tqdm(total=total, desc=desc, disable=not progress) as bar, _side_by_side(question.takes_vectors) as each:
         for key, places in weightings.items():
             unit = f"shaping {key[0]} {key[1]} {key[2]}"
             if not store.done(unit):
                 for place, members in places.items():
-                    for number, vectors in _shaped(sweep.pooled(place), members, sweep, data):
-                        _judge(number, vectors, sweep, question, data, store)
+                    shaped = _shaped(sweep.pooled(place), members, sweep, data)
+                    for _ in each(partial(_judge, sweep=sweep, question=question, data=data, store=store), shaped):
                         bar.update()
                 store.finish(unit)
             else:
                 bar.update(sum(map(len, places.values())))
             sweep.release(next(iter(places)))  # also where a run was killed before it did so
+
+
+@contextlib.contextmanager
+def _side_by_side(wanted: bool) -> Iterator[Callable[..., Iterator[Any]]]:
+    """A `map` that judges one recipe on each core: small products gain little from several threads, and threads of
+    several libraries fight over the cores."""
+    if not wanted:
+        yield map
+        return
+    threads = torch.get_num_threads()
+
+    def mapped(judge: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        waiting: deque[Future[Any]] = deque()
+        for item in items:  # a few at a time: each holds the vectors of a recipe
+            waiting.append(pool.submit(judge, item))
+            if len(waiting) > cores():
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    with ThreadPoolExecutor(cores(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            with threadpool_limits(1):
+                yield mapped
+        finally:
+            torch.set_num_threads(threads)
 
 
 def _shaped(
@@ -61,8 +94,9 @@ def _shaped(
         yield number, chain.transform(vectors)
 
 
-def _judge(number: int, vectors: np.ndarray, sweep: Sweep, question: Question, data: TextPairs, store: Store) -> None:
+def _judge(shaped: tuple[int, np.ndarray], *, sweep: Sweep, question: Question, data: TextPairs, store: Store) -> None:
     """Put what is kept of a recipe's vectors (N,K) into its row."""
+    number, vectors = shaped
     if sweep.program.recipes[number].shaping:  # others were compared during the pass
         store.rows[number, : len(data.pairs)] = cosines_of(vectors, data.pairs)
     if question.task is not None and question.takes_vectors:

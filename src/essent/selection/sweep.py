@@ -6,9 +6,11 @@ by one product a batch, the pairs' cosines are taken, and only what a shaping ch
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,10 +20,16 @@ from essent.selection.pairs import Portion, TextPairs, portions_of
 from essent.selection.program import Block, Pass, Place, Program
 from essent.selection.store import Store
 from essent.tokens import batches, count_tokens, framed_ids, pad, portions
-from essent.types import CorpusStats, Tokens
+from essent.types import CorpusStats, InputError, Tokens
 
 ALL_FLOATS = 4  # bytes
+GIB = 2**30
 CHUNK = 2**25  # bytes of vectors handled at a time: larger blocks fall out of the processor's cache and cost more
+
+
+def free_bytes(folder: Path) -> int:
+    """What a disk has room for."""
+    return shutil.disk_usage(folder).free
 
 
 @dataclass
@@ -91,6 +99,7 @@ class Sweep:
                 start = 0
                 parts = list(portions_of(self.data.pairs, lengths, self._most_tokens(one)))
                 self.rows_in[at] = sum(len(part.texts) for part in parts)
+                self._check_room(at)
                 self.portions[at] = len(parts)
                 self.stride = max(1, int(lengths.sum()) // max(self.weighed, 1))
                 for number, part in enumerate(parts):
@@ -119,6 +128,25 @@ class Sweep:
             return framed_ids(self.backbone.tokenizer, one.frame, list(some), self.backbone.max_seq_length)  # type: ignore[call-overload]
 
         return count_tokens(ids, self.data.fit_texts(), len(self.backbone.vocabulary))
+
+    def _check_room(self, at: int) -> None:
+        """Refuse a pass whose kept vectors do not fit on the disk, before it runs for hours.
+
+        Raises:
+            InputError: with what is needed and what is free.
+        """
+        one, wanted = self.program.passes[at], 0
+        for (frame, number), rows in self.kept.items():
+            if frame == at:
+                for row, columns in rows.items():
+                    width = one.singles[row].width(self.backbone) if number < 0 else one.blocks[number].width
+                    wanted += ALL_FLOATS * self.rows_in[at] * width * len(columns)
+        free = free_bytes(self.store.folder)
+        if wanted > free:
+            raise InputError(
+                f"The vectors of this search need {wanted / GIB:.2g} GiB in {self.store.folder}, where "
+                f"{free / GIB:.2g} GiB are free. Give --work a folder on a larger disk, a smaller space, or fewer texts."
+            )
 
     def _most_tokens(self, one: Pass) -> int:
         """Tokens of a portion: half of the memory for what is kept of each."""

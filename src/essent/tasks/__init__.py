@@ -16,7 +16,7 @@ from essent.lazy import lazy_door
 if TYPE_CHECKING:
     from essent.tasks.base import Task, TaskLike, unit_rows
     from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add
-    from essent.tasks.clusters import ClusterTask
+    from essent.tasks.clusters import ClusterTask, cores
     from essent.tasks.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
     from essent.tasks.duplicates import DuplicateTask
     from essent.tasks.examples import Example
@@ -79,6 +79,7 @@ __all__ = [
     "average_cosine",
     "bootstrap",
     "comparisons",
+    "cores",
     "interval",
     "levenshtein",
     "lexical_overlap",
@@ -120,6 +121,7 @@ __getattr__, __dir__ = lazy_door(
         "RetrievalTask": "essent.tasks.retrieval",
         "TripletTask": "essent.tasks.triplets",
         "DuplicateTask": "essent.tasks.duplicates",
+        "cores": "essent.tasks.clusters",
         "CHANGED": "essent.tasks.heros",
         "CLASSIFICATION12": "essent.tasks.labelled_sets",
         "CLUSTERING6": "essent.tasks.labelled_sets",

@@ -177,7 +177,7 @@ def cluster(vectors: np.ndarray, clusters: int, seeds: Sequence[int] = SEEDS, st
             labels: np.ndarray = KMeans(clusters, n_init=starts, random_state=seed).fit(matrix).labels_
         return labels
 
-    with warnings.catch_warnings(), threadpool_limits(1), ThreadPoolExecutor(_cores()) as pool:
+    with warnings.catch_warnings(), threadpool_limits(1), ThreadPoolExecutor(cores()) as pool:
         warnings.simplefilter(
             "ignore", ConvergenceWarning
         )  # fewer different vectors than clusters: noted in the result
@@ -231,5 +231,6 @@ def _summary(values: Sequence[float]) -> dict[str, float]:
     return {"mean": float(np.mean(values)), "std": float(np.std(values)), "min": min(values), "max": max(values)}
 
 
-def _cores() -> int:
+def cores() -> int:
+    """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -58,6 +58,10 @@ class JudgedTask(Task):
     def without(self, left_out: np.ndarray) -> Self:
         """The task without some of its units (U,) bool."""
 
+    def scored_by(self, score: str) -> Self:
+        """The task, made to give a score that it can give on demand; "accuracy@8" of labelled texts."""
+        return self
+
     def for_choice(self) -> Self:
         """What of the task recipes may be chosen on: all but a test part."""
         return self

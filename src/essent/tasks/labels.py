@@ -20,6 +20,7 @@ import numpy as np
 
 from essent.tasks.examples import Example, check_examples
 from essent.tasks.judged import JudgedTask, Scorer
+from essent.tasks.label_scores import f1_macro, natural_order, share
 from essent.tasks.pairs import correlations
 from essent.tasks.probes import STRENGTHS, cross_validated, few_labels, held_out
 from essent.tasks.resampling import correlation, weighted_correlation, weighted_mean
@@ -116,7 +117,7 @@ class LabelTask(JudgedTask):
         """The classes that can be predicted: those of the training part, sorted; of soft targets the scale's."""
         if self.scale is not None:
             return [str(value) for value in range(self.scale[0], self.scale[1] + 1)]
-        return sorted({str(e.target) for e in self.examples if e.part in {None, "train"}}, key=_natural)
+        return sorted({str(e.target) for e in self.examples if e.part in {None, "train"}}, key=natural_order)
 
     def targets(self) -> np.ndarray:
         """Probabilities of the classes (N,K), K = 1 for two classes; a class that is not learned has zeros."""
@@ -137,6 +138,12 @@ class LabelTask(JudgedTask):
         if self.scale is not None:
             return ("pearson",)
         return ("accuracy", "f1_macro", *(f"accuracy@{shot}" for shot in self.shots))
+
+    def scored_by(self, score: str) -> LabelTask:
+        """With accuracy for a few labels, "accuracy@8", where that is asked for."""
+        name, at, shot = score.partition("@")
+        wanted = at and name == "accuracy" and shot.isdecimal() and self.scale is None
+        return replace(self, shots=(*self.shots, int(shot))) if wanted and int(shot) not in self.shots else self
 
     @cached_property
     def judged(self) -> np.ndarray:
@@ -176,7 +183,11 @@ class LabelTask(JudgedTask):
         name = {"train": "train" if "dev" in parts else None, "dev": "test"}
         kept = tuple(e._replace(part=name[e.part]) for e in self.examples if e.part is not None and e.part != "test")
         how = "the dev part" if "dev" in parts else "the training part by cross-validation"
-        return replace(self if "dev" in parts else cheap, examples=kept, notes=(*self.notes, f"{self.name}: recipes are chosen on {how}."))
+        return replace(
+            self if "dev" in parts else cheap,
+            examples=kept,
+            notes=(*self.notes, f"{self.name}: recipes are chosen on {how}."),
+        )
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
         """The number of the class that is predicted for each judged example (the expected score of soft targets)."""
@@ -189,7 +200,7 @@ class LabelTask(JudgedTask):
         values, _ = self.paired(evidence, score)
         if score == "f1_macro":
             gold, classes = self._gold, len(self._known)
-            return lambda counts: np.stack([_f1_macro(gold, found, counts, classes) for found in values])
+            return lambda counts: np.stack([f1_macro(gold, found, counts, classes) for found in values])
         if score == "pearson":
             gold = self._gold
             return lambda counts: (
@@ -203,7 +214,7 @@ class LabelTask(JudgedTask):
         if score == "f1_macro":
             once, classes = np.ones((1, count)), len(self._known)
             found = evidence[:, :count].astype(np.int64)
-            return found, lambda rows: np.array([_f1_macro(gold, row, once, classes)[0] for row in rows])
+            return found, lambda rows: np.array([f1_macro(gold, row, once, classes)[0] for row in rows])
         if score == "pearson":
             return evidence[:, :count], lambda rows: 100 * correlation(rows, gold)
         if score == "accuracy":
@@ -334,33 +345,3 @@ class LabelTask(JudgedTask):
         unknown = sorted({str(target) for target in targets} - set(self.classes))
         notes = [f"Not in the training part, so always wrong: {', '.join(unknown)}."] if unknown else []
         return {"accuracy": share(right), "f1_macro": {"all": 100 * float(macro)}}, notes
-
-
-def _f1_macro(gold: np.ndarray, found: np.ndarray, counts: np.ndarray, classes: int) -> np.ndarray:
-    """Macro-F1 ×100 (B,) of predictions (U,) in draws (B,U): the mean over the classes that a draw has or predicts."""
-    rows = np.arange(len(counts))[:, None] * classes
-    size = len(counts) * classes
-
-    def total(numbers: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        return np.bincount((rows + numbers).ravel(), weights=weights.ravel(), minlength=size).reshape(-1, classes)
-
-    both = total(gold, counts) + total(found, counts)  # (B,C)
-    hits = 2 * total(gold, counts * (gold == found))
-    return np.asarray(100 * np.divide(hits, both, out=np.zeros_like(hits), where=both > 0).sum(axis=1)) / np.maximum(
-        (both > 0).sum(axis=1), 1
-    )
-
-
-def share(right: Sequence[bool] | np.ndarray) -> dict[str, float]:
-    """Per cent that is right, with Wilson's 95 % interval."""
-    from scipy.stats import binomtest
-
-    if not len(right):
-        return dict.fromkeys(("all", "low", "high"), math.nan)
-    interval = binomtest(int(np.sum(right)), len(right)).proportion_ci(method="wilson")
-    return {"all": 100 * float(np.mean(right)), "low": 100 * float(interval.low), "high": 100 * float(interval.high)}
-
-
-def _natural(name: str) -> tuple[int, float, str]:
-    """Numbers by value, before words."""
-    return (0, float(name), name) if name.lstrip("-").isdecimal() else (1, 0.0, name)

@@ -95,11 +95,13 @@ def load_pairs(name: str | Path, data: str | Path | None = None, *, split: str |
     return task
 
 
-def as_task(given: Any, folder: str | Path | None = None, name: str = "data") -> Task:
+def as_task(given: Any, folder: str | Path | None = None, number: int = 1) -> Task:
     """A task that is one already, a task by name or file, or rows in memory, whose kind is told from their columns.
 
     Args:
         given: rows: a data frame, a `datasets.Dataset`, a list of dictionaries or of (sentence1, sentence2, score).
+            Their task is called after its kind: "pairs", "pairs 2".
+        number: of this task among several.
 
     Raises:
         InputError: something else; DataError as `load_task`.
@@ -111,20 +113,21 @@ def as_task(given: Any, folder: str | Path | None = None, name: str = "data") ->
         return task
     if isinstance(given, (Mapping, tuple)) or not (hasattr(given, "__iter__") or hasattr(given, "columns")):
         raise InputError(
-            f"{name} is a {type(given).__name__}; a task is a name, a file, a Task, or a list, frame or data set of "
-            "rows: [pairs], not pairs."
+            f"Task {number} is a {type(given).__name__}; a task is a name, a file, a Task, or rows in a list, a frame or "
+            "a data set: [pairs], not pairs."
         )
-    rows = rows_in_memory(given, name)
-    return task_of_rows(kind_of(rows), name, rows, {"source": "memory"})
+    rows = rows_in_memory(given, "data" if number == 1 else f"data {number}")
+    kind = kind_of(rows)
+    return task_of_rows(kind, kind if number == 1 else f"{kind} {number}", rows, {"source": "memory"})
 
 
-def load_judged(given: Any, folder: str | Path | None = None, name: str = "data") -> JudgedTask:
+def load_judged(given: Any, folder: str | Path | None = None) -> JudgedTask:
     """As `as_task`, for what a search chooses on: every kind of judgement.
 
     Raises:
         InputError: minimal pairs or geometry, which have no score that a search can use.
     """
-    task = as_task(given, folder, name)
+    task = as_task(given, folder)
     if not isinstance(task, JudgedTask):
         raise InputError(f"{given} cannot be searched on; what can be: {', '.join(COLUMNS)}.")
     return task

@@ -7,14 +7,14 @@ from essent.registry import did_you_mean
 from essent.tasks.catalogue import Clusters, Labels, Pairs, listed
 from essent.types import InputError, UnknownNameError
 
-KINDS = ("pairs", "classification", "clustering")
+KINDS = ("pairs", "classification", "clustering", "duplicates", "triplets", "retrieval")  # of the last three none yet
 
 
 def task_names(kind: str | None = None) -> list[str]:
     """All names that `load_task` takes, in the order of the catalogue: "stsb" is its test split, then "stsb.dev".
 
     Args:
-        kind: only those of "pairs", "classification" or "clustering".
+        kind: only those of "pairs", "classification", "clustering", "duplicates", "triplets" or "retrieval".
 
     Raises:
         UnknownNameError: another kind.

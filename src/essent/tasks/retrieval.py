@@ -181,7 +181,8 @@ def nearest(queries: np.ndarray, documents: np.ndarray, depth: int) -> np.ndarra
     """Places (Q,k), best first, of the k = min(depth, C) nearest documents, by exact search in blocks.
 
     Candidates are found in float32 around the documents' mean, which keeps digits where all cosines are close to 1, and
-    put in order in float64; equal ones stay in the order of the documents.
+    put in order in float64, by distances to six decimals: what is nearer than that is alike but for the rounding of
+    float32 vectors, and stays in the order of the documents.
 
     Args:
         queries, documents: unit vectors (Q,D), (C,D) float64.
@@ -196,5 +197,6 @@ def nearest(queries: np.ndarray, documents: np.ndarray, depth: int) -> np.ndarra
     for start in range(0, len(queries), some):
         found = torch.topk(left[start : start + some] @ right.T, count, dim=1).indices.numpy()
         for row, chosen in enumerate(found, start=start):
-            places[row] = chosen[np.lexsort((chosen, -(documents[chosen] @ queries[row])))]
+            distance = np.linalg.norm(documents[chosen] - queries[row], axis=1)
+            places[row] = chosen[np.lexsort((chosen, distance.round(6)))]
     return places

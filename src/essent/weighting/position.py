@@ -39,10 +39,15 @@ class Uniform(Weighting):
 class Content(Weighting):
     """Only the user's own words count, all the same: no special token, nothing of the template."""
 
+    @property
+    def by_token(self) -> ByToken:
+        """The same weights by token alone: what is left to say when there is no template."""
+        return NotSpecial()
+
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
-        return tokens.content * NotSpecial().weights(tokens, states, vocabulary, stats)  # (B,T)
+        return tokens.content * self.by_token.weights(tokens, states, vocabulary, stats)  # (B,T)
 
 
 @dataclass(frozen=True)

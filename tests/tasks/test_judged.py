@@ -1,0 +1,238 @@
+"""Scores of every kind against scikit-learn or the formula, of all units, of draws, and of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, f1_score, ndcg_score, v_measure_score
+
+from essent.tasks import (
+    ClusterTask,
+    DuplicateTask,
+    Example,
+    JudgedTask,
+    LabelTask,
+    PairTask,
+    RetrievalTask,
+    TripletTask,
+    bootstrap,
+    permutation_p,
+    scores_of_parts,
+)
+from essent.tasks.retrieval import nearest
+from essent.types import InputError
+
+COUNT = 40
+
+
+def pairs() -> PairTask:
+    return PairTask("p", tuple((f"a{n}", f"b{n}", float(n % 5)) for n in range(COUNT)))  # type: ignore[arg-type]
+
+
+def duplicates() -> DuplicateTask:
+    return DuplicateTask("d", tuple((f"a{n}", f"b{n}", n % 3 == 0) for n in range(COUNT)))
+
+
+def triplets() -> TripletTask:
+    return TripletTask("t", tuple((f"a{n}", f"p{n}", f"n{n}") for n in range(COUNT)))
+
+
+def labels() -> LabelTask:
+    return LabelTask("l", tuple(Example((f"t{n}",), "abc"[n % 3]) for n in range(COUNT)), folds=3, shots=(2,))
+
+
+def clusters() -> ClusterTask:
+    return ClusterTask("c", tuple(Example((f"t{n}",), "ab"[n % 2]) for n in range(COUNT)), seeds=(0, 1), starts=2)
+
+
+def retrieval() -> RetrievalTask:
+    queries = {f"q{n}": f"query {n}" for n in range(COUNT)}
+    corpus = {f"d{n}": f"document {n}" for n in range(2 * COUNT)}
+    return RetrievalTask("r", queries, corpus, {f"q{n}": {f"d{n}": 2, f"d{n + 7}": 1} for n in range(COUNT)})
+
+
+KINDS = [pairs, duplicates, triplets, labels, clusters, retrieval]
+
+
+def vectors_of(task: JudgedTask, seed: int = 0, signal: float = 0.5) -> np.ndarray:
+    """Vectors (N,6) in which classes, and texts with the same number, are somewhat alike."""
+    made, rng = [], np.random.default_rng(seed)
+    for text in task.texts():
+        number = int("".join(c for c in text if c.isdigit()))
+        own = np.random.default_rng(number % 6 if isinstance(task, (LabelTask, ClusterTask)) else number)
+        made.append(signal * own.normal(size=6) + rng.normal(size=6))
+    return np.array(made)
+
+
+def evidence_of(task: JudgedTask, recipes: int = 3) -> np.ndarray:
+    rows = range(len(task.texts()))
+    return np.stack([task.evidence(vectors_of(task, n, 0.3 + n / 2), rows) for n in range(recipes)])
+
+
+@pytest.mark.parametrize("made", KINDS)
+def test_evidence_gives_the_score_of_the_result(made: Callable[[], JudgedTask]) -> None:
+    task = made()
+    evidence = evidence_of(task)
+    assert evidence.shape == (3, task.evidence_size)
+    for number, row in enumerate(evidence):
+        result = task.score_vectors(vectors_of(task, number, 0.3 + number / 2))
+        assert task.scores(row[None])[0] == pytest.approx(result.main_score, abs=1e-9)
+        for name in task.score_names:
+            if name in result.metrics:
+                shown = result.metrics[name].get("all", result.metrics[name].get("mean"))
+                assert task.scores(row[None], name)[0] == pytest.approx(shown, abs=1e-9), name
+
+
+@pytest.mark.parametrize("made", KINDS)
+def test_a_draw_counts_each_unit_as_often_as_it_was_drawn(made: Callable[[], JudgedTask]) -> None:
+    """Counts of 0 and 1 are the score of a task with those units alone, where evidence is unit by unit."""
+    task, evidence = made(), evidence_of(made())
+    whole = np.ones((1, task.units), bool)
+    parts = np.stack([np.arange(task.units) % 2 == 0, np.arange(task.units) % 4 > 0])
+    for name in task.score_names:
+        np.testing.assert_allclose(scores_of_parts(task, evidence, whole, name)[:, 0], task.scores(evidence, name))
+        doubled = task.scorer(evidence, name)(2 * whole.astype(float))[:, 0]
+        if name != "spearman":  # whose ranks are the same too, but for the ties that every pair has with itself
+            np.testing.assert_allclose(doubled, task.scores(evidence, name), atol=1e-9)
+    if isinstance(task, (PairTask, DuplicateTask, TripletTask, RetrievalTask)):
+        for part, found in zip(parts, scores_of_parts(task, evidence, parts).T, strict=True):
+            left = task.without(~part)
+            shape = (3, -1, task.units)
+            alone = left.scores(evidence.reshape(shape)[:, :, part].reshape(3, -1))
+            np.testing.assert_allclose(found, alone, atol=1e-9)
+
+
+def test_against_scikit_learn() -> None:
+    task, evidence = duplicates(), evidence_of(duplicates())
+    gold = [pair[2] for pair in task.pairs]
+    evidence[1] = np.round(evidence[1], 1)  # ties
+    expected = [100 * average_precision_score(gold, row) for row in evidence]
+    np.testing.assert_allclose(task.scores(evidence), expected)
+    probe, found = labels(), evidence_of(labels())
+    names = np.array(["a", "b", "c"])
+    for row in found:
+        predicted = names[row[:COUNT].astype(int)]
+        f1 = 100 * f1_score([e.target for e in probe.examples], predicted, average="macro")
+        assert probe.scores(row[None], "f1_macro")[0] == pytest.approx(f1)
+    grouped, rows = clusters(), evidence_of(clusters())
+    for row in rows:
+        runs = [100 * v_measure_score([e.target for e in grouped.examples], run) for run in row.reshape(2, -1)]
+        assert grouped.scores(row[None], "v_measure")[0] == pytest.approx(np.mean(runs))
+
+
+def test_retrieval_against_the_formula() -> None:
+    task = retrieval()
+    vectors = vectors_of(task)
+    result = task.score_vectors(vectors)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = unit[:COUNT] @ unit[COUNT:].T
+    grades = np.zeros_like(cosines)
+    for n in range(COUNT):
+        grades[n, n], grades[n, n + 7] = 2, 1
+    order = np.argsort(-cosines, axis=1)
+    ranked = np.take_along_axis(grades, order, axis=1) > 0
+    first = np.where(ranked[:, :10].any(axis=1), 1 / (1 + ranked[:, :10].argmax(axis=1)), 0)
+    gain = 100 * ndcg_score(grades, cosines, k=10)  # linear gains, as trec_eval has them
+    assert result.metrics["ndcg@10"]["all"] == pytest.approx(gain, abs=1e-4)
+    assert result.metrics["mrr@10"]["all"] == pytest.approx(100 * first.mean(), abs=1e-4)
+    assert result.metrics["recall@10"]["all"] == pytest.approx(100 * ranked[:, :10].sum() / (2 * COUNT), abs=1e-4)
+    assert result.metrics["ndcg@10"]["low"] < gain < result.metrics["ndcg@10"]["high"]
+    np.testing.assert_array_equal(nearest(unit[:COUNT], unit[COUNT:], 5), order[:, :5])
+
+
+def test_nearest_keeps_the_order_where_all_cosines_are_close_to_one() -> None:
+    """An anisotropic model: float32 products of the vectors themselves would rank their own rounding."""
+    rng = np.random.default_rng(0)
+    vectors = np.ones(64) + 1e-4 * rng.normal(size=(300, 64))
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    apart = np.linalg.norm(units[:20, None] - units[20:], axis=2)
+    found = np.take_along_axis(apart, nearest(units[:20], units[20:], 210)[:, :10], axis=1)
+    np.testing.assert_allclose(found, np.sort(apart, axis=1)[:, :10], atol=1e-6)
+    assert (apart.std() > 1e-5) & (apart.max() < 0.01)
+
+
+def test_prompts_for_queries_and_documents() -> None:
+    task = replace(retrieval(), query_prompt="query: ")
+    texts = task.texts_for({"document": "passage: ", "query": "other: "}, "default: ")
+    assert texts[0] == "query: query 0"
+    assert texts[COUNT] == "passage: document 0"
+    plain = retrieval().texts_for({}, "default: ")
+    assert (plain[0], plain[-1]) == ("default: query 0", f"default: document {2 * COUNT - 1}")
+
+    class Model:
+        prompts = {"query": "ask: ", "document": ""}  # noqa: RUF012
+        default_prompt_name = None
+
+        def encode(self, texts: list[str], prompt: str | None = None) -> np.ndarray:
+            self.seen = list(texts)
+            assert prompt == ""
+            return np.random.default_rng(0).normal(size=(len(texts), 4))
+
+    model = Model()
+    retrieval().run(model)
+    assert model.seen[0] == "ask: query 0"
+    assert "document 0" in model.seen
+
+
+def test_identical_ids_are_no_answers_when_asked() -> None:
+    texts = {str(n): f"text {n}" for n in range(12)}
+    relevant = {str(n): {str((n + 1) % 12): 1} for n in range(12)}
+    vectors = np.tile(np.random.default_rng(0).normal(size=(12, 4)), (2, 1))
+    found = RetrievalTask("r", texts, texts, relevant).score_vectors(vectors)
+    others = RetrievalTask("r", texts, texts, relevant, ignore_identical_ids=True).score_vectors(vectors)
+    assert others.main_score > found.main_score
+
+
+@pytest.mark.parametrize("made", KINDS)
+def test_intervals_tests_and_seeds(made: Callable[[], JudgedTask]) -> None:
+    task, evidence = made(), evidence_of(made())
+    score = task.scores(evidence)
+    drawn = bootstrap(task, evidence, resamples=200)
+    np.testing.assert_array_equal(drawn, bootstrap(task, evidence, resamples=200))
+    assert (np.quantile(drawn, 0.001, axis=1) <= score + 1e-9).all()
+    assert (score <= np.quantile(drawn, 0.999, axis=1) + 1e-9).all()
+    assert permutation_p(task, evidence[[0, 0]]) == 1
+    assert 0 < permutation_p(task, evidence[[0, 2]], resamples=200) <= 1
+    some = np.arange(task.units) < task.units // 2
+    part = bootstrap(task, evidence, resamples=50, among=np.flatnonzero(some))
+    assert part.shape == (3, 50)
+
+
+def test_parts_of_labels_that_a_choice_may_read() -> None:
+    rows = [Example((f"t{n}",), "ab"[n % 2], ("train", "dev", "test")[n % 3]) for n in range(60)]
+    whole = LabelTask("l", tuple(rows))
+    with_dev = whole.for_choice()
+    assert {e.part for e in with_dev.examples} == {"train", "test"}
+    assert set(with_dev.items()) == {e.texts for e in rows if e.part == "dev"}
+    without = LabelTask("l", tuple(e for e in rows if e.part != "dev")).for_choice()
+    assert {e.part for e in without.examples} == {None}
+    assert (without.folds, without.nested, len(without)) == (5, False, 20)
+    assert not set(without.texts()) & {e.texts[0] for e in rows if e.part == "test"}
+    assert len(whole.without(np.arange(20) < 5).items()) == 15
+
+
+def test_a_few_labels_a_class() -> None:
+    task = labels()
+    (score,) = task.score_vectors(vectors_of(task, signal=3.0)).metrics["accuracy@2"].values()
+    (more,) = replace(task, shots=(10,)).score_vectors(vectors_of(task, signal=3.0)).metrics["accuracy@10"].values()
+    assert 33 < score < more
+    with pytest.raises(InputError, match="shots are whole numbers"):
+        replace(task, shots=(0,))
+
+
+def test_triplets_that_are_equally_near_count_one_half() -> None:
+    task = TripletTask("t", (("a", "b", "b"), ("a", "b", "c")))
+    vectors: Any = {"a": [1, 0], "b": [1, 1], "c": [0, 1]}
+    assert task.run(lambda texts: [vectors[text] for text in texts]).main_score == 75
+
+
+def test_the_threshold_separates_duplicates() -> None:
+    task = DuplicateTask("d", (("a", "a", True), ("b", "b", True), ("a", "b", False), ("b", "a", False)))
+    result = task.run(lambda texts: [{"a": [1, 0], "b": [0, 1]}[text] for text in texts])
+    assert result.main_score == 100
+    assert 0 < result.provenance["threshold"] <= 1
+    assert result.metrics["f1"]["all"] == result.metrics["accuracy"]["all"] == 100

@@ -1,0 +1,158 @@
+"""What rows hold is told from their columns; what cannot be told, or is mixed, is refused with file and line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+
+from essent.tasks import (
+    ClusterTask,
+    DuplicateTask,
+    LabelTask,
+    PairTask,
+    RetrievalTask,
+    TripletTask,
+    as_task,
+    load_judged,
+    load_task,
+)
+from essent.types import DataError, InputError
+
+
+def put(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def pair(**others: Any) -> dict[str, Any]:
+    return {"sentence1": "a", "sentence2": "b", **others}
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [
+        ([pair(score=1.5), pair(score=0)], PairTask),
+        ([pair(score=1), pair(score=0)], PairTask),
+        ([pair(label=3.5), pair(label=0)], PairTask),
+        ([pair(label=1), pair(label=0)], DuplicateTask),
+        ([pair(label=True), pair(label=False)], DuplicateTask),
+        ([pair(is_duplicate="1"), pair(is_duplicate="0")], DuplicateTask),
+        ([pair(label=name) for name in ("entailment", "neutral") * 10], LabelTask),
+        ([{"Anchor": "a", "Positive": "b", "Negative": "c"}], TripletTask),
+        ([{"query": "a", "positive": "b"}], RetrievalTask),
+        ([{"question": "a", "answer": "b"}], RetrievalTask),
+        ([{"text": f"t{n}", "label": n % 2} for n in range(20)], LabelTask),
+        ([{"text": f"t{n}", "label": n % 2 == 0} for n in range(20)], LabelTask),
+        ([{"text": f"t{n}", "cluster": n % 2} for n in range(20)], ClusterTask),
+        ([{"text": "one\ntwo", "score": 0.5}, {"text": "three\nfour", "score": 0.1}], PairTask),
+    ],
+)
+def test_the_columns_tell_the_kind(tmp_path: Path, rows: list[dict[str, Any]], kind: type) -> None:
+    from_file = load_task(put(tmp_path / "mine.jsonl", rows))
+    in_memory, framed = as_task(rows), as_task(pandas.DataFrame(rows))
+    assert type(from_file) is type(in_memory) is type(framed) is kind
+    assert (from_file.name, in_memory.name) == ("mine", from_file.kind)  # type: ignore[union-attr]
+    assert from_file.texts() == in_memory.texts() == framed.texts()
+    assert load_judged(f"{from_file.kind}:{tmp_path / 'mine.jsonl'}").texts() == in_memory.texts()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"text": "a"}], r"line 1: no kind of judgement has the columns 'text'\. Known: pairs \(sentence1"),
+        ([{"sentence1": "a", "sentence2": "b"}], "no kind of judgement"),
+        ([{"a": 1}], "KIND:FILE says which"),
+        ([pair(label=1), {"text": "a", "label": 0}], r"line 2: no column 'sentence1'.*All rows must be of one kind"),
+        ([pair(label=1), pair(label=1)], "every one of the 2 pairs is a duplicate"),
+        (
+            [{"anchor": "a", "positive": "b", "negative": "c"}, {"anchor": "a", "positive": "b"}],
+            "line 2: no column 'neg",
+        ),
+        ([{"anchor": "a", "positive": 3, "negative": "c"}], r"line 1: 'positive' must be a string"),
+        ([{"query": "a", "positive": None}], "'positive' must be a string"),
+        ([{"text": f"t{n}", "label": 1} for n in range(20)], "1 class"),
+        ([{"text": f"t{n}", "cluster": 1} for n in range(20)], "1 class"),
+        ([{"text": f"t{n}", "label": n} for n in range(40)], "is its label an id"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_task(put(tmp_path / "mine.jsonl", rows))
+
+
+def test_a_label_of_another_row_is_refused_when_duplicates_are_asked_for(tmp_path: Path) -> None:
+    path = put(tmp_path / "mine.jsonl", [pair(label=1), pair(label="maybe")])
+    with pytest.raises(DataError, match=r"line 2: whether a pair is a duplicate \(label\) must be 0 or 1, not 'maybe'"):
+        load_task(f"duplicates:{path}")
+
+
+def test_too_many_classes_are_refused_before_memory_is_taken() -> None:
+    count = 100_000
+    with pytest.raises(DataError, match="100,000 classes and 300,000 examples"):
+        as_task([{"text": str(n), "label": n % count} for n in range(3 * count)])
+
+
+def test_a_data_set_of_the_catalogue_as_another_kind(tmp_path: Path) -> None:
+    rows = [{"sentence1": f"a{n}", "sentence2": f"b{n}", "label": n % 2} for n in range(30)]
+    for part in ("train", "test"):
+        put(tmp_path / "classification" / f"mrpc.{part}.jsonl", rows if part == "train" else rows[:10])
+    task, train = load_task("duplicates:mrpc", tmp_path), load_task("duplicates:mrpc.train", tmp_path)
+    assert isinstance(task, DuplicateTask)
+    assert isinstance(train, DuplicateTask)
+    assert (len(task), len(train)) == (10, 30)
+    with pytest.raises(DataError, match="has no part 'dev'"):
+        load_task("duplicates:mrpc.dev", tmp_path)
+    with pytest.raises(DataError, match="cannot be read as triplets"):
+        load_task("triplets:mrpc", tmp_path)
+
+
+def beir(folder: Path, judgements: str = "q1\td1\t1\nq2\td2\t2\n", split: str = "test") -> Path:
+    put(folder / "corpus.jsonl", [{"_id": "d1", "title": "One", "text": "first"}, {"_id": "d2", "text": "second"}])
+    put(folder / "queries.jsonl", [{"_id": "q1", "text": "one?"}, {"_id": "q2", "text": "two?"}])
+    (folder / "qrels").mkdir(exist_ok=True)
+    (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judgements}", "utf-8")
+    return folder
+
+
+def test_a_beir_folder(tmp_path: Path) -> None:
+    folder = beir(tmp_path / "mine")
+    task = load_task(folder)
+    assert isinstance(task, RetrievalTask)
+    assert (task.name, task.texts()) == ("mine", ["one?", "two?", "One first", "second"])
+    assert task.relevant == {"q1": {"d1": 1}, "q2": {"d2": 2}}
+    beir(folder, "q1\td2\t1\n", "dev")
+    dev = load_task(folder / "qrels" / "dev.tsv")
+    assert isinstance(dev, RetrievalTask)
+    assert (dev.name, list(dev.queries)) == ("mine.dev", ["q1"])
+    assert load_task(f"retrieval:{folder}").texts() == task.texts()
+
+
+@pytest.mark.parametrize(
+    ("judgements", "message"),
+    [
+        ("q1\td9\t1\n", r"test\.tsv, line 2: the document 'd9' is not in"),
+        ("q1\td1\t1\nq9\td1\t1\n", r"test\.tsv, line 3: the query 'q9' is not in"),
+        ("q1\td1\tmuch\n", "line 2: a judgement has the columns"),
+        ("q1\td1\t0\n", "no query with a relevant document"),
+    ],
+)
+def test_bad_judgements_name_file_and_line(tmp_path: Path, judgements: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_task(beir(tmp_path / "mine", judgements))
+
+
+def test_other_faults_of_a_beir_folder(tmp_path: Path) -> None:
+    folder = beir(tmp_path / "mine")
+    put(folder / "corpus.jsonl", [{"_id": "d1", "text": "x"}, {"_id": "d1", "text": "y"}])
+    with pytest.raises(DataError, match=r'corpus\.jsonl, line 2: the id "d1" comes twice'):
+        load_task(folder)
+    (folder / "qrels" / "test.tsv").unlink()
+    with pytest.raises(DataError, match=r"should have test\.tsv, or one \.tsv file; found: none"):
+        load_task(folder)
+    with pytest.raises(InputError, match="cannot be searched on"):
+        load_judged(f"geometry:{put(tmp_path / 'pairs.jsonl', [pair(score=n) for n in range(5)])}")
