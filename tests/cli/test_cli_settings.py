@@ -11,7 +11,7 @@ from cli_helpers import Run, commands
 
 from essent.cli.settings import described, with_options
 from essent.pretrain import Pretraining
-from essent.pretrain.settings import PACKINGS, PRECISIONS, SCHEDULES
+from essent.pretrain.settings import PRECISIONS
 from essent.train import OBJECTIVES, Settings, projection_heads
 from essent.train.settings import PRECISIONS as TRAINED_IN
 
@@ -42,8 +42,6 @@ def test_every_setting_of_training_is_an_option_that_a_preset_decides() -> None:
         ("essent train", "objective", OBJECTIVES),
         ("essent train", "projection_head", projection_heads),
         ("essent train", "precision", TRAINED_IN),
-        ("essent pretrain", "schedule", SCHEDULES),
-        ("essent pretrain", "packing", PACKINGS),
         ("essent pretrain", "precision", PRECISIONS),
     ],
 )

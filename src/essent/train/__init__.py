@@ -17,7 +17,16 @@ from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.train.build import make_collator, make_loss
-    from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, last_checkpoint, left_over, writing_checkpoint
+    from essent.train.checkpoints import (
+        WRITE_ERRORS,
+        check_checkpoint,
+        check_same_run,
+        go_on,
+        history_of,
+        last_checkpoint,
+        left_over,
+        writing_checkpoint,
+    )
     from essent.train.continuous import train_continuous
     from essent.train.device import find_device, has_bf16, on_device
     from essent.train.examples import Examples, read_examples
@@ -39,9 +48,12 @@ __all__ = [
     "Settings",
     "Spread",
     "check_checkpoint",
+    "check_same_run",
     "denoised_info_nce",
     "find_device",
+    "go_on",
     "has_bf16",
+    "history_of",
     "info_nce",
     "last_checkpoint",
     "left_over",
@@ -69,9 +81,12 @@ __getattr__, __dir__ = lazy_door(
         "Spread": "essent.train.seeds",
         "WRITE_ERRORS": "essent.train.checkpoints",
         "check_checkpoint": "essent.train.checkpoints",
+        "check_same_run": "essent.train.checkpoints",
         "denoised_info_nce": "essent.train.objectives",
         "find_device": "essent.train.device",
+        "go_on": "essent.train.checkpoints",
         "has_bf16": "essent.train.device",
+        "history_of": "essent.train.checkpoints",
         "info_nce": "essent.train.objectives",
         "last_checkpoint": "essent.train.checkpoints",
         "left_over": "essent.train.checkpoints",

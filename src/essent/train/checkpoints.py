@@ -7,18 +7,21 @@ are written (`essent.folders`): a checkpoint without them, or with other files, 
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
+from transformers import TrainerState
 
 from essent.atomic import sync, sync_tree
 from essent.folders import check_digests, listed_names, write_digests
 from essent.types import DataError, EssentError, ModelError, TrainingError
 
 STATE = "trainer_state.json"  # what transformers' trainer writes last
+TIMES = ("runtime", "samples_per_second", "steps_per_second", "total_flos")  # these differ from run to run
 # What a full disk looks like: an OSError, safetensors' own error, or torch's RuntimeError of its zip writer.
 WRITE_ERRORS = (OSError, SafetensorError, RuntimeError)
 
@@ -54,6 +57,54 @@ def check_checkpoint(checkpoint: Path) -> None:
     except ModelError as error:
         reason = str(error).split(" Get the folder again")[0]
         raise DataError(f"{reason} Remove {checkpoint} to go on from the checkpoint before it.") from error
+
+
+def check_same_run(started: Path, about: Mapping[str, Any], output: Path) -> None:
+    """Compare what a run wrote down about itself when it began with the run that would go on with its checkpoints.
+
+    Raises:
+        DataError: they differ; names each value that does.
+    """
+    try:
+        before = json.loads(started.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{output} cannot be resumed: {started} cannot be read ({error}).") from error
+    old, new = _flat(before), _flat(json.loads(json.dumps(about)))
+    changed = [name for name in {**new, **old} if old.get(name) != new.get(name)]
+    if changed:
+        shown = ", ".join(f"{name} was {old.get(name)!r} and is {new.get(name)!r}" for name in changed)
+        raise DataError(f"{output} cannot be resumed with another run's model, data or settings: {shown}.")
+
+
+def _flat(about: Mapping[str, Any]) -> dict[str, Any]:
+    """{"settings": {"seed": 0}, "data": {"rows": 2}} -> {"seed": 0, "data.rows": 2}."""
+    flat: dict[str, Any] = dict(about.get("settings", {}))
+    for part, value in about.items():
+        if part != "settings":
+            flat |= (
+                {f"{part}.{key}": inside for key, inside in value.items()} if isinstance(value, dict) else {part: value}
+            )
+    return flat
+
+
+def go_on(trainer: Any, checkpoint: Path | None) -> bool:
+    """Have transformers' trainer train, from a checkpoint if there is one; False if that is the last one of the run.
+
+    The last one is only read: in the middle of an epoch transformers would make one step more.
+    """
+    if checkpoint is not None:
+        state = TrainerState.load_from_json(str(checkpoint / STATE))
+        if state.global_step >= state.max_steps:
+            trainer.state = state
+            trainer._load_from_checkpoint(str(checkpoint))
+            return False
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    return True
+
+
+def history_of(state: Any) -> list[dict[str, Any]]:
+    """The log of transformers' trainer without times, so that it is the same for the same run."""
+    return [{key: value for key, value in row.items() if not key.endswith(TIMES)} for row in state.log_history]
 
 
 def left_over(folder: Path) -> str:

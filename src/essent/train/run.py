@@ -28,7 +28,14 @@ from essent.train.build import (
     tokenizer_kind,
     warn,
 )
-from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, last_checkpoint, left_over
+from essent.train.checkpoints import (
+    WRITE_ERRORS,
+    check_checkpoint,
+    check_same_run,
+    history_of,
+    last_checkpoint,
+    left_over,
+)
 from essent.train.device import on_device
 from essent.train.examples import Examples, as_examples
 from essent.train.projection import ProjectionHead
@@ -36,7 +43,6 @@ from essent.train.settings import Settings, resolve_settings
 from essent.types import DataError, EssentError, InputError, ModelLike, TrainingError
 
 ABOUT, STARTED = "training.json", "run.json"
-TIMES = ("runtime", "samples_per_second", "steps_per_second", "total_flos")  # these differ from run to run
 
 
 def train(
@@ -155,7 +161,7 @@ def _prepare_folder(run: Run, about: dict[str, Any]) -> str | None:
             "--resume), or choose another folder."
         )
     if found is not None:
-        _check_same_run(started, about, run.output)
+        check_same_run(started, about, run.output)
         check_checkpoint(found)
     else:
         run.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -163,21 +169,9 @@ def _prepare_folder(run: Run, about: dict[str, Any]) -> str | None:
     return None if found is None else str(found)
 
 
-def _check_same_run(started: Path, about: dict[str, Any], output: Path) -> None:
-    try:
-        before = json.loads(started.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{output} cannot be resumed: {started} cannot be read ({error}).") from error
-    old, new = ({**part.pop("settings", {}), **part} for part in (dict(before), json.loads(json.dumps(about))))
-    changed = [name for name in new if old.get(name) != new[name]]
-    if changed:
-        shown = ", ".join(f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in changed)
-        raise DataError(f"{output} cannot be resumed with another run's model, data or settings: {shown}.")
-
-
 def _report(state: Any, head: ProjectionHead, examples: Examples) -> dict[str, Any]:
     """What came of a run, the same for the same run."""
-    history = [{key: value for key, value in row.items() if not key.endswith(TIMES)} for row in state.log_history]
+    history = history_of(state)
     scores = {row["step"]: row["eval_spearman"] for row in history if "eval_spearman" in row}
     notes = list(examples.notes)
     best = state.best_metric

@@ -14,11 +14,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer
 from sentence_transformers.base.evaluation import BaseEvaluator
-from transformers import TrainerState
 
 from essent.encoder import Encoder
 from essent.tasks import PairTask
-from essent.train.checkpoints import STATE, check_checkpoint, is_whole, left_over, writing_checkpoint
+from essent.train.checkpoints import check_checkpoint, go_on, is_whole, left_over, writing_checkpoint
 from essent.train.loss import ContrastiveLoss
 from essent.train.projection import ProjectionHead
 from essent.types import InputError, TrainingError
@@ -87,19 +86,10 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
     """The trainer of `essent.train`: its model is an Encoder, its loss a `ContrastiveLoss`."""
 
     def run(self, resumed: str | None) -> None:
-        """Train, from a checkpoint if there is one; the last one of a run is only read.
-
-        In the middle of an epoch transformers would make one step more.
-        """
-        if resumed is not None:
-            state = TrainerState.load_from_json(str(Path(resumed) / STATE))
-            if state.global_step >= state.max_steps:
-                self.state = state
-                self._load_from_checkpoint(resumed)
-                if self.args.load_best_model_at_end:
-                    self._load_best_model()
-                return
-        self.train(resume_from_checkpoint=resumed)
+        """Train, from a checkpoint if there is one."""
+        trained = go_on(self, None if resumed is None else Path(resumed))
+        if not trained and self.args.load_best_model_at_end:
+            self._load_best_model()
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """One step; the weights are not touched when its loss is no number.
