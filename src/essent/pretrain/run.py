@@ -22,7 +22,7 @@ from essent.pretrain.folder import RunFolder
 from essent.pretrain.settings import Pretraining
 from essent.pretrain.start import Prepared, Start, prepare
 from essent.tasks import library_versions
-from essent.train import find_device, has_bf16, left_over
+from essent.train import find_device, has_bf16, where_it_goes_on
 from essent.types import InputError, optional_import
 
 PILOT = 8  # steps that a run of so many minutes is planned by
@@ -82,7 +82,7 @@ def pretrain(
         ModelError: no masked language model there.
         DataError: `output` holds something else.
         TrainingError: a loss that is no number, or a folder that cannot be written; the last good checkpoint stays.
-        KeyboardInterrupt: it was stopped, after a checkpoint.
+        KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
         MissingDependencyError: without the extra `train`.
     """
     optional_import("accelerate", "train")
@@ -192,7 +192,8 @@ class _Run:
         )
 
     def _train(self, model: Any, head: Any, steps: int) -> Pretrained:
-        from essent.pretrain.trainer import HeadFirst, Progress, StopGently
+        from essent.pretrain.trainer import HeadFirst, Progress
+        from essent.train import StopGently, stopped
 
         trainer = self._trainer(model, head, steps, self.folder.checkpoints)
         per_step = self.about["tokens_per_step"]
@@ -202,15 +203,14 @@ class _Run:
         if self.settings.head_first:
             trainer.add_callback(HeadFirst(self.settings.head_first))
         resumed = self.folder.resumed
+        if self.folder.resume:
+            self.show.note(where_it_goes_on(self.folder.output, resumed, steps))
         begun = time.monotonic()
         with stop.listening():
             trainer.train(resume_from_checkpoint=None if resumed is None else str(resumed))
         seconds, done = max(time.monotonic() - begun, 1e-9), trainer.state.global_step
         if done < steps:
-            self.show.note(
-                f"Stopped after step {done} of {steps}. {left_over(self.folder.checkpoints)} Resume it to go on."
-            )
-            raise KeyboardInterrupt
+            raise stopped(trainer.state, self.folder.checkpoints)
         curve = curve_of(trainer.state.log_history)
         last = next(row for row in reversed(curve) if "held_out_loss" in row)
         speed = (done - shown.first) * per_step / seconds

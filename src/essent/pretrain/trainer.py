@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-import signal
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -182,39 +180,6 @@ class HeadFirst(TrainerCallback):
         last = self.steps if self.steps >= 1 else math.ceil(self.steps * state.max_steps)
         model = kwargs["model"]
         getattr(model, model.base_model_prefix).requires_grad_(state.global_step >= last)
-
-
-class StopGently(TrainerCallback):
-    """On the first Ctrl-C (or SIGTERM) the step is finished and a checkpoint saved; a second one stops at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Within the block the signals are taken; only the main thread can."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-        def take(number: int, frame: Any) -> None:
-            self.asked = True
-            signal.signal(number, before[number] or signal.SIG_DFL)
-
-        for number in before:
-            signal.signal(number, take)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler or signal.SIG_DFL)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """Save and stop, if asked."""
-        if self.asked and state.global_step < state.max_steps:
-            control.should_save = control.should_training_stop = True
-        return control
 
 
 class Progress(TrainerCallback):

@@ -17,7 +17,14 @@ from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.train.build import make_collator, make_loss
-    from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, last_checkpoint, left_over, writing_checkpoint
+    from essent.train.checkpoints import (
+        WRITE_ERRORS,
+        check_checkpoint,
+        last_checkpoint,
+        left_over,
+        where_it_goes_on,
+        writing_checkpoint,
+    )
     from essent.train.continuous import train_continuous
     from essent.train.device import find_device, has_bf16, on_device
     from essent.train.examples import Examples, read_examples
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from essent.train.run import train
     from essent.train.seeds import Spread, train_seeds
     from essent.train.settings import PRESETS, Preset, Settings
+    from essent.train.stopping import StopGently, stopped
 
 __all__ = [
     "OBJECTIVES",
@@ -38,6 +46,7 @@ __all__ = [
     "Preset",
     "Settings",
     "Spread",
+    "StopGently",
     "check_checkpoint",
     "denoised_info_nce",
     "find_device",
@@ -50,9 +59,11 @@ __all__ = [
     "on_device",
     "projection_heads",
     "read_examples",
+    "stopped",
     "train",
     "train_continuous",
     "train_seeds",
+    "where_it_goes_on",
     "writing_checkpoint",
 ]
 
@@ -67,6 +78,7 @@ __getattr__, __dir__ = lazy_door(
         "Preset": "essent.train.settings",
         "Settings": "essent.train.settings",
         "Spread": "essent.train.seeds",
+        "StopGently": "essent.train.stopping",
         "WRITE_ERRORS": "essent.train.checkpoints",
         "check_checkpoint": "essent.train.checkpoints",
         "denoised_info_nce": "essent.train.objectives",
@@ -80,9 +92,11 @@ __getattr__, __dir__ = lazy_door(
         "on_device": "essent.train.device",
         "projection_heads": "essent.train.projection",
         "read_examples": "essent.train.examples",
+        "stopped": "essent.train.stopping",
         "train": "essent.train.run",
         "train_continuous": "essent.train.continuous",
         "train_seeds": "essent.train.seeds",
+        "where_it_goes_on": "essent.train.checkpoints",
         "writing_checkpoint": "essent.train.checkpoints",
     },
 )

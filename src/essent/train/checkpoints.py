@@ -31,7 +31,11 @@ def last_checkpoint(folder: Path) -> Path | None:
 def _numbered(folder: Path) -> list[Path]:
     """Checkpoints, whole or not, by their steps."""
     found = [path for path in folder.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
-    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+    return sorted(found, key=_step_of)
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def is_whole(checkpoint: Path) -> bool:
@@ -60,6 +64,16 @@ def left_over(folder: Path) -> str:
     """What to say about the last good checkpoint."""
     kept = last_checkpoint(folder)
     return f"The last good checkpoint is {kept}." if kept else "There is no checkpoint yet."
+
+
+def where_it_goes_on(output: Path, checkpoint: Path | None, steps: int) -> str:
+    """What to say about a run that is resumed: from which of how many steps, or that there is nothing to resume."""
+    if checkpoint is None:
+        return f"{output} has no checkpoint to resume from: the run begins at step 0."
+    done = _step_of(checkpoint)
+    if done >= steps:
+        return f"{output}: all {steps} steps are done. More of them (max_steps or epochs) would extend the run."
+    return f"{output}: going on after step {done} of {steps}."
 
 
 @contextlib.contextmanager
