@@ -178,10 +178,9 @@ def test_interrupted_and_resumed_is_the_same(
     before = signal.getsignal(signal.SIGINT)  # processes of a parallel test run ignore it
     with monkeypatch.context() as patch:
         at_step(patch, 3, lambda: _thread.interrupt_main(signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt):
-            pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", note=notes.append)
+        with pytest.raises(KeyboardInterrupt, match=r"Stopped after step 3 of 8\. .* --resume goes on from there"):
+            pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
     assert signal.getsignal(signal.SIGINT) is before
-    assert "Stopped after step 3 of 8" in notes[-1]
     assert [path.name for path in (tmp_path / "model" / "checkpoints").glob("checkpoint-*")] == ["checkpoint-3"]
     with pytest.raises(DataError, match=r"unfinished run, the last checkpoint is checkpoint-3. Resume it"):
         pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
@@ -189,7 +188,8 @@ def test_interrupted_and_resumed_is_the_same(
         pretrain(TEXTS, tmp_path / "model", start, replace(SETTINGS, seed=1), device="cpu", resume=True)
     with pytest.raises(DataError, match=r"texts\.train was"):
         pretrain(TEXTS[5:], tmp_path / "model", start, SETTINGS, device="cpu", resume=True)
-    result = pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True)
+    result = pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True, note=notes.append)
+    assert notes[0] == f"{tmp_path / 'model'}: going on after step 3 of 8."
     assert weights_of(tmp_path / "model") == weights_of(whole)
     assert [row["step"] for row in result.history if "eval_masked_loss" in row] == [0, 4, 8]
     assert [row["step"] for row in result.history if "loss" in row] == list(range(1, 9))
@@ -215,7 +215,9 @@ def test_killed_and_resumed_is_the_same(
 
 
 def test_resume_of_nothing_begins(whole: Path, start: Start, tmp_path: Path) -> None:
-    pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True)
+    notes: list[str] = []
+    pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True, note=notes.append)
+    assert "no checkpoint to resume from: the run begins at step 0" in notes[0]
     assert weights_of(tmp_path / "model") == weights_of(whole)
 
 

@@ -14,7 +14,7 @@ from essent.cli.console import calm_libraries, results, show_note, wants_progres
 from essent.cli.save import check_folder
 from essent.cli.settings import with_options
 from essent.cli.texts import read_files, read_pairs
-from essent.train import Settings
+from essent.train import Settings, last_checkpoint
 from essent.types import DataError, InputError, optional_import
 
 WHAT, HOW, CHOSEN = "What it is trained on", "How it is trained, by default as the preset says", "What is kept"
@@ -85,8 +85,9 @@ def train(
     """Train a model contrastively, with PromptBERT's objectives or SimCSE's, and save it as an encoder.
 
     Without labels two views of a text are drawn together and apart from the other texts of the batch; with --pairs a
-    text and its positive. The views are dropout's, or different templates'. A run that was broken off goes on with
-    --resume to the same weights as without the break; --force begins it anew.
+    text and its positive. The views are dropout's, or different templates'. Ctrl-C saves a checkpoint. --resume goes
+    on from the last one to the same weights as without the break, and with more steps or epochs extends a run, finished
+    or not; --force begins it anew.
 
     \b
     [dim]$[/] essent train -m bert-base-uncased --texts wiki1m.txt --validate stsb.dev -o my-promptbert
@@ -116,6 +117,7 @@ def train(
         "device": device,
         "progress": wants_progress(quiet),
         "options": opt.model_options(None, revision, trust_remote_code),
+        **({} if quiet else {"note": show_note}),
     }
     chosen = preset or ("optiprompt" if continuous else "promptbert-sup" if pairs else "promptbert-unsup")
     by = train_continuous if continuous else train_once
@@ -156,6 +158,12 @@ def _check(
         raise InputError("Give either --texts (unlabelled) or --pairs (anchor, positive and perhaps negative).")
     if seeds > 1 and validate is None:
         raise InputError("--seeds compares what the runs reach on the validation pairs: give --validate.")
+    runs = [] if force else [output, *output.glob("seed-*")]
+    if found := next(filter(None, (last_checkpoint(folder / "checkpoints") for folder in runs)), None):
+        raise DataError(
+            f"{output} holds a run, its last checkpoint is {found}. --resume goes on from there; --force begins anew "
+            "and removes its checkpoints."
+        )
     check_folder(output, "stock", force)
 
 

@@ -29,7 +29,7 @@ class RunFolder:
     """
 
     def __init__(self, output: Path, *, resume: bool, force: bool) -> None:
-        self.output, self.checkpoints = output, output / CHECKPOINTS
+        self.output, self.checkpoints, self.resume = output, output / CHECKPOINTS, resume
         require_replaceable(output)
         remove_leftovers(output)
         found = last_checkpoint(self.checkpoints)

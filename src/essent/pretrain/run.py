@@ -15,7 +15,7 @@ from essent.pretrain.folder import RunFolder
 from essent.pretrain.settings import Pretraining
 from essent.pretrain.start import Prepared, Start, prepare
 from essent.tasks import library_versions
-from essent.train import find_device, go_on, has_bf16, history_of, left_over, on_device
+from essent.train import find_device, go_on, has_bf16, history_of, on_device, total_steps, where_it_goes_on
 from essent.types import optional_import
 
 Note = Callable[[str], None]
@@ -68,7 +68,7 @@ def pretrain(
         ModelError: no masked language model there.
         DataError: `output` holds something else.
         TrainingError: a loss that is not finite, or a folder that cannot be written; the last good checkpoint stays.
-        KeyboardInterrupt: it was stopped, after a checkpoint.
+        KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
         MissingDependencyError: without the extra `train`.
     """
     for name in ("accelerate", "datasets"):
@@ -81,6 +81,7 @@ def pretrain(
     say = note or (lambda line: None)
 
     from essent.pretrain.model import open_model
+    from essent.pretrain.trainer import Bar, Notes
 
     about = prepared.about(settings)
     folder.begin(about)
@@ -89,7 +90,12 @@ def pretrain(
     if new and start.model is not None:
         say(f"The model has no weights for its prediction head ({', '.join(new)}): they begin at random.")
     trainer = _trainer(model, prepared, settings, folder, kind, precision)
-    _train(trainer, folder, progress, say)
+    trainer.add_callback(Notes(say))
+    if progress:
+        trainer.add_callback(Bar())
+    if resume:
+        say(where_it_goes_on(folder.output, folder.resumed, total_steps(trainer)))
+    go_on(trainer, folder.resumed)
     result = _measured(trainer, folder.output)
     about |= {
         "new_weights": "all" if start.model is None else new,
@@ -125,25 +131,6 @@ def _trainer(
         eval_dataset=prepared.held_out,
         processing_class=prepared.tokenizer,
     )
-
-
-def _train(trainer: Any, folder: RunFolder, progress: bool, note: Note) -> None:
-    """Train to the end.
-
-    Raises:
-        KeyboardInterrupt: it was stopped, after a checkpoint.
-    """
-    from essent.pretrain.trainer import Bar, Notes, StopGently
-
-    stop = StopGently()
-    for callback in (stop, Notes(note), *((Bar(),) if progress else ())):
-        trainer.add_callback(callback)
-    with stop.listening():
-        go_on(trainer, folder.resumed)
-    done, steps = trainer.state.global_step, trainer.state.max_steps
-    if done < steps:
-        note(f"Stopped after step {done} of {steps}. {left_over(folder.checkpoints)} Resume it to go on.")
-        raise KeyboardInterrupt
 
 
 def _measured(trainer: Any, folder: Path) -> Pretrained:

@@ -5,10 +5,7 @@ Import this where training begins: it needs accelerate (the extra `train`).
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -119,35 +116,6 @@ class FiniteGradients(TrainerCallback):
                 f"{left_over(Path(str(args.output_dir)))} A lower learning rate (it is {args.learning_rate:g}), a "
                 "longer warmup or precision='float32' may help."
             )
-
-
-class StopGently(TrainerCallback):
-    """On the first Ctrl-C (or SIGTERM) the step is finished and a checkpoint saved; a second one stops at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Take the signals within the block; only the main thread can."""
-
-        def take(number: int, frame: Any) -> None:
-            self.asked = True
-            signal.signal(number, before[number] or signal.SIG_DFL)
-
-        main = threading.current_thread() is threading.main_thread()
-        numbers = (signal.SIGINT, signal.SIGTERM) if main else ()
-        before: dict[int, Any] = {number: signal.signal(number, take) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler or signal.SIG_DFL)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Save and stop, if asked."""
-        if self.asked and state.global_step < state.max_steps:
-            control.should_save = control.should_training_stop = True
 
 
 class Bar(ProgressCallback):

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
         WRITE_ERRORS,
         check_checkpoint,
         check_same_run,
-        go_on,
         history_of,
         last_checkpoint,
         left_over,
+        where_it_goes_on,
         writing_checkpoint,
     )
     from essent.train.continuous import train_continuous
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from essent.train.run import train
     from essent.train.seeds import Spread, train_seeds
     from essent.train.settings import PRESETS, Preset, Settings
+    from essent.train.stopping import go_on, total_steps
 
 __all__ = [
     "OBJECTIVES",
@@ -62,9 +63,11 @@ __all__ = [
     "on_device",
     "projection_heads",
     "read_examples",
+    "total_steps",
     "train",
     "train_continuous",
     "train_seeds",
+    "where_it_goes_on",
     "writing_checkpoint",
 ]
 
@@ -84,7 +87,7 @@ __getattr__, __dir__ = lazy_door(
         "check_same_run": "essent.train.checkpoints",
         "denoised_info_nce": "essent.train.objectives",
         "find_device": "essent.train.device",
-        "go_on": "essent.train.checkpoints",
+        "go_on": "essent.train.stopping",
         "has_bf16": "essent.train.device",
         "history_of": "essent.train.checkpoints",
         "info_nce": "essent.train.objectives",
@@ -95,9 +98,11 @@ __getattr__, __dir__ = lazy_door(
         "on_device": "essent.train.device",
         "projection_heads": "essent.train.projection",
         "read_examples": "essent.train.examples",
+        "total_steps": "essent.train.stopping",
         "train": "essent.train.run",
         "train_continuous": "essent.train.continuous",
         "train_seeds": "essent.train.seeds",
+        "where_it_goes_on": "essent.train.checkpoints",
         "writing_checkpoint": "essent.train.checkpoints",
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class Run:
         device: "cpu", "cuda" or another accelerator of this machine, or None for the best there is.
         progress: show a bar.
         options: keyword arguments for Encoder (revision, token, trust_remote_code …).
+        note: is called with a line about where a resumed run goes on; by default it is logged.
     """
 
     output: Path
@@ -48,6 +49,7 @@ class Run:
     device: str | None = None
     progress: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    note: Callable[[str], None] = logger.info
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "output", Path(self.output))

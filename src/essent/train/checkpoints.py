@@ -9,12 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from transformers import TrainerState
 
 from essent.atomic import sync, sync_tree
 from essent.folders import check_digests, listed_names, write_digests
@@ -34,7 +33,11 @@ def last_checkpoint(folder: Path) -> Path | None:
 def _numbered(folder: Path) -> list[Path]:
     """Checkpoints, whole or not, by their steps."""
     found = [path for path in folder.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
-    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+    return sorted(found, key=_step_of)
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def is_whole(checkpoint: Path) -> bool:
@@ -59,8 +62,13 @@ def check_checkpoint(checkpoint: Path) -> None:
         raise DataError(f"{reason} Remove {checkpoint} to go on from the checkpoint before it.") from error
 
 
-def check_same_run(started: Path, about: Mapping[str, Any], output: Path) -> None:
+def check_same_run(started: Path, about: Mapping[str, Any], output: Path, may_change: Sequence[str] = ()) -> None:
     """Compare what a run wrote down about itself when it began with the run that would go on with its checkpoints.
+
+    What was added to it later is not compared.
+
+    Args:
+        may_change: settings that may differ.
 
     Raises:
         DataError: they differ; names each value that does.
@@ -70,9 +78,9 @@ def check_same_run(started: Path, about: Mapping[str, Any], output: Path) -> Non
     except (OSError, ValueError) as error:
         raise DataError(f"{output} cannot be resumed: {started} cannot be read ({error}).") from error
     old, new = _flat(before), _flat(json.loads(json.dumps(about)))
-    changed = [name for name in {**new, **old} if old.get(name) != new.get(name)]
+    changed = [name for name in new if old.get(name) != new[name] and name not in may_change]
     if changed:
-        shown = ", ".join(f"{name} was {old.get(name)!r} and is {new.get(name)!r}" for name in changed)
+        shown = ", ".join(f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in changed)
         raise DataError(f"{output} cannot be resumed with another run's model, data or settings: {shown}.")
 
 
@@ -87,21 +95,6 @@ def _flat(about: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def go_on(trainer: Any, checkpoint: Path | None) -> bool:
-    """Have transformers' trainer train, from a checkpoint if there is one; False if that is the last one of the run.
-
-    The last one is only read: in the middle of an epoch transformers would make one step more.
-    """
-    if checkpoint is not None:
-        state = TrainerState.load_from_json(str(checkpoint / STATE))
-        if state.global_step >= state.max_steps:
-            trainer.state = state
-            trainer._load_from_checkpoint(str(checkpoint))
-            return False
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    return True
-
-
 def history_of(state: Any) -> list[dict[str, Any]]:
     """The log of transformers' trainer without times, so that it is the same for the same run."""
     return [{key: value for key, value in row.items() if not key.endswith(TIMES)} for row in state.log_history]
@@ -111,6 +104,16 @@ def left_over(folder: Path) -> str:
     """What to say about the last good checkpoint."""
     kept = last_checkpoint(folder)
     return f"The last good checkpoint is {kept}." if kept else "There is no checkpoint yet."
+
+
+def where_it_goes_on(output: Path, checkpoint: Path | None, steps: int) -> str:
+    """What to say about a run that is resumed: from which of how many steps, or that there is nothing to resume."""
+    if checkpoint is None:
+        return f"{output} has no checkpoint to resume from: the run begins at step 0."
+    done = _step_of(checkpoint)
+    if done >= steps:
+        return f"{output}: all {steps} steps are done. More of them (max_steps or epochs) would extend the run."
+    return f"{output}: going on after step {done} of {steps}."
 
 
 @contextlib.contextmanager
