@@ -12,6 +12,8 @@ from cli_helpers import Run, commands
 from essent.cli.settings import described, with_options
 from essent.pretrain import Pretraining
 from essent.pretrain.settings import PRECISIONS
+from essent.selection import Settings as Search
+from essent.static import Choice, TableSettings
 from essent.train import OBJECTIVES, Settings, projection_heads
 from essent.train.settings import PRECISIONS as TRAINED_IN
 
@@ -26,6 +28,22 @@ def test_every_setting_of_pretraining_is_an_option() -> None:
     for field in fields(Pretraining):
         assert options[field.name].default == field.default
         assert options[field.name].help == helps[field.name]
+
+
+@pytest.mark.parametrize("settings", [Choice, TableSettings])
+def test_every_setting_of_a_static_encoder_is_an_option(settings: type) -> None:
+    options, helps = options_of("essent distill"), described(settings)
+    assert list(helps) == [field.name for field in fields(settings)]
+    for field in fields(settings):
+        assert options[field.name].default == field.default
+        assert options[field.name].help == helps[field.name]
+
+
+@pytest.mark.parametrize("path", ["essent search", "essent search-templates"])
+def test_searches_have_the_defaults_of_their_settings(path: str) -> None:
+    options = options_of(path)
+    for name in ("top", "memory", "seed", "batch_size"):
+        assert options[name].default == getattr(Search(), name)
 
 
 def test_every_setting_of_training_is_an_option_that_a_preset_decides() -> None:

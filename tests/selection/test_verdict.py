@@ -9,7 +9,7 @@ import pytest
 
 from essent.recipe.recipe import Recipe
 from essent.selection import Check, Comparison, Leaderboard, Trial, compare
-from essent.selection.criteria import criteria
+from essent.selection.combined import criteria
 from essent.selection.judging import Scored, judged
 from essent.selection.pseudo import PseudoPairs
 from essent.selection.significance import spearman

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from essent.atomic import write_text
+from essent.atomic import write_json
 from essent.cli import options as opt
-from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.console import results, show_note
 from essent.cli.files import check_output, write_json_file
+from essent.cli.settings import with_options
 from essent.cli.texts import listed, read_files
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ SHOWN = 20  # findings
 COLUMNS = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "levenshtein": "Lev", "length": "Len"}
 
 
+@with_options(opt.Run, into="run")
 def build(
     texts: Annotated[list[Path], opt.texts("Texts of one or more sentences.", None)],
     output: Annotated[Path, opt.output("FILE", "A .jsonl file, one minimal pair a line.")],
@@ -63,12 +65,8 @@ def build(
     ] = None,
     column: opt.Column = "text",
     batch_size: opt.BatchSize = 64,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    *,
+    run: opt.Run,
 ) -> None:
     """Build minimal pairs in the manner of HEROS from your own sentences (Chiang et al. 2023, section 2).
 
@@ -85,33 +83,29 @@ def build(
     from essent.minimal_pairs import push_rows
     from essent.types import DataError, optional_import
 
-    check_output(output, force, (".jsonl",))
-    if json_file is not None:
-        check_output(json_file, force)
+    check_output(output, run.force, (".jsonl",))
+    check_output(json_file, run.force)
     optional_import("lemminflect", "heros")
     if push is not None:
         optional_import("datasets", "data")
     given = read_files(texts, column)
-    calm_libraries(verbose)
-    options = {"revision": revision, "trust_remote_code": trust_remote_code or None}
+    run.calm()
     tags = _tagger(tagger)
-    resources = _resources(model, wordnet, device, batch_size, {k: v for k, v in options.items() if v is not None})
+    options = opt.model_options(None, run.revision, run.trust_remote_code)
+    resources = _resources(model, wordnet, run.device, batch_size, options)
     resources = replace(resources, tagger=tags)
     unit, tokenize = _tokens(resources, model)
-    with _bar(wants_progress(quiet)) as show:
+    with _bar(run.progress) as show:
         rows, quality = minimal_pairs.build(given, resources, originals, seed, look_at, show)
     if not rows:
         raise DataError(f"{listed(texts)}: no sentence is suitable. What they failed: {_reasons(quality)}.")
     minimal_pairs.write_rows(rows, output)
-    if json_file is not None:
-        about = {**minimal_pairs.as_dict(quality, rows, tokenize), "unit": unit}
-        write_json_file(
-            json_file, lambda path: write_text(path, json.dumps(about, ensure_ascii=False, indent=2) + "\n")
-        )
-    if not quiet:
+    about = {**minimal_pairs.as_dict(quality, rows, tokenize), "unit": unit}
+    write_json_file(json_file, partial(write_json, value=about))
+    if not run.quiet:
         _print(rows, quality, unit, tokenize, results(json_file))
         if quality.originals < originals:
-            show_note(f"{originals} originals were wanted; the texts give {quality.originals}.")
+            run.note(f"{originals} originals were wanted; the texts give {quality.originals}.")
     if push is not None:
         show_note(f"Data set: {push_rows(rows, push)}")
 

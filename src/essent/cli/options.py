@@ -25,12 +25,15 @@ Three more letters: `--criterion`, `-c` and `--space`, `-s` of searches; `--orig
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from essent.cli import several
+from essent.cli.console import calm_libraries, show_note, wants_progress
+from essent.cli.texts import read_files
 from essent.recipe import NAMED
 
 INPUTS, RUN = "Texts", "Model and run"
@@ -169,3 +172,51 @@ def model_options(device: str | None, revision: str | None, trust_remote_code: b
     """Keyword arguments for Encoder and evaluate: those that were given."""
     given = {"device": device, "revision": revision, "trust_remote_code": trust_remote_code or None}
     return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What nearly every command on a model takes last: `@with_options(opt.Run, into="run")`."""
+
+    device: Device = None
+    revision: Revision = None
+    trust_remote_code: Trust = False
+    force: Force = False
+    quiet: Quiet = False
+    verbose: Verbose = False
+
+    def calm(self) -> None:
+        """Turn off the notes of libraries unless they are wanted; call before a model is loaded."""
+        calm_libraries(self.verbose)
+
+    def note(self, message: str) -> None:
+        """Show a note on standard error, unless there are to be none."""
+        if not self.quiet:
+            show_note(message)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments for Encoder and evaluate: those that were given."""
+        return model_options(self.device, self.revision, self.trust_remote_code)
+
+    @property
+    def progress(self) -> bool:
+        """Whether to show a progress bar."""
+        return wants_progress(self.quiet)
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What a recipe learns from: `@with_options(opt.Learning, into="learning")`."""
+
+    fit: Fit = None
+    frequencies: Frequencies = None
+    column: Column = "text"
+
+    def read(self) -> tuple[list[str] | None, list[str] | None]:
+        """The texts to fit on, and those to count tokens in."""
+        fit, counted = self.fit, self.frequencies
+        return (
+            None if fit is None else read_files(fit, self.column),
+            None if counted is None else read_files(counted, self.column),
+        )

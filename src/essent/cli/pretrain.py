@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,6 @@ import typer
 
 from essent.cli import options as opt
 from essent.cli import several
-from essent.cli.console import calm_libraries, show_note, wants_progress
 from essent.cli.settings import with_options
 from essent.cli.texts import read_files
 from essent.pretrain import Pretraining
@@ -25,6 +25,7 @@ PANELS = {
 
 
 @with_options(Pretraining, PANELS)
+@with_options(opt.Run, into="run")
 def pretrain(
     texts: Annotated[
         list[Path], opt.texts("Texts to learn from: one a line, or .jsonl, .csv, .tsv or .parquet with --column.")
@@ -67,13 +68,8 @@ def pretrain(
     ] = 30_522,
     *,
     settings: Pretraining,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
     resume: opt.Resume = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    run: opt.Run,
 ) -> None:
     """Train a masked language model, from scratch or from a model that exists.
 
@@ -88,22 +84,22 @@ def pretrain(
     found = read_files(texts, column)
     measured = None if held_out is None else read_files(held_out, column)
     from essent.pretrain import Start
-    from essent.pretrain import pretrain as run
+    from essent.pretrain import pretrain as train
 
-    calm_libraries(verbose)
-    quiet = quiet or os.environ.get("RANK", "0") != "0"  # of the processes that torchrun starts the first one speaks
-    options = opt.model_options(None, revision, trust_remote_code)
-    result = run(
+    run.calm()
+    if os.environ.get("RANK", "0") != "0":  # of the processes that torchrun starts the first one speaks
+        run = replace(run, quiet=True)
+    options = opt.model_options(None, run.revision, run.trust_remote_code)
+    result = train(
         found,
         output,
         Start(model, config, tokenizer, vocabulary, options),
         settings,
         held_out=measured,
         resume=resume,
-        force=force,
-        device=device,
-        progress=wants_progress(quiet),
-        note=None if quiet else show_note,
+        force=run.force,
+        device=run.device,
+        progress=run.progress,
+        note=run.note,
     )
-    if not quiet:
-        show_note(f"{output}: {result.steps} steps, held-out loss {result.loss:.3f}, accuracy {result.accuracy:.3f}")
+    run.note(f"{output}: {result.steps} steps, held-out loss {result.loss:.3f}, accuracy {result.accuracy:.3f}")

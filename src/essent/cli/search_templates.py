@@ -13,7 +13,7 @@ import typer
 
 from essent.atomic import write_json
 from essent.cli import options as opt
-from essent.cli.console import calm_libraries, results, show_note
+from essent.cli.console import results, show_note
 from essent.cli.files import write_json_file
 from essent.cli.search import CHOSEN_ON, FOUND, SearchOptions, save_choice, show_board
 from essent.cli.settings import with_options
@@ -99,9 +99,9 @@ def search_templates(
     from essent.selection import find_grammar, search_candidates
     from essent.selection import search_templates as search_greedily
 
-    calm_libraries(settings.verbose)
+    settings.calm()
     pairs_of: Any = data[0] if len(data) == 1 else read_pairs(data, settings.data_folder, settings.quiet)
-    run, shared = settings.run(), {"layers": layers, "shaping": shaping, **settings.question()}
+    run, shared = settings.how(), {"layers": layers, "shaping": shaping, **settings.question()}
     written: dict[str, Any]
     if method is Method.GREEDY:
         greedy = search_greedily(model, pairs_of, find_grammar(grammar or "promptbert"), settings=run, **shared)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from essent.cli import options as opt
-from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.console import results
 from essent.cli.save import check_folder
 from essent.cli.settings import with_options
 from essent.cli.texts import read_files, read_pairs
@@ -22,6 +22,7 @@ SAVED = ("validate_every", "keep_projection_head")
 
 
 @with_options(Settings, {"": HOW, **dict.fromkeys(SAVED, CHOSEN)}, by_hand=("templates", "recipe"), preset=True)
+@with_options(opt.Run, into="run")
 def train(
     model: opt.Model,
     output: Annotated[Path, opt.output("DIR", "The folder of the encoder and its checkpoints.")],
@@ -75,12 +76,7 @@ def train(
     test: Annotated[list[str] | None, opt.tasks("--test", "Score the encoder on these at the end.", CHOSEN)] = None,
     data_folder: opt.DataFolder = None,
     resume: opt.Resume = False,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    run: opt.Run,
 ) -> None:
     """Train a model contrastively, with PromptBERT's objectives or SimCSE's, and save it as an encoder.
 
@@ -99,25 +95,25 @@ def train(
         changes["templates"] = tuple(template)
     if recipe is not None:
         changes["recipe"] = recipe
-    _check(output, texts, pairs, validate, seeds, force=force or resume)
+    _check(output, texts, pairs, validate, seeds, force=run.force or resume)
     data: Any = _read(texts, pairs, column)
     from essent.tasks import load_pairs
 
-    task = None if validate is None else read_pairs(validate, data_folder, quiet)
+    task = None if validate is None else read_pairs(validate, data_folder, run.quiet)
     tests = [load_pairs(name, data_folder) for name in test or []]
     from essent.train import train as train_once
     from essent.train import train_continuous, train_seeds
 
-    calm_libraries(verbose)
+    run.calm()
     optional_import("datasets", "train").disable_progress_bars()
-    if force and not resume:
+    if run.force and not resume:
         _clear(output)
     changes |= {
         "resume": resume,
-        "device": device,
-        "progress": wants_progress(quiet),
-        "options": opt.model_options(None, revision, trust_remote_code),
-        **({} if quiet else {"note": show_note}),
+        "device": run.device,
+        "progress": run.progress,
+        "options": opt.model_options(None, run.revision, run.trust_remote_code),
+        "note": run.note,
     }
     chosen = preset or ("optiprompt" if continuous else "promptbert-sup" if pairs else "promptbert-unsup")
     by = train_continuous if continuous else train_once
@@ -132,10 +128,11 @@ def train(
         return
     encoder = by(model, data, chosen, output=output, validate=task, **changes)
     about = json.loads((output / "training.json").read_text(encoding="utf-8"))
-    if not quiet:
-        for note in about["notes"]:
-            show_note(note)
-        show_note(f"{output}: {about['steps']} steps on {about['examples']} examples, {encoder.recipe}")
+    for note in [
+        *about["notes"],
+        f"{output}: {about['steps']} steps on {about['examples']} examples, {encoder.recipe}",
+    ]:
+        run.note(note)
     if task is not None:
         best, step = about["best_score"], about["best_step"]
         before = about["before"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from essent.recipe import Recipe
-from essent.selection.criteria import Criterion, PseudoPairs, criteria, default_criterion
+from essent.selection.combined import Criterion, PseudoPairs, criteria, default_criterion
 from essent.selection.pairs import TextPairs
 from essent.selection.significance import spearman
 from essent.selection.sweep import Sweep
