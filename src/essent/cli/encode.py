@@ -85,7 +85,7 @@ def encode(
         show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {encoder.recipe}, {seconds:.1f} s")
 
 
-def _load(model: str, recipe: str | None, options: dict, max_seq_length: int | None, verbose: bool) -> Any:
+def _load(model: str, recipe: str | None, options: dict[str, Any], max_seq_length: int | None, verbose: bool) -> Any:
     """An Encoder; a graph that `essent export` wrote as it is."""
     from essent.recipe import Recipe
 

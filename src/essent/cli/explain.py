@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -128,5 +128,5 @@ def bias(
     run.note(f"{output}: {', '.join(WRITTEN)}.")
 
 
-def _write(path: Path, values: dict) -> None:
+def _write(path: Path, values: dict[str, Any]) -> None:
     write_json(path, values, indent=None)

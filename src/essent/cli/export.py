@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -82,7 +82,7 @@ def export(
     run.note(f"{output}: {compiled.recipe}, {engine} {precision}, {size:.1f} MB; for essent.load, essent encode")
 
 
-def _load(model: str, recipe: str | None, options: dict) -> SentenceTransformer:
+def _load(model: str, recipe: str | None, options: dict[str, Any]) -> SentenceTransformer:
     """An Encoder; a sentence-transformers model whose modules no recipe describes as it is."""
     from essent.encoder import Encoder
     from essent.model import open_model

@@ -159,6 +159,7 @@ class Recipe:
         return cls(**read)
 
     def to_json(self) -> str:
+        """The recipe as JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
 
     @classmethod
@@ -171,6 +172,7 @@ class Recipe:
         return cls.from_dict(values)
 
     def to_yaml(self) -> str:
+        """The recipe as YAML."""
         import yaml
 
         return yaml.safe_dump(self.to_dict(), allow_unicode=True, sort_keys=False, width=1000)

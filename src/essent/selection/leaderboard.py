@@ -28,10 +28,10 @@ FORMAT = "essent-leaderboard/1"
 
 @dataclass(frozen=True)
 class Trial:
-    """A recipe and its scores by criterion; `interval` (95 %, bootstrap over pairs) of the ranking criterion's score,
-    for the first rows and baselines.
+    """A recipe and its scores by criterion.
 
     Attributes:
+        interval: of the ranking criterion's score (95 %, bootstrap over pairs), for the first rows and baselines.
         scores: the labelled score is Spearman ×100, called "spearman".
     """
 

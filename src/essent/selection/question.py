@@ -36,6 +36,7 @@ class Question:
 
     @classmethod
     def of(cls, data: Any, folder: str | Path | None, criterion: str | Sequence[str], seed: int) -> Question:
+        """Read the data of a search and choose its criteria."""
         name, texts, given, gold = read_pairs_of(data, folder)
         specs = [criterion] if isinstance(criterion, str) else list(criterion)
         named = [spec if spec == LABELS else criteria.create(spec).spec() for spec in specs]
@@ -65,6 +66,7 @@ class Question:
 
     @property
     def reads_weights(self) -> bool:
+        """Whether a criterion reads token weights."""
         return any(made.reads_weights for made, _, _ in self.parts)
 
     @property

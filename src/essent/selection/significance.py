@@ -64,7 +64,7 @@ class Comparison:
 
 
 def spearman(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """Spearman's correlation ×100 of each row of cosines (R,P) with gold (P,); NaN where a side is constant. (R,)"""
+    """Spearman's correlation ×100 (R,) of each row of cosines (R,P) with gold (P,); NaN where a side is constant."""
     from scipy.stats import rankdata
 
     if len(gold) < 2:
@@ -80,7 +80,8 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     second = second - second.mean(axis=-1, keepdims=True)
     scale = np.sqrt((first**2).sum(axis=-1) * (second**2).sum(axis=-1))
     products = (first * second).sum(axis=-1)
-    return np.divide(products, scale, out=np.full_like(products, np.nan), where=scale > 0)
+    found: np.ndarray = np.divide(products, scale, out=np.full_like(products, np.nan), where=scale > 0)
+    return found
 
 
 def bootstrap(cosines: np.ndarray, gold: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
@@ -124,14 +125,15 @@ class _Order:
 
 
 def _weighted(first: np.ndarray, second: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Pearson's correlation of (B,P) with (B,P), each column counted as often as it was drawn. (B,)"""
+    """Pearson's correlation of (B,P) with (B,P), each column counted as often as it was drawn: (B,)."""
     total = counts.shape[1]
     first = first - (first * counts).sum(axis=1, keepdims=True) / total
     second = second - (second * counts).sum(axis=1, keepdims=True) / total
     weighted = first * counts
     products = np.einsum("bp,bp->b", weighted, second)
     scale = np.sqrt(np.einsum("bp,bp->b", weighted, first) * np.einsum("bp,bp,bp->b", second, second, counts))
-    return np.divide(products, scale, out=np.full_like(products, np.nan), where=scale > 0)
+    found: np.ndarray = np.divide(products, scale, out=np.full_like(products, np.nan), where=scale > 0)
+    return found
 
 
 def interval(draws: np.ndarray) -> tuple[float, float]:

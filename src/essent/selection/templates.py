@@ -19,7 +19,8 @@ from essent.selection.judging import Scored, judged
 from essent.selection.leaderboard import Leaderboard, ranked
 from essent.selection.pairs import TextPairs
 from essent.selection.question import LABELS, read_pairs_of
-from essent.selection.run import Settings, model_name, search, tested
+from essent.selection.run import model_name, search, tested
+from essent.selection.settings import Settings
 from essent.selection.space import Grid, Space
 from essent.sources import parse_mix, reads_mlm_head
 from essent.tasks import PairTask

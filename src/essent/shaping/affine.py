@@ -61,6 +61,7 @@ class AffineModule(Fixed):
         self.register_buffer("offset", torch.from_numpy(affine.offset.copy()))
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Map vectors (…,D) to (…,K) by the matrix and the offset."""
         check_width(vectors, self.mean.shape[0])
         kind = torch.float64 if vectors.dtype == torch.float64 else torch.float32
         centred = vectors.to(kind) - self.mean.to(kind)  # (B,D)

@@ -54,7 +54,8 @@ class Material:
 
     @cached_property
     def rows(self) -> int:
-        return 1 + max(self.tokenizer.get_vocab().values())
+        """The number of rows V of a table."""
+        return int(1 + max(self.tokenizer.get_vocab().values()))
 
     @cached_property
     def stats(self) -> CorpusStats:
@@ -104,6 +105,7 @@ class Material:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
+        """The tokens of the table by their ids."""
         return Vocabulary(self.tokenizer, self.rows)
 
     def _weights(self, text: str) -> np.ndarray:
@@ -117,13 +119,14 @@ class Material:
     def shaped(self, rows: np.ndarray, shaping: str) -> np.ndarray:
         """Rows with an affine chain folded in, fitted on the means of the corpus's texts."""
         if not shaping.strip():
-            return rows.copy()
+            return np.array(rows)
         chain = Chain.parse(Recipe.parse(f"static | {shaping}").shaping)
         chain.fit(self.token_counts @ rows)
         affine = chain.as_affine()
         if affine is None:
             raise RecipeError(f"shaping {shaping!r} has no steps.")
-        return ((rows - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
+        found: np.ndarray = ((rows - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
+        return found
 
 
 def _mix(layers: str) -> Mix:

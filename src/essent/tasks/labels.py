@@ -102,14 +102,17 @@ class LabelTask(Task):
 
     def targets(self) -> np.ndarray:
         """Probabilities of the classes (N,K), K = 1 for two classes; a class that is not learned has zeros."""
+        found: np.ndarray
         if self.scale is not None:
             low, high = self.scale
             places = np.clip([float(e.target) for e in self.examples], low, high) - low  # (N,)
-            return np.maximum(1 - np.abs(places[:, None] - np.arange(high - low + 1)), 0.0)
+            found = np.maximum(1 - np.abs(places[:, None] - np.arange(high - low + 1)), 0.0)
+            return found
         number = {name: place for place, name in enumerate(self.classes)}
         known = np.array([number.get(str(e.target), -1) for e in self.examples])
         hot = (known[:, None] == np.arange(len(number))).astype(np.float64)
-        return hot[:, 1:] if len(number) == 2 else hot
+        found = hot[:, 1:] if len(number) == 2 else hot
+        return found
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         features = self._features(vectors[list(rows)])  # (N,F)

@@ -57,6 +57,7 @@ class Run:
 
     @property
     def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
         return self.output / CHECKPOINTS
 
 

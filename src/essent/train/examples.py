@@ -39,6 +39,7 @@ class Examples:
 
     @property
     def width(self) -> int:
+        """The number of texts of an example: 1, 2 or 3."""
         return len(self.rows[0])
 
     def columns(self) -> dict[str, list[str]]:

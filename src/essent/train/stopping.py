@@ -64,7 +64,7 @@ def total_steps(trainer: Any) -> int:
     """How many steps the whole run of transformers' trainer has, those before its checkpoint too."""
     if trainer.args.max_steps > 0:
         return int(trainer.args.max_steps)
-    return math.ceil(trainer.args.num_train_epochs * len(trainer.get_train_dataloader()))
+    return math.ceil(float(trainer.args.num_train_epochs) * len(trainer.get_train_dataloader()))
 
 
 def go_on(trainer: Any, checkpoint: Path | None) -> bool:

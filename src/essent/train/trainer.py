@@ -64,11 +64,12 @@ class PairScore(BaseEvaluator):
         def encode(texts: list[str]) -> torch.Tensor:
             vectors = model.encode(texts, convert_to_tensor=True, show_progress_bar=False)
             with torch.no_grad():
-                return (
+                found: torch.Tensor = (
                     vectors
                     if self.projection_head is None
                     else self.projection_head(vectors.to(next(self.projection_head.parameters()).device))
                 )
+                return found
 
         return encode
 

@@ -36,6 +36,7 @@ class Weighting(ABC):
 
     @property
     def reads_stats(self) -> bool:
+        """Whether counts of tokens must be known first."""
         return False
 
     @property
@@ -67,6 +68,7 @@ class ByToken(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         import torch
 
         # the key holds the counts themselves: their id alone could come back with other counts

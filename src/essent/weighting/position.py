@@ -31,6 +31,7 @@ class Uniform(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         return tokens.attention_mask.float()  # (B,T)
 
 
@@ -42,6 +43,7 @@ class Content(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         return tokens.content * NotSpecial().weights(tokens, states, vocabulary, stats)  # (B,T)
 
 
@@ -50,6 +52,7 @@ class NotSpecial(ByToken):
     """Every token but the tokenizer's special ones: what `content` is when there is no template."""
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        """The weight of every token of the vocabulary, (V,)."""
         import numpy as np
 
         weights = np.ones(len(vocabulary))  # (V,)
@@ -65,6 +68,7 @@ class First(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         return ((positions(tokens) == 1) & tokens.attention_mask).float()  # (B,T)
 
 
@@ -76,6 +80,7 @@ class Last(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         count = positions(tokens)
         return ((count == count[:, -1:]) & tokens.attention_mask).float()  # (B,T)
 
@@ -88,6 +93,7 @@ class Rising(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         return positions(tokens).float()  # (B,T)
 
 
@@ -102,6 +108,7 @@ class Mask(ByToken):
     reads_mask = True
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        """The weight of every token of the vocabulary, (V,)."""
         import numpy as np
 
         weights = np.zeros(len(vocabulary))  # (V,)
