@@ -51,7 +51,7 @@ def distill(
         list[str] | None,
         typer.Option(
             metavar="NAMES",
-            help="Columns with texts. Default: text, or both sides of pairs.",
+            help="Columns that hold texts. Default: text, or both sentences of pairs.",
             rich_help_panel=opt.INPUTS,
             callback=several.names,
         ),
@@ -65,7 +65,11 @@ def distill(
     table: TableSettings,
     contexts: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Also keep the averages, for layers=avg:DIR.", rich_help_panel=TABLE),
+        typer.Option(
+            metavar="DIR",
+            help="Folder in which the averages are kept too, for recipes with layers=avg:DIR.",
+            rich_help_panel=TABLE,
+        ),
     ] = None,
     validate: Annotated[
         list[str] | None,
@@ -144,7 +148,7 @@ def _check_contexts(folder: Path, may_replace: bool) -> None:
 
 
 def _beside_state(output: Path) -> Path:
-    """A folder that a killed run left, perhaps while it saved the encoder, is as good as an empty one."""
+    """A folder that a killed run left, perhaps while it saved the encoder, counts as an empty one."""
     remove_leftovers(output / STATE)
     return output / "none" if (output / STATE).is_file() else output
 
@@ -191,7 +195,7 @@ def _compare(
     from essent.static import coverage_of
 
     whole = partial(Encoder(model, teacher, **options).encode, batch_size=batch_size)
-    table = Table("task", "model", "static", "kept", "tokens that the corpus has", box=None)
+    table = Table("task", "model", "static", "kept", "tokens found in the corpus", box=None)
     shares = []
     for task in tasks:
         full, static = task.run(whole).main_score, task.run(made.encoder).main_score

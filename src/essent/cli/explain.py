@@ -35,7 +35,10 @@ def mask(
         str, typer.Option(metavar="NAME|TEXT", help="T0 … T4, bert, roberta, or a text with {text} and [MASK].")
     ] = "bert",
     denoised: Annotated[
-        bool, typer.Option("--denoised", help="Also after template denoising (PromptBERT 4.3, Table 7).")
+        bool,
+        typer.Option(
+            "--denoised", help="Also show the predictions after template denoising (PromptBERT 4.3, Table 7)."
+        ),
     ] = False,
     json_file: Annotated[Path | None, opt.json_file("Also write the predictions.")] = None,
     column: opt.Column = "text",
@@ -69,7 +72,7 @@ def mask(
 @with_options(opt.Run, into="run")
 def bias(
     model: opt.Model,
-    output: Annotated[Path, opt.output("DIR", "For the picture (PNG, SVG), the numbers and a table.")],
+    output: Annotated[Path, opt.output("DIR", "Folder for the picture (PNG, SVG), the numbers and a table.")],
     texts: Annotated[
         list[Path] | None,
         opt.texts(
@@ -82,7 +85,7 @@ def bias(
     ] = None,
     data_folder: opt.DataFolder = None,
     column: opt.Column = "text",
-    seed: Annotated[int, typer.Option(help="Of the texts drawn where there are many.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed by which texts are drawn where there are many.")] = 0,
     batch_size: opt.BatchSize = 32,
     *,
     run: opt.Run,

@@ -30,12 +30,14 @@ def export(
     recipe: Annotated[str | None, opt.recipe()] = None,
     *,
     learning: opt.Learning,
-    precision: Annotated[str, typer.Option(metavar="float32|bfloat16|int8", help="What to compute in.")] = "float32",
+    precision: Annotated[
+        str, typer.Option(metavar="float32|bfloat16|int8", help="Number format of the graph's arithmetic.")
+    ] = "float32",
     calibrate: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FILES",
-            help="int8: texts like those that will be encoded; without, only weights.",
+            help="For int8: texts like those that will be encoded. Without them only the weights are int8.",
             callback=several.files,
         ),
     ] = None,
@@ -46,7 +48,7 @@ def export(
 
     Takes models of transformers and sentence-transformers, and folders that essent saved. The graph's vectors are
     compared with torch's before anything is written, and again whenever essent.load reads the folder. int8 costs
-    quality: how much is printed.
+    quality, and the loss is printed.
 
     \b
     [dim]$[/] essent export -m all-MiniLM-L6-v2 -o minilm-openvino
@@ -83,7 +85,7 @@ def export(
 
 
 def _load(model: str, recipe: str | None, options: dict[str, Any]) -> SentenceTransformer:
-    """An Encoder; a sentence-transformers model whose modules no recipe describes as it is."""
+    """An Encoder; a sentence-transformers model stays one where no recipe describes its modules."""
     from essent.encoder import Encoder
     from essent.model import open_model
 

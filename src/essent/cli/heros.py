@@ -44,13 +44,15 @@ def evaluate(
             help="Minimal pairs; hub is dcml0714/Heros, hub:NAME another data set there.",
         ),
     ] = "hub",
-    recipe: Annotated[list[str] | None, opt.recipes("One row each. Default: each model as it is.")] = None,
+    recipe: Annotated[
+        list[str] | None, opt.recipes("Recipes, one row each. Default: each model's own pooling.")
+    ] = None,
     order: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAMES",
-            help='What the columns are from left to right, when their names do not tell: "Original,Synonym,-,Typo", - '
-            "skips one.",
+            help="The subsets of the columns from left to right, where their names do not say it: "
+            '"Original,Synonym,-,Typo", - skips one.',
             callback=several.names,
         ),
     ] = None,
@@ -85,7 +87,7 @@ def evaluate(
         optional_import("matplotlib", "demo")
     recipes = list(dict.fromkeys(Recipe.parse(text) for text in recipe or []))
     if not recipes and (learning.fit is not None or learning.frequencies is not None):
-        raise InputError("--fit and --frequencies are what a recipe learns from; give it with --recipe.")
+        raise InputError("--fit and --frequencies give texts that a recipe learns from; name one with --recipe.")
     task = load_heros(data, order)
     fitted = learning.read()
     run.calm()

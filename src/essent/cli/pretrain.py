@@ -44,7 +44,7 @@ def pretrain(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", "-m", metavar="NAME|DIR", help="A model whose training goes on.", rich_help_panel=START
+            "--model", "-m", metavar="NAME|DIR", help="An existing model to go on training.", rich_help_panel=START
         ),
     ] = None,
     config: Annotated[

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 @with_options(opt.Run, into="run")
 def reproduce(
-    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="E.g. ditto-6; --list shows all.")] = None,
-    list_tables: Annotated[bool, typer.Option("--list", help="List the tables and end.")] = False,
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Name of a table, such as ditto-6; --list shows all.")
+    ] = None,
+    list_tables: Annotated[bool, typer.Option("--list", help="List the tables and exit.")] = False,
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -41,13 +43,14 @@ def reproduce(
     ] = None,
     data_folder: opt.DataFolder = None,
     texts: Annotated[
-        list[Path] | None, opt.texts("Texts for what the paper counted, fitted or measured on a corpus.", None)
+        list[Path] | None,
+        opt.texts("Texts in place of the corpus on which the paper counted, fitted or measured.", None),
     ] = None,
     contexts: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Token vectors averaged by essent distill --contexts, for Avg. Default: averaged over --texts.",
+            help="Token averages that essent distill --contexts wrote, for Avg. Default: averaged over --texts.",
         ),
     ] = None,
     only_rows: Annotated[
@@ -62,12 +65,12 @@ def reproduce(
         list[str] | None,
         typer.Option(
             metavar="PATTERNS",
-            help='Only these tasks, e.g. "sts*,cr"; means are over them alone.',
+            help='Only these tasks, e.g. "sts*,cr"; means are taken over these alone.',
             callback=several.names,
         ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="At most so many seeds of random embeddings.")
+        int | None, typer.Option(min=1, metavar="N", help="The most seeds of random embeddings that are run.")
     ] = None,
     column: opt.Column = "text",
     json_file: Annotated[Path | None, opt.json_file("Also write every cell.")] = None,
@@ -127,7 +130,7 @@ def reproduce(
         if not run.quiet or line.startswith("Not run"):
             show_note(line)
     if all(cell.score is None for cell in done.cells):
-        raise InputError("No cell could be run; the reasons stand above.")
+        raise InputError("No cell could be run; the reasons are listed above.")
 
 
 def _list() -> None:

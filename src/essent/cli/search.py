@@ -37,8 +37,8 @@ class SearchOptions(opt.Run):
             "--criterion",
             "-c",
             metavar="NAMES",
-            help="What ranks the recipes; of several the first, all are shown. "
-            "Default: spearman with labels, the best label-free one without.",
+            help="Criteria that are shown; the first one ranks the recipes. "
+            "Default: spearman with labels, the best label-free criterion without.",
             rich_help_panel=JUDGED,
             callback=several.criteria,
         ),
@@ -54,7 +54,8 @@ class SearchOptions(opt.Run):
         ),
     ] = None
     test: Annotated[
-        list[str] | None, opt.tasks("--test", "Report the winner on these scored pairs, not chosen on them.", JUDGED)
+        list[str] | None,
+        opt.tasks("--test", "Score the winner on these scored pairs, which are not used to choose it.", JUDGED),
     ] = None
     data_folder: opt.DataFolder = None
     top: Annotated[int, typer.Option(min=1, help="Rows to show.", rich_help_panel=OUTPUT)] = Settings.top
@@ -76,11 +77,18 @@ class SearchOptions(opt.Run):
     work: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Keep what is computed here; the same command resumes there.", rich_help_panel=OUTPUT
+            metavar="DIR",
+            help="Folder in which results are kept; the same command goes on from them.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None
     memory: Annotated[
-        float, typer.Option(metavar="GIB", help="For hidden states and vectors.", rich_help_panel=opt.RUN)
+        float,
+        typer.Option(
+            metavar="GIB",
+            help="Memory for hidden states and vectors, beside the model itself.",
+            rich_help_panel=opt.RUN,
+        ),
     ] = Settings.memory
     seed: Annotated[int, typer.Option(help="Seed of resampling and label-free criteria.", rich_help_panel=opt.RUN)] = (
         Settings.seed
@@ -118,7 +126,7 @@ def search(
     data: Annotated[list[str] | None, CHOSEN_ON] = None,
     texts: Annotated[
         list[Path] | None,
-        opt.texts("Choose without labels, on these texts; running text in its order.", FOUND),
+        opt.texts("Choose without labels on these texts; running text must be in its order.", FOUND),
     ] = None,
     space: Annotated[
         str,
@@ -134,7 +142,9 @@ def search(
     picture: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.png", help="Draw heads × layers, the layer curve, the first rows.", rich_help_panel=OUTPUT
+            metavar="FILE.png",
+            help="Draw a picture: heads × layers, the layer curve and the first rows.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     column: opt.Column = "text",

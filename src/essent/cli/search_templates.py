@@ -39,7 +39,10 @@ def search_templates(
     data: Annotated[list[str], CHOSEN_ON],
     method: Annotated[
         Method,
-        typer.Option(help="Slot by slot through a grammar, or templates written by a T5.", rich_help_panel=FOUND),
+        typer.Option(
+            help="greedy chooses slot by slot in a grammar; generate has templates written by a T5.",
+            rich_help_panel=FOUND,
+        ),
     ] = Method.GREEDY,
     grammar: Annotated[
         str | None,
@@ -63,7 +66,7 @@ def search_templates(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="generate: word–definition pairs, columns word and definition. Default: 50 that come along.",
+            help="generate: word–definition pairs, columns word and definition. Default: the 50 pairs in this package.",
             rich_help_panel=FOUND,
         ),
     ] = None,
@@ -74,9 +77,12 @@ def search_templates(
         int | None,
         typer.Option(min=2, help="generate: most tokens of a filling. Default: 20.", rich_help_panel=FOUND),
     ] = None,
-    layers: Annotated[str, typer.Option(metavar="MIX", help="Read at the mask.", rich_help_panel=FOUND)] = "L",
+    layers: Annotated[
+        str, typer.Option(metavar="MIX", help="Layers that are read at the mask.", rich_help_panel=FOUND)
+    ] = "L",
     shaping: Annotated[
-        str, typer.Option(metavar="CHAIN", help='A shaping chain behind it, e.g. "zscore".', rich_help_panel=FOUND)
+        str,
+        typer.Option(metavar="CHAIN", help='A shaping chain for the vectors, such as "zscore".', rich_help_panel=FOUND),
     ] = "",
     *,
     settings: SearchOptions,

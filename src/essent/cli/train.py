@@ -55,25 +55,33 @@ def train(
     template: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME|TEXT", help="With {text} and [MASK]; repeat it for the second view.", rich_help_panel=HOW
+            metavar="NAME|TEXT",
+            help="Template with {text} and [MASK]; repeat the option for the second view.",
+            rich_help_panel=HOW,
         ),
     ] = None,
     recipe: Annotated[
-        str | None, opt.recipe("What the encoder computes: prompt, prompt-denoised; cls, mean … with simcse.", HOW)
+        str | None,
+        opt.recipe("Recipe of the trained encoder: prompt or prompt-denoised; with simcse cls, mean and others.", HOW),
     ] = None,
     *,
     settings: dict[str, Any],
     seeds: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Train so often, from --seed upwards: mean ± deviation.", rich_help_panel=HOW
+            min=1,
+            metavar="N",
+            help="Number of runs with different seeds, from --seed upwards; shows mean ± deviation.",
+            rich_help_panel=HOW,
         ),
     ] = 1,
     validate: Annotated[
         list[str] | None,
-        opt.tasks("--validate", "Scored pairs: the checkpoint best on them is kept.", CHOSEN),
+        opt.tasks("--validate", "Scored pairs; the checkpoint that is best on them is kept.", CHOSEN),
     ] = None,
-    test: Annotated[list[str] | None, opt.tasks("--test", "Score the encoder on these at the end.", CHOSEN)] = None,
+    test: Annotated[
+        list[str] | None, opt.tasks("--test", "Tasks on which the encoder is scored at the end.", CHOSEN)
+    ] = None,
     data_folder: opt.DataFolder = None,
     resume: opt.Resume = False,
     run: opt.Run,
@@ -150,7 +158,7 @@ def _check(
     *,
     force: bool,
 ) -> None:
-    """Refuse what cannot be meant before anything is read or loaded."""
+    """Refuse options that contradict each other before anything is read or loaded."""
     if (texts is None) == (pairs is None):
         raise InputError("Give either --texts (unlabelled) or --pairs (anchor, positive and perhaps negative).")
     if seeds > 1 and validate is None:

@@ -55,7 +55,7 @@ def in_frames(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
 
 
 def _fillings(text: str, counts: Counter[str]) -> list[str]:
-    """The rarest words of a text that are not too rare, as it writes them."""
+    """The rarest words of a text that are not too rare, spelled as in the text."""
     if not SHORTEST <= len(text.split()) <= LONGEST:
         return []
     written = {word.lower(): word for word in LETTERS.findall(text)}

@@ -255,7 +255,7 @@ def _read_words(head: str, text: str) -> dict[str, Any]:
         if key not in FIELDS:
             raise RecipeError(f"Unknown field {key!r} in the recipe {text!r}. {did_you_mean(key, list(FIELDS))}")
         if key in values:
-            raise RecipeError(f"The field {key!r} stands twice in the recipe {text!r}.")
+            raise RecipeError(f"The field {key!r} occurs twice in the recipe {text!r}.")
         values[key] = read_field(key, _unquote(value))
         rest = rest[match.end() :]
     return values

@@ -71,7 +71,7 @@ class AffineModule(Fixed):
 
 
 def _diagonal(matrix: np.ndarray) -> np.ndarray:
-    """The diagonal of a matrix that has nothing else, as those of centring and z-scores; any other as it is."""
+    """The diagonal of a matrix that has nothing else, as those of centring and z-scores; any other matrix unchanged."""
     diagonal = np.diag(matrix)
     alone = matrix.shape[0] == matrix.shape[1] and np.count_nonzero(matrix) == np.count_nonzero(diagonal)
     return diagonal if alone else matrix

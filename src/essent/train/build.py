@@ -148,7 +148,7 @@ def replace_module(encoder: Encoder, module: RecipeModule) -> None:
 
 
 def warn(encoder: Encoder, settings: Settings, examples: Examples) -> None:
-    """Say what can be trained and will hardly be meant."""
+    """Warn of settings that can be trained but are probably a mistake."""
     same_view = examples.width == 1 and settings.row.templates < 2
     config = encoder.module.backbone.model.config
     rates = [

@@ -155,7 +155,7 @@ def _append_rows(backbone: Backbone, free: FreeTemplate) -> None:
 def freeze_all_but(backbone: Backbone, rows: tuple[int, ...]) -> None:
     """Let gradients reach these rows of the embedding table and nothing else.
 
-    The others get a gradient of exactly 0, with which Adam without weight decay leaves every bit as it is.
+    The others get a gradient of exactly 0, with which Adam without weight decay changes no bit.
     """
     for weight in backbone.model.parameters():
         weight.requires_grad_(False)

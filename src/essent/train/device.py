@@ -24,7 +24,7 @@ def find_device(asked: str | None) -> str:
         asked: the kind that is wanted; None for the accelerator, or the CPU where there is none.
 
     Raises:
-        InputError: a device that this machine does not have, or a single one of several.
+        InputError: a device that this machine does not have, or one of several devices.
     """
     best = torch.device(get_device_name()).type
     if asked in (None, best, "cpu"):

@@ -49,7 +49,7 @@ projection_heads: Registry[ProjectionHead] = Registry("projection head", "essent
 
 @projection_heads.register("none")
 class NoProjection(ProjectionHead):
-    """The vectors as they are."""
+    """No head: the vectors unchanged."""
 
     def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
         super().__init__()

@@ -69,7 +69,7 @@ def train(
     """Train a model contrastively and save the encoder.
 
     Args:
-        model: a hub name, a folder, or a loaded SentenceTransformer, which stays as it is (a copy is trained).
+        model: a hub name, a folder, or a loaded SentenceTransformer, which does not change (a copy is trained).
         data: texts (unsupervised), pairs (anchor, positive) or triplets (… and hard negative); a list or `Examples`.
         preset: a paper's settings, a name of `PRESETS`.
         output: the folder to write: the encoder, `training.json` about the run, and its checkpoints.
@@ -87,7 +87,7 @@ def train(
     Raises:
         InputError: data or settings that cannot be trained on.
         UnsupportedRecipeError: the model cannot run the templates.
-        TrainingError: a loss that is no number, a checkpoint that cannot be saved; the last good one stays.
+        TrainingError: a loss that is not finite, a checkpoint that cannot be saved; the last good one stays.
         DataError: `output` holds another run.
         KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
         MissingDependencyError: without the extra `train`.

@@ -48,12 +48,12 @@ class PairScore(BaseEvaluator):
         """{"spearman": …}; an undefined one (equal vectors everywhere) is the lowest there is.
 
         Raises:
-            TrainingError: vectors that are no numbers; names the step.
+            TrainingError: vectors that are not finite; names the step.
         """
         try:
             with exact_forward(model):
                 score = self.task.run(self._encode(model)).main_score
-        except InputError as error:  # a vector that is no number
+        except InputError as error:  # a vector that is not finite
             kept = left_over(Path(output_path).parent) if output_path else ""
             raise TrainingError(f"Step {steps} cannot be validated: {error} {kept}") from error
         metrics = {"spearman": score if score == score else UNDEFINED}
@@ -101,7 +101,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         return self.state.global_step < self.state.max_steps
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
-        """One step; the weights are not touched when its loss is no number.
+        """One step; the weights do not change when its loss is not finite.
 
         Raises:
             TrainingError: names the step and the last good checkpoint.
@@ -131,7 +131,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         broken = [name for name, weight in self._loss.named_parameters() if not torch.isfinite(weight).all()]
         if broken:
             raise TrainingError(
-                f"After step {self.state.global_step} the weights {broken[0]} are no numbers. "
+                f"After step {self.state.global_step} the weights {broken[0]} are not finite. "
                 f"{left_over(folder.parent)} A lower learning rate (it is {self.args.learning_rate:g}) may help."
             )
         head = {key: value.contiguous() for key, value in self._head.state_dict().items()}
