@@ -17,40 +17,38 @@ import time
 from pathlib import Path
 
 import torch
+from torch.nn import functional
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging
 
 from essent import evaluate
-from essent.pretrain.data import Masking, RunOrder
-from essent.pretrain.model import MaskedHead, open_model
-from essent.pretrain.run import Show, pretrain
+from essent.pretrain.data import IGNORED, mask
+from essent.pretrain.model import logits_at, open_model
+from essent.pretrain.run import pretrain
 from essent.pretrain.settings import Pretraining
 from essent.pretrain.start import Start, prepare
-from essent.pretrain.trainer import IGNORED, loss_at_masks
 
 
 def speed(options: argparse.Namespace, texts: list[str]) -> None:
-    settings = Pretraining(max_steps=1, tokens_per_step=options.tokens_per_step)
+    settings = Pretraining(max_steps=1, batch_size=options.batch_size)
     prepared = prepare(texts, None, Start(model=options.model), settings)
     print(prepared.about(settings)["sequences"], f"{torch.get_num_threads()} threads")
     model, _ = open_model(options.model, prepared.config, {}, untied=False, seed=0)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-9, fused=True)
-    run = RunOrder(prepared.train, settings.sequences_per_step, 0)
-    batch = Masking(prepared.tokenizer, 0.15)([run[i] for i in range(len(run))])
+    batch = mask(prepared.train[: options.batch_size], prepared.masking)
     labels = batch.pop("labels")
+    chosen, tokens = labels != IGNORED, labels.numel()
     found: dict[str, list[float]] = {}
     for _ in range(options.repeat):
         for way in ("every token", "masked tokens"):
             began = time.process_time()
-            head = MaskedHead(model)
             with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
                 if way == "masked tokens":
-                    with head.at(labels != IGNORED):
-                        loss = loss_at_masks(model(**batch), labels)
+                    with logits_at(model, chosen):
+                        loss = functional.cross_entropy(model(**batch).logits[0], labels[chosen])
                 else:
                     loss = model(**batch, labels=labels).loss
-            head.close()
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -58,18 +56,18 @@ def speed(options: argparse.Namespace, texts: list[str]) -> None:
             print(f"logits of {way}: {found[way][-1]:.2f} s", flush=True)
     typical = {way: statistics.median(seconds) for way, seconds in found.items()}
     for way, seconds in typical.items():
-        print(f"logits of {way}: {options.tokens_per_step / seconds:,.0f} tokens a CPU second")
+        print(f"logits of {way}: {tokens / seconds:,.0f} tokens a CPU second")
     print(f"{typical['every token'] / typical['masked tokens']:.2f} x")
 
 
 def tied(options: argparse.Namespace, texts: list[str]) -> None:
     folder = Path(options.output or tempfile.mkdtemp())
-    settings = {"max_steps": options.steps, "tokens_per_step": options.tokens_per_step, "learning_rate": 1e-3}
+    settings = {"max_steps": options.steps, "batch_size": options.batch_size, "learning_rate": 1e-3}
     start = Start(config=options.config, vocabulary=options.vocabulary)
     for name, untied in (("tied", False), ("untied", True)):
         run = Pretraining(**settings, untied=untied)
-        result = pretrain(texts, folder / name, start, run, show=Show(note=print), force=True)
-        print(f"{name}: {result.accuracy:.3f} {result.loss:.3f} {result.tokens_per_second:,.0f} tokens/s", flush=True)
+        result = pretrain(texts, folder / name, start, run, note=print, force=True)
+        print(f"{name}: {result.accuracy:.3f} {result.loss:.3f}", flush=True)
     model = AutoModelForMaskedLM.from_pretrained(folder / "untied")
     model.get_input_embeddings().weight.data.copy_(model.get_output_embeddings().weight.data)
     model.save_pretrained(folder / "head")
@@ -90,7 +88,7 @@ def main() -> None:
     parser.add_argument("--model", help="a folder, for speed")
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--tokens-per-step", type=int, default=4096)
+    parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--config", default="mini")
     parser.add_argument("--vocabulary", type=int, default=30_522)
     parser.add_argument("--steps", type=int, default=1000)

@@ -58,10 +58,12 @@ class Sum(Reduction):
     """Σ_n ω_n h_n, the equation itself."""
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Σ_n ω_n h_n: (B,D)."""
         hidden = hidden.to(exact_type(hidden))
         return (weights.to(hidden.dtype).unsqueeze(1) @ hidden).squeeze(1)  # (B,1,T) @ (B,T,D) -> (B,D)
 
     def spec(self) -> str:
+        """The text form, from which the registry makes the same part."""
         return self.name
 
 
@@ -71,9 +73,11 @@ class Max(Reduction):
     """Largest value of each dimension over the tokens with ω > 0; the weights only select."""
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """The largest value of each dimension over the tokens with a weight: (B,D)."""
         return hidden.masked_fill((weights <= 0).unsqueeze(-1), -math.inf).amax(dim=1)  # (B,D)
 
     def spec(self) -> str:
+        """The text form, from which the registry makes the same part."""
         return self.name
 
 
@@ -89,10 +93,12 @@ class Power(Reduction):
             raise RecipeError(f"reduce=power:{self.p} — p must be a positive integer, e.g. power:3.")
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """(Σ_n ω_n h_n^p)^(1/p) of each dimension: (B,D)."""
         powers = Sum().reduce(hidden**self.p, weights, attention_mask)  # (B,D)
         return powers.sign() * powers.abs() ** (1.0 / self.p)
 
     def spec(self) -> str:
+        """The text form, from which the registry makes the same part."""
         return format_spec(self.name, {"p": self.p}, {"p": 3})
 
 
@@ -112,6 +118,7 @@ class Dct(Reduction):
             raise RecipeError(f"reduce=dct:{self.coefficients} — the number of coefficients must be ≥ 1, e.g. dct:2.")
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """The first coefficients of each dimension's cosine transform over the tokens: (B,K·D)."""
         import torch
 
         hidden = hidden.to(exact_type(hidden))
@@ -124,7 +131,9 @@ class Dct(Reduction):
         return (basis @ hidden).flatten(1)  # (B,C,T) @ (B,T,D) -> (B,C·D)
 
     def width(self, dimensions: int) -> int:
+        """The number of dimensions of the result."""
         return self.coefficients * dimensions
 
     def spec(self) -> str:
+        """The text form, from which the registry makes the same part."""
         return format_spec(self.name, {"coefficients": self.coefficients}, {"coefficients": 2})

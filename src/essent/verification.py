@@ -53,6 +53,7 @@ class Verification:
 
     @property
     def passed(self) -> bool:
+        """Whether nothing differs."""
         return all(difference <= self.allowed for difference in self.differences.values())
 
 

@@ -45,7 +45,7 @@ def test_pretrain(
     cpu: str, device: str, precision: str | None, run: Run, tiny: str, many: Path, tmp_path: Path
 ) -> None:
     given = [*DEVICES[device], *(("--precision", precision) if precision else ())]
-    small = ["--max-steps", 1, "--tokens-per-step", 32, "--max-seq-length", 16, "-q"]
+    small = ["--max-steps", 1, "--batch-size", 2, "--max-seq-length", 16, "-q"]
     run("pretrain", "-t", many, "-m", tiny, "-o", tmp_path / "model", *small, *given)
     found = about(tmp_path / "model")
     assert found["device"] == "cpu"

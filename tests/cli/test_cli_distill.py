@@ -159,7 +159,7 @@ def test_corpora_of_several_files(corpus: Path, pairs: Path, tmp_path: Path) -> 
     assert read_corpus([pairs], ["sentence2"], True) == CORPUS[1:7]
     odd = tmp_path / "odd.jsonl"
     odd.write_text('{"sentence": "a"}\n')
-    with pytest.raises(DataError, match="neither a column 'text' nor two of sentences; it has 'sentence'"):
+    with pytest.raises(DataError, match="neither a column 'text' nor two with sentences; it has 'sentence'"):
         read_corpus([odd], None, False)
     (tmp_path / "empty.txt").write_text("\n\n")
     with pytest.raises(DataError, match="No texts in"):

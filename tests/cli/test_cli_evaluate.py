@@ -52,7 +52,7 @@ def test_the_model_as_it_is(run: Run, tiny: str, pairs: Path, tmp_path: Path) ->
     alone = run("evaluate", "-m", tmp_path / "dense", "-d", pairs, "--as-is", "-q").stdout
     both = run("evaluate", "-m", tmp_path / "dense", "-d", pairs, "--as-is", "-r", "cls", "-q").stdout
     refused = run("evaluate", "-m", tmp_path / "dense", "-d", pairs, "--as-is", "--fit", pairs, code=2).stderr
-    assert "--as-is has none" in " ".join(refused.split())
+    assert "--as-is runs no recipe" in " ".join(refused.split())
     for shown in (alone, both):
         assert f"{expected.main_score:.2f}" in shown
     assert ("cls" in alone, "cls" in both) == (False, True)

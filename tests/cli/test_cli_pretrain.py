@@ -17,7 +17,7 @@ def texts(tmp_path: Path) -> Path:
 
 
 def test_pretrain(run: Run, texts: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
-    common = ["--max-steps", 2, "--tokens-per-step", 64, "--max-seq-length", 16, "--device", "cpu"]
+    common = ["--max-steps", 2, "--batch-size", 4, "--max-seq-length", 16, "--device", "cpu"]
     common += ["--validate-every", 1]
     result = run("pretrain", "-t", texts, "-t", lines, "-m", tiny, "-o", tmp_path / "model", *common)
     assert result.stdout == ""
@@ -34,9 +34,9 @@ def test_errors_are_one_line(run: Run, texts: Path, tmp_path: Path) -> None:
     output = tmp_path / "model"
     for arguments, said in (
         (["-t", tmp_path / "empty.txt", "--config", "mini", "--max-steps", 1], "has no texts"),
-        (["-t", texts, "--config", "mini"], "Give one of max_steps, epochs and minutes"),
+        (["-t", texts, "--config", "mini"], "Give either max_steps or epochs: none was given"),
         (["-t", texts, "--max-steps", 1], "Give a model to go on with"),
-        (["-t", texts, "--config", "mini", "--max-steps", 1], "is more than there is"),
+        (["-t", texts, "--config", "mini", "--max-steps", 1], "batch_size=64 is larger than the"),
     ):
         error = run("pretrain", "-o", output, *arguments, code=2).stderr
         assert said in error
@@ -50,7 +50,7 @@ def test_a_new_head_is_said(run: Run, texts: Path, tiny: str, tmp_path: Path) ->
 
     AutoModel.from_pretrained(tiny).save_pretrained(tmp_path / "encoder")
     AutoTokenizer.from_pretrained(tiny).save_pretrained(tmp_path / "encoder")
-    arguments = ["-m", tmp_path / "encoder", "--max-steps", 1, "--tokens-per-step", 64, "--max-seq-length", 16]
+    arguments = ["-m", tmp_path / "encoder", "--max-steps", 1, "--batch-size", 4, "--max-seq-length", 16]
     arguments += ["--device", "cpu"]
     result = run("pretrain", "-t", texts, "-o", tmp_path / "model", *arguments)
     assert "no weights for its prediction head (cls.predictions.bias" in result.stderr

@@ -11,7 +11,9 @@ from cli_helpers import Run, commands
 
 from essent.cli.settings import described, with_options
 from essent.pretrain import Pretraining
-from essent.pretrain.settings import PACKINGS, PRECISIONS, SCHEDULES
+from essent.pretrain.settings import PRECISIONS
+from essent.selection import Settings as Search
+from essent.static import Choice, TableSettings
 from essent.train import OBJECTIVES, Settings, projection_heads
 from essent.train.settings import PRECISIONS as TRAINED_IN
 
@@ -28,6 +30,22 @@ def test_every_setting_of_pretraining_is_an_option() -> None:
         assert options[field.name].help == helps[field.name]
 
 
+@pytest.mark.parametrize("settings", [Choice, TableSettings])
+def test_every_setting_of_a_static_encoder_is_an_option(settings: type) -> None:
+    options, helps = options_of("essent distill"), described(settings)
+    assert list(helps) == [field.name for field in fields(settings)]
+    for field in fields(settings):
+        assert options[field.name].default == field.default
+        assert options[field.name].help == helps[field.name]
+
+
+@pytest.mark.parametrize("path", ["essent search", "essent search-templates"])
+def test_searches_have_the_defaults_of_their_settings(path: str) -> None:
+    options = options_of(path)
+    for name in ("top", "memory", "seed", "batch_size"):
+        assert options[name].default == getattr(Search(), name)
+
+
 def test_every_setting_of_training_is_an_option_that_a_preset_decides() -> None:
     options, helps = options_of("essent train"), described(Settings)
     for name in {field.name for field in fields(Settings)} - {"templates", "recipe"}:
@@ -42,8 +60,6 @@ def test_every_setting_of_training_is_an_option_that_a_preset_decides() -> None:
         ("essent train", "objective", OBJECTIVES),
         ("essent train", "projection_head", projection_heads),
         ("essent train", "precision", TRAINED_IN),
-        ("essent pretrain", "schedule", SCHEDULES),
-        ("essent pretrain", "packing", PACKINGS),
         ("essent pretrain", "precision", PRECISIONS),
     ],
 )

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -32,14 +37,49 @@ def test_texts(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> 
     assert "2 steps on 6 examples" in shown.stderr
     vectors = Encoder(str(output)).encode(["A text."])
     np.testing.assert_allclose(SentenceTransformer(str(output)).encode(["A text."]), vectors, atol=1e-5)
-    assert "--force writes into it" in run(*command, code=2).stderr
-    resumed = run(*command, "--resume").stdout
-    assert resumed == shown.stdout  # nothing was left to do
+    assert "--resume goes on from there; --force begins anew" in run(*command, code=2).stderr
+    resumed = run(*command, "--resume")
+    assert resumed.stdout == shown.stdout  # nothing was left to do
+    assert "all 2 steps are done" in resumed.stderr
     other = ["0.1" if value == "1e-3" else value for value in command]
     assert "learning_rate was 0.001 and is 0.1" in run(*other, "--resume", code=2).stderr
     run(*command, "--force", "-q", "--objective", "same-template", "--template", "{text} means [MASK] .")
     about = json.loads((output / "training.json").read_text())
     assert about["settings"]["templates"] == ["{text} means [MASK] ."]
+
+
+def test_ctrl_c_in_a_process(tiny: str, many: Path, tmp_path: Path) -> None:
+    """A real one, as a user has it: no validation, and the steps since the last checkpoint are kept."""
+    output = tmp_path / "model"
+    program = "import sys; from essent.cli import app; app(sys.argv[1:])"
+    command = [sys.executable, "-c", program, "train", "-m", tiny, "-t", many, "-o", output, *TINY]
+    command = [str(part) for part in (*command, "--max-steps", 100_000, "--validate-every", 90_000)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not (output / "checkpoints" / "run.json").exists() and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    time.sleep(3)  # some steps
+    process.send_signal(signal.SIGINT)
+    shown, said = process.communicate(timeout=60)
+    assert (process.returncode, shown) == (130, ""), said
+    found = re.search(r"Stopped after step (\d+) of 100000\. The last good checkpoint is .*checkpoint-(\d+)\.", said)
+    assert found, said
+    assert found[1] == found[2]
+    assert "--resume goes on from there" in said
+    assert "Traceback" not in said
+    command[command.index("100000")] = found[1]  # as many as are done
+    again = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=120)
+    assert "has 100000 steps, and" in again.stderr  # a run is never cut short
+    command[command.index("--max-steps") + 1] = "100001"
+    process = subprocess.Popen([*command, "--resume"], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    lines = [process.stderr.readline()]
+    while "going on after" not in lines[-1] and lines[-1]:
+        lines.append(process.stderr.readline())
+    process.kill()
+    process.communicate()
+    assert f"going on after step {found[1]} of 100001" in lines[-1], lines
 
 
 @pytest.mark.slow  # whole trainings

@@ -135,7 +135,7 @@ COMMANDS = {
     "verify": "verify MODEL",
     "verify untrusted": "verify MODEL --untrusted",
     "train": "train -m MODEL --texts texts.txt -o OUT/trained --preset simcse-unsup --epochs 1 --batch-size 2",
-    "pretrain": "pretrain -m MODEL -t texts.txt -o OUT/on --max-steps 1 --max-seq-length 16 --tokens-per-step 64",
+    "pretrain": "pretrain -m MODEL -t texts.txt -o OUT/on --max-steps 1 --max-seq-length 16 --batch-size 4",
     "explain": "explain mask -m MODEL -t texts.txt",
 }
 

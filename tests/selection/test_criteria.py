@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from essent.selection.criteria import PseudoPairs, criteria, default_criterion
+from essent.selection.combined import PseudoPairs, criteria, default_criterion
 from essent.selection.criterion import area_under_curve, mean_rank, unit_ranks
 from essent.selection.pseudo import (
     Lexicon,

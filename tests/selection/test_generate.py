@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast, T5ForConditionalGeneration
 
 from essent.selection import DEFINITIONS, Candidate, Definition, generate_templates, read_definitions, search_candidates
 from essent.selection.generate import FORMS, Generator, sentence, template_of
-from essent.selection.run import Settings
+from essent.selection.settings import Settings
 from essent.types import DataError, InputError, ModelError, UnsupportedRecipeError
 from near_ties import one_by_one
 

@@ -342,7 +342,7 @@ def test_texts_alone_and_pairs_without_gold(shell_of: Shells) -> None:
 def test_a_baseline_is_kept_when_the_lead_over_it_says_nothing(
     shell_of: Shells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from essent.selection.criteria import criteria
+    from essent.selection.combined import criteria
 
     every: dict[str, Any] = {"baselines": ("cls",), "criterion": "consensus"}
     free = search(shell_of("bert"), TASK.texts(), "heads", **every)

@@ -12,7 +12,7 @@ from selection_samples import TASK, planted
 from sentence_transformers import SentenceTransformer
 
 from essent.selection import PROMPT_BERT, Grammar, find_grammar, search_templates
-from essent.selection.run import Settings
+from essent.selection.settings import Settings
 from essent.tasks import PairTask
 from essent.tasks.data import Pair
 from essent.types import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError

@@ -9,7 +9,7 @@ import pytest
 
 from essent.recipe.recipe import Recipe
 from essent.selection import Check, Comparison, Leaderboard, Scored, Trial, compare
-from essent.selection.criteria import criteria
+from essent.selection.combined import criteria
 from essent.selection.judging import judged
 from essent.selection.pseudo import PseudoPairs
 from essent.selection.verdict import cross_validated, decided, decided_by_tests, resampled

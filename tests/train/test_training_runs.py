@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import resource
 import shutil
@@ -217,6 +218,60 @@ def test_resumed_after_a_kill(bert: Path, tmp_path: Path) -> None:
     for name in ("run", "unbroken"):
         stop_after(step, bert, TEXTS, output=tmp_path / name, resume=True, **settings)
     assert same(*(tmp_path / name / "checkpoints" / f"checkpoint-{step}" for name in ("run", "unbroken")))
+
+
+def test_ctrl_c_saves_a_checkpoint_and_the_run_goes_on(
+    whole: Path, bert: Path, dev: PairTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the third step, between two validations; nothing that was learned is lost."""
+    from essent.train.trainer import ContrastiveTrainer
+
+    plain, before = ContrastiveTrainer.training_step, signal.getsignal(signal.SIGINT)
+
+    def training_step(self: Any, *given: Any) -> torch.Tensor:
+        if self.state.global_step == 2:
+            _thread.interrupt_main(signal.SIGINT)
+        return plain(self, *given)
+
+    settings = {**SMALL, "max_steps": 6, "validate_every": 2}
+    with monkeypatch.context() as patch:
+        patch.setattr(ContrastiveTrainer, "training_step", training_step)
+        with pytest.raises(KeyboardInterrupt, match=r"Stopped after step 3 of 6\. .*checkpoint-3\. .* --resume"):
+            train(bert, TEXTS, output=tmp_path / "run", validate=dev, **settings)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert not (tmp_path / "run" / "training.json").exists()
+    notes: list[str] = []
+    train(bert, TEXTS, output=tmp_path / "run", validate=dev, resume=True, note=notes.append, **settings)
+    assert notes == [f"{tmp_path / 'run'}: going on after step 3 of 6."]
+    assert same(tmp_path / "run", whole)
+
+
+def test_a_run_is_extended_and_never_shortened(bert: Path, dev: PairTask, tmp_path: Path) -> None:
+    notes: list[str] = []
+    resumed = {**SMALL, "output": tmp_path, "validate": dev, "validate_every": 2, "resume": True, "note": notes.append}
+    train(bert, TEXTS, max_steps=2, **resumed)
+    train(bert, TEXTS, max_steps=2, **resumed)
+    train(bert, TEXTS, epochs=1.5, **resumed)  # of four batches each
+    assert notes == [
+        f"{tmp_path} has no checkpoint to resume from: the run begins at step 0.",
+        f"{tmp_path}: all 2 steps are done. More of them (max_steps or epochs) would extend the run.",
+        f"{tmp_path}: going on after step 2 of 6.",
+    ]
+    found = about(tmp_path)
+    assert (found["steps"], found["extended_after_steps"], found["settings"]["epochs"]) == (6, [2], 1.5)
+    assert [row["step"] for row in found["history"] if "eval_spearman" in row] == [0, 2, 4, 6]
+    rates = {row["step"]: row["learning_rate"] for row in found["history"] if "learning_rate" in row}
+    assert rates[4] == pytest.approx(SMALL["learning_rate"] * (1 - 4 / 6), rel=0.6)  # of the new length
+    with pytest.raises(DataError, match="has 6 steps, and 3 would be fewer"):
+        train(bert, TEXTS, max_steps=3, **resumed)
+
+
+def test_the_first_step_of_an_extended_run_learns(bert: Path, tmp_path: Path) -> None:
+    """The optimizer of a finished run has come to the learning rate 0."""
+    settings = {**SMALL, "output": tmp_path, "validate_every": 1}
+    train(bert, TEXTS, max_steps=1, **settings)
+    train(bert, TEXTS, max_steps=2, resume=True, **settings)
+    assert not same(*(tmp_path / "checkpoints" / f"checkpoint-{step}" for step in (1, 2)))
 
 
 def reached(output: Path) -> int:

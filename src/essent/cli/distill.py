@@ -13,83 +13,63 @@ import typer
 from essent.atomic import remove_leftovers
 from essent.cli import options as opt
 from essent.cli import several
-from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.console import results
 from essent.cli.save import check_folder
+from essent.cli.settings import with_options
 from essent.cli.texts import listed, read_corpus, read_pairs
 from essent.cli.verify import show_verification
+from essent.static import Choice, TableSettings
 from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
-    from essent.static import Choice, Distilled, Material, Trial
+    from essent.static import Distilled, Material, Trial
     from essent.tasks import PairTask, Task
 
 TABLE, SEARCH = "Table", "Search and scores"
 STATE = "distill.safetensors"
 
 
+@with_options(Choice, {"": TABLE}, into="choice", metavars={"layers": "MIX", "weights": "WEIGHTS", "shaping": "CHAIN"})
+@with_options(
+    TableSettings,
+    {"": TABLE},
+    into="table",
+    metavars={"dtype": "float32|float16|int8", "unseen": "alone|static|zero|mean"},
+)
+@with_options(opt.Run, into="run")
 def distill(
     model: opt.Model,
     texts: Annotated[
-        list[Path], opt.texts("Texts like those to be encoded, one a line or .jsonl, .csv, .tsv, .parquet.")
+        list[Path], opt.texts("Texts like those to be encoded: one a line, or .jsonl, .csv, .tsv or .parquet.")
     ],
     output: Annotated[Path, opt.output("DIR", "The folder to write.")],
     recipe: Annotated[
-        str | None, opt.recipe("Of the sentence vectors to fit. Default: the model's own.", TABLE)
+        str | None,
+        opt.recipe("Recipe of the vectors that are fitted. Default: the model's own.", TABLE),
     ] = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAMES",
-            help="Columns with texts. Default: text, or both sides of pairs.",
+            help="Columns that hold texts. Default: text, or both sentences of pairs.",
             rich_help_panel=opt.INPUTS,
             callback=several.names,
         ),
     ] = None,
     duplicates: Annotated[
         bool,
-        typer.Option("--duplicates", help="Count a text as often as it stands there.", rich_help_panel=opt.INPUTS),
+        typer.Option("--duplicates", help="Count a text as often as it occurs.", rich_help_panel=opt.INPUTS),
     ] = False,
-    layers: Annotated[
-        str, typer.Option(metavar="MIX", help="Layers that are averaged: L, L-1+L, 0+L.", rich_help_panel=TABLE)
-    ] = "L",
-    weights: Annotated[
-        str,
-        typer.Option(metavar="WEIGHTS", help="By token: uniform, sif:1e-2, idf, remove …", rich_help_panel=TABLE),
-    ] = "uniform",
-    ridge: Annotated[
-        float | None,
-        typer.Option(
-            metavar="λ",
-            min=0.0,
-            help="Fit rows to the model's own sentence vectors by ridge regression towards the averages; "
-            "0: averages alone. Default: 0.1.",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
-    shaping: Annotated[
-        str, typer.Option(metavar="CHAIN", help="Affine: centre, abtt:2, whiten:256 …", rich_help_panel=TABLE)
-    ] = "",
-    dimensions: Annotated[
-        int | None, typer.Option(min=1, help="Fewer dimensions; the loss is printed.", rich_help_panel=TABLE)
-    ] = None,
-    dtype: Annotated[
-        str, typer.Option(metavar="float32|float16|int8", help="How rows are stored.", rich_help_panel=TABLE)
-    ] = "float32",
-    words: Annotated[
-        int, typer.Option(min=0, help="Whole words to add to the vocabulary, at most.", rich_help_panel=TABLE)
-    ] = 0,
-    expressions: Annotated[
-        int, typer.Option(min=0, help="Expressions of two words to add, at most.", rich_help_panel=TABLE)
-    ] = 0,
-    unseen: Annotated[
-        str,
-        typer.Option(
-            metavar="alone|static|zero|mean", help="Rows of tokens that the corpus lacks.", rich_help_panel=TABLE
-        ),
-    ] = "alone",
+    *,
+    choice: Choice,
+    table: TableSettings,
     contexts: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Also keep the averages, for layers=avg:DIR.", rich_help_panel=TABLE),
+        typer.Option(
+            metavar="DIR",
+            help="Folder in which the averages are kept too, for recipes with layers=avg:DIR.",
+            rich_help_panel=TABLE,
+        ),
     ] = None,
     validate: Annotated[
         list[str] | None,
@@ -101,16 +81,11 @@ def distill(
     ] = None,
     test: Annotated[
         list[str] | None,
-        opt.tasks("--test", "Tasks to score the model and the static encoder on: per cent kept.", SEARCH),
+        opt.tasks("--test", "Tasks on which the static encoder is compared with the model.", SEARCH),
     ] = None,
     data_folder: opt.DataFolder = None,
     batch_size: opt.BatchSize = 32,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    run: opt.Run,
 ) -> None:
     """Make a static encoder of a model: one table of token vectors, as fast as tokenising.
 
@@ -122,51 +97,47 @@ def distill(
     [dim]$[/] essent distill -m all-MiniLM-L6-v2 -t texts.txt -o minilm-static
     [dim]$[/] essent distill -m bert-base-uncased -t a.jsonl,b.jsonl -o static --validate stsb.dev --test stsb,sickr
     """
-    check_folder(_beside_state(output), "stock", force)
+    check_folder(_beside_state(output), "stock", run.force)
     if contexts is not None:
-        _check_contexts(contexts, force or (output / STATE).is_file())  # a killed run may have written it
-    if validate is not None and (layers, weights, ridge, shaping) != ("L", "uniform", None, ""):
+        _check_contexts(contexts, run.force or (output / STATE).is_file())  # a killed run may have written it
+    if validate is not None and choice != Choice():
         raise InputError("--validate chooses layers, weights, ridge and shaping: give either it or these.")
     given = read_corpus(texts, column, duplicates)
     from essent.tasks import load_task
 
     asked = [load_task(name, data_folder) for name in test or []]
     if other := next((task.name for task in asked if not task.has_main), None):
-        raise InputError(f"--test: {other} has no single main score to keep; essent evaluate shows its numbers.")
-    judge = None if validate is None else read_pairs(validate, data_folder, quiet)
-    from essent.static import FITTED, Choice, Settings, check_choice, collect, make_encoder
+        raise InputError(f"--test: {other} has no single main score to compare; essent evaluate shows its numbers.")
+    judge = None if validate is None else read_pairs(validate, data_folder, run.quiet)
+    from essent.static import Settings, check_choice, collect, make_encoder
 
-    chosen = Choice(layers, weights, FITTED if ridge is None else ridge or None, shaping)
-    check_choice(chosen, dtype, dimensions)
-    calm_libraries(verbose)
-    options = opt.model_options(device, revision, trust_remote_code)
-    progress = wants_progress(quiet)
-    settings = Settings(unseen=unseen, state=output / STATE, renew=force, batch_size=batch_size, progress=progress)
-    if not quiet:
-        kept = "as often as they stand there" if duplicates else "each once"
-        show_note(f"{len(given)} texts of {listed(texts)}, {kept}")
-    every = judge is not None or contexts is not None
+    check_choice(choice, table.dtype, table.dimensions)
+    run.calm()
+    settings = Settings(
+        unseen=table.unseen, state=output / STATE, renew=run.force, batch_size=batch_size, progress=run.progress
+    )
+    run.note(f"{len(given)} texts of {listed(texts)}, {'each as often as it occurs' if duplicates else 'each once'}")
     material, _ = collect(
         model,
         given,
-        layers=None if every else [layers],
-        words=words,
-        expressions=expressions,
+        layers=None if judge is not None or contexts is not None else [choice.layers],
+        words=table.words,
+        expressions=table.expressions,
         teacher=recipe,
-        dimensions=dimensions,
+        dimensions=table.dimensions,
         settings=settings,
-        options=options,
+        options=run.options,
     )
     if contexts is not None:
         material.contexts.save(contexts)
     if judge is not None:
-        chosen = _search(material, judge, quiet)
-    made = make_encoder(material, chosen, dimensions=dimensions, dtype=dtype, progress=progress)
+        choice = _search(material, judge, run)
+    made = make_encoder(material, choice, dimensions=table.dimensions, dtype=table.dtype, progress=run.progress)
     made.encoder.save(str(output))
     (output / STATE).unlink(missing_ok=True)
-    _show(made, str(output), quiet)
+    _show(made, str(output), run)
     if asked:
-        _compare(model, made, asked, options, batch_size, recipe)
+        _compare(model, made, asked, run.options, batch_size, recipe)
 
 
 def _check_contexts(folder: Path, may_replace: bool) -> None:
@@ -177,41 +148,40 @@ def _check_contexts(folder: Path, may_replace: bool) -> None:
 
 
 def _beside_state(output: Path) -> Path:
-    """A folder that a killed run left, perhaps while it saved the encoder, is as good as an empty one."""
+    """A folder that a killed run left, perhaps while it saved the encoder, counts as an empty one."""
     remove_leftovers(output / STATE)
     return output / "none" if (output / STATE).is_file() else output
 
 
-def _search(material: Material, judge: PairTask, quiet: bool) -> Choice:
+def _search(material: Material, judge: PairTask, run: opt.Run) -> Choice:
     from essent.static import find_choice
 
     def report(trial: Trial) -> None:
-        show_note(f"{trial.score:6.2f}  {trial.choice}")
+        run.note(f"{trial.score:6.2f}  {trial.choice}")
 
-    trials = find_choice(material, judge, report=None if quiet else report)
-    if not quiet:
-        show_note(f"Best of {len(trials)} on {judge.name}: {trials[0].score:.2f}  {trials[0].choice}")
+    trials = find_choice(material, judge, report=report)
+    run.note(f"Best of {len(trials)} on {judge.name}: {trials[0].score:.2f}  {trials[0].choice}")
     return trials[0].choice
 
 
-def _show(made: Distilled, output: str, quiet: bool) -> None:
+def _show(made: Distilled, output: str, run: opt.Run) -> None:
     from essent.verification import verify
 
     report = verify(output)
-    if quiet:
+    if run.quiet:
         return
     contexts, losses = made.material.contexts, made.losses
-    show_note(
+    run.note(
         f"{made.choice}; {contexts.about['tokens']} tokens, {int(contexts.seen.sum())} of {len(contexts.count)} seen, "
         f"the others: {contexts.about['unseen']}"
     )
     if losses.variance is not None:
-        show_note(
+        run.note(
             f"Fewer dimensions: {100 * losses.variance:.1f} % of the variance kept, similarities agree to "
             f"{losses.dimensions:.2f} (Spearman ×100)"
         )
     if losses.bits is not None:
-        show_note(f"Fewer bits: similarities agree to {losses.bits:.2f} (Spearman ×100)")
+        run.note(f"Fewer bits: similarities agree to {losses.bits:.2f} (Spearman ×100)")
     show_verification(report, output)
 
 
@@ -225,7 +195,7 @@ def _compare(
     from essent.static import coverage_of
 
     whole = partial(Encoder(model, teacher, **options).encode, batch_size=batch_size)
-    table = Table("task", "model", "static", "kept", "tokens that the corpus has", box=None)
+    table = Table("task", "model", "static", "kept", "tokens found in the corpus", box=None)
     shares = []
     for task in tasks:
         full, static = task.run(whole).main_score, task.run(made.encoder).main_score

@@ -34,7 +34,7 @@ def encode(
     fit: opt.Fit = None,
     frequencies: opt.Frequencies = None,
     prompt: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Put before every text.", rich_help_panel=opt.INPUTS)
+        str | None, typer.Option(metavar="TEXT", help="Text that is put before every text.", rich_help_panel=opt.INPUTS)
     ] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale every vector to length 1.")] = False,
     truncate_dim: Annotated[int | None, typer.Option(min=1, help="Keep the first dimensions only.")] = None,
@@ -65,7 +65,7 @@ def encode(
     options = opt.model_options(device, revision, trust_remote_code)
     encoder = _load(model, recipe, options, max_seq_length, verbose)
     start, progress = time.monotonic(), wants_progress(quiet)
-    asked = fit is not None or frequencies is not None  # else what was saved fitted stays as it is
+    asked = fit is not None or frequencies is not None  # else what was saved fitted stays
     fits = learns(encoder) and (asked or not is_ready(encoder))
     if not quiet:
         note_unused(encoder, fit, frequencies)
@@ -85,8 +85,8 @@ def encode(
         show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {encoder.recipe}, {seconds:.1f} s")
 
 
-def _load(model: str, recipe: str | None, options: dict, max_seq_length: int | None, verbose: bool) -> Any:
-    """An Encoder; a graph that `essent export` wrote as it is."""
+def _load(model: str, recipe: str | None, options: dict[str, Any], max_seq_length: int | None, verbose: bool) -> Any:
+    """An Encoder, or the graph of a folder that `essent export` wrote."""
     from essent.recipe import Recipe
 
     parsed = None if recipe is None else Recipe.parse(recipe)  # before the slow imports

@@ -50,7 +50,8 @@ def evaluate(
         bool,
         typer.Option(
             "--as-is",
-            help="A row for the model as it is, with its own pooling, Dense layers and prompts; no others without -r.",
+            help="Adds a row for the unchanged model, with its own pooling, Dense layers and prompts; without -r it is "
+            "the only one.",
         ),
     ] = False,
     data: Annotated[
@@ -62,10 +63,17 @@ def evaluate(
     ] = None,
     data_folder: opt.DataFolder = None,
     metric: Annotated[
-        str, typer.Option(metavar="main|METRIC", help="What the table shows: each task's own metric, or e.g. pearson.")
+        str,
+        typer.Option(
+            metavar="main|METRIC", help="The metric that the table shows: each task's main one, or for example pearson."
+        ),
     ] = "main",
     average: Annotated[
-        str, typer.Option(metavar="all|mean|wmean", help="Over a task's subsets: all pairs as one, or a mean.")
+        str,
+        typer.Option(
+            metavar="all|mean|wmean",
+            help="How a task's subsets are combined: all pairs as one set, or the mean of the subsets.",
+        ),
     ] = "all",
     fit: opt.Fit = None,
     frequencies: opt.Frequencies = None,
@@ -97,7 +105,9 @@ def evaluate(
     if json_file is not None:
         check_output(json_file, force)
     if as_is and not recipe and (fit is not None or frequencies is not None):
-        raise InputError("--fit and --frequencies are what a recipe learns from; --as-is has none, -r adds one.")
+        raise InputError(
+            "--fit and --frequencies give the texts that a recipe learns from; --as-is runs no recipe. Add one with -r."
+        )
     found = [load_task(name, data_folder) for name in data or STS7]
     fit_texts = None if fit is None else read_files(fit, column)
     frequency_texts = None if frequencies is None else read_files(frequencies, column)
@@ -128,7 +138,7 @@ def evaluate(
 
 
 def _default_recipes(model: str) -> list[str]:
-    """A first look at a model; what essent saved or exported is scored as it is."""
+    """A first look at a model; what essent saved or exported is scored unchanged."""
     from essent.folders import is_essent_folder, is_exported_folder
     from essent.model import is_static
 
@@ -147,7 +157,7 @@ def _show_result(recipe: str, result: Result) -> None:
 
 
 def _show_notes(scores: dict[str, list[Result]]) -> None:
-    """What a reader of the numbers needs, each sentence once, with the recipes where it is not said of all."""
+    """What a reader of the numbers needs, each sentence once; with its recipes unless it holds for all."""
     notes: dict[str, list[str]] = {}
     for recipe, found in scores.items():
         for note in dict.fromkeys(f"{r.task}: {note}" for r in found for note in r.notes):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from essent.atomic import replacing_file, write_json
 from essent.cli import options as opt
-from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.console import results
 from essent.cli.files import check_output, write_json_file
+from essent.cli.settings import with_options
 from essent.cli.texts import read_files
 from essent.types import InputError, optional_import
 
@@ -24,6 +25,7 @@ app = typer.Typer(
 WRITTEN = ("bias.png", "bias.svg", "bias.json", "bias.txt")
 
 
+@with_options(opt.Run, into="run", by_hand=("quiet",))
 def mask(
     model: opt.Model,
     text: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to look at.")] = None,
@@ -33,16 +35,16 @@ def mask(
         str, typer.Option(metavar="NAME|TEXT", help="T0 … T4, bert, roberta, or a text with {text} and [MASK].")
     ] = "bert",
     denoised: Annotated[
-        bool, typer.Option("--denoised", help="Also after template denoising (PromptBERT 4.3, Table 7).")
+        bool,
+        typer.Option(
+            "--denoised", help="Also show the predictions after template denoising (PromptBERT 4.3, Table 7)."
+        ),
     ] = False,
     json_file: Annotated[Path | None, opt.json_file("Also write the predictions.")] = None,
     column: opt.Column = "text",
     batch_size: opt.BatchSize = 32,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    verbose: opt.Verbose = False,
+    *,
+    run: opt.Run,
 ) -> None:
     """Show the most probable tokens at a template's [MASK], by the model's own masked-LM head (PromptBERT, Table 7).
 
@@ -55,24 +57,22 @@ def mask(
     """
     if not text and texts is None:
         raise InputError('Give texts: essent explain mask "a text", or --texts FILE.')
-    if json_file is not None:
-        check_output(json_file, force)
+    check_output(json_file, run.force)
     given = [*(text or []), *read_files(texts or [], column)]
     from essent.explain import mask_predictions
 
-    calm_libraries(verbose)
-    options = opt.model_options(device, revision, trust_remote_code)
+    run.calm()
     found = mask_predictions(
-        model, given, template=template, top=top, denoised=denoised, batch_size=batch_size, **options
+        model, given, template=template, top=top, denoised=denoised, batch_size=batch_size, **run.options
     )
     results(json_file).print(found.table())
-    if json_file is not None:
-        write_json_file(json_file, partial(_write, values={"model": model, **found.to_dict()}))
+    write_json_file(json_file, partial(_write, values={"model": model, **found.to_dict()}))
 
 
+@with_options(opt.Run, into="run")
 def bias(
     model: opt.Model,
-    output: Annotated[Path, opt.output("DIR", "For the picture (PNG, SVG), the numbers and a table.")],
+    output: Annotated[Path, opt.output("DIR", "Folder for the picture (PNG, SVG), the numbers and a table.")],
     texts: Annotated[
         list[Path] | None,
         opt.texts(
@@ -85,14 +85,10 @@ def bias(
     ] = None,
     data_folder: opt.DataFolder = None,
     column: opt.Column = "text",
-    seed: Annotated[int, typer.Option(help="Of the texts drawn where there are many.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed by which texts are drawn where there are many.")] = 0,
     batch_size: opt.BatchSize = 32,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    *,
+    run: opt.Run,
 ) -> None:
     """Draw the token embeddings by frequency, sub-word and case, and measure how anisotropic tokens and sentences are.
 
@@ -106,11 +102,11 @@ def bias(
     if output.is_file():
         raise InputError(f"{output} is a file; the output is a folder.")
     for name in WRITTEN:
-        check_output(output / name, force)
+        check_output(output / name, run.force)
     given = None if texts is None else read_files(texts, column)
     from essent.explain import draw_bias, token_bias
 
-    calm_libraries(verbose)
+    run.calm()
     found = token_bias(
         model,
         given,
@@ -118,8 +114,8 @@ def bias(
         data=None if data_folder is None else str(data_folder),
         seed=seed,
         batch_size=batch_size,
-        progress=wants_progress(quiet),
-        **opt.model_options(device, revision, trust_remote_code),
+        progress=run.progress,
+        **run.options,
     )
     output.mkdir(parents=True, exist_ok=True)
     for name in WRITTEN[:2]:
@@ -132,9 +128,8 @@ def bias(
             Console(file=file, width=120).print(table)
     for table in found.tables():
         results().print(table)
-    if not quiet:
-        show_note(f"{output}: {', '.join(WRITTEN)}.")
+    run.note(f"{output}: {', '.join(WRITTEN)}.")
 
 
-def _write(path: Path, values: dict) -> None:
+def _write(path: Path, values: dict[str, Any]) -> None:
     write_json(path, values, indent=None)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from essent.cli import options as opt
 from essent.cli import several
-from essent.cli.console import calm_libraries, show_note, wants_progress
 from essent.cli.fitting import is_ready, learns, note_unused
 from essent.cli.save import check_folder
+from essent.cli.settings import with_options
 from essent.cli.texts import listed, read_files
 from essent.types import EngineError, NotFittedError, RecipeError
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
+@with_options(opt.Learning, into="learning")
+@with_options(opt.Run, into="run", by_hand=("device",))
 def export(
     model: opt.Model,
     output: Annotated[Path, opt.output("DIR", "The folder to write.")],
@@ -26,68 +28,64 @@ def export(
         str, typer.Option("--format", metavar="openvino|onnx", help="The engine that will run it.")
     ] = "openvino",
     recipe: Annotated[str | None, opt.recipe()] = None,
-    fit: opt.Fit = None,
-    frequencies: opt.Frequencies = None,
-    column: opt.Column = "text",
-    precision: Annotated[str, typer.Option(metavar="float32|bfloat16|int8", help="What to compute in.")] = "float32",
+    *,
+    learning: opt.Learning,
+    precision: Annotated[
+        str, typer.Option(metavar="float32|bfloat16|int8", help="Number format of the graph's arithmetic.")
+    ] = "float32",
     calibrate: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FILES",
-            help="int8: texts like those that will be encoded; without, only weights.",
+            help="For int8: texts like those that will be encoded. Without them only the weights are int8.",
             callback=several.files,
         ),
     ] = None,
     max_seq_length: opt.MaxSeqLength = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    run: opt.Run,
 ) -> None:
     """Write a model with its recipe as one graph, from token ids to shaped vectors, that an engine runs on CPUs.
 
     Takes models of transformers and sentence-transformers, and folders that essent saved. The graph's vectors are
     compared with torch's before anything is written, and again whenever essent.load reads the folder. int8 costs
-    quality: how much is printed.
+    quality, and the loss is printed.
 
     \b
     [dim]$[/] essent export -m all-MiniLM-L6-v2 -o minilm-openvino
     [dim]$[/] essent export -m my-model --precision int8 --calibrate texts.txt -o my-model-int8
     """
-    check_folder(output, "stock", force)
+    check_folder(output, "stock", run.force)
     if calibrate is not None and precision != "int8":
         raise EngineError(f"--calibrate is for --precision int8, not {precision!r}.")
-    texts = None if calibrate is None else read_files(calibrate, column)
-    fit_texts = None if fit is None else read_files(fit, column)
-    counted = None if frequencies is None else read_files(frequencies, column)
+    texts = None if calibrate is None else read_files(calibrate, learning.column)
+    fit_texts, counted = learning.read()
     from essent.encoder import Encoder
     from essent.engine import compile, runtime_of
     from essent.folders import GRAPH, check_replaceable
 
     runtime_of(engine, precision)
     check_replaceable(output, GRAPH)
-    calm_libraries(verbose)
-    loaded = _load(model, recipe, opt.model_options("cpu", revision, trust_remote_code))
+    run.calm()
+    loaded = _load(model, recipe, {**run.options, "device": "cpu"})
     if max_seq_length is not None:
         loaded.max_seq_length = max_seq_length
     if isinstance(loaded, Encoder) and fit_texts is not None and learns(loaded):
-        loaded.fit(fit_texts, frequency_texts=counted, show_progress_bar=wants_progress(quiet))
+        loaded.fit(fit_texts, frequency_texts=counted, show_progress_bar=run.progress)
     elif isinstance(loaded, Encoder) and not is_ready(loaded):
         raise NotFittedError(f"The recipe {str(loaded.recipe)!r} learns from texts: give them with --fit FILE.")
-    if not quiet:
-        note_unused(loaded, fit, frequencies)
-        if learns(loaded) and fit is None and frequencies is not None:
-            show_note(f"{model} is fitted already: --frequencies {listed(frequencies)} is not used without --fit.")
+    if not run.quiet:
+        note_unused(loaded, learning.fit, learning.frequencies)
+        if learns(loaded) and learning.fit is None and learning.frequencies is not None:
+            unused = f"--frequencies {listed(learning.frequencies)} is not used without --fit"
+            run.note(f"{model} is fitted already: {unused}.")
     compiled = compile(loaded, engine, precision=precision, calibration=texts)
     compiled.save(str(output))
-    if not quiet:
-        size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
-        show_note(f"{output}: {compiled.recipe}, {engine} {precision}, {size:.1f} MB; for essent.load, essent encode")
+    size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
+    run.note(f"{output}: {compiled.recipe}, {engine} {precision}, {size:.1f} MB; for essent.load, essent encode")
 
 
-def _load(model: str, recipe: str | None, options: dict) -> SentenceTransformer:
-    """An Encoder; a sentence-transformers model whose modules no recipe describes as it is."""
+def _load(model: str, recipe: str | None, options: dict[str, Any]) -> SentenceTransformer:
+    """An Encoder; a sentence-transformers model stays one where no recipe describes its modules."""
     from essent.encoder import Encoder
     from essent.model import open_model
 

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 ROWS = 65_536  # of one block in a Parquet file
 
 
-def check_output(path: Path, force: bool, suffixes: Sequence[str] = ()) -> None:
-    """Refuse an output before anything is computed; "-" is standard output where no suffix names a format.
+def check_output(path: Path | None, force: bool, suffixes: Sequence[str] = ()) -> None:
+    """Refuse an output, if one is wanted, before anything is computed.
+
+    "-" is standard output where no suffix names a format.
 
     Raises:
         DataError: an unknown suffix, a file that exists (unless `force`), or a place that cannot be written to.
     """
-    if is_stream(path) and not suffixes:
+    if path is None or (is_stream(path) and not suffixes):
         return
     if suffixes and path.suffix.lower() not in suffixes:
         hint = did_you_mean(path.suffix, list(suffixes)) if path.suffix else f"Known: {', '.join(suffixes)}."
@@ -42,8 +44,10 @@ def check_output(path: Path, force: bool, suffixes: Sequence[str] = ()) -> None:
         raise DataError(f"{path} cannot be written: {place} is {'read-only' if place.is_dir() else 'not a folder'}.")
 
 
-def write_json_file(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` write a file of JSON; "-" prints it to standard output."""
+def write_json_file(path: Path | None, write: Callable[[Path], object]) -> None:
+    """Let `write` write a file of JSON, if one is wanted; "-" prints it to standard output."""
+    if path is None:
+        return
     if not is_stream(path):
         write(path)
         return

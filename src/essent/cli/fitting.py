@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def is_ready(encoder: SentenceTransformer) -> bool:
-    """Whether the encoder can encode as it is: its recipe learns nothing, or has learned it."""
+    """Whether the encoder can encode already: its recipe learns nothing, or has learned it."""
     from essent.encoder import Encoder
 
     if not isinstance(encoder, Encoder):

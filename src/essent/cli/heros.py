@@ -11,10 +11,10 @@ import typer
 
 from essent.cli import options as opt
 from essent.cli import several
-from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.console import results
 from essent.cli.files import check_output, write_json_file
 from essent.cli.labels import row_labels, short_name, short_names
-from essent.cli.texts import read_files
+from essent.cli.settings import with_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +31,8 @@ app = typer.Typer(
 AS_IT_IS = "as it is"
 
 
+@with_options(opt.Learning, into="learning")
+@with_options(opt.Run, into="run")
 def evaluate(
     model: opt.Models,
     data: Annotated[
@@ -42,30 +44,26 @@ def evaluate(
             help="Minimal pairs; hub is dcml0714/Heros, hub:NAME another data set there.",
         ),
     ] = "hub",
-    recipe: Annotated[list[str] | None, opt.recipes("One row each. Default: each model as it is.")] = None,
+    recipe: Annotated[
+        list[str] | None, opt.recipes("Recipes, one row each. Default: each model's own pooling.")
+    ] = None,
     order: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAMES",
-            help='What the columns are from left to right, when their names do not tell: "Original,Synonym,-,Typo", - '
-            "skips one.",
+            help="The subsets of the columns from left to right, where their names do not say it: "
+            '"Original,Synonym,-,Typo", - skips one.',
             callback=several.names,
         ),
     ] = None,
-    fit: opt.Fit = None,
-    frequencies: opt.Frequencies = None,
-    column: opt.Column = "text",
+    *,
+    learning: opt.Learning,
     json_file: Annotated[Path | None, opt.json_file("Also write every result with its provenance.")] = None,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="Also draw the heat map, one line a model and recipe.")
     ] = None,
     batch_size: opt.BatchSize = 32,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    run: opt.Run,
 ) -> None:
     """Compare what models make of synonyms, typos, antonyms, random words and negations (HEROS, Chiang et al. 2023).
 
@@ -83,42 +81,35 @@ def evaluate(
     from essent.tasks import load_heros, save_results
     from essent.types import InputError, optional_import
 
-    if json_file is not None:
-        check_output(json_file, force)
+    check_output(json_file, run.force)
+    check_output(picture, run.force, (".png",))
     if picture is not None:
-        check_output(picture, force, (".png",))
         optional_import("matplotlib", "demo")
     recipes = list(dict.fromkeys(Recipe.parse(text) for text in recipe or []))
-    if not recipes and (fit is not None or frequencies is not None):
-        raise InputError("--fit and --frequencies are what a recipe learns from; give it with --recipe.")
+    if not recipes and (learning.fit is not None or learning.frequencies is not None):
+        raise InputError("--fit and --frequencies give texts that a recipe learns from; name one with --recipe.")
     task = load_heros(data, order)
-    other = {
-        "fit_texts": None if fit is None else read_files(fit, column),
-        "frequency_texts": None if frequencies is None else read_files(frequencies, column),
-    }
-    calm_libraries(verbose)
-    run = {"batch_size": batch_size, "progress": wants_progress(quiet)}
-    options = opt.model_options(device, revision, trust_remote_code)
+    fitted = learning.read()
+    run.calm()
+    how = {"batch_size": batch_size, "progress": run.progress}
     found: dict[tuple[str, str], Result] = {}
     for name in model:
-        for text, result in _scored(name, recipes, task, other, run, options):
+        for text, result in _scored(name, recipes, task, fitted, how, run.options):
             found[name, text] = result.with_provenance(model=name, recipe=text)
-            if not quiet:
-                show_note(f"{short_name(name)}, {text}")
+            run.note(f"{short_name(name)}, {text}")
     shown = dict(zip(_labels(list(found)), found.values(), strict=True))
-    if json_file is not None:
-        write_json_file(json_file, partial(save_results, found.values()))
+    write_json_file(json_file, partial(save_results, found.values()))
     if picture is not None:
         _draw(shown, picture, task.name)
-    _print(shown, task, quiet, results(json_file))
+    _print(shown, task, run, results(json_file))
 
 
 def _scored(
     model: str,
     recipes: Sequence[Any],
     task: HerosTask,
-    other: dict[str, list[str] | None],
-    run: dict[str, Any],
+    fitted: tuple[list[str] | None, list[str] | None],
+    how: dict[str, Any],
     options: dict[str, Any],
 ) -> Iterator[tuple[str, Result]]:
     """Every recipe's result on one model; without recipes the model's own, whatever modules it has."""
@@ -127,8 +118,8 @@ def _scored(
     from essent.types import RecipeError
 
     if recipes:
-        bench = Bench(model, recipes, **run, options=options)
-        for recipe, vectors in bench.vectors(task.texts(), other["fit_texts"], other["frequency_texts"]):
+        bench = Bench(model, recipes, **how, options=options)
+        for recipe, vectors in bench.vectors(task.texts(), *fitted):
             yield str(recipe), task.score_vectors(vectors)
         return
     try:
@@ -138,7 +129,7 @@ def _scored(
         from essent.model import open_model
 
         encoder, text = open_model(model, options), AS_IT_IS
-    yield text, task.run(lambda texts: encoder.encode(texts, batch_size=run["batch_size"], show_progress_bar=False))
+    yield text, task.run(lambda texts: encoder.encode(texts, batch_size=how["batch_size"], show_progress_bar=False))
 
 
 def _labels(rows: Sequence[tuple[str, str]]) -> list[str]:
@@ -155,7 +146,7 @@ def _draw(shown: dict[str, Result], picture: Path, name: str) -> None:
     draw_heros(shown, picture, title=f"{'HEROS' if name == 'heros' else f'Minimal pairs: {name}'}{of_one}")
 
 
-def _print(shown: dict[str, Result], task: HerosTask, quiet: bool, console: Console) -> None:
+def _print(shown: dict[str, Result], task: HerosTask, run: opt.Run, console: Console) -> None:
     from rich.text import Text
 
     from essent.tasks import verdict
@@ -167,10 +158,9 @@ def _print(shown: dict[str, Result], task: HerosTask, quiet: bool, console: Cons
         console.print(Text.assemble((label, "bold"), base), soft_wrap=True)
         for sentence in verdict(result):
             console.print(Text(f"  {sentence}"), soft_wrap=True)
-    if not quiet:
-        show_note(f"Columns read {task.source['columns_read']}.")
-        for note in dict.fromkeys(note for result in shown.values() for note in result.notes):
-            show_note(note)
+    run.note(f"Columns read {task.source['columns_read']}.")
+    for note in dict.fromkeys(note for result in shown.values() for note in result.notes):
+        run.note(note)
 
 
 def _table(shown: dict[str, Result]) -> Table:

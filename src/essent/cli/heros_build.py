@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from essent.atomic import write_text
+from essent.atomic import write_json
 from essent.cli import options as opt
-from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.console import results, show_note
 from essent.cli.files import check_output, write_json_file
+from essent.cli.settings import with_options
 from essent.cli.texts import listed, read_files
 
 if TYPE_CHECKING:
@@ -30,45 +31,45 @@ SHOWN = 20  # findings
 COLUMNS = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "levenshtein": "Lev", "length": "Len"}
 
 
+@with_options(opt.Run, into="run")
 def build(
     texts: Annotated[list[Path], opt.texts("Texts of one or more sentences.", None)],
     output: Annotated[Path, opt.output("FILE", "A .jsonl file, one minimal pair a line.")],
-    originals: Annotated[int, typer.Option("--originals", "-n", min=1, help="Originals that are wanted.")] = 1000,
+    originals: Annotated[int, typer.Option("--originals", "-n", min=1, help="Number of original sentences.")] = 1000,
     look_at: Annotated[
         int,
         typer.Option(min=1, help="With --model: sentences looked at for each original; the surest originals are kept."),
     ] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Which sentences, and what is random in the changes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed by which sentences and random changes are drawn.")] = 0,
     model: Annotated[
         str | None,
         typer.Option(
             "--model",
             "-m",
             metavar="NAME|DIR",
-            help="A masked language model, bert-large-uncased say: random words, words in context.",
+            help="A masked language model such as bert-large-uncased, for random words and words in context.",
         ),
     ] = None,
     wordnet: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="WordNet's folder. By default where systems install it.")
+        Path | None, typer.Option(metavar="DIR", help="WordNet's folder. Default: where operating systems install it.")
     ] = None,
     tagger: Annotated[
         str,
         typer.Option(
-            metavar="rules|spacy[:PIPELINE]", help="What finds verbs and adjectives; spacy is spacy:en_core_web_sm."
+            metavar="rules|spacy[:PIPELINE]",
+            help="The tagger that finds verbs and adjectives; spacy means spacy:en_core_web_sm.",
         ),
     ] = "rules",
-    json_file: Annotated[Path | None, opt.json_file("Also write what became of the sentences, and overlaps.")] = None,
+    json_file: Annotated[
+        Path | None, opt.json_file("Also write why sentences were left out, and the overlaps.")
+    ] = None,
     push: Annotated[
         str | None, typer.Option(metavar="NAME", help="Also put the pairs on the hub as this data set, private.")
     ] = None,
     column: opt.Column = "text",
     batch_size: opt.BatchSize = 64,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    *,
+    run: opt.Run,
 ) -> None:
     """Build minimal pairs in the manner of HEROS from your own sentences (Chiang et al. 2023, section 2).
 
@@ -85,33 +86,29 @@ def build(
     from essent.minimal_pairs import push_rows
     from essent.types import DataError, optional_import
 
-    check_output(output, force, (".jsonl",))
-    if json_file is not None:
-        check_output(json_file, force)
+    check_output(output, run.force, (".jsonl",))
+    check_output(json_file, run.force)
     optional_import("lemminflect", "heros")
     if push is not None:
         optional_import("datasets", "data")
     given = read_files(texts, column)
-    calm_libraries(verbose)
-    options = {"revision": revision, "trust_remote_code": trust_remote_code or None}
+    run.calm()
     tags = _tagger(tagger)
-    resources = _resources(model, wordnet, device, batch_size, {k: v for k, v in options.items() if v is not None})
+    options = opt.model_options(None, run.revision, run.trust_remote_code)
+    resources = _resources(model, wordnet, run.device, batch_size, options)
     resources = replace(resources, tagger=tags)
     unit, tokenize = _tokens(resources, model)
-    with _bar(wants_progress(quiet)) as show:
+    with _bar(run.progress) as show:
         rows, quality = minimal_pairs.build(given, resources, originals, seed, look_at, show)
     if not rows:
-        raise DataError(f"{listed(texts)}: no sentence is suitable. What they failed: {_reasons(quality)}.")
+        raise DataError(f"{listed(texts)}: no sentence is suitable. The most frequent reasons: {_reasons(quality)}.")
     minimal_pairs.write_rows(rows, output)
-    if json_file is not None:
-        about = {**minimal_pairs.as_dict(quality, rows, tokenize), "unit": unit}
-        write_json_file(
-            json_file, lambda path: write_text(path, json.dumps(about, ensure_ascii=False, indent=2) + "\n")
-        )
-    if not quiet:
+    about = {**minimal_pairs.as_dict(quality, rows, tokenize), "unit": unit}
+    write_json_file(json_file, partial(write_json, value=about))
+    if not run.quiet:
         _print(rows, quality, unit, tokenize, results(json_file))
         if quality.originals < originals:
-            show_note(f"{originals} originals were wanted; the texts give {quality.originals}.")
+            run.note(f"{originals} originals were wanted; the texts give {quality.originals}.")
     if push is not None:
         show_note(f"Data set: {push_rows(rows, push)}")
 
@@ -142,8 +139,8 @@ def check(
         show_note(f"… and {len(found) - SHOWN} more.")
     if found:
         kinds = Counter(one.problem for one in found).most_common()
-        told = "; ".join(f"{number} × {problem}" for problem, number in kinds)
-        raise VerificationError(f"{len(found)} of {len(pairs)} pairs break the rule of their subset: {told}.")
+        shown = "; ".join(f"{number} × {problem}" for problem, number in kinds)
+        raise VerificationError(f"{len(found)} of {len(pairs)} pairs break the rule of their subset: {shown}.")
     console.print(f"{len(pairs)} pairs, none breaks the rule of its subset.")
 
 
@@ -160,14 +157,14 @@ def _resources(
     except DataError as error:
         if folder is not None:  # asked for by name
             raise
-        show_note(f"Without WordNet there are no subsets Synonym, Antonym and Random MLM. {error}")
+        show_note(f"Without WordNet the subsets Synonym, Antonym and Random MLM are left out. {error}")
     try:
         known_typos = minimal_pairs.misspellings(minimal_pairs.misspelling_list())
     except MissingDependencyError as error:
-        show_note(f"Typos are made letter by letter only. {error}")
+        show_note(f"Typos are made from single letters only. {error}")
     if mlm is None:
         show_note(
-            "Without --model there is no subset Random MLM, and synonyms are chosen by frequency, not by context."
+            "Without --model the subset Random MLM is left out, and synonyms are chosen by frequency, not by context."
         )
     model = None
     if mlm is not None and wordnet is not None:
@@ -229,7 +226,7 @@ def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Token
     console.print(_funnel(quality))
     console.print(_overlaps(rows, tokenize))
     console.print(f"Lev and Len in {unit}; the paper's in tokens of bert-base-uncased.", markup=False)
-    console.print("To read, a sample of each subset:")
+    console.print("A sample of each subset:")
     for subset, some in sample(rows, SAMPLE).items():
         console.print(Text(subset, style="bold"))
         for row in some:
@@ -244,12 +241,12 @@ def _funnel(quality: Quality) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("filter")
     table.add_column("left", justify="right")
-    table.add_column("why the others fell", overflow="fold")
+    table.add_column("why others were left out", overflow="fold")
     table.add_row("sentences looked at", str(quality.seen), "")
     for name, left in quality.left.items():
         reasons = list(quality.fallen.get(name, {}).items())
-        told = ", ".join(f"{reason} {number}" for reason, number in reasons[:3])
-        table.add_row(name, str(left), Text(told + (" …" if len(reasons) > 3 else ""), style="dim"))
+        shown = ", ".join(f"{reason} {number}" for reason, number in reasons[:3])
+        table.add_row(name, str(left), Text(shown + (" …" if len(reasons) > 3 else ""), style="dim"))
     return table
 
 

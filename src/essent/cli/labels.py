@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:
-    """Model -> what it is called in a row: a folder by its last names; all in full where two of these are equal."""
+    """Model -> its name in a row: of a folder the last names of its path; all in full where two of these are equal."""
     short = {model: short_name(model) for model in models}
     return short if len(set(short.values())) == len(short) else {model: model for model in short}
 
 
 def short_name(model: str) -> str:
-    """A folder's last names, a hub name as it is."""
+    """The last names of a folder's path; a hub name is unchanged."""
     path = Path(model)
     return "/".join(path.resolve().parts[-2:]) if path.is_dir() else model
 

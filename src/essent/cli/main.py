@@ -46,8 +46,8 @@ class Commands(TyperGroup):
         debug = bool(ctx.params.get("debug"))
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            show_error("Interrupted", prefix="")
+        except KeyboardInterrupt as error:
+            show_error(str(error) or "Interrupted", prefix="")
             raise typer.Exit(INTERRUPTED) from None
         except EssentError as error:
             if debug:

@@ -25,12 +25,15 @@ Three more letters: `--criterion`, `-c` and `--space`, `-s` of searches; `--orig
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from essent.cli import several
+from essent.cli.console import calm_libraries, show_note, wants_progress
+from essent.cli.texts import read_files
 from essent.recipe import NAMED
 
 INPUTS, RUN = "Texts", "Model and run"
@@ -54,7 +57,10 @@ def tasks(name: str, text: str, panel: str | None = None) -> Any:
     return typer.Option(name, metavar="TASKS|FILES", help=text, rich_help_panel=panel, callback=several.tasks)
 
 
-def recipe(text: str = "By default what the model's own folder says, else mean.", panel: str | None = None) -> Any:
+def recipe(
+    text: str = "Recipe of the vectors. By default what the model's own folder says, else mean.",
+    panel: str | None = None,
+) -> Any:
     """`--recipe` with its help."""
     return typer.Option(
         "--recipe", "-r", metavar="RECIPE", help=text, rich_help_panel=panel, autocompletion=recipe_names
@@ -100,7 +106,7 @@ Models = Annotated[
         "--model",
         "-m",
         metavar="NAMES|DIRS",
-        help="Models on the hub, or folders. Of several each row names its own.",
+        help="Models on the hub, or folders. With several, each row names its model.",
         rich_help_panel=RUN,
         callback=several.models,
     ),
@@ -137,31 +143,35 @@ Device = Annotated[
     typer.Option(metavar="DEVICE", help="cpu, cuda, cuda:1, mps … By default the best there is.", rich_help_panel=RUN),
 ]
 Revision = Annotated[
-    str | None, typer.Option(metavar="COMMIT", help="Branch, tag or commit of a hub model.", rich_help_panel=RUN)
+    str | None, typer.Option(metavar="COMMIT", help="Branch, tag or commit of a model on the hub.", rich_help_panel=RUN)
 ]
 Trust = Annotated[
     bool,
-    typer.Option("--trust-remote-code", help="Run Python code that the model brings along.", rich_help_panel=RUN),
+    typer.Option("--trust-remote-code", help="Run Python code from the model's folder.", rich_help_panel=RUN),
 ]
 MaxSeqLength = Annotated[
     int | None,
-    typer.Option(min=1, help="Most tokens of a text, template included. Default: the model's.", rich_help_panel=RUN),
+    typer.Option(
+        min=1, help="The most tokens of a text, its template counted. Default: the model's limit.", rich_help_panel=RUN
+    ),
 ]
 DataFolder = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", help="Where named tasks stand: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub."
+        metavar="DIR", help="Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub."
     ),
 ]
 Cache = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Keep vectors here: later runs encode only what is new.", rich_help_panel=RUN),
+    typer.Option(
+        metavar="DIR", help="Folder in which vectors are kept; later runs encode only new texts.", rich_help_panel=RUN
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes, no progress bar.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output folder.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no notes and no progress bar.")]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Also the notes and bars of transformers and the other libraries.")
+    bool, typer.Option("--verbose", "-v", help="Also show the notes and bars of transformers and the other libraries.")
 ]
 
 
@@ -169,3 +179,51 @@ def model_options(device: str | None, revision: str | None, trust_remote_code: b
     """Keyword arguments for Encoder and evaluate: those that were given."""
     given = {"device": device, "revision": revision, "trust_remote_code": trust_remote_code or None}
     return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What nearly every command on a model takes last: `@with_options(opt.Run, into="run")`."""
+
+    device: Device = None
+    revision: Revision = None
+    trust_remote_code: Trust = False
+    force: Force = False
+    quiet: Quiet = False
+    verbose: Verbose = False
+
+    def calm(self) -> None:
+        """Turn off the notes of libraries unless they are wanted; call before a model is loaded."""
+        calm_libraries(self.verbose)
+
+    def note(self, message: str) -> None:
+        """Show a note on standard error, unless there are to be none."""
+        if not self.quiet:
+            show_note(message)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments for Encoder and evaluate: those that were given."""
+        return model_options(self.device, self.revision, self.trust_remote_code)
+
+    @property
+    def progress(self) -> bool:
+        """Whether to show a progress bar."""
+        return wants_progress(self.quiet)
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What a recipe learns from: `@with_options(opt.Learning, into="learning")`."""
+
+    fit: Fit = None
+    frequencies: Frequencies = None
+    column: Column = "text"
+
+    def read(self) -> tuple[list[str] | None, list[str] | None]:
+        """The texts to fit on, and those to count tokens in."""
+        fit, counted = self.fit, self.frequencies
+        return (
+            None if fit is None else read_files(fit, self.column),
+            None if counted is None else read_files(counted, self.column),
+        )

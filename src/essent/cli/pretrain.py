@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,6 @@ import typer
 
 from essent.cli import options as opt
 from essent.cli import several
-from essent.cli.console import calm_libraries, show_note, wants_progress
 from essent.cli.settings import with_options
 from essent.cli.texts import read_files
 from essent.pretrain import Pretraining
@@ -19,14 +19,17 @@ START, LENGTH, LEARNING = "What it starts from", "How long", "Learning"
 PANELS = {
     "": LEARNING,
     "untied": START,
-    **dict.fromkeys(("max_steps", "epochs", "minutes"), LENGTH),
-    **dict.fromkeys(("validate_every", "save_every", "precision", "parts"), opt.RUN),
+    **dict.fromkeys(("max_steps", "epochs"), LENGTH),
+    **dict.fromkeys(("validate_every", "precision"), opt.RUN),
 }
 
 
 @with_options(Pretraining, PANELS)
+@with_options(opt.Run, into="run")
 def pretrain(
-    texts: Annotated[list[Path], opt.texts("One text a line, or .jsonl, .csv, .tsv, .parquet with --column.")],
+    texts: Annotated[
+        list[Path], opt.texts("Texts to learn from: one a line, or .jsonl, .csv, .tsv or .parquet with --column.")
+    ],
     output: Annotated[Path, opt.output("DIR", "Folder of the model; checkpoints stand below it.")],
     column: opt.Column = "text",
     held_out: Annotated[
@@ -40,7 +43,9 @@ def pretrain(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="NAME|DIR", help="A model to go on with.", rich_help_panel=START),
+        typer.Option(
+            "--model", "-m", metavar="NAME|DIR", help="An existing model to go on training.", rich_help_panel=START
+        ),
     ] = None,
     config: Annotated[
         str | None,
@@ -53,57 +58,48 @@ def pretrain(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME|DIR|train",
-            help="Of a new model. Default: train word pieces on the texts.",
+            metavar="NAME|DIR",
+            help="The tokenizer of a new model. Default: word pieces are learned from the texts.",
             rich_help_panel=START,
         ),
     ] = None,
     vocabulary: Annotated[
-        int, typer.Option(min=100, help="Most tokens of a trained tokenizer.", rich_help_panel=START)
+        int, typer.Option(min=100, help="The most word pieces that are learned.", rich_help_panel=START)
     ] = 30_522,
-    cased: Annotated[
-        bool, typer.Option("--cased", help="A trained tokenizer tells capitals apart.", rich_help_panel=START)
-    ] = False,
     *,
     settings: Pretraining,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
     resume: opt.Resume = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    run: opt.Run,
 ) -> None:
-    """Train a masked language model, from scratch or on.
+    """Train a masked language model, from scratch or from a model that exists.
 
-    A tenth or so of the words is hidden and guessed from the others (BERT). The output is a folder that transformers,
-    sentence-transformers and essent load. Ctrl-C saves a checkpoint, --resume goes on from it to the same weights.
+    Some tokens are hidden, and the model learns to predict them from the others (BERT). The output is a folder that
+    transformers, sentence-transformers and essent load. Ctrl-C saves a checkpoint; --resume goes on from it to the same
+    weights.
 
     \b
-    [dim]$[/] essent pretrain -t texts.txt --config mini --minutes 20 -o my-model
+    [dim]$[/] essent pretrain -t texts.txt --config mini --epochs 3 -o my-model
     [dim]$[/] essent pretrain -t domain.txt -m bert-base-uncased --epochs 1 --learning-rate 5e-5 -o adapted
     """
     found = read_files(texts, column)
     measured = None if held_out is None else read_files(held_out, column)
-    from essent.pretrain import Show, Start
-    from essent.pretrain import pretrain as run
+    from essent.pretrain import Start
+    from essent.pretrain import pretrain as train
 
-    calm_libraries(verbose)
-    quiet = quiet or os.environ.get("RANK", "0") != "0"  # of the processes that torchrun starts the first one speaks
-    options = opt.model_options(None, revision, trust_remote_code)
-    result = run(
+    run.calm()
+    if os.environ.get("RANK", "0") != "0":  # of the processes that torchrun starts the first one speaks
+        run = replace(run, quiet=True)
+    options = opt.model_options(None, run.revision, run.trust_remote_code)
+    result = train(
         found,
         output,
-        Start(model, config, tokenizer, vocabulary, cased, options),
+        Start(model, config, tokenizer, vocabulary, options),
         settings,
         held_out=measured,
         resume=resume,
-        force=force,
-        device=device,
-        show=Show() if quiet else Show(wants_progress(quiet), show_note),
+        force=run.force,
+        device=run.device,
+        progress=run.progress,
+        note=run.note,
     )
-    if not quiet:
-        show_note(
-            f"{output}: {result.steps} steps, {result.tokens:,} tokens, held-out loss {result.loss:.3f}, accuracy "
-            f"{result.accuracy:.3f}, {result.tokens_per_second:,.0f} tokens/s"
-        )
+    run.note(f"{output}: {result.steps} steps, held-out loss {result.loss:.3f}, accuracy {result.accuracy:.3f}")

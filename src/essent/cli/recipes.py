@@ -151,7 +151,7 @@ def _show_recipe(recipe: Recipe, row: NamedRecipe | None, console: Console) -> N
 
 
 def _values(recipe: Recipe) -> tuple[str, ...]:
-    """The fields as they are written."""
+    """The fields of a recipe in their text form."""
     from essent.sources import format_mix
 
     weights, shaping = "*".join(recipe.weights), " | ".join(recipe.shaping)

@@ -12,8 +12,9 @@ import typer
 from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli import several
-from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.console import results, show_note
 from essent.cli.files import check_output, write_json_file
+from essent.cli.settings import with_options
 from essent.cli.texts import read_files
 from essent.types import InputError
 
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     from essent.reproduce import Table
 
 
+@with_options(opt.Run, into="run")
 def reproduce(
-    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="E.g. ditto-6; --list shows all.")] = None,
-    list_tables: Annotated[bool, typer.Option("--list", help="List the tables and end.")] = False,
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Name of a table, such as ditto-6; --list shows all.")
+    ] = None,
+    list_tables: Annotated[bool, typer.Option("--list", help="List the tables and exit.")] = False,
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -39,13 +43,14 @@ def reproduce(
     ] = None,
     data_folder: opt.DataFolder = None,
     texts: Annotated[
-        list[Path] | None, opt.texts("Texts for what the paper counted, fitted or measured on a corpus.", None)
+        list[Path] | None,
+        opt.texts("Texts in place of the corpus on which the paper counted, fitted or measured.", None),
     ] = None,
     contexts: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Token vectors averaged by essent distill --contexts, for Avg. Default: averaged over --texts.",
+            help="Token averages that essent distill --contexts wrote, for Avg. Default: averaged over --texts.",
         ),
     ] = None,
     only_rows: Annotated[
@@ -60,23 +65,19 @@ def reproduce(
         list[str] | None,
         typer.Option(
             metavar="PATTERNS",
-            help='Only these tasks, e.g. "sts*,cr"; means are over them alone.',
+            help='Only these tasks, e.g. "sts*,cr"; means are taken over these alone.',
             callback=several.names,
         ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="At most so many seeds of random embeddings.")
+        int | None, typer.Option(min=1, metavar="N", help="The most seeds of random embeddings that are run.")
     ] = None,
     column: opt.Column = "text",
     json_file: Annotated[Path | None, opt.json_file("Also write every cell.")] = None,
     cache: opt.Cache = None,
     batch_size: opt.BatchSize = 32,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    *,
+    run: opt.Run,
 ) -> None:
     """Run a published table again: each figure beside the paper's, with difference and 95 % interval.
 
@@ -98,12 +99,11 @@ def reproduce(
     found = find_table(table)
     if only_tasks:
         found = with_tasks(found, _chosen(only_tasks, _tasks(found)))
-    if json_file is not None:
-        check_output(json_file, force)
+    check_output(json_file, run.force)
     keep_row = _chosen(only_rows, [cell.row for cell in found.cells()])
     keep_column = _chosen(only_columns, list(found.columns))
     given = None if texts is None else read_files(texts, column)
-    calm_libraries(verbose)
+    run.calm()
     done = run_table(
         found,
         _models(model, found),
@@ -114,24 +114,23 @@ def reproduce(
         columns=keep_column,
         most_seeds=seeds,
         batch_size=batch_size,
-        progress=wants_progress(quiet),
+        progress=run.progress,
         cache=cache,
-        report=(lambda line: None) if quiet else show_note,
-        **opt.model_options(device, revision, trust_remote_code),
+        report=run.note,
+        **run.options,
     )
-    if json_file is not None:
-        write_json_file(json_file, partial(write_json, value=to_dict(done)))
+    write_json_file(json_file, partial(write_json, value=to_dict(done)))
     console = results(json_file)
     console.print(f"{found.name}: {found.caption}. Above measured ± 95 %, below published (difference).", markup=False)
-    for role, run in done.models.items():
-        console.print(f"Run on {', '.join(run)} where the paper has {found.models[role]}.", markup=False)
+    for role, names in done.models.items():
+        console.print(f"Run on {', '.join(names)} where the paper has {found.models[role]}.", markup=False)
     console.print(render(done))
     console.print(summary(done), markup=False)
     for line in settings_of(done):
-        if not quiet or line.startswith("Not run"):
+        if not run.quiet or line.startswith("Not run"):
             show_note(line)
     if all(cell.score is None for cell in done.cells):
-        raise InputError("No cell could be run; the reasons stand above.")
+        raise InputError("No cell could be run; the reasons are listed above.")
 
 
 def _list() -> None:

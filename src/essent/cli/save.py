@@ -8,21 +8,21 @@ from typing import Annotated
 import typer
 
 from essent.cli import options as opt
-from essent.cli.console import calm_libraries, wants_progress
 from essent.cli.fitting import is_ready, note_unused
-from essent.cli.texts import read_files
+from essent.cli.settings import with_options
 from essent.cli.verify import show_verification
 from essent.folders import LAYOUTS, check_layout
 from essent.types import DataError, NotFittedError
 
 
+@with_options(opt.Learning, into="learning")
+@with_options(opt.Run, into="run")
 def save(
     model: opt.Model,
     recipe: Annotated[str, opt.recipe("What the folder will compute.")],
     output: Annotated[Path, opt.output("DIR", "The folder to write.")],
-    fit: opt.Fit = None,
-    frequencies: opt.Frequencies = None,
-    column: opt.Column = "text",
+    *,
+    learning: opt.Learning,
     layout: Annotated[
         str,
         typer.Option(
@@ -31,12 +31,7 @@ def save(
     ] = "stock",
     max_seq_length: opt.MaxSeqLength = None,
     batch_size: opt.BatchSize = 32,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    run: opt.Run,
 ) -> None:
     """Save a model with its recipe as a folder, wherever possible one that plain sentence-transformers loads.
 
@@ -48,27 +43,25 @@ def save(
     """
     from essent.recipe import Recipe
 
-    check_folder(output, layout, force)
+    check_folder(output, layout, run.force)
     parsed = Recipe.parse(recipe)
-    fit_texts = None if fit is None else read_files(fit, column)
-    counted = None if frequencies is None else read_files(frequencies, column)
+    fit_texts, counted = learning.read()
     from essent.encoder import Encoder
     from essent.verification import verify
 
-    calm_libraries(verbose)
-    encoder = Encoder(model, parsed, **opt.model_options(device, revision, trust_remote_code))
+    run.calm()
+    encoder = Encoder(model, parsed, **run.options)
     if max_seq_length is not None:
         encoder.max_seq_length = max_seq_length
-    if not quiet:
-        note_unused(encoder, fit, frequencies)
+    if not run.quiet:
+        note_unused(encoder, learning.fit, learning.frequencies)
     if fit_texts is not None:
-        progress = wants_progress(quiet)
-        encoder.fit(fit_texts, frequency_texts=counted, batch_size=batch_size, show_progress_bar=progress)
+        encoder.fit(fit_texts, frequency_texts=counted, batch_size=batch_size, show_progress_bar=run.progress)
     elif not is_ready(encoder):
         raise NotFittedError(f"The recipe {str(parsed)!r} learns from texts: give them with --fit FILE.")
     encoder.save(str(output), layout=layout)
     report = verify(str(output))
-    if not quiet:
+    if not run.quiet:
         show_verification(report, str(output))
 
 

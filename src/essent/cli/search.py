@@ -10,15 +10,16 @@ import typer
 
 from essent.cli import options as opt
 from essent.cli import several
-from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.console import results, show_note
 from essent.cli.files import check_output, write_json_file
 from essent.cli.save import check_folder
 from essent.cli.settings import with_options
 from essent.cli.texts import read_files
+from essent.selection import Settings
 from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:
-    from essent.selection import Leaderboard, Settings
+    from essent.selection import Leaderboard
 
 FOUND, JUDGED, OUTPUT = "What is searched", "How it is judged", "Output"
 CHOSEN_ON = opt.data(
@@ -32,7 +33,7 @@ JUDGED_ON = opt.data(
 
 
 @dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(opt.Run):
     """What both searches take."""
 
     criterion: Annotated[
@@ -61,7 +62,7 @@ class SearchOptions:
         list[str] | None, opt.tasks("--test", "Report the winner on these, not chosen on them.", JUDGED)
     ] = None
     data_folder: opt.DataFolder = None
-    top: Annotated[int, typer.Option(min=1, help="Rows to show.", rich_help_panel=OUTPUT)] = 20
+    top: Annotated[int, typer.Option(min=1, help="Rows to show.", rich_help_panel=OUTPUT)] = Settings.top
     save: Annotated[
         Path | None,
         typer.Option(
@@ -80,20 +81,23 @@ class SearchOptions:
     work: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Keep what is computed here; the same command resumes there.", rich_help_panel=OUTPUT
+            metavar="DIR",
+            help="Folder in which results are kept; the same command goes on from them.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None
     memory: Annotated[
-        float, typer.Option(metavar="GIB", help="For hidden states and vectors.", rich_help_panel=opt.RUN)
-    ] = 0.5
-    seed: Annotated[int, typer.Option(help="Of resampling and label-free criteria.", rich_help_panel=opt.RUN)] = 0
-    batch_size: opt.BatchSize = 32
-    device: opt.Device = None
-    revision: opt.Revision = None
-    trust_remote_code: opt.Trust = False
-    force: opt.Force = False
-    quiet: opt.Quiet = False
-    verbose: opt.Verbose = False
+        float,
+        typer.Option(
+            metavar="GIB",
+            help="Memory for hidden states and vectors, beside the model itself.",
+            rich_help_panel=opt.RUN,
+        ),
+    ] = Settings.memory
+    seed: Annotated[int, typer.Option(help="Seed of resampling and label-free criteria.", rich_help_panel=opt.RUN)] = (
+        Settings.seed
+    )
+    batch_size: opt.BatchSize = Settings.batch_size
 
     def check_outputs(self) -> None:
         """Refuse places that cannot be written before anything is computed."""
@@ -101,24 +105,21 @@ class SearchOptions:
             raise InputError("--save-anyway belongs to --save DIR.")
         if self.save is not None:
             check_folder(self.save, "stock", self.force)
-        if self.json_file is not None:
-            check_output(self.json_file, self.force)
+        check_output(self.json_file, self.force)
 
-    def run(self) -> Settings:
+    def how(self) -> Settings:
         """How the search runs."""
-        from essent.selection import Settings
-
         taken = {name: getattr(self, name) for name in ("top", "seed", "memory", "batch_size", "work")}
         if self.baseline:
             taken["baselines"] = tuple(self.baseline)
-        return Settings(**taken, progress=wants_progress(self.quiet))
+        return Settings(**taken, progress=self.progress)
 
     def question(self) -> dict[str, Any]:
         """What is asked, as keyword arguments of the searches."""
         return {
             "criterion": self.criterion or [],
             "folder": self.data_folder,
-            "options": opt.model_options(self.device, self.revision, self.trust_remote_code),
+            "options": self.options,
             "test": self.test or [],
         }
 
@@ -138,7 +139,7 @@ def search(
     ] = None,
     texts: Annotated[
         list[Path] | None,
-        opt.texts("Choose without labels, on these texts; running text in its order.", FOUND),
+        opt.texts("Choose without labels on these texts; running text must be in its order.", FOUND),
     ] = None,
     space: Annotated[
         str,
@@ -154,7 +155,9 @@ def search(
     picture: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.png", help="Draw heads × layers, the layer curve, the first rows.", rich_help_panel=OUTPUT
+            metavar="FILE.png",
+            help="Draw a picture: heads × layers, the layer curve and the first rows.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     column: opt.Column = "text",
@@ -183,11 +186,10 @@ def search(
     find_space(space)  # an unknown one is refused before data are read
 
     asked: Any = _read_question(data, texts, column, settings.data_folder)
-    calm_libraries(settings.verbose)
-    board = run_search(model, asked, space, weights=_weights(weight), settings=settings.run(), **settings.question())
+    settings.calm()
+    board = run_search(model, asked, space, weights=_weights(weight), settings=settings.how(), **settings.question())
     show_board(board, settings)
-    if settings.json_file is not None:
-        write_json_file(settings.json_file, board.to_json)
+    write_json_file(settings.json_file, board.to_json)
     if picture is not None:
         draw_leaderboard(board, picture)
     save_choice(board, settings)
@@ -239,12 +241,10 @@ def show_board(board: Leaderboard, settings: SearchOptions) -> None:
         console.print(comparison.in_words(), markup=False)
     if board.verdict:
         console.print(board.verdict, markup=False)
-    if settings.quiet:
-        return
     for note in board.notes:
-        show_note(note)
+        settings.note(note)
     about = board.provenance
-    show_note(
+    settings.note(
         f"{about['recipes']} recipes, {about['passes']} forward pass{'es' * (about['passes'] != 1)} over "
         f"{about['texts']} texts, "
         f"{about['seconds']:.0f} s."

@@ -13,7 +13,7 @@ import typer
 
 from essent.atomic import write_json
 from essent.cli import options as opt
-from essent.cli.console import calm_libraries, results, show_note
+from essent.cli.console import results, show_note
 from essent.cli.files import write_json_file
 from essent.cli.search import CHOSEN_ON, FOUND, SearchOptions, save_choice, show_board
 from essent.cli.settings import with_options
@@ -39,7 +39,10 @@ def search_templates(
     data: Annotated[list[str], CHOSEN_ON],
     method: Annotated[
         Method,
-        typer.Option(help="Slot by slot through a grammar, or templates written by a T5.", rich_help_panel=FOUND),
+        typer.Option(
+            help="greedy chooses slot by slot in a grammar; generate has templates written by a T5.",
+            rich_help_panel=FOUND,
+        ),
     ] = Method.GREEDY,
     grammar: Annotated[
         str | None,
@@ -63,7 +66,7 @@ def search_templates(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="generate: word–definition pairs, columns word and definition. Default: 50 that come along.",
+            help="generate: word–definition pairs, columns word and definition. Default: the 50 pairs in this package.",
             rich_help_panel=FOUND,
         ),
     ] = None,
@@ -74,9 +77,12 @@ def search_templates(
         int | None,
         typer.Option(min=2, help="generate: most tokens of a filling. Default: 20.", rich_help_panel=FOUND),
     ] = None,
-    layers: Annotated[str, typer.Option(metavar="MIX", help="Read at the mask.", rich_help_panel=FOUND)] = "L",
+    layers: Annotated[
+        str, typer.Option(metavar="MIX", help="Layers that are read at the mask.", rich_help_panel=FOUND)
+    ] = "L",
     shaping: Annotated[
-        str, typer.Option(metavar="CHAIN", help='A shaping chain behind it, e.g. "zscore".', rich_help_panel=FOUND)
+        str,
+        typer.Option(metavar="CHAIN", help='A shaping chain for the vectors, such as "zscore".', rich_help_panel=FOUND),
     ] = "",
     *,
     settings: SearchOptions,
@@ -99,9 +105,9 @@ def search_templates(
     from essent.selection import find_grammar, search_candidates
     from essent.selection import search_templates as search_greedily
 
-    calm_libraries(settings.verbose)
+    settings.calm()
     pairs_of: Any = data[0] if len(data) == 1 else read_pairs(data, settings.data_folder, settings.quiet)
-    run, shared = settings.run(), {"layers": layers, "shaping": shaping, **settings.question()}
+    run, shared = settings.how(), {"layers": layers, "shaping": shaping, **settings.question()}
     written: dict[str, Any]
     if method is Method.GREEDY:
         greedy = search_greedily(model, pairs_of, find_grammar(grammar or "promptbert"), settings=run, **shared)

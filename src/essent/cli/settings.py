@@ -1,6 +1,6 @@
 """Options out of dataclasses: a field is an option, with the field's name, type and default.
 
-A command takes such an object as its keyword argument `settings` and gets its options by `@with_options`:
+A command takes such an object as a keyword argument, `settings` or another, and gets its options by `@with_options`:
 
     @with_options(Pretraining, {"untied": "What it starts from", "": "Learning"})
     def pretrain(texts: …, *, settings: Pretraining, quiet: opt.Quiet = False) -> None: …
@@ -22,36 +22,50 @@ NAMES = re.compile(r"^    (\w+(?:, \w+)*): ")  # of a line in the docstring's li
 
 
 def with_options(
-    settings: type, panels: Mapping[str, str] | None = None, *, by_hand: Sequence[str] = (), preset: bool = False
+    settings: type,
+    panels: Mapping[str, str] | None = None,
+    *,
+    into: str = "settings",
+    metavars: Mapping[str, str] | None = None,
+    by_hand: Sequence[str] = (),
+    preset: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Put options of a settings class in the place of a command's argument `settings`.
+    """Put options of a settings class in the place of a command's argument.
 
     Args:
         settings: a dataclass. Its fields are options of their own (`opt.Quiet`), or its docstring says below
             "Attributes:" what each one is.
         panels: where an option of the second kind stands in the help, by its field; "" for all others.
-        by_hand: fields whose options the command has itself.
+        into: the command's argument.
+        metavars: what stands for an option's value in the help, by its field; for words NAME by default.
+        by_hand: fields that are no options, or options of the command itself.
         preset: every default is none, as something else decides; the command gets a dict of the values that were given.
     """
-    made = [parameter for parameter in _parameters(settings, panels or {}, preset) if parameter.name not in by_hand]
+    made = [
+        parameter
+        for parameter in _parameters(settings, panels or {}, metavars or {}, preset)
+        if parameter.name not in by_hand
+    ]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**given: Any) -> None:
             values = {parameter.name: given.pop(parameter.name) for parameter in made}
             chosen = {name: value for name, value in values.items() if value is not None and value is not False}
-            command(**given, settings=chosen if preset else settings(**values))
+            command(**given, **{into: chosen if preset else settings(**values)})
 
         signature = inspect.signature(command, eval_str=True)
         own = list(signature.parameters.values())
-        place = [parameter.name for parameter in own].index("settings")
+        place = [parameter.name for parameter in own].index(into)
         run.__signature__ = signature.replace(parameters=own[:place] + made + own[place + 1 :])  # type: ignore[attr-defined]
         return run
 
     return decorate
 
 
-def _parameters(settings: type, panels: Mapping[str, str], preset: bool) -> Iterator[inspect.Parameter]:
+def _parameters(
+    settings: type, panels: Mapping[str, str], metavars: Mapping[str, str], preset: bool
+) -> Iterator[inspect.Parameter]:
     kinds, helps = typing.get_type_hints(settings, include_extras=True), described(settings)
     for field in fields(settings):
         kind, default = kinds[field.name], None if preset or field.default is MISSING else field.default
@@ -63,7 +77,7 @@ def _parameters(settings: type, panels: Mapping[str, str], preset: bool) -> Iter
                 kind |= None
             option = typer.Option(
                 f"--{field.name.replace('_', '-')}",
-                metavar="NAME" if words else None,
+                metavar=metavars.get(field.name, "NAME" if words else None),
                 help=helps[field.name],
                 rich_help_panel=panels.get(field.name, panels.get("")),
             )

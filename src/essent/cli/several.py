@@ -145,8 +145,10 @@ def _distinct(given: list[str] | None) -> list[str] | None:
 
 
 def _specs(item: str, known: Callable[[str], bool]) -> list[str]:
-    """Cut at commas outside quotes, except where what follows is an argument: it says nothing alone, and does behind
-    what stands before it."""
+    """Cut at commas outside quotes, except before an argument.
+
+    An argument is no name by itself, and makes one with what stands before it.
+    """
     cuts = [found.start() for found in QUOTED_OR_COMMA.finditer(item) if found[0] == ","]
     if not cuts:
         return [item]

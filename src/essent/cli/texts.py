@@ -103,7 +103,7 @@ def _corpus_columns(row: Row) -> list[str]:
     found = [name for name in sides if name is not None]
     if len(found) < len(SIDES):
         raise DataError(
-            f"{row.where}: neither a column 'text' nor two of sentences; it has {', '.join(map(repr, row.values))}. "
+            f"{row.where}: neither a column 'text' nor two with sentences; it has {', '.join(map(repr, row.values))}. "
             "Choose some with --column."
         )
     return found

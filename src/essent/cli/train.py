@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from essent.cli import options as opt
-from essent.cli.console import calm_libraries, results, show_note, wants_progress
+from essent.cli.console import results
 from essent.cli.save import check_folder
 from essent.cli.settings import with_options
 from essent.cli.texts import read_files, read_pairs
-from essent.train import Settings
+from essent.train import Settings, last_checkpoint
 from essent.types import DataError, InputError, optional_import
 
 WHAT, HOW, CHOSEN = "What it is trained on", "How it is trained, by default as the preset says", "What is kept"
@@ -22,6 +22,7 @@ SAVED = ("validate_every", "keep_projection_head")
 
 
 @with_options(Settings, {"": HOW, **dict.fromkeys(SAVED, CHOSEN)}, by_hand=("templates", "recipe"), preset=True)
+@with_options(opt.Run, into="run")
 def train(
     model: opt.Model,
     output: Annotated[Path, opt.output("DIR", "The folder of the encoder and its checkpoints.")],
@@ -54,39 +55,43 @@ def train(
     template: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME|TEXT", help="With {text} and [MASK]; repeat it for the second view.", rich_help_panel=HOW
+            metavar="NAME|TEXT",
+            help="Template with {text} and [MASK]; repeat the option for the second view.",
+            rich_help_panel=HOW,
         ),
     ] = None,
     recipe: Annotated[
-        str | None, opt.recipe("What the encoder computes: prompt, prompt-denoised; cls, mean … with simcse.", HOW)
+        str | None,
+        opt.recipe("Recipe of the trained encoder: prompt or prompt-denoised; with simcse cls, mean and others.", HOW),
     ] = None,
     *,
     settings: dict[str, Any],
     seeds: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Train so often, from --seed upwards: mean ± deviation.", rich_help_panel=HOW
+            min=1,
+            metavar="N",
+            help="Number of runs with different seeds, from --seed upwards; shows mean ± deviation.",
+            rich_help_panel=HOW,
         ),
     ] = 1,
     validate: Annotated[
         list[str] | None,
-        opt.tasks("--validate", "Scored pairs: the checkpoint best on them is kept.", CHOSEN),
+        opt.tasks("--validate", "Scored pairs; the checkpoint that is best on them is kept.", CHOSEN),
     ] = None,
-    test: Annotated[list[str] | None, opt.tasks("--test", "Score the encoder on these at the end.", CHOSEN)] = None,
+    test: Annotated[
+        list[str] | None, opt.tasks("--test", "Tasks on which the encoder is scored at the end.", CHOSEN)
+    ] = None,
     data_folder: opt.DataFolder = None,
     resume: opt.Resume = False,
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    run: opt.Run,
 ) -> None:
     """Train a model contrastively, with PromptBERT's objectives or SimCSE's, and save it as an encoder.
 
     Without labels two views of a text are drawn together and apart from the other texts of the batch; with --pairs a
-    text and its positive. The views are dropout's, or different templates'. A run that was broken off goes on with
-    --resume to the same weights as without the break; --force begins it anew.
+    text and its positive. The views are dropout's, or different templates'. Ctrl-C saves a checkpoint. --resume goes
+    on from the last one to the same weights as without the break, and with more steps or epochs extends a run, finished
+    or not; --force begins it anew.
 
     \b
     [dim]$[/] essent train -m bert-base-uncased --texts wiki1m.txt --validate stsb.dev -o my-promptbert
@@ -98,24 +103,25 @@ def train(
         changes["templates"] = tuple(template)
     if recipe is not None:
         changes["recipe"] = recipe
-    _check(output, texts, pairs, validate, seeds, force=force or resume)
+    _check(output, texts, pairs, validate, seeds, force=run.force or resume)
     data: Any = _read(texts, pairs, column)
     from essent.tasks import load_pairs
 
-    task = None if validate is None else read_pairs(validate, data_folder, quiet)
+    task = None if validate is None else read_pairs(validate, data_folder, run.quiet)
     tests = [load_pairs(name, data_folder) for name in test or []]
     from essent.train import train as train_once
     from essent.train import train_continuous, train_seeds
 
-    calm_libraries(verbose)
+    run.calm()
     optional_import("datasets", "train").disable_progress_bars()
-    if force and not resume:
+    if run.force and not resume:
         _clear(output)
     changes |= {
         "resume": resume,
-        "device": device,
-        "progress": wants_progress(quiet),
-        "options": opt.model_options(None, revision, trust_remote_code),
+        "device": run.device,
+        "progress": run.progress,
+        "options": opt.model_options(None, run.revision, run.trust_remote_code),
+        "note": run.note,
     }
     chosen = preset or ("optiprompt" if continuous else "promptbert-sup" if pairs else "promptbert-unsup")
     by = train_continuous if continuous else train_once
@@ -130,10 +136,11 @@ def train(
         return
     encoder = by(model, data, chosen, output=output, validate=task, **changes)
     about = json.loads((output / "training.json").read_text(encoding="utf-8"))
-    if not quiet:
-        for note in about["notes"]:
-            show_note(note)
-        show_note(f"{output}: {about['steps']} steps on {about['examples']} examples, {encoder.recipe}")
+    for note in [
+        *about["notes"],
+        f"{output}: {about['steps']} steps on {about['examples']} examples, {encoder.recipe}",
+    ]:
+        run.note(note)
     if task is not None:
         best, step = about["best_score"], about["best_step"]
         before = about["before"]
@@ -151,11 +158,17 @@ def _check(
     *,
     force: bool,
 ) -> None:
-    """Refuse what cannot be meant before anything is read or loaded."""
+    """Refuse options that contradict each other before anything is read or loaded."""
     if (texts is None) == (pairs is None):
         raise InputError("Give either --texts (unlabelled) or --pairs (anchor, positive and perhaps negative).")
     if seeds > 1 and validate is None:
         raise InputError("--seeds compares what the runs reach on the validation pairs: give --validate.")
+    runs = [] if force else [output, *output.glob("seed-*")]
+    if found := next(filter(None, (last_checkpoint(folder / "checkpoints") for folder in runs)), None):
+        raise DataError(
+            f"{output} holds a run, its last checkpoint is {found}. --resume goes on from there; --force begins anew "
+            "and removes its checkpoints."
+        )
     check_folder(output, "stock", force)
 
 

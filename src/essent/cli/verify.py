@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def verify(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A folder (or hub name) that essent saved or exported.")],
     untrusted: Annotated[
-        bool, typer.Option("--untrusted", help="Look at the files alone, and load nothing of the folder.")
+        bool, typer.Option("--untrusted", help="Check the files only, and load nothing from the folder.")
     ] = False,
     verbose: opt.Verbose = False,
 ) -> None:
@@ -45,7 +45,7 @@ def show_verification(report: Verification, path: str) -> None:
     else:
         console.print(Text(f"✓ {report.files} files are the ones that were saved (SHA-256)", style="green"))
     if not report.differences:
-        console.print("Nothing was loaded: whether the vectors are the same was not looked at.")
+        console.print("Nothing was loaded, so the vectors were not compared.")
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("loaded by")

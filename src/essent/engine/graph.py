@@ -67,7 +67,8 @@ class Graph(nn.Module):
         features = {"sentence_embedding": self.shaping(plan.reduction.reduce(mixed, weights, tokens.attention_mask))}
         for step in self.tail:
             features = step(features)
-        return features["sentence_embedding"]
+        found: torch.Tensor = features["sentence_embedding"]
+        return found
 
     def _mixed(self, tokens: Tokens, states: States) -> torch.Tensor:
         """Σ_k α_k h^(k), the template's states less what the template alone gives: (B,T,D)."""
@@ -88,7 +89,8 @@ class Graph(nn.Module):
         words = tokens.content.long().sum(dim=1).clamp(max=table.shape[0] - 1)  # (B,)
         template = tokens.attention_mask & ~tokens.content  # (B,T)
         rank = (template.long().cumsum(dim=1) - 1).clamp(min=0).unsqueeze(-1).expand(-1, -1, table.shape[2])
-        return table[words].gather(1, rank) * template.unsqueeze(-1)
+        found: torch.Tensor = table[words].gather(1, rank) * template.unsqueeze(-1)
+        return found
 
     @contextlib.contextmanager
     def for_export(self) -> Iterator[None]:
@@ -141,6 +143,7 @@ class AffineGraph(nn.Module):
             self.register_buffer(name, values.float())
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Map vectors (B,D) to (B,K) by the matrix and the offset."""
         centred = vectors - self.mean
         return (centred * self.matrix if self.matrix.ndim == 1 else centred @ self.matrix) + self.offset
 
@@ -194,6 +197,7 @@ class QuantileGraph(nn.Module):
         self.register_buffer(name, torch.from_numpy(np.array(values, kind).reshape(-1)))
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Map each dimension of vectors (B,D) to its quantiles."""
         inside = torch.minimum(torch.maximum(vectors, self.low), self.high)  # (B,D)
         at = torch.zeros_like(vectors, dtype=torch.int64)  # the last quantile ≤ the value, give or take rounding
         for step in self.halvings:
@@ -212,8 +216,10 @@ class QuantileGraph(nn.Module):
 
 
 def graph_of(model: SentenceTransformer) -> Graph:
-    """The graph of an Encoder, or of a sentence-transformers model: Transformer, Pooling, then Dense, Normalize …;
-    StaticEmbedding or WordEmbeddings in the transformer's place.
+    """The graph of an Encoder, or of a sentence-transformers model.
+
+    Such a model is Transformer, Pooling, then Dense, Normalize …, with StaticEmbedding or WordEmbeddings in the
+    transformer's place.
 
     Raises:
         EngineError: a module that no graph is made of.

@@ -124,10 +124,12 @@ class EngineModule(InputModule):
     # -- as a module of sentence-transformers -----------------------------------------------------------------------
 
     def get_embedding_dimension(self) -> int:
+        """The number of dimensions of a vector."""
         return self.dimensions
 
     @property
     def max_seq_length(self) -> int | None:
+        """The most tokens of a text; None without a limit."""
         return self.inputs.max_seq_length
 
     @max_seq_length.setter
@@ -137,6 +139,7 @@ class EngineModule(InputModule):
         )
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Write the graph and what loads it into a folder."""
         raise EngineError("A compiled encoder is saved as a whole: CompiledEncoder.save.")
 
 

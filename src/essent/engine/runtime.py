@@ -100,10 +100,12 @@ class OpenVINORuntime(Runtime):
         return openvino().AsyncInferQueue(self._compile(self.streams), 2 * self.streams)
 
     def one(self, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
+        """The vectors (B,K) of one batch."""
         with self._quick_lock:
             return np.array(self._quick.infer([ids, attention_mask])[0])  # a copy: the request's memory is used again
 
     def many(self, batches: Iterable[Batch], keep: Keep) -> None:
+        """Run several batches at a time and hand each one's vectors to `keep`."""
         failed: list[BaseException] = []
 
         def done(request: Any, rows: np.ndarray) -> None:
@@ -182,11 +184,13 @@ class OnnxRuntime(Runtime):
         return self._session(max(self.threads // self.streams, 1))
 
     def one(self, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
+        """The vectors (B,K) of one batch."""
         with self._quick_lock:  # one session, made once; sessions themselves may be shared
             session = self._quick
         return _vectors(session, ids, attention_mask)
 
     def many(self, batches: Iterable[Batch], keep: Keep) -> None:
+        """Run several batches at a time and hand each one's vectors to `keep`."""
         with self._bulk_lock:
             session = self._shared
 

@@ -64,6 +64,7 @@ class TokenMap:
 
     @property
     def cased(self) -> bool:
+        """Whether the vocabulary has tokens with capitals."""
         return bool(self.upper.any())
 
 

@@ -52,12 +52,14 @@ class Folder:
         self.root = root
 
     def find(self, file: str) -> Path | None:
+        """The path of a file, or None where there is none."""
         path = self.root / file
         if path.parent != self.root:
             check_places(self.root, path.parent)
         return path if path.is_file() else None
 
     def has(self, file: str) -> bool:
+        """Whether there is such a file."""
         return self.find(file) is not None
 
 
@@ -68,6 +70,7 @@ class Repository:
         self.name, self.hub = name, file_options(options)
 
     def find(self, file: str) -> Path | None:
+        """The path of a file, or None where there is none."""
         from sentence_transformers.util import load_file_path  # which loads torch: static encoders do without
 
         folder, _, last = file.rpartition("/")
@@ -75,6 +78,7 @@ class Repository:
         return None if found is None else Path(found)
 
     def has(self, file: str) -> bool:
+        """Whether there is such a file."""
         return has_file(self.name, file, self.hub)
 
 

@@ -11,8 +11,9 @@ chose the words by hand, here WordNet offers them and a masked language model ju
 
 from essent.minimal_pairs.build import Resources, build
 from essent.minimal_pairs.check import Finding, check_rows
+from essent.minimal_pairs.groups import CannotNegateError
 from essent.minimal_pairs.masked import MaskedModel
-from essent.minimal_pairs.negation import CannotNegateError, Negation, Style, negate
+from essent.minimal_pairs.negation import Negation, Style, negate
 from essent.minimal_pairs.parsed import SpacyTagger
 from essent.minimal_pairs.push import push_rows
 from essent.minimal_pairs.quality import Quality, as_dict, overlaps, sample

@@ -98,16 +98,7 @@ def build(
     found: list[Built] = []
     seen = 0
     for start in range(0, len(order), CHUNK):
-        suitable: list[Suitable] = []
-        for number in order[start : start + CHUNK]:
-            try:
-                one = filters.check(sentences[number])
-                if one.text in taken:
-                    raise UnsuitableError("repeated", "another sentence but for marks, capitals or a name")
-                taken.add(one.text)
-                suitable.append(one)
-            except UnsuitableError as error:
-                fallen[error.filter, error.reason] += 1
+        suitable = _suitable([sentences[number] for number in order[start : start + CHUNK]], filters, taken, fallen)
         seen += len(order[start : start + CHUNK])
         for outcome in _convert(suitable, resources, seed):
             if isinstance(outcome, UnsuitableError):
@@ -123,6 +114,23 @@ def build(
         fallen[ENOUGH, "others are surer, or came first"] += len(found) - n
     rows = [row for number in sorted(surest) for row in found[number].rows]
     return rows, Quality.of(rows, seen, len(sentences), fallen, (*FILTERS, "repeated", *LATER, ENOUGH))
+
+
+def _suitable(
+    sentences: Sequence[str], filters: Filters, taken: set[str], fallen: Counter[tuple[str, str]]
+) -> list[Suitable]:
+    """The sentences that pass the filters and are not `taken` yet; counts why the others fell."""
+    suitable: list[Suitable] = []
+    for sentence in sentences:
+        try:
+            one = filters.check(sentence)
+            if one.text in taken:
+                raise UnsuitableError("repeated", "another sentence but for marks, capitals or a name")
+            taken.add(one.text)
+            suitable.append(one)
+        except UnsuitableError as error:
+            fallen[error.filter, error.reason] += 1
+    return suitable
 
 
 class Built(NamedTuple):

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from essent.minimal_pairs.clauses import CannotNegateError
 from essent.minimal_pairs.confidence import Evidence, confidence
 from essent.minimal_pairs.function_words import TABLE
+from essent.minimal_pairs.groups import CannotNegateError
 from essent.minimal_pairs.inflection import forms_of, inflect, readings
 from essent.minimal_pairs.masked import MaskedModel, Slot
 from essent.minimal_pairs.negation import Negation, negate_at

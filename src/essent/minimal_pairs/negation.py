@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from essent.minimal_pairs.clauses import CannotNegateError, Group, group_around, is_caused, main_group
+from essent.minimal_pairs.clauses import is_caused, main_group
 from essent.minimal_pairs.function_words import DEGREE
+from essent.minimal_pairs.groups import CannotNegateError, Group, group_around
 from essent.minimal_pairs.inflection import inflect
 from essent.minimal_pairs.scope import ALREADY, check_negatives, check_polarity
 from essent.minimal_pairs.tags import Tagged, Tagger, tag_words

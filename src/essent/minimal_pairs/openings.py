@@ -138,6 +138,7 @@ def _is_free(tags: Sequence[Tagged], index: int) -> bool:
 
 
 def opens_sentence(tag: Tagged) -> bool:
+    """Whether a sentence may begin with this word."""
     return (tag.tag in OPENING and tag.word.lower not in ("here", "there")) or tag.word.lower == "so"
 
 
@@ -160,6 +161,12 @@ def drops_subject(tags: Sequence[Tagged], index: int) -> bool:
         return following.tag == "E" or (lower == "had" and after == index + 1 and following.tag in ("DT", "TO", "Q"))
     if word.tag != "F" or after > index + 2 or lower in ("lets", "says", "thanks"):
         return False
+    return _full_verb_opens(word, following)
+
+
+def _full_verb_opens(word: Tagged, following: Tagged) -> bool:
+    """Whether what follows shows that a verb of its own (no auxiliary) has lost its subject."""
+    lower = word.word.lower
     if word.form == "VBZ" and following.word.lower == "like" and word.lemma not in LINKING:
         return False  # lies like these are rare
     if word.form == "VBZ":

@@ -7,8 +7,9 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from essent.minimal_pairs.clauses import CannotNegateError, Group, main_group
+from essent.minimal_pairs.clauses import main_group
 from essent.minimal_pairs.function_words import TABLE
+from essent.minimal_pairs.groups import CannotNegateError, Group
 from essent.minimal_pairs.inflection import readings, singular
 from essent.minimal_pairs.negation import Negation, Style, negate_group
 from essent.minimal_pairs.tags import Tagged, Tagger, tag_words

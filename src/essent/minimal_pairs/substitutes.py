@@ -9,9 +9,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from essent.minimal_pairs.clauses import disagrees, group_around, is_nominal
+from essent.minimal_pairs.clauses import disagrees
 from essent.minimal_pairs.excluded_substitutions import EXCLUDED
 from essent.minimal_pairs.function_words import LINKING, SUBJECTS
+from essent.minimal_pairs.groups import group_around, is_nominal
 from essent.minimal_pairs.inflection import forms_of, inflect
 from essent.minimal_pairs.neighbours import asks, fits, has_complement
 from essent.minimal_pairs.tags import Tagged
@@ -218,8 +219,10 @@ def _synonyms(wordnet: WordNet, tagged: Tagged, sense: Sense, prior: float) -> l
 
 
 def _antonyms(wordnet: WordNet, tagged: Tagged, sense: Sense, prior: float) -> list[Candidate]:
-    """Antonyms of the word in this sense and of its synonyms; in its first sense also those of what it is similar to
-    or a kind of."""
+    """Antonyms of the word in this sense and of its synonyms.
+
+    In its first sense also those of what it is similar to or a kind of.
+    """
     found = [(word, "direct", "") for word in _opposites(wordnet, sense.synset, tagged.lemma)]
     for head in sense.synset.words:
         if head != tagged.lemma:

@@ -77,6 +77,7 @@ class Backbone(nn.Module):
         self.cut(number_of_layers(model) or None)
 
     def train(self, mode: bool = True) -> Backbone:
+        """Set the mode of training, as in every torch module."""
         if mode:
             self.template_states.clear()  # the model is about to change
         return super().train(mode)
@@ -93,14 +94,17 @@ class Backbone(nn.Module):
 
     @property
     def attention_heads(self) -> int:
+        """The number of attention heads of a layer."""
         return int(self.model.config.num_attention_heads)
 
     @property
     def family(self) -> str:
+        """The model's type in transformers, such as bert."""
         return str(self.model.config.model_type)
 
     @property
     def dimensions(self) -> int:
+        """The number of dimensions D of a token's state."""
         return int(self.model.config.hidden_size)
 
     @property
@@ -110,10 +114,12 @@ class Backbone(nn.Module):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
+        """The tokens of the model by their ids."""
         return Vocabulary(self.tokenizer, int(self.static_table.shape[0]))
 
     @property
     def pad_id(self) -> int:
+        """The id that fills batches up."""
         own = len(self.static_table) - 1 if self.only_static else self.tokenizer.pad_token_id  # a row of zeros
         return next((i for i in (own, self.tokenizer.eos_token_id) if i is not None), 0)
 
@@ -204,6 +210,7 @@ class Backbone(nn.Module):
 
 
 def number_of_layers(model: PreTrainedModel) -> int:
+    """The number of layers L of a transformer."""
     return int(model.config.num_hidden_layers)
 
 
@@ -263,7 +270,8 @@ def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
     if view.drops_norm:
         for name in norms:
             holder._modules[name] = nn.Identity()
-    return view
+    result: PreTrainedModel = view
+    return result
 
 
 def _mirrored(module: nn.Module, made: dict[int, Any]) -> Any:

@@ -34,6 +34,13 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
     Raises:
         UnsupportedRecipeError: shows the recipe, points at the part at fault, says what this model allows.
     """
+    _check_layers(recipe, capabilities)
+    _check_weights(recipe, capabilities)
+    if recipe.template is not None and MASK in recipe.template and not capabilities.mask:
+        raise _refusal(recipe, MASK, "the template has [MASK]", "templates without [MASK], such as one-word")
+
+
+def _check_layers(recipe: Recipe, capabilities: ModelCapabilities) -> None:
     for name, _ in recipe.layers:
         source = resolve(name, capabilities.layers)
         if capabilities.only_static and isinstance(source.key, int):
@@ -53,6 +60,9 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
             raise _refusal(
                 recipe, name, "template denoising shifts position ids", "no position ids: its positions are relative"
             )
+
+
+def _check_weights(recipe: Recipe, capabilities: ModelCapabilities) -> None:
     for spec in recipe.weights:
         weighting = weightings.create(spec)
         if weighting.attention_head is not None:
@@ -69,8 +79,6 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
                 )
         if weighting.reads_mask and not capabilities.mask:
             raise _refusal(recipe, spec, "it reads [MASK]", "no mask token; decoders take the recipe one-word instead")
-    if recipe.template is not None and MASK in recipe.template and not capabilities.mask:
-        raise _refusal(recipe, MASK, "the template has [MASK]", "templates without [MASK], such as one-word")
 
 
 def _refusal(recipe: Recipe, part: str, reason: str, allowed: str) -> UnsupportedRecipeError:
@@ -93,6 +101,7 @@ def is_relative(config: object) -> bool:
 
 
 def capabilities_of(backbone: Backbone) -> ModelCapabilities:
+    """What a loaded model offers to recipes."""
     return ModelCapabilities(
         backbone.family,
         backbone.last,

@@ -136,7 +136,8 @@ def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, 
         whole = load_masked(name, **{**_hub_arguments(options, _first_module(name, options)), **settings})
     device = shell.device
     first.model, first.mlm_head = whole.base_model, MaskedLMHead(whole)
-    return shell.to(device)
+    found: SentenceTransformer = shell.to(device)
+    return found
 
 
 def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
@@ -272,7 +273,8 @@ def _hub_arguments(options: dict[str, Any], subfolder: str) -> dict[str, Any]:
 
 
 def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
-    return AutoConfig.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
+    found: PretrainedConfig = AutoConfig.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
+    return found
 
 
 def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, Any]) -> ModelCapabilities:

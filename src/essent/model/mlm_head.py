@@ -54,7 +54,8 @@ def load_masked(name: str, **arguments: Any) -> PreTrainedModel:
     missing = sorted(key for key in report["missing_keys"] if not key.startswith(f"{whole.base_model_prefix}."))
     if missing:
         raise ModelError(f"{name!r} {NO_HEAD}. Missing: {', '.join(missing[:3])}{' …' * (len(missing) > 3)}.")
-    return whole.eval()
+    found: PreTrainedModel = whole.eval()
+    return found
 
 
 class _Given(nn.Module):

@@ -58,9 +58,11 @@ class RowsModel(PreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
+        """The table of rows, as transformers asks for it."""
         return self.embeddings
 
     def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the table of rows."""
         self.embeddings = value  # type: ignore[assignment]
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> BaseModelOutput:

@@ -131,14 +131,17 @@ class RecipeModule(InputModule):
             )
 
     def get_embedding_dimension(self) -> int:
+        """The number of dimensions of a vector."""
         return int(self.chain.dim_out(self.plan.width(self.backbone)))
 
     @property
     def tokenizer(self) -> Any:  # type: ignore[override]
+        """The tokenizer of the backbone."""
         return self.backbone.tokenizer
 
     @property
     def max_seq_length(self) -> int | None:
+        """The most tokens of a text; None without a limit."""
         return self.backbone.max_seq_length
 
     @max_seq_length.setter

@@ -98,6 +98,7 @@ class Plan(nn.Module):
 
     @property
     def reads_stats(self) -> bool:
+        """Whether counts of tokens must be known first."""
         return any(weighting.reads_stats for weighting in self.weightings)
 
     def carried(self) -> dict[str, torch.Tensor]:

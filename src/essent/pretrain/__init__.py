@@ -1,4 +1,4 @@
-"""Masked language modelling: BERT, RoBERTa and ModernBERT from a pile of texts, tied or untied embeddings, frames."""
+"""Masked language modelling: BERT, RoBERTa and ModernBERT from texts, tied or untied embeddings, frames."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from essent.pretrain.run import Show, Start, pretrain
+    from essent.pretrain.run import Pretrained, pretrain
     from essent.pretrain.settings import Pretraining
+    from essent.pretrain.start import Start
 
 __all__ = [
+    "Pretrained",
     "Pretraining",
-    "Show",
     "Start",
     "pretrain",
 ]
@@ -20,9 +21,9 @@ __all__ = [
 __getattr__, __dir__ = lazy_door(
     __name__,
     {
+        "Pretrained": "essent.pretrain.run",
         "Pretraining": "essent.pretrain.settings",
-        "Show": "essent.pretrain.run",
-        "Start": "essent.pretrain.run",
+        "Start": "essent.pretrain.start",
         "pretrain": "essent.pretrain.run",
     },
 )

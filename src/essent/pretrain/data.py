@@ -1,54 +1,31 @@
-"""Texts to packed sequences to masked batches: no loop over tokens, and batch number i depends on the seed and i alone.
-
-A run reads its batches by number, so that it can go on from any of them with the same masks.
-"""
+"""Texts to packed sequences, and the masks of a batch."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 from transformers import DataCollatorForLanguageModeling
 
-from essent.model import make_frame
 from essent.texts import check_texts, mend_surrogates
-from essent.tokens import fast_backend, portions, text_ids
+from essent.tokens import fast_backend, portions
 from essent.types import InputError
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
-SHARE, MOST = 0.01, 2000  # of the texts that are held out when nobody says which
-LEAST = 64  # held-out sequences to measure on; fewer are read several times, masked differently
-HELD_OUT = 1 << 40  # number of the first held-out sequence, beyond those of any run
+SHARE, MOST = 0.01, 2000  # of the texts that are held out by default
+LEAST = 64  # held-out sequences to measure on; fewer are taken several times, each time with other masks
+OPEN = 64  # the last sequences, of which the first with room takes a text
+IGNORED = -100  # the label of a token that is not predicted
 
 
-@dataclass(frozen=True)
-class Texts:
-    """Texts to learn from and texts to measure on, none in both."""
-
-    train: tuple[str, ...]
-    held_out: tuple[str, ...]
-
-    def digest(self) -> str:
-        """SHA-256 of all texts in their order."""
-        digest = hashlib.sha256()
-        for part in (self.train, self.held_out):
-            digest.update(f"{len(part)} texts\n".encode())
-            for text in part:
-                digest.update(mend_surrogates(text).encode() + b"\0")
-        return digest.hexdigest()
-
-
-def split_texts(texts: Sequence[str], held_out: Sequence[str] | None, seed: int) -> Texts:
-    """Each different text once; those that are held out are not learned from.
+def split_texts(texts: Sequence[str], held_out: Sequence[str] | None, seed: int) -> tuple[list[str], list[str]]:
+    """Texts to learn from and texts to measure on: each different text once, and none in both.
 
     Args:
         held_out: texts to measure on; by default one in a hundred, at least one and at most 2000.
@@ -60,8 +37,8 @@ def split_texts(texts: Sequence[str], held_out: Sequence[str] | None, seed: int)
     if held_out is None:
         if len(found) < 2:
             raise InputError(
-                f"{len(found)} different text{'' if len(found) == 1 else 's'} that {'is' if len(found) == 1 else 'are'}"
-                " not empty: pre-training needs at least two, one to learn from and one to measure on."
+                f"Pre-training needs at least two different texts that are not empty, one to learn from and one to "
+                f"measure on; there {'is' if len(found) == 1 else 'are'} {len(found)}."
             )
         count = max(1, min(MOST, round(SHARE * len(found))))
         chosen = np.random.default_rng([seed, 1]).permutation(len(found))[:count]
@@ -74,240 +51,123 @@ def split_texts(texts: Sequence[str], held_out: Sequence[str] | None, seed: int)
     learned = [text for text in found if text not in left_out]
     if not learned:
         raise InputError("There is no text to learn from that is not empty and not held out.")
-    return Texts(tuple(learned), tuple(measured))
+    return learned, measured
 
 
 def _different(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(text for text in texts if text.strip()))
 
 
-# -- packing ----------------------------------------------------------------------------------------------------------
+# -- sequences --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Packed:
-    """Sequences of equal length: `ids` (N,T) int32 and `starts` (N,T) bool, whether a token begins a word.
+def pack(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, *, words: bool = False) -> Dataset:
+    """Sequences of `length` tokens: [CLS] text [SEP] [CLS] text [SEP] …, filled first fit in the order of the texts.
 
-    `pad_id` fills what is left behind the last text of a sequence.
-    """
-
-    ids: np.ndarray
-    starts: np.ndarray
-    pad_id: int
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @cached_property
-    def tokens(self) -> int:
-        """Tokens that are not padding."""
-        return int(np.count_nonzero(self.ids != self.pad_id))
-
-
-def pack(
-    tokenizer: PreTrainedTokenizerBase,
-    texts: Sequence[str],
-    length: int,
-    packing: str = "whole",
-    *,
-    words: bool = False,
-    seed: int = 0,
-) -> Packed:
-    """Texts into sequences of `length` tokens: [CLS] text [SEP] text [SEP] …, or whatever the tokenizer puts there.
+    Only a text that is longer than a sequence is cut. What looks like a special token in a text is read as letters.
 
     Args:
-        packing: see `Pretraining`.
-        words: find out where words begin (for whole-word masks); otherwise every token counts as one.
-        seed: of the order of the texts within a sequence.
+        words: keep the offsets of the tokens, by which transformers finds the words of whole-word masks.
+
+    Returns:
+        Rows with `input_ids`, `attention_mask`, `special_tokens_mask` (T,) and, of words, `offset_mapping` (T,2).
 
     Raises:
         InputError: no room between the special tokens.
     """
-    frame = make_frame(tokenizer, None)
-    joint = list(frame.after)
-    room = length - len(frame.before)  # every text is followed by the joint
-    if room <= len(joint):
-        raise InputError(f"max_seq_length={length} leaves no room for a text between {len(frame)} special tokens.")
-    flat, starts, lengths = _tokenise(tokenizer, texts, words)
-    pad_id = int(tokenizer.pad_token_id)  # there is one: open_tokenizer saw to it
-    if packing == "stream":
-        flat, starts, lengths = _joined(flat, starts, lengths, joint, room)
-        bins, place = np.arange(len(lengths)), np.zeros(len(lengths), np.int64)
-    else:
-        lengths = _cut(lengths, room - len(joint))
-        bins, place = _fill(lengths + len(joint), room, seed)
-    ids = np.full((int(bins.max(initial=-1)) + 1, length), pad_id, np.int32)  # (N,T)
-    begins = np.ones(ids.shape, bool)
-    ids[:, : len(frame.before)] = frame.before
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # of a token in its text
-    rows, columns = np.repeat(bins, lengths), len(frame.before) + np.repeat(place, lengths) + within
-    ids[rows, columns], begins[rows, columns] = flat, starts
-    for offset, token in enumerate(joint):
-        ids[bins, len(frame.before) + place + lengths + offset] = token
-    return Packed(ids, begins, pad_id)
+    from datasets import Dataset
 
-
-def _tokenise(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], words: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ids of all texts one after the other (M,), where words begin (M,), and how long each text is (N,)."""
-    ids, starts, lengths = [], [], []
+    special = tokenizer.num_special_tokens_to_add()
+    if length <= special:
+        raise InputError(f"max_seq_length={length} leaves no room for a text between {special} special tokens.")
+    fast_backend(tokenizer)  # refuses a tokenizer that cannot give what follows
+    reading = copy.deepcopy(tokenizer)  # keeps the truncation that it is called with
+    columns: dict[str, list[np.ndarray]] = {}
     for _, portion in portions(texts):
-        if words:
-            encodings = _encode(tokenizer, portion)
-            found = [encoding.ids for encoding in encodings]
-            starts += [np.diff(np.array([-1, *_numbers(e.word_ids)])) != 0 for e in encodings]
-        else:
-            found = text_ids(tokenizer, list(portion), plain_text=True)
-        lengths += [len(sequence) for sequence in found]
-        ids.append(np.fromiter(chain.from_iterable(found), np.int32))
-    flat = np.concatenate([*ids, np.empty(0, np.int32)])
-    begins = np.concatenate(starts) if words and starts else np.ones(len(flat), bool)
-    return flat, begins, np.array(lengths, np.int64)
+        for name, rows in _filled(reading, portion, length, words).items():
+            columns.setdefault(name, []).append(rows)
+    return Dataset.from_dict({name: np.concatenate(rows) for name, rows in columns.items()}).with_format("torch")
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Any]:
-    """Encodings that know their words; what looks like a special token is its letters, as in `text_ids`."""
-    backend = fast_backend(tokenizer)
-    backend.encode_special_tokens = True
-    try:
-        encodings: list[Any] = backend.encode_batch([mend_surrogates(t) for t in texts], add_special_tokens=False)
-    finally:
-        backend.encode_special_tokens = False
-    return encodings
+def _filled(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> dict[str, np.ndarray]:
+    """The columns of `pack` for some texts."""
+    rows: list[list[list[Any]]] = []
+    for piece in _pieces(tokenizer, texts, length, words):
+        row = next((row for row in rows[-OPEN:] if len(row[0]) + len(piece[0]) <= length), None)
+        if row is None:
+            row = [[] for _ in piece]
+            rows.append(row)
+        for column, values in zip(row, piece, strict=True):
+            column.extend(values)
+    ids, special, *offsets = zip(*rows, strict=True) if rows else ((), ())
+    found = tokenizer.pad(
+        {"input_ids": list(ids), "special_tokens_mask": list(special)},
+        padding="max_length",
+        max_length=length,
+        padding_side="right",
+    )
+    filled: dict[str, np.ndarray] = {name: np.array(found[name], np.int32).reshape(-1, length) for name in found}
+    if offsets:
+        padded = [[*row, *[(0, 0)] * (length - len(row))] for row in offsets[0]]
+        filled["offset_mapping"] = np.array(padded, np.int32).reshape(-1, length, 2)
+    return filled
 
 
-def _numbers(word_ids: list[int | None]) -> list[int]:
-    return [-2 if word is None else word for word in word_ids]
+def _pieces(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> Iterator[tuple[Sequence[Any], ...]]:
+    """Ids, which of them are special, and offsets if words are wanted, of all pieces of texts that have tokens."""
+    found = tokenizer(
+        [mend_surrogates(text) for text in texts],
+        truncation=True,
+        max_length=length,
+        return_overflowing_tokens=True,
+        return_special_tokens_mask=True,
+        return_offsets_mapping=words,
+        split_special_tokens=True,
+    )
+    names = ["input_ids", "special_tokens_mask", *(["offset_mapping"] if words else [])]
+    return (piece for piece in zip(*(found[name] for name in names), strict=True) if not all(piece[1]))
 
 
-def _cut(lengths: np.ndarray, room: int) -> np.ndarray:
-    """Lengths of the pieces of texts, none longer than `room`; a piece of each text may be shorter."""
-    lengths = lengths[lengths > 0]
-    pieces = -(-lengths // room)
-    cut = np.full(int(pieces.sum()), room, np.int64)
-    cut[np.cumsum(pieces) - 1] = lengths - (pieces - 1) * room
-    return cut
+# -- masks ------------------------------------------------------------------------------------------------------------
 
 
-def _joined(
-    flat: np.ndarray, starts: np.ndarray, lengths: np.ndarray, joint: list[int], room: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All texts with joints between them, as pieces that fill a sequence each; what is left at the end is dropped."""
-    size = room - len(joint)
-    ends = np.cumsum(lengths)
-    places = np.repeat(ends, len(joint))
-    flat, starts = np.insert(flat, places, np.tile(joint, len(ends))), np.insert(starts, places, True)
-    count = len(flat) // size
-    return flat[: count * size], starts[: count * size], np.full(count, size, np.int64)
+def masking_of(tokenizer: PreTrainedTokenizerBase, probability: float, whole_words: bool) -> Any:
+    """transformers' masks: 80 % [MASK], 10 % any token, 10 % unchanged; of whole words always [MASK]."""
+    return DataCollatorForLanguageModeling(
+        tokenizer,
+        whole_word_mask=whole_words,
+        mlm_probability=probability,
+        mask_replace_prob=1.0 if whole_words else 0.8,
+        random_replace_prob=0.0 if whole_words else 0.1,
+    )
 
 
-def _fill(lengths: np.ndarray, room: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """A sequence for each piece, and its first token's place there: the fullest sequence that has room, longest first.
+def mask(rows: Mapping[str, torch.Tensor], masking: Any) -> dict[str, torch.Tensor]:
+    """Rows of `pack` with masks, and labels (B,T), which are -100 where nothing is predicted.
 
-    Best-fit-decreasing bin packing; spaces are whole numbers up to `room`, so that the tightest is one bit operation.
+    The masks come from the masking's own generator or, if it has none, from torch's on the CPU.
     """
-    bins = np.empty(len(lengths), np.int64)
-    open_bins: list[list[int]] = [[] for _ in range(room + 1)]  # by the space that is left
-    spaces, used = 0, 0  # bit s: there are bins with space s
-    for piece in np.argsort(-lengths, kind="stable"):
-        need = int(lengths[piece])
-        fitting = spaces >> need
-        if fitting:
-            space = need + (fitting & -fitting).bit_length() - 1
-            chosen = open_bins[space].pop()
-            if not open_bins[space]:
-                spaces &= ~(1 << space)
-        else:
-            space, chosen, used = room, used, used + 1
-        bins[piece] = chosen
-        open_bins[space - need].append(chosen)
-        spaces |= 1 << (space - need)
-    order = np.lexsort((np.random.default_rng([seed, 2]).random(len(lengths)), bins))  # not the longest first
-    ends = np.cumsum(lengths[order])
-    first = np.searchsorted(bins[order], bins[order])
-    place = np.empty(len(lengths), np.int64)
-    place[order] = ends - lengths[order] - np.concatenate([[0], ends])[first]
-    return bins, place
+    on_cpu = {name: values.cpu() for name, values in rows.items()}
+    ids, labels = masking.torch_mask_tokens(
+        on_cpu["input_ids"].clone(), on_cpu["special_tokens_mask"], on_cpu.get("offset_mapping")
+    )
+    device = rows["input_ids"].device
+    return {"input_ids": ids.to(device), "attention_mask": rows["attention_mask"], "labels": labels.to(device)}
 
 
-# -- batches ----------------------------------------------------------------------------------------------------------
+def masked_once(packed: Dataset, masking: Any, seed: int) -> Dataset:
+    """Sequences with masks that every validation shares.
 
-
-class RunOrder(Dataset):
-    """All sequences of a run, epoch after epoch, each epoch in an order of its own: item i is (number, ids, starts)."""
-
-    def __init__(self, packed: Packed, count: int, seed: int) -> None:
-        self.packed, self.count, self.seed = packed, count, seed
-        self._epoch, self._order = -1, np.empty(0, np.int64)
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, number: int) -> tuple[int, np.ndarray, np.ndarray]:
-        epoch, place = divmod(number, len(self.packed))
-        if epoch != self._epoch:
-            self._epoch, self._order = epoch, np.random.default_rng([self.seed, 3, epoch]).permutation(len(self.packed))
-        row = self._order[place]
-        return number, self.packed.ids[row], self.packed.starts[row]
-
-
-class HeldOut(Dataset):
-    """The held-out sequences, some several times when there are few; the same masks at every validation."""
-
-    def __init__(self, packed: Packed) -> None:
-        self.packed = packed
-        self.count = len(packed) * max(1, -(-LEAST // max(1, len(packed))))
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, number: int) -> tuple[int, np.ndarray, np.ndarray]:
-        row = number % len(self.packed)
-        return HELD_OUT + number, self.packed.ids[row], self.packed.starts[row]
-
-
-class Masking(DataCollatorForLanguageModeling):
-    """transformers' masks (80 % [MASK], 10 % any token, 10 % as it is), drawn anew from the number of each batch.
-
-    Args:
-        tokenizer: one with a mask token.
-        probability: of a token, or of a word with `whole_words` (then always [MASK]: transformers has no other).
-        seed: of the run.
+    Raises:
+        InputError: not one token is masked.
     """
+    from datasets import Dataset
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, probability: float, *, whole_words: bool = False, seed: int = 0
-    ) -> None:
-        super().__init__(
-            tokenizer,
-            whole_word_mask=whole_words,
-            mlm_probability=probability,
-            mask_replace_prob=1.0 if whole_words else 0.8,
-            random_replace_prob=0.0 if whole_words else 0.1,
-        )
-        self._run = seed
-        self._special = torch.zeros(max(len(tokenizer), *tokenizer.all_special_ids) + 2, dtype=torch.bool)
-        self._special[tokenizer.all_special_ids] = True
-
-    def torch_call(self, examples: Sequence[Any]) -> dict[str, torch.Tensor]:
-        """Items of `RunOrder` or `HeldOut` to input_ids and labels (B,T), -100 where nothing is predicted."""
-        numbers, rows, starts = zip(*examples, strict=True)
-        ids = torch.from_numpy(np.stack(rows).astype(np.int64))  # (B,T)
-        begins = np.stack(starts)  # (B,T)
-        state = np.random.SeedSequence([self._run, 4, numbers[0]]).generate_state(1, np.uint64)[0]
-        self.generator = torch.Generator().manual_seed(int(state >> np.uint64(1)))
-        special = self._special[ids.clamp(max=len(self._special) - 1)]
-        attended = ids != self.tokenizer.pad_token_id
-        masked, labels = self.torch_mask_tokens(
-            ids, special_tokens_mask=special, offset_mapping=_offsets(begins) if self.whole_word_mask else None
-        )
-        batch = {"input_ids": masked, "labels": labels}
-        return batch if bool(attended.all()) else {**batch, "attention_mask": attended.long()}
-
-
-def _offsets(starts: np.ndarray) -> np.ndarray:
-    """Character offsets (B,T,2) from which transformers finds the same words: a word's tokens touch, words do not."""
-    place = np.arange(starts.shape[1])[None, :]
-    begin = np.where(starts, 2 * place, 2 * place - 1)  # token t ends at 2t + 1
-    return np.stack([begin, np.broadcast_to(2 * place + 1, begin.shape)], axis=-1)
+    times = -(-LEAST // max(1, len(packed)))
+    seeded = copy.copy(masking)
+    seeded.generator = torch.Generator().manual_seed(seed)
+    rows = {name: torch.cat([packed[:][name]] * times) for name in packed.column_names} if len(packed) else {}
+    found = mask(rows, seeded) if rows else {}
+    if not rows or not (found["labels"] != IGNORED).any():
+        raise InputError("The held-out texts have no token to predict. Give more of them.")
+    return Dataset.from_dict({name: values.numpy() for name, values in found.items()}).with_format("torch")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 from collections.abc import Mapping
@@ -12,11 +11,10 @@ from typing import Any
 
 from essent.atomic import remove_leftovers, replacing_folder, require_replaceable, write_text
 from essent.folders import is_read
-from essent.train import WRITE_ERRORS, check_checkpoint, last_checkpoint, left_over
+from essent.train import WRITE_ERRORS, check_checkpoint, check_same_run, last_checkpoint, left_over
 from essent.types import DataError, TrainingError
 
 ABOUT, CHECKPOINTS, STARTED = "training.json", "checkpoints", "run.json"
-KEPT = ("start", "settings", "texts", "sequences")  # what a resumed run has in common with the one before
 
 
 class RunFolder:
@@ -27,11 +25,11 @@ class RunFolder:
         force: replace a model that is there, and drop the checkpoints of an unfinished run.
 
     Raises:
-        DataError: it holds something that must not go.
+        DataError: it holds something that must not be replaced.
     """
 
     def __init__(self, output: Path, *, resume: bool, force: bool) -> None:
-        self.output, self.checkpoints = output, output / CHECKPOINTS
+        self.output, self.checkpoints, self.resume = output, output / CHECKPOINTS, resume
         require_replaceable(output)
         remove_leftovers(output)
         found = last_checkpoint(self.checkpoints)
@@ -52,38 +50,21 @@ class RunFolder:
         if self.resumed is not None:
             check_checkpoint(self.resumed)
 
-    def settled(self, about: Mapping[str, Any]) -> int | None:
-        """The number of steps of the run that is resumed; None for a new one.
+    def begin(self, about: Mapping[str, Any]) -> None:
+        """Write down which run this is, and drop the checkpoints of another; of a resumed run, compare.
+
+        Of the processes that torchrun starts only the first one writes.
 
         Raises:
-            DataError: it was another run; says what differs.
+            DataError: the run that is resumed was another one; says what differs.
         """
-        if self.resumed is None:
-            return None
-        place = self.checkpoints / STARTED
-        try:
-            before = json.loads(place.read_text(encoding="utf-8"))
-            steps = int(before.pop("steps"))
-        except (OSError, ValueError, KeyError) as error:
-            raise DataError(f"{self.output} cannot be resumed: {place} cannot be read ({error}).") from error
-        old, new = _flat(before), _flat(json.loads(json.dumps({key: about[key] for key in KEPT})))
-        shown = [f"{key} was {old.get(key)!r} and is {new[key]!r}" for key in new if old.get(key) != new[key]]
-        if shown:
-            raise DataError(f"{self.output} cannot be resumed with other texts or settings: {', '.join(shown)}.")
-        return steps
-
-    def begin(self, about: Mapping[str, Any], steps: int) -> None:
-        """Write down which run this is; a run that is not resumed drops the checkpoints of another.
-
-        Of the processes that torchrun starts only the first does.
-        """
-        if os.environ.get("RANK", "0") != "0":
-            return
-        if self.resumed is None and self.checkpoints.is_dir():
-            shutil.rmtree(self.checkpoints)
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        values = {**{key: about[key] for key in KEPT}, "steps": steps}
-        write_text(self.checkpoints / STARTED, json.dumps(values, ensure_ascii=False, indent=2))
+        if self.resumed is not None:
+            check_same_run(self.checkpoints / STARTED, about, self.output)
+        elif os.environ.get("RANK", "0") == "0":
+            if self.checkpoints.is_dir():
+                shutil.rmtree(self.checkpoints)
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            write_text(self.checkpoints / STARTED, json.dumps(about, ensure_ascii=False, indent=2))
 
     def finish(self, model: Any, tokenizer: Any, about: Mapping[str, Any]) -> None:
         """Save model, tokenizer and `training.json`; in one step they appear, and an older model and checkpoints go.
@@ -99,28 +80,9 @@ class RunFolder:
             with replacing_folder(self.output, sorted(carried)) as whole:
                 model.save_pretrained(whole)
                 tokenizer.save_pretrained(whole)
-                text = json.dumps(_without_nan(about), ensure_ascii=False, indent=2)
-                (whole / ABOUT).write_text(text, encoding="utf-8")
+                (whole / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=2), encoding="utf-8")
         except WRITE_ERRORS as error:
             raise TrainingError(
                 f"The model is trained and cannot be written to {self.output}: {error}. {left_over(self.checkpoints)} "
                 "Free some space and resume."
             ) from error
-
-
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """{"settings": {"seed": 0}} -> {"seed": 0}, with the part's name where two parts have one name."""
-    flat: dict[str, Any] = {}
-    for part, inside in values.items():
-        for key, value in inside.items():
-            flat[f"{part}.{key}" if key in flat or part in ("texts", "sequences") else key] = value
-    return flat
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON has no NaN: null instead."""
-    if isinstance(value, dict):
-        return {key: _without_nan(inside) for key, inside in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(inside) for inside in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -30,15 +30,11 @@ LETTERS = re.compile(r"[^\W\d_]{3,}")
 def in_frames(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
     """Texts of which a random `share` is put into one of `FRAMES`, with one or two of its three rarest words.
 
-    A text stays as it is if it has under 4 or over 22 words, or under two words that occur in four texts or more.
+    A text stays unchanged if it has under 4 or over 22 words, or under two words that occur in four texts or more.
 
     Raises:
-        InputError: a share that is not between 0 and 1; not one of the texts can be framed.
+        InputError: not one of the texts can be framed.
     """
-    if not 0 <= share <= 1:
-        raise InputError(f"frames={share!r}; it must be a share between 0 and 1.")
-    if share == 0:
-        return list(texts)
     counts = Counter(word for text in texts for word in {word.lower() for word in LETTERS.findall(text)})
     generator = np.random.default_rng([seed, 2])
     drawn = generator.random(len(texts)) < share
@@ -59,7 +55,7 @@ def in_frames(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
 
 
 def _fillings(text: str, counts: Counter[str]) -> list[str]:
-    """The rarest words of a text that are not too rare, as it writes them."""
+    """The rarest words of a text that are not too rare, spelled as in the text."""
     if not SHORTEST <= len(text.split()) <= LONGEST:
         return []
     written = {word.lower(): word for word in LETTERS.findall(text)}

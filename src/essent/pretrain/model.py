@@ -1,4 +1,4 @@
-"""The masked language model of a run: loaded or built, tied or untied, and its head on the masked tokens alone."""
+"""The masked language model of a run: loaded or built, tied or untied, and its logits at masked tokens alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import nn
-from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertConfig
+from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from essent.folders import guarded, opening
@@ -21,10 +21,6 @@ from essent.pretrain.settings import SIZES
 from essent.pretrain.word_pieces import train_word_pieces
 from essent.registry import did_you_mean
 from essent.types import InputError, ModelError
-
-TRAIN = "train"
-SAME = 1e-4  # of the largest logit: masked tokens alone and among all others, up to rounding
-
 
 # -- tokenizer and configuration --------------------------------------------------------------------------------------
 
@@ -46,7 +42,7 @@ def read_config(model: str | None, config: str | None, options: dict[str, Any]) 
         with opening(model, options):
             found = AutoConfig.from_pretrained(model, **guarded(options))
     else:
-        found = _sized(str(config)) if config in SIZES else _from_file(str(config))
+        found = _new(str(config))
     if type(found) not in MODEL_FOR_MASKED_LM_MAPPING or found.is_encoder_decoder:
         raise ModelError(
             f"transformers has no masked language model for model_type={found.model_type!r}; "
@@ -55,43 +51,40 @@ def read_config(model: str | None, config: str | None, options: dict[str, Any]) 
     return found
 
 
-def _sized(name: str) -> Any:
-    layers, width = SIZES[name]
-    config = BertConfig(
-        num_hidden_layers=layers, hidden_size=width, num_attention_heads=width // 64, intermediate_size=4 * width
-    )
-    config.vocab_size = 0  # as many as the tokenizer
-    return config
-
-
-def _from_file(name: str) -> Any:
-    path = Path(name)
-    if not path.is_file():
-        hint = did_you_mean(name, list(SIZES))
-        raise InputError(f"config={name!r} is neither a file (a config.json with model_type) nor a size. {hint}")
-    try:
-        values = dict(json.loads(path.read_text(encoding="utf-8")))
-        kind = values.pop("model_type")
-    except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path} is no configuration: JSON with a model_type is expected ({error!r}).") from None
+def _new(name: str) -> Any:
+    values = _sized(*SIZES[name]) if name in SIZES else _read(Path(name))
+    kind = str(values.pop("model_type"))
     if kind not in CONFIG_MAPPING:
-        raise InputError(f"{path}: model_type={kind!r} is unknown. {did_you_mean(str(kind), list(CONFIG_MAPPING))}")
+        raise InputError(f"{name}: model_type={kind!r} is unknown. {did_you_mean(kind, list(CONFIG_MAPPING))}")
     try:
         config = CONFIG_MAPPING[kind](**values)
     except (TypeError, ValueError, StrictDataclassError) as error:
-        raise InputError(f"{path}: {' '.join(str(error).split())}") from None
+        raise InputError(f"{name}: {' '.join(str(error).split())}") from None
     if "vocab_size" not in values:
-        config.vocab_size = 0  # as many as the tokenizer
+        config.vocab_size = 0  # `fit_config` takes that of the tokenizer
     return config
 
 
-def open_tokenizer(
-    model: str | None, tokenizer: str | None, texts: Sequence[str], options: dict[str, Any], **settings: Any
-) -> Any:
-    """The model's own tokenizer, a named one, or ("train", or nothing to go by) one trained on the texts.
+def _sized(layers: int, width: int) -> dict[str, Any]:
+    values = {"num_hidden_layers": layers, "hidden_size": width}
+    return {"model_type": "bert", **values, "num_attention_heads": width // 64, "intermediate_size": 4 * width}
 
-    Args:
-        settings: keyword arguments for `train_word_pieces`.
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        hint = did_you_mean(str(path), list(SIZES))
+        raise InputError(f"config={str(path)!r} is neither a file (a config.json with model_type) nor a size. {hint}")
+    try:
+        values = dict(json.loads(path.read_text(encoding="utf-8")))
+        return {**values, "model_type": values["model_type"]}
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path} is no configuration: JSON with a model_type is expected ({error!r}).") from None
+
+
+def open_tokenizer(
+    model: str | None, tokenizer: str | None, texts: Sequence[str], options: dict[str, Any], vocabulary: int
+) -> Any:
+    """The model's own tokenizer, a named one, or by default one that is trained on the texts.
 
     Raises:
         InputError: another tokenizer than the model's own.
@@ -99,8 +92,8 @@ def open_tokenizer(
     """
     if model is not None and tokenizer is not None:
         raise InputError(f"A model keeps its own tokenizer: leave out tokenizer={tokenizer!r}, or give a config.")
-    if model is None and tokenizer in (None, TRAIN):
-        return train_word_pieces(texts, **settings)
+    if model is None and tokenizer is None:
+        return train_word_pieces(texts, vocabulary)
     name = str(model or tokenizer)
     options = reach_model(name, options)
     with opening(name, options):
@@ -173,54 +166,23 @@ def untie(model: Any) -> None:
     model.config.tie_word_embeddings = False
 
 
-class MaskedHead:
-    """Lets a masked language model compute logits for chosen tokens only; the others' are most of its work.
+@contextlib.contextmanager
+def logits_at(model: Any, chosen: torch.Tensor) -> Iterator[None]:
+    """Within the block a masked language model gives logits (1,M,V) of the M tokens chosen by (B,T), and no others.
 
-    A hook on the encoder passes on the states (B,T,D) of the chosen tokens alone, as (1,M,D). Prediction heads work on
-    each token by itself, so that the logits are those of all tokens, chosen; `agrees` makes sure of it.
+    The other logits are most of its work. A prediction head works on each token by itself, so that it gives the same
+    logits when a hook on the encoder passes on the states (B,T,D) of the chosen tokens alone, as (1,M,D).
     """
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self._chosen: torch.Tensor | None = None  # (B,T) bool
-        self._handle = getattr(model, model.base_model_prefix).register_forward_hook(self._select)
-
-    def close(self) -> None:
-        """Give the model back as it was."""
-        self._handle.remove()
-
-    @contextlib.contextmanager
-    def at(self, chosen: torch.Tensor) -> Iterator[None]:
-        """Within the block, the model's logits are (1,M,V), of the M tokens chosen by (B,T)."""
-        self._chosen = chosen
-        try:
-            yield
-        finally:
-            self._chosen = None
-
-    @torch.no_grad()
-    def agrees(self, ids: torch.Tensor) -> bool:
-        """Whether chosen tokens of (B,T) have the same logits alone and among all others."""
-        was, chosen = self.model.training, torch.zeros(ids.shape, dtype=torch.bool, device=ids.device)
-        chosen[:, 1::2] = True
-        self.model.eval()
-        try:
-            every = self.model(input_ids=ids).logits[chosen]  # (M,V)
-            with self.at(chosen):
-                alone = self.model(input_ids=ids).logits
-        except (RuntimeError, ValueError, IndexError):
-            return False
-        finally:
-            self.model.train(was)
-        if alone.numel() != every.numel():
-            return False
-        return bool((alone.reshape(every.shape) - every).abs().max() <= SAME * every.abs().max().clamp(min=1))
-
-    def _select(self, module: nn.Module, arguments: Any, output: Any) -> Any:
-        if self._chosen is None:
-            return None
-        states = output[0][self._chosen][None]  # (1,M,D)
+    def select(module: nn.Module, arguments: Any, output: Any) -> Any:
+        states = output[0][chosen][None]  # (1,M,D)
         if isinstance(output, tuple):
             return (states, *output[1:])
         output[next(iter(output))] = states
         return output
+
+    handle = model.base_model.register_forward_hook(select)
+    try:
+        yield
+    finally:
+        handle.remove()

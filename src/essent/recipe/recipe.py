@@ -159,6 +159,7 @@ class Recipe:
         return cls(**read)
 
     def to_json(self) -> str:
+        """The recipe as JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
 
     @classmethod
@@ -171,6 +172,7 @@ class Recipe:
         return cls.from_dict(values)
 
     def to_yaml(self) -> str:
+        """The recipe as YAML."""
         import yaml
 
         return yaml.safe_dump(self.to_dict(), allow_unicode=True, sort_keys=False, width=1000)
@@ -253,7 +255,7 @@ def _read_words(head: str, text: str) -> dict[str, Any]:
         if key not in FIELDS:
             raise RecipeError(f"Unknown field {key!r} in the recipe {text!r}. {did_you_mean(key, list(FIELDS))}")
         if key in values:
-            raise RecipeError(f"The field {key!r} stands twice in the recipe {text!r}.")
+            raise RecipeError(f"The field {key!r} occurs twice in the recipe {text!r}.")
         values[key] = read_field(key, _unquote(value))
         rest = rest[match.end() :]
     return values

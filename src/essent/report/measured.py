@@ -92,6 +92,7 @@ def geometry_section(kind: tuple[str, ...], group: Sequence[Result], names: Name
 
 
 def plain_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:
+    """A section with one table of main scores and without figures."""
     rows = {row: next(iter(found.values())) for row, found in by_row(group).items()}
     lines = [(label_of(row, names), (), result.n, flattened(result.metrics)) for row, result in rows.items()]
     table = long_table("Scores", lines, ())

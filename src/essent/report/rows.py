@@ -30,6 +30,7 @@ def by_row(group: Iterable[Result]) -> dict[Row, dict[str, Result]]:
 
 
 def label_of(row: Row, names: Names) -> str:
+    """The name of a row in tables and figures."""
     key, number = row
     return names.rows[key] + (f" ({number + 1})" if number else "")
 
@@ -94,6 +95,7 @@ def long_table(
 
 
 def flattened(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Metrics by subset as one flat dictionary."""
     return {
         metric if which == "all" else f"{metric}, {which}": value
         for metric, scores in metrics.items()

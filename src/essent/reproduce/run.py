@@ -328,4 +328,5 @@ def _load(name: str, data: str | Path | None) -> Any:
 def _lowered(task: Any) -> PairTask:
     """Scored pairs in lower case (PromptBERT A.1)."""
     pairs = tuple(p._replace(sentence1=p.sentence1.lower(), sentence2=p.sentence2.lower()) for p in task.pairs)
-    return replace(task, pairs=pairs, notes=(*task.notes, "Texts lowered."))
+    found: PairTask = replace(task, pairs=pairs, notes=(*task.notes, "Texts lowered."))
+    return found

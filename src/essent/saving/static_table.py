@@ -123,7 +123,7 @@ def stock_modules_of(module: RecipeModule) -> list[torch.nn.Module]:
 def _limited(module: RecipeModule) -> Tokenizer:
     """The tokenizer, which cuts texts where the encoder does."""
     backbone = module.backbone
-    backend = copy.deepcopy(fast_backend(backbone.tokenizer))
+    backend: Tokenizer = copy.deepcopy(fast_backend(backbone.tokenizer))
     if backbone.max_seq_length is not None:
         backend.enable_truncation(backbone.max_seq_length, direction=backbone.tokenizer.truncation_side)
     return backend

@@ -1,22 +1,30 @@
 """Finding the best recipe for a model: spaces, one pass a template, leaderboards, criteria without labels."""
 
-from essent.selection.checks import Check
-from essent.selection.criteria import criteria
-from essent.selection.definitions import DEFINITIONS, Definition, read_definitions
-from essent.selection.generate import Candidate, Generator, generate_templates
-from essent.selection.grammar import PROMPT_BERT, Grammar, find_grammar
-from essent.selection.leaderboard import FORMAT, Leaderboard, Trial
-from essent.selection.picture import draw_leaderboard
-from essent.selection.run import Settings, search
-from essent.selection.significance import Comparison, Scored, compare, is_label_free
-from essent.selection.space import SPACES, Grid, Space, find_space
-from essent.selection.templates import (
-    GeneratedSearch,
-    Step,
-    TemplateSearch,
-    search_candidates,
-    search_templates,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from essent.lazy import lazy_door
+
+if TYPE_CHECKING:
+    from essent.selection.checks import Check
+    from essent.selection.combined import criteria
+    from essent.selection.definitions import DEFINITIONS, Definition, read_definitions
+    from essent.selection.generate import Candidate, Generator, generate_templates
+    from essent.selection.grammar import PROMPT_BERT, Grammar, find_grammar
+    from essent.selection.leaderboard import FORMAT, Leaderboard, Trial
+    from essent.selection.picture import draw_leaderboard
+    from essent.selection.run import search
+    from essent.selection.settings import Settings
+    from essent.selection.significance import Comparison, Scored, compare, is_label_free
+    from essent.selection.space import SPACES, Grid, Space, find_space
+    from essent.selection.templates import (
+        GeneratedSearch,
+        Step,
+        TemplateSearch,
+        search_candidates,
+        search_templates,
+    )
 
 __all__ = [
     "DEFINITIONS",
@@ -50,3 +58,39 @@ __all__ = [
     "search_candidates",
     "search_templates",
 ]
+
+__getattr__, __dir__ = lazy_door(
+    __name__,
+    {
+        "Candidate": "essent.selection.generate",
+        "Check": "essent.selection.checks",
+        "Comparison": "essent.selection.significance",
+        "DEFINITIONS": "essent.selection.definitions",
+        "Definition": "essent.selection.definitions",
+        "FORMAT": "essent.selection.leaderboard",
+        "GeneratedSearch": "essent.selection.templates",
+        "Generator": "essent.selection.generate",
+        "Grammar": "essent.selection.grammar",
+        "Grid": "essent.selection.space",
+        "Leaderboard": "essent.selection.leaderboard",
+        "PROMPT_BERT": "essent.selection.grammar",
+        "SPACES": "essent.selection.space",
+        "Scored": "essent.selection.significance",
+        "Settings": "essent.selection.settings",
+        "is_label_free": "essent.selection.significance",
+        "Space": "essent.selection.space",
+        "Step": "essent.selection.templates",
+        "TemplateSearch": "essent.selection.templates",
+        "Trial": "essent.selection.leaderboard",
+        "compare": "essent.selection.significance",
+        "criteria": "essent.selection.combined",
+        "draw_leaderboard": "essent.selection.picture",
+        "find_grammar": "essent.selection.grammar",
+        "find_space": "essent.selection.space",
+        "generate_templates": "essent.selection.generate",
+        "read_definitions": "essent.selection.definitions",
+        "search": "essent.selection.run",
+        "search_candidates": "essent.selection.templates",
+        "search_templates": "essent.selection.templates",
+    },
+)

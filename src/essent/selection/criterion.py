@@ -107,13 +107,14 @@ def unit_ranks(values: np.ndarray) -> np.ndarray:
 
 
 def unit(values: np.ndarray) -> np.ndarray:
+    """Rows less their means, at length 1; a constant row becomes zeros."""
     centred = values - values.mean(axis=-1, keepdims=True)
     length = np.linalg.norm(centred, axis=-1, keepdims=True)
     return np.asarray(centred / np.where(length > 0, length, 1.0))
 
 
 def usable(cosines: np.ndarray) -> np.ndarray:
-    """Which rows of cosines (R,P) are finite and not constant. (R,)"""
+    """Which rows of cosines (R,P) are finite and not constant: (R,)."""
     known = np.isfinite(cosines).all(axis=1)
     known[known] = np.ptp(cosines[known], axis=1) > CONSTANT if cosines.shape[1] else False
     return np.asarray(known)
@@ -132,8 +133,11 @@ def area_under_curve(alike: np.ndarray, unlike: np.ndarray) -> np.ndarray:
 
 
 def mean_rank(scores: Sequence[np.ndarray], standard: Sequence[np.ndarray] | None = None) -> np.ndarray:
-    """Mean of the ranks by each of several scores (R,) among those of a standard (R',), the recipes themselves by
-    default: 1 for the best of all; NaN where a score is undefined."""
+    """Mean of the ranks by each of several scores (R,): 1 for the best of all; NaN where a score is undefined.
+
+    Args:
+        standard: scores (R',) among which the ranks are counted; by default those of the recipes themselves.
+    """
     table, others = np.stack(scores), np.stack(scores if standard is None else standard)
     others = others[:, np.isfinite(others).all(axis=0)]
     defined = np.isfinite(table).all(axis=0)
@@ -147,6 +151,7 @@ def mean_rank(scores: Sequence[np.ndarray], standard: Sequence[np.ndarray] | Non
 
 
 def checked(cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
+    """The cosines, once their shape (R,P) is known to fit the pairs."""
     rows = np.asarray(cosines, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != len(pseudo):
         raise InputError(f"Expected cosines (R,{len(pseudo)}), one a pair, got shape {rows.shape}.")
@@ -154,6 +159,7 @@ def checked(cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
 
 
 def gold_of(pseudo: PseudoPairs) -> np.ndarray:
+    """The pseudo gold scores (P,), which only some criteria's pairs have."""
     if pseudo.gold is None or len(pseudo.gold) != len(pseudo):
         raise InputError("These pairs have no pseudo gold score; make them with the criterion's own `pairs`.")
     return pseudo.gold

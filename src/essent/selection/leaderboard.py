@@ -28,10 +28,10 @@ FORMAT = "essent-leaderboard/1"
 
 @dataclass(frozen=True)
 class Trial:
-    """A recipe and its scores by criterion; `interval` (95 %, bootstrap) of the ranking criterion's score, for the
-    first rows and baselines.
+    """A recipe and its scores by criterion.
 
     Attributes:
+        interval: of the ranking criterion's score (95 %, bootstrap), for the first rows and baselines.
         scores: with labels ×100 under the name of the score ("spearman", "accuracy"); with several data sets under
             their names, behind the mean of the ranks.
     """

@@ -26,6 +26,7 @@ class TextPairs:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[str, str]], fit_texts: Sequence[str]) -> TextPairs:
+        """Index pairs of texts: each text is kept once."""
         distinct, places = distinct_texts([*(text for pair in pairs for text in pair), *fit_texts])
         return cls(tuple(distinct), places[: 2 * len(pairs)].reshape(-1, 2), places[2 * len(pairs) :])
 
@@ -34,6 +35,7 @@ class TextPairs:
         return replace(self, texts=tuple(prompt + text for text in self.texts))
 
     def fit_texts(self) -> list[str]:
+        """The texts that recipes learn from."""
         return [self.texts[i] for i in self.fit]
 
 

@@ -59,6 +59,7 @@ class Block:
 
     @property
     def required(self) -> RequiredOutputs:
+        """What the forward pass must give."""
         heads = [weighting.attention_head for product in self.products for weighting in product]
         return RequiredOutputs(
             frozenset(s.key for s in self.sources if isinstance(s.key, int)),
@@ -68,6 +69,7 @@ class Block:
 
     @property
     def reads_stats(self) -> bool:
+        """Whether counts of tokens must be known first."""
         return any(weighting.reads_stats for product in self.products for weighting in product)
 
     def read(
@@ -111,10 +113,12 @@ class Pass:
 
     @property
     def required(self) -> RequiredOutputs:
+        """What the forward pass must give."""
         return reduce(operator.or_, [*(b.required for b in self.blocks), *(s.required for s in self.singles)])
 
     @property
     def reads_stats(self) -> bool:
+        """Whether counts of tokens must be known first."""
         return any(b.reads_stats for b in self.blocks) or any(s.reads_stats for s in self.singles)
 
 

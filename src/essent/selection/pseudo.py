@@ -117,7 +117,8 @@ class _Taken(Sequence[str]):
     def __getitem__(self, place: int | slice) -> str | Sequence[str]:
         if isinstance(place, slice):
             return _Taken(self.texts, self.places[place])
-        return self.texts[self.places[place]]
+        found: str | Sequence[str] = self.texts[self.places[place]]
+        return found
 
 
 def distinct(texts: Sequence[str]) -> list[str]:

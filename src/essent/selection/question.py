@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from essent.recipe import Recipe
-from essent.selection.criteria import Criterion, PseudoPairs, criteria, default_criterion
+from essent.selection.combined import Criterion, PseudoPairs, criteria, default_criterion
 from essent.selection.pairs import TextPairs
 from essent.selection.significance import is_label_free
 from essent.selection.sweep import Sweep
@@ -93,7 +93,7 @@ class Question:
     @property
     def width(self) -> int:
         """The numbers of a row."""
-        return max([self.place.stop, *(where.stop for _, _, where in self.parts)])
+        return max(int(where.stop) for where in (self.place, *(where for _, _, where in self.parts)))
 
     @property
     def _own_pairs(self) -> int:

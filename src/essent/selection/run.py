@@ -25,6 +25,7 @@ from essent.selection.judging import make_board
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.program import Program
 from essent.selection.question import Question
+from essent.selection.settings import BASELINES, Settings
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.store import Store
 from essent.selection.stored import judge_stored
@@ -35,37 +36,6 @@ from essent.types import InputError, ModelLike
 
 WEIGHED = 20_000  # tokens that a criterion on token weights sees
 GIB = 2**30
-BASELINES = ("mean", "first-last")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a search runs.
-
-    Attributes:
-        baselines: recipes that the winner is compared with; added to the space. The default ones are `mean` and
-            `first-last`, for a static model `static`.
-        top: rows that get an interval.
-        seed: of resampling and of what criteria draw.
-        memory: GiB for hidden states and pooled vectors, beside the model itself.
-        work: a folder to keep results in; a search that was killed goes on there. None: a temporary one.
-    """
-
-    baselines: tuple[str, ...] = BASELINES
-    top: int = 20
-    seed: int = 0
-    memory: float = 0.5
-    batch_size: int = 32
-    work: str | Path | None = None
-    progress: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.memory > 0:
-            raise InputError(f"memory={self.memory!r} must be a positive number of GiB.")
-        if self.top < 1 or self.batch_size < 1:
-            raise InputError(f"top={self.top!r} and batch_size={self.batch_size!r} must be at least 1.")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise InputError(f"seed={self.seed!r} must be a whole number of at least 0.")
 
 
 def search(

@@ -52,6 +52,7 @@ class RandomPairs(Criterion):
     size: int = 1000
 
     def pairs(self, texts: Sequence[str], pairs: Pairs, seed: int) -> PseudoPairs:
+        """The pairs of texts whose cosines are scored."""
         chosen = draw(distinct(texts), 2 * self.size, np.random.default_rng(seed), "texts")
         half = len(chosen) // 2
         return PseudoPairs(tuple(chosen[:half]), tuple(chosen[half : 2 * half]))
@@ -63,6 +64,7 @@ class Isotropy(RandomPairs):
     """Less the mean cosine of random pairs: an isotropic space has 0 (Ethayarajh 2019; Ditto Table 5)."""
 
     def score_rows(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
+        """The score (R,) of each recipe's cosines (R,P); larger is better."""
         return np.asarray(-cosines.mean(axis=1))
 
 
@@ -72,6 +74,7 @@ class Uniformity(RandomPairs):
     """−log E exp(−2‖u−v‖²) of random pairs of unit vectors (Wang & Isola 2020; Ditto Figure 4), larger is better."""
 
     def score_rows(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
+        """The score (R,) of each recipe's cosines (R,P); larger is better."""
         return np.asarray(-np.log(np.exp(-4.0 * (1.0 - cosines)).mean(axis=1)))
 
 
@@ -81,12 +84,15 @@ class Length(RandomPairs):
     """−|ρ| of the cosines of random pairs with the difference of the texts' lengths in words: length is no meaning."""
 
     def pairs(self, texts: Sequence[str], pairs: Pairs, seed: int) -> PseudoPairs:
+        """The pairs of texts whose cosines are scored."""
         made = super().pairs(texts, pairs, seed)
         apart = [abs(len(words_of(a)) - len(words_of(b))) for a, b in zip(made.first, made.second, strict=True)]
         return dataclasses.replace(made, gold=-np.array(apart, dtype=np.float64))
 
     def score_rows(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
-        return -np.abs(unit_ranks(cosines) @ unit_ranks(gold_of(pseudo)))
+        """The score (R,) of each recipe's cosines (R,P); larger is better."""
+        found: np.ndarray = -np.abs(unit_ranks(cosines) @ unit_ranks(gold_of(pseudo)))
+        return found
 
 
 # -- telling what belongs together ------------------------------------------------------------------------------------
@@ -95,8 +101,10 @@ class Length(RandomPairs):
 @criteria.register("perturbed")
 @dataclass(frozen=True)
 class Perturbed(Criterion):
-    """d′ of a text with its copy less some words, against copies of other texts: how far apart the two kinds of cosine
-    lie in standard deviations. The copies are the deletions of CLEAR (Wu et al. 2020).
+    """d′ of a text with its copy less some words, against copies of other texts.
+
+    It says how far apart the two kinds of cosine lie, in standard deviations. The copies are the deletions of CLEAR (Wu
+    et al. 2020).
 
     Args:
         share: of the words, that are left out.
@@ -112,6 +120,7 @@ class Perturbed(Criterion):
             raise RecipeError(f"perturbed: the share of words left out must lie between 0 and 1, got {self.share!r}.")
 
     def pairs(self, texts: Sequence[str], pairs: Pairs, seed: int) -> PseudoPairs:
+        """The pairs of texts whose cosines are scored."""
         rng = np.random.default_rng(seed)
         base = draw_texts(texts, self.size, rng)
         copies = [shortened(text, self.share, rng) for text in base]
@@ -119,6 +128,7 @@ class Perturbed(Criterion):
         return PseudoPairs.contrast(list(zip(base, copies, strict=True)), apart)
 
     def score_rows(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
+        """The score (R,) of each recipe's cosines (R,P); larger is better."""
         alike, unlike = split(cosines, pseudo)
         spread = np.sqrt((alike.var(axis=1) + unlike.var(axis=1)) / 2)
         return np.asarray((alike.mean(axis=1) - unlike.mean(axis=1)) / np.maximum(spread, 1e-12))
@@ -127,13 +137,16 @@ class Perturbed(Criterion):
 @criteria.register("halves")
 @dataclass(frozen=True)
 class Halves(Criterion):
-    """How often one half of a text's words is nearer to the other half than to a half of the text that shares most
-    letters with it. The halves are drawn at random and share no word (after the inverse cloze task, Lee et al. 2019).
+    """How often one half of a text's words is nearer to the other half than to a half of the text most like it.
+
+    That text shares most letters with it. The halves are drawn at random and share no word (after the inverse cloze
+    task, Lee et al. 2019).
     """
 
     size: int = 400
 
     def pairs(self, texts: Sequence[str], pairs: Pairs, seed: int) -> PseudoPairs:
+        """The pairs of texts whose cosines are scored."""
         rng = np.random.default_rng(seed)
         base = draw_texts(texts, self.size, rng)
         halves = [halves_of(text, rng) for text in base]
@@ -141,6 +154,7 @@ class Halves(Criterion):
         return PseudoPairs.contrast(halves, [(halves[i][0], halves[j][1]) for i, j in enumerate(near)])
 
     def score_rows(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
+        """The score (R,) of each recipe's cosines (R,P); larger is better."""
         alike, unlike = split(cosines, pseudo)
         return np.asarray(((alike > unlike) + 0.5 * (alike == unlike)).mean(axis=1))
 
@@ -148,9 +162,9 @@ class Halves(Criterion):
 @criteria.register("neighbours")
 @dataclass(frozen=True)
 class Neighbours(Criterion):
-    """AUC of neighbouring sentences of running text against sentences from elsewhere (after Quick-Thoughts, Logeswaran
-    & Lee 2018): the share of cases in which the neighbours are the nearer pair.
+    """AUC of neighbouring sentences of running text against sentences from elsewhere.
 
+    That is the share of cases in which the neighbours are nearer (after Quick-Thoughts, Logeswaran & Lee 2018).
     Sentences are neighbours within a text; where the texts are single sentences, each and the next text.
 
     Args:
@@ -162,6 +176,7 @@ class Neighbours(Criterion):
     negatives: int = 8
 
     def pairs(self, texts: Sequence[str], pairs: Pairs, seed: int) -> PseudoPairs:
+        """The pairs of texts whose cosines are scored."""
         found = read_running_text(str(self.running)) if self.running else list(texts)
         beside = neighbours_of(found)
         if len(beside) < max(FEWEST, len(found) // 10):  # texts are seldom more than a sentence
@@ -176,6 +191,7 @@ class Neighbours(Criterion):
         return PseudoPairs.contrast(chosen, unlike)
 
     def score_rows(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
+        """The score (R,) of each recipe's cosines (R,P); larger is better."""
         return area_under_curve(*split(cosines, pseudo))
 
 
@@ -189,6 +205,7 @@ class Agreement(Criterion):
     size: int = 1500
 
     def pairs(self, texts: Sequence[str], pairs: Pairs, seed: int) -> PseudoPairs:
+        """The pairs of texts whose cosines are scored."""
         counted = all_texts(texts, pairs)
         made = target_pairs(counted, pairs, self.size, np.random.default_rng(seed))
         first, second = tuple(a for a, _ in made), tuple(b for _, b in made)
@@ -201,6 +218,7 @@ class Lexical(Agreement):
     """Spearman's correlation with the tf-idf cosine of the texts' letters (3 to 5 in a row; idf of the texts given)."""
 
     def score_rows(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
+        """The score (R,) of each recipe's cosines (R,P); larger is better."""
         return np.asarray(unit_ranks(cosines) @ unit_ranks(gold_of(pseudo)))
 
 
@@ -212,10 +230,12 @@ class Consensus(Agreement):
     relative: ClassVar[bool] = True
 
     def settled(self, cosines: np.ndarray, pseudo: PseudoPairs) -> PseudoPairs:
+        """The pairs with the mean ranks of the usable recipes as their standard."""
         rows = checked(cosines, pseudo)
         return dataclasses.replace(pseudo, standard=unit_ranks(rows[usable(rows)]).mean(axis=0))
 
     def score_rows(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
+        """The score (R,) of each recipe's cosines (R,P); larger is better."""
         standard = pseudo.standard if pseudo.standard is not None else np.empty(0)  # `score` has settled the pairs
         return np.asarray(unit_ranks(cosines) @ unit(standard))
 
@@ -240,12 +260,15 @@ class IdfCorrelation(Criterion):
             raise RecipeError(f"idf:{self.kind} — the correlation is 'pearson' or 'spearman'.")
 
     def pairs(self, texts: Sequence[str], pairs: Pairs, seed: int) -> PseudoPairs:
+        """The pairs of texts whose cosines are scored."""
         return PseudoPairs()
 
     def score(self, cosines: np.ndarray, pseudo: PseudoPairs) -> np.ndarray:
+        """No score of cosines, NaN for each recipe: it judges token weights."""
         raise InputError("The criterion 'idf' reads token weights (`weight_score`), not cosines.")
 
     def weight_score(self, weights: np.ndarray, idf: np.ndarray) -> np.ndarray:
+        """The correlation of token weights with idf."""
         rows, known = np.asarray(weights, np.float64), np.asarray(idf, np.float64)
         if rows.ndim != 2 or known.shape != rows.shape[1:] or not len(known):
             raise InputError(f"Expected weights (R,M) and idf (M,), got {rows.shape} and {known.shape}.")

@@ -51,8 +51,10 @@ def judge_stored(sweep: Sweep, question: Question, data: TextPairs, store: Store
 
 @contextlib.contextmanager
 def _side_by_side(wanted: bool) -> Iterator[Callable[..., Iterator[Any]]]:
-    """A `map` that judges one recipe on each core: small products gain little from several threads, and threads of
-    several libraries fight over the cores."""
+    """A `map` that judges one recipe on each core.
+
+    Small products gain little from several threads, and threads of several libraries fight over the cores.
+    """
     if not wanted:
         yield map
         return

@@ -145,7 +145,7 @@ class Sweep:
         if wanted > free:
             raise InputError(
                 f"The vectors of this search need {wanted / GIB:.2g} GiB in {self.store.folder}, where "
-                f"{free / GIB:.2g} GiB are free. Give --work a folder on a larger disk, a smaller space, or fewer texts."
+                f"{free / GIB:.2g} GiB are free. Give --work a folder on a larger disk, a smaller space or fewer texts."
             )
 
     def _most_tokens(self, one: Pass) -> int:
@@ -263,7 +263,8 @@ class Sweep:
 
     def _column(self, key: tuple[int, int], row: int, column: int, width: int) -> np.ndarray:
         stored = self.store.read(_file(key, row, column), 0, (self.rows_in[key[0]], width))
-        return stored[self.rows_of[key[0]]]
+        found: np.ndarray = stored[self.rows_of[key[0]]]
+        return found
 
     def release(self, place: Place) -> None:
         """Remove what `pooled` reads for a weighting: it will not be read again."""
@@ -286,4 +287,5 @@ def pair_cosines(vectors: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
     apart = units.index_select(1, ends[:, 0]).sub_(units.index_select(1, ends[:, 1]))  # (w,p,M,D)
     cosines = 1 - torch.linalg.vecdot(apart, apart).double() / 2
     there = (length > 0).squeeze(-1)
-    return (cosines * (there[:, ends[:, 0]] & there[:, ends[:, 1]])).transpose(1, 2)
+    found: torch.Tensor = (cosines * (there[:, ends[:, 0]] & there[:, ends[:, 1]])).transpose(1, 2)
+    return found

@@ -18,7 +18,8 @@ from essent.selection.grammar import PROMPT_BERT, Grammar
 from essent.selection.judging import judged
 from essent.selection.leaderboard import Leaderboard, ranked
 from essent.selection.question import Question
-from essent.selection.run import Settings, model_name, search, tested
+from essent.selection.run import model_name, search, tested
+from essent.selection.settings import Settings
 from essent.selection.space import Grid, Space
 from essent.sources import parse_mix, reads_mlm_head
 from essent.tasks import JudgedTask

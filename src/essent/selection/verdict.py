@@ -116,6 +116,7 @@ class Judged:
 
     @classmethod
     def by(cls, made: Criterion, cosines: np.ndarray, pseudo: PseudoPairs, seed: int) -> Judged:
+        """Judge cosines (R,P) by a criterion."""
         return cls(made.spec(), made.score(cosines, pseudo), resampled(made, cosines, pseudo, seed))
 
     def compare(self, names: Sequence[str], first: str, second: str) -> Comparison:

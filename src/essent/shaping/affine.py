@@ -61,6 +61,7 @@ class AffineModule(Fixed):
         self.register_buffer("offset", torch.from_numpy(affine.offset.copy()))
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Map vectors (…,D) to (…,K) by the matrix and the offset."""
         check_width(vectors, self.mean.shape[0])
         kind = torch.float64 if vectors.dtype == torch.float64 else torch.float32
         centred = vectors.to(kind) - self.mean.to(kind)  # (B,D)
@@ -70,7 +71,7 @@ class AffineModule(Fixed):
 
 
 def _diagonal(matrix: np.ndarray) -> np.ndarray:
-    """The diagonal of a matrix that has nothing else, as those of centring and z-scores; any other as it is."""
+    """The diagonal of a matrix that has nothing else, as those of centring and z-scores; any other matrix unchanged."""
     diagonal = np.diag(matrix)
     alone = matrix.shape[0] == matrix.shape[1] and np.count_nonzero(matrix) == np.count_nonzero(diagonal)
     return diagonal if alone else matrix

@@ -56,6 +56,7 @@ class Moments:
         return total.without_rounding(ROUNDING_OF_VALUES * np.abs(total.mean))
 
     def merged(self, other: Moments) -> Moments:
+        """The moments of two parts of the data together."""
         if other.mean.shape != self.mean.shape:
             raise InputError(f"Blocks of {len(self.mean)} and {len(other.mean)} dimensions cannot be fitted together.")
         count = self.count + other.count
@@ -158,6 +159,7 @@ class AffineShaper(Shaper):
 
     @property
     def n_features_in_(self) -> int:
+        """The number of dimensions of the vectors that it was fitted on."""
         return len(self.mean_)
 
     def fit(self, X: Any, y: Any = None) -> AffineShaper:
@@ -179,6 +181,7 @@ class AffineShaper(Shaper):
         return Affine.of(self.learned("mean_"), self.learned("matrix_"))
 
     def module(self) -> nn.Module:
+        """The fitted map as a torch module."""
         return self.affine().module()
 
 

@@ -26,6 +26,7 @@ class Centre(OneToOneFeatureMixin, AffineShaper):
     """Subtract the mean vector (Stankevičius 2.2.2)."""
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
+        """The matrix (D,K) that these moments give."""
         return np.eye(len(moments.mean))
 
 
@@ -37,6 +38,7 @@ class ZScore(OneToOneFeatureMixin, AffineShaper):
     """
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
+        """The matrix (D,K) that these moments give."""
         spread = np.sqrt(np.maximum(np.diag(moments.scatter), 0.0) / moments.count)  # (D,)
         return np.diag(np.where(is_noise(spread, moments.mean), 1.0, 1.0 / np.where(spread > 0, spread, 1.0)))
 
@@ -53,20 +55,24 @@ class AllButTheTop(AffineShaper):
         self.check_settings()
 
     def check_settings(self) -> None:
+        """Refuse settings that are not allowed."""
         if not isinstance(self.d, Integral) or self.d < 0:
             raise RecipeError(f"abtt:{self.d} — the number of components must be an integer ≥ 0, e.g. abtt:2.")
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
+        """The matrix (D,K) that these moments give."""
         values, vectors = moments.components
         top = (vectors * has_variance(values))[:, : self.d]  # (D,d); a component without variance is arbitrary
-        return np.eye(len(moments.mean)) - top @ top.T
+        found: np.ndarray = np.eye(len(moments.mean)) - top @ top.T
+        return found
 
 
 def is_noise(spread: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Which columns' standard deviations are floating-point noise; relative, so scaling the data changes nothing."""
     alive = spread[spread > NOISE_BESIDE_MEAN * np.abs(mean)]
     typical = float(np.median(alive)) if len(alive) else 0.0
-    return spread <= np.maximum(NOISE_BESIDE_OTHERS * typical, NOISE_BESIDE_MEAN * np.abs(mean))
+    found: np.ndarray = spread <= np.maximum(NOISE_BESIDE_OTHERS * typical, NOISE_BESIDE_MEAN * np.abs(mean))
+    return found
 
 
 def has_variance(values: np.ndarray) -> np.ndarray:

@@ -40,6 +40,7 @@ class Chain(VectorTransformer):
         return len(self.steps)
 
     def specs(self) -> tuple[str, ...]:
+        """The text form of every step."""
         return tuple(step.spec() for step in self.steps)
 
     @property
@@ -49,6 +50,7 @@ class Chain(VectorTransformer):
 
     @property
     def is_fitted(self) -> bool:
+        """Whether every step has learned what it needs."""
         return self.__sklearn_is_fitted__()
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -56,9 +58,10 @@ class Chain(VectorTransformer):
 
     @property
     def n_features_in_(self) -> int:
+        """The number of dimensions of the vectors that it was fitted on."""
         if hasattr(self, "_width") or not self.steps:
-            return self._width
-        return self.steps[0].n_features_in_
+            return int(self._width)
+        return int(self.steps[0].n_features_in_)
 
     def dim_out(self, dimensions: int) -> int:
         """Width of the shaped vectors for vectors of width D."""
@@ -137,7 +140,7 @@ class Chain(VectorTransformer):
     # -- save -------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, np.ndarray]:
-        """What all steps have learned, as arrays under "0.mean_", "1.quantiles_" …"""
+        """What all steps have learned, as arrays by names such as "0.mean_" and "1.quantiles_"."""
         if not self.is_fitted:
             raise not_fitted(f"The shaping {' | '.join(self.specs())} is not fitted yet: call fit first.")
         return {f"{place}.{key}": value for place, step in enumerate(self.steps) for key, value in step.state().items()}

@@ -21,8 +21,10 @@ SHOW_PROGRESS_FROM = 20_000  # vectors · epochs below this train in seconds
 
 @shapers.register("flow")
 class Flow(Shaper):
-    """Map vectors to a standard Gaussian by affine couplings trained by maximum likelihood, without labels (Li et al.
-    2020, BERT-flow §3; Dinh et al. 2017 for the couplings, zuko's RealNVP). z-scored first, as Glow's ActNorm starts.
+    """Map vectors to a standard Gaussian by affine couplings trained by maximum likelihood, without labels.
+
+    Source: Li et al. 2020 (BERT-flow, §3); Dinh et al. 2017 for the couplings (zuko's RealNVP). Vectors are z-scored
+    first, as Glow's ActNorm starts.
 
     Args:
         epochs: passes over the vectors.
@@ -51,6 +53,7 @@ class Flow(Shaper):
         self.check_settings()
 
     def check_settings(self) -> None:
+        """Refuse settings that are not allowed."""
         for name in ("epochs", "transforms", "hidden", "batch_size"):
             value = getattr(self, name)
             if not isinstance(value, Integral) or value < 1:
@@ -62,6 +65,7 @@ class Flow(Shaper):
 
     @property
     def n_features_in_(self) -> int:
+        """The number of dimensions of the vectors that it was fitted on."""
         return len(self.mean_)
 
     def fit(self, X: Any, y: Any = None) -> Flow:
@@ -100,6 +104,7 @@ class Flow(Shaper):
                 optimizer.step()
 
     def module(self) -> nn.Module:
+        """The fitted map as a torch module."""
         weights = self.learned("weights_")
         with torch.random.fork_rng(devices=[]):
             network = self._network(len(self.mean_))
@@ -107,11 +112,13 @@ class Flow(Shaper):
         return FlowMap(AffineModule(Affine.of(self.mean_, self.matrix_)), network)
 
     def state(self) -> dict[str, np.ndarray]:
+        """What the flow has learned, as arrays by name."""
         if not hasattr(self, "weights_"):
             return {}
         return {"mean_": self.mean_, "matrix_": self.matrix_} | {f"weights_.{k}": v for k, v in self.weights_.items()}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
+        """Restore what `state` gave."""
         self.mean_, self.matrix_ = state["mean_"], state["matrix_"]
         self.weights_ = {k.removeprefix("weights_."): v for k, v in state.items() if k.startswith("weights_.")}
 
@@ -127,9 +134,11 @@ class FlowMap(Fixed):
         self.network = with_buffers(network)
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Map vectors (…,D) to the latent space."""
         check_width(vectors, len(self.first.mean))
         standard = self.first(vectors.double()).float()
-        return self.network().transform(standard).to(vectors.dtype)  # (B,D)
+        found: torch.Tensor = self.network().transform(standard).to(vectors.dtype)  # (B,D)
+        return found
 
 
 def with_buffers(network: nn.Module) -> nn.Module:

@@ -39,6 +39,7 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
         self.check_settings()
 
     def check_settings(self) -> None:
+        """Refuse settings that are not allowed."""
         numbers = (self.n_quantiles, self.subsample)
         if not all(isinstance(number, Integral) and number >= 1 for number in numbers):
             raise RecipeError(
@@ -48,6 +49,7 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
 
     @property
     def n_features_in_(self) -> int:
+        """The number of dimensions of the vectors that it was fitted on."""
         return len(self.quantiles_)
 
     def fit(self, X: Any, y: Any = None) -> QuantileUniform:
@@ -77,6 +79,7 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
         return self
 
     def module(self) -> nn.Module:
+        """The fitted map as a torch module."""
         return QuantileMap(self.learned("quantiles_"))
 
 
@@ -171,7 +174,7 @@ class QuantileMap(Fixed):
         below = np.cumsum(held, dtype=np.int32) - held  # quantiles in lower bins of this and of earlier columns
         below.reshape(self.columns, self.bins)[:] += np.arange(self.columns, dtype=np.int32)[:, None] * (1 + fence)
         self._keep("guide", below)
-        return fence
+        return int(fence)
 
     def _bin(self, values: torch.Tensor, start: int) -> torch.Tensor:
         """The bin, counted over all columns, of values (C,B) within their columns' ranges; int32."""
@@ -188,6 +191,7 @@ class QuantileMap(Fixed):
         return at
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Map every dimension of vectors (…,D) to its quantiles."""
         check_width(vectors, self.columns)
         some = max(1, self.block_values // max(1, len(vectors))) if vectors.device.type == "cpu" else self.columns
         columns = vectors.T  # (D,B)
@@ -226,11 +230,11 @@ def read(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 
 
 def middle_places(quantiles: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Where a value goes that equals a quantile: the middle of all of that value, 0 and 1 at the ends. (D,Q)"""
+    """Where a value goes that equals a quantile, (D,Q): the middle of all of that value, 0 and 1 at the ends."""
     number = np.broadcast_to(np.arange(quantiles.shape[1]), quantiles.shape)
     starts = np.concatenate([np.ones((len(quantiles), 1), bool), np.diff(quantiles, axis=1) > 0], axis=1)
     first = np.maximum.accumulate(np.where(starts, number, 0), axis=1)  # first quantile of the same value
-    middle = 0.5 * (places[first] + places[number])  # read at the last quantile of a value only
+    middle: np.ndarray = 0.5 * (places[first] + places[number])  # read at the last quantile of a value only
     middle[quantiles == quantiles[:, -1:]] = 1.0
     middle[quantiles == quantiles[:, :1]] = 0.0  # a constant column maps to 0
     return middle

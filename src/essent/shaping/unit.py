@@ -15,6 +15,7 @@ class UnitLength(nn.Module):
     """Divides every vector by its L2 length; a zero vector stays zero."""
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Scale vectors (…,D) to length 1."""
         return nn.functional.normalize(vectors, p=2, dim=1)
 
 
@@ -30,4 +31,5 @@ class Normalize(OneToOneFeatureMixin, Shaper):
         return self
 
     def module(self) -> nn.Module:
+        """The fitted map as a torch module."""
         return UnitLength()

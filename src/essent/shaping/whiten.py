@@ -26,15 +26,18 @@ class Whiten(AffineShaper):
         self.check_settings()
 
     def check_settings(self) -> None:
+        """Refuse settings that are not allowed."""
         kept = self.n_components
         if kept is not None and (not isinstance(kept, Integral) or kept < 1):
             raise RecipeError(f"whiten:{kept} — the number of components must be an integer ≥ 1, e.g. whiten:256.")
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
+        """The matrix (D,K) that these moments give."""
         values, vectors = moments.components
         real = has_variance(values)
         scale = np.where(real, 1.0 / np.sqrt(np.where(real, values, 1.0)), 0.0)  # (D,)
         return (vectors * scale)[:, : self.n_components]
 
     def dim_out(self, dimensions: int) -> int:
+        """The number of dimensions that are left of so many."""
         return dimensions if self.n_components is None else min(self.n_components, dimensions)

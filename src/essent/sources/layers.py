@@ -60,6 +60,7 @@ class RandomTable(TokenTable):
                 )
 
     def rows_of(self, vocabulary: Vocabulary) -> torch.Tensor:
+        """Random rows (V,D) from the seed."""
         import numpy as np
         import torch
 
@@ -68,6 +69,7 @@ class RandomTable(TokenTable):
         return torch.from_numpy(draws * np.float32(0.1))  # (V,D)
 
     def spec(self) -> str:
+        """The text form, from which the registry makes the same part."""
         return format_spec(
             self.name, {"dimensions": self.dimensions, "seed": self.seed}, {"dimensions": 768, "seed": 0}
         )
@@ -95,10 +97,12 @@ class AverageTable(TokenTable):
 
     @property
     def folder(self) -> str:
+        """The folder that holds the averages."""
         return unquote(self._split()[0])
 
     @property
     def layer(self) -> str:
+        """The layers of the averages, as a mix."""
         return self._split()[1]
 
     def _split(self) -> tuple[str, str]:
@@ -134,6 +138,7 @@ class AverageTable(TokenTable):
             raise RecipeError(f"layers=avg:{self.place} — {error}") from None
 
     def spec(self) -> str:
+        """The text form, from which the registry makes the same part."""
         return f"{self.name}:{self.place}"
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from essent.static.choose import Trial, find_choice
     from essent.static.coverage import coverage_of
     from essent.static.distillation import (
-        FITTED,
-        Choice,
         Distilled,
         Material,
         check_choice,
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     )
     from essent.static.encoder import StaticEncoder
     from essent.static.gather import Settings, average_contexts
+    from essent.static.settings import FITTED, Choice, TableSettings
     from essent.static.smaller import Losses
     from essent.static.vocabulary import Extension, extended, find_extension
 
@@ -35,6 +34,7 @@ __all__ = [
     "Material",
     "Settings",
     "StaticEncoder",
+    "TableSettings",
     "Trial",
     "average_contexts",
     "check_choice",
@@ -50,15 +50,16 @@ __all__ = [
 __getattr__, __dir__ = lazy_door(
     __name__,
     {
-        "Choice": "essent.static.distillation",
+        "Choice": "essent.static.settings",
         "Contexts": "essent.sources",
         "Distilled": "essent.static.distillation",
         "Extension": "essent.static.vocabulary",
-        "FITTED": "essent.static.distillation",
+        "FITTED": "essent.static.settings",
         "Losses": "essent.static.smaller",
         "Material": "essent.static.distillation",
         "Settings": "essent.static.gather",
         "StaticEncoder": "essent.static.encoder",
+        "TableSettings": "essent.static.settings",
         "Trial": "essent.static.choose",
         "average_contexts": "essent.static.gather",
         "check_choice": "essent.static.distillation",

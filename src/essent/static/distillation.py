@@ -24,39 +24,13 @@ from essent.sources import Contexts, Mix, parse_mix, resolve
 from essent.static.coverage import warn_of_new
 from essent.static.gather import Settings, average_contexts
 from essent.static.regress import bag_matrix, fit_rows, is_strength
+from essent.static.settings import Choice, TableSettings
 from essent.static.smaller import Losses, agreement, check_dimensions, reduce_table
 from essent.static.vocabulary import extended, find_extension
 from essent.texts import check_texts
 from essent.tokens import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
 from essent.types import CorpusStats, InputError, ModelLike, RecipeError
 from essent.weighting import ByToken, weightings
-
-FITTED = 0.1  # strength of the fit to sentences, by default
-
-
-@dataclass(frozen=True)
-class Choice:
-    """How a table is made of context averages.
-
-    Attributes:
-        layers: a mix of layers, "L", "L-1+L".
-        weights: a product of weights by token, "uniform", "sif:1e-2", "idf".
-        ridge: strength λ of the fit to the model's own sentence vectors (essent.static.regress); None leaves it out.
-        shaping: an affine chain, "abtt:2", fitted on the corpus's static vectors.
-    """
-
-    layers: str = "L"
-    weights: str = "uniform"
-    ridge: float | None = FITTED
-    shaping: str = ""
-
-    def __str__(self) -> str:
-        fit = "no fit" if self.ridge is None else f"ridge {self.ridge:g}"
-        return " ".join(
-            part
-            for part in (f"layers={self.layers} weights={self.weights}, {fit}", self.shaping and f"| {self.shaping}")
-            if part
-        )
 
 
 @dataclass
@@ -80,7 +54,8 @@ class Material:
 
     @cached_property
     def rows(self) -> int:
-        return 1 + max(self.tokenizer.get_vocab().values())
+        """The number of rows V of a table."""
+        return int(1 + max(self.tokenizer.get_vocab().values()))
 
     @cached_property
     def stats(self) -> CorpusStats:
@@ -130,6 +105,7 @@ class Material:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
+        """The tokens of the table by their ids."""
         return Vocabulary(self.tokenizer, self.rows)
 
     def _weights(self, text: str) -> np.ndarray:
@@ -143,13 +119,14 @@ class Material:
     def shaped(self, rows: np.ndarray, shaping: str) -> np.ndarray:
         """Rows with an affine chain folded in, fitted on the means of the corpus's texts."""
         if not shaping.strip():
-            return rows.copy()
+            return np.array(rows)
         chain = Chain.parse(Recipe.parse(f"static | {shaping}").shaping)
         chain.fit(self.token_counts @ rows)
         affine = chain.as_affine()
         if affine is None:
             raise RecipeError(f"shaping {shaping!r} has no steps.")
-        return ((rows - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
+        found: np.ndarray = ((rows - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
+        return found
 
 
 def _mix(layers: str) -> Mix:
@@ -296,12 +273,12 @@ def distill(
     corpus: Sequence[str],
     choice: Choice | None = None,
     *,
-    dimensions: int | None = None,
-    dtype: str = "float32",
-    words: int = 0,
-    expressions: int = 0,
+    dimensions: int | None = TableSettings.dimensions,
+    dtype: str = TableSettings.dtype,
+    words: int = TableSettings.words,
+    expressions: int = TableSettings.expressions,
+    unseen: str = TableSettings.unseen,
     teacher: str | None = None,
-    unseen: str = "alone",
     state: str | Path | None = None,
     batch_size: int = 32,
     progress: bool = False,
@@ -313,10 +290,8 @@ def distill(
         model: a hub name, a folder or a loaded SentenceTransformer.
         corpus: texts like those that will be encoded; no labels. Duplicates count as often as they stand there.
         choice: layers, weights, ridge and shaping.
-        dimensions, dtype: of the table, see `make_encoder`.
-        words, expressions: whole words and expressions of two words added to the vocabulary, at most.
-        teacher: the recipe of the sentence vectors that the rows are fitted to; None: the model's own.
-        unseen: rows of tokens that the corpus lacks: alone, static, zero or mean (essent.static.gather).
+        dimensions, dtype, words, expressions, unseen: see `TableSettings`.
+        teacher: the recipe of the sentence vectors that the rows are fitted to; None takes the model's own.
         state: a file that a killed run goes on from.
         options: SentenceTransformer's keyword arguments (device, revision …).
 

@@ -111,4 +111,5 @@ def _solve(token_counts: sparse.csr_matrix, target: np.ndarray, strength: float,
         following = (residual * nearer).sum(axis=0)
         direction = nearer + following / np.maximum(product, 1e-30) * direction
         product = following
-    return change.astype(np.float32)
+    found: np.ndarray = change.astype(np.float32)
+    return found

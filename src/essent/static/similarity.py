@@ -16,7 +16,8 @@ BLOCK = 1024  # rows compared at a time, where distances need more memory than t
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Rows (N,D) scaled to length 1; zeros stay zeros."""
     lengths: np.ndarray = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
-    return vectors / np.maximum(lengths, TINY)
+    found: np.ndarray = vectors / np.maximum(lengths, TINY)
+    return found
 
 
 def similarities(name: str, first: Any, second: Any) -> np.ndarray:
@@ -34,7 +35,8 @@ def similarities(name: str, first: Any, second: Any) -> np.ndarray:
     if name == "cosine":
         left, right = unit(left), unit(right)
     if name in ("cosine", "dot"):
-        return left @ right.T
+        result: np.ndarray = left @ right.T
+        return result
     from scipy.spatial.distance import cdist  # late: most ask for cosines
 
     kind = "euclidean" if name == "euclidean" else "cityblock"
@@ -56,7 +58,8 @@ def similarities_of_pairs(name: str, first: Any, second: Any) -> np.ndarray:
     if name == "cosine":
         left, right = unit(left), unit(right)
     if name in ("cosine", "dot"):
-        return np.einsum("nd,nd->n", left, right)
+        result: np.ndarray = np.einsum("nd,nd->n", left, right)
+        return result
     apart = left - right
     found = np.sqrt(np.einsum("nd,nd->n", apart, apart)) if name == "euclidean" else np.abs(apart).sum(axis=1)
     return np.asarray(-found, np.float32)

@@ -218,7 +218,7 @@ def v_measures(gold: np.ndarray, found: np.ndarray, counts: np.ndarray) -> np.nd
     both = _entropy(joint.reshape(len(counts), -1))
     shared = np.maximum(of_classes + of_clusters - both, 0.0)
     whole = of_classes + of_clusters  # V is 2 I / (H(C) + H(K)); with one class and one cluster it is 1
-    return 100 * np.divide(2 * shared, whole, out=np.ones_like(whole), where=whole > 1e-12)
+    return np.asarray(100 * np.divide(2 * shared, whole, out=np.ones_like(whole), where=whole > 1e-12))
 
 
 def _entropy(shares: np.ndarray) -> np.ndarray:

@@ -64,7 +64,7 @@ class DuplicateTask(JudgedTask):
 
     def compared(self) -> np.ndarray:
         """Each pair's places in `texts()`."""
-        return np.arange(2 * len(self)).reshape(2, -1).T
+        return np.asarray(np.arange(2 * len(self)).reshape(2, -1).T)
 
     def items(self) -> list[tuple[str, ...]]:
         """The two texts of each pair."""
@@ -125,7 +125,7 @@ def _average_precision(order: Order, gold: np.ndarray, counts: np.ndarray) -> np
     steps = np.diff(found, axis=1, prepend=0.0)
     whole = found[:, -1]
     total = (steps * precision).sum(axis=1)
-    return 100 * np.divide(total, whole, out=np.full_like(total, np.nan), where=whole > 0)
+    return np.asarray(100 * np.divide(total, whole, out=np.full_like(total, np.nan), where=whole > 0))
 
 
 def best_threshold(cosines: np.ndarray, gold: np.ndarray) -> tuple[float, float]:

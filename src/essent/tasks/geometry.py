@@ -66,7 +66,7 @@ def iso_score(vectors: np.ndarray) -> float:
     trace, norm = float(np.trace(scatter)), float(np.linalg.norm(scatter))
     if trace <= count * dimensions * np.finfo(np.float64).eps ** 2:  # equal rows: only the mean's rounding is left
         return math.nan
-    return ((trace / norm) ** 2 - 1.0) / (dimensions - 1)
+    return float(((trace / norm) ** 2 - 1.0) / (dimensions - 1))
 
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float:
@@ -103,7 +103,8 @@ def uniformity(vectors: np.ndarray, counts: np.ndarray | None = None) -> float:
 def _square_distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """‖a − b‖² of every row of (n,D) and (m,D): (n,m)."""
     squares = np.einsum("nd,nd->n", left, left)[:, None] + np.einsum("md,md->m", right, right)[None, :]
-    return np.maximum(squares - 2.0 * left @ right.T, 0.0)
+    found: np.ndarray = np.maximum(squares - 2.0 * left @ right.T, 0.0)
+    return found
 
 
 def _log_sum(exponents: np.ndarray, left: np.ndarray, right: np.ndarray) -> float:

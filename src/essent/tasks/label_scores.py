@@ -18,9 +18,8 @@ def f1_macro(gold: np.ndarray, found: np.ndarray, counts: np.ndarray, classes: i
 
     both = total(gold, counts) + total(found, counts)  # (B,C)
     hits = 2 * total(gold, counts * (gold == found))
-    return np.asarray(100 * np.divide(hits, both, out=np.zeros_like(hits), where=both > 0).sum(axis=1)) / np.maximum(
-        (both > 0).sum(axis=1), 1
-    )
+    scores = np.divide(hits, both, out=np.zeros_like(hits), where=both > 0).sum(axis=1)
+    return np.asarray(100 * scores / np.maximum((both > 0).sum(axis=1), 1))
 
 
 def share(right: Sequence[bool] | np.ndarray) -> dict[str, float]:

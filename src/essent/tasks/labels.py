@@ -121,14 +121,17 @@ class LabelTask(JudgedTask):
 
     def targets(self) -> np.ndarray:
         """Probabilities of the classes (N,K), K = 1 for two classes; a class that is not learned has zeros."""
+        found: np.ndarray
         if self.scale is not None:
             low, high = self.scale
             places = np.clip([float(e.target) for e in self.examples], low, high) - low  # (N,)
-            return np.maximum(1 - np.abs(places[:, None] - np.arange(high - low + 1)), 0.0)
+            found = np.maximum(1 - np.abs(places[:, None] - np.arange(high - low + 1)), 0.0)
+            return found
         number = {name: place for place, name in enumerate(self.classes)}
         known = np.array([number.get(str(e.target), -1) for e in self.examples])
         hot = (known[:, None] == np.arange(len(number))).astype(np.float64)
-        return hot[:, 1:] if len(number) == 2 else hot
+        found = hot[:, 1:] if len(number) == 2 else hot
+        return found
 
     # -- what a search reads ----------------------------------------------------------------------------------------
 
@@ -232,7 +235,7 @@ class LabelTask(JudgedTask):
 
     @cached_property
     def _gold(self) -> np.ndarray:
-        """The judged examples' classes as places in `_known`, or their scores. (U,)"""
+        """The judged examples' classes (U,) as places in `_known`, or their scores."""
         targets = [self.examples[row].target for row in np.flatnonzero(self.judged)]
         if self.scale is not None:
             return np.array(targets, dtype=np.float64)
@@ -280,7 +283,7 @@ class LabelTask(JudgedTask):
         return probabilities, [strength], protocol
 
     def _predicted(self, probabilities: np.ndarray) -> np.ndarray:
-        """The place of the likeliest class, or the expected score. (N,)"""
+        """The place of the likeliest class, or the expected score (N,)."""
         if self.scale is None:
             return np.asarray(probabilities.argmax(axis=1))
         return np.asarray(probabilities @ np.arange(self.scale[0], self.scale[1] + 1))

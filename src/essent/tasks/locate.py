@@ -113,8 +113,8 @@ def as_task(given: Any, folder: str | Path | None = None, number: int = 1) -> Ta
         return task
     if isinstance(given, (Mapping, tuple)) or not (hasattr(given, "__iter__") or hasattr(given, "columns")):
         raise InputError(
-            f"Task {number} is a {type(given).__name__}; a task is a name, a file, a Task, or rows in a list, a frame or "
-            "a data set: [pairs], not pairs."
+            f"Task {number} is a {type(given).__name__}; a task is a name, a file, a Task, or rows in a list, a frame "
+            "or a data set: [pairs], not pairs."
         )
     rows = rows_in_memory(given, "data" if number == 1 else f"data {number}")
     kind = kind_of(rows)

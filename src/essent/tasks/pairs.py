@@ -139,7 +139,7 @@ class PairTask(JudgedTask):
 
     def compared(self) -> np.ndarray:
         """Each pair's places in `texts()`."""
-        return np.arange(2 * len(self)).reshape(2, -1).T
+        return np.asarray(np.arange(2 * len(self)).reshape(2, -1).T)
 
     def items(self) -> list[tuple[str, ...]]:
         """The two sentences of each pair."""
@@ -185,7 +185,7 @@ class PairTask(JudgedTask):
         return np.array([pair.score for pair in self.pairs], dtype=np.float64)
 
     def _undefined(self, evidence: np.ndarray) -> np.ndarray:
-        """Which rows of cosines (R,P) have no correlation. (R,)"""
+        """Which rows (R,) of cosines (R,P) have no correlation."""
         constant = np.ptp(evidence, axis=1) <= SAME_COSINE
         return np.asarray(constant | (np.ptp(self._gold) == 0) | (len(self) < 2))
 

@@ -45,7 +45,8 @@ def scaled(vectors: np.ndarray, seen: np.ndarray | None = None) -> np.ndarray:
     squares = np.mean((base / largest - middle) ** 2, axis=1)  # (n,)
     scale = np.sqrt(np.median(squares) or squares.mean() or 1.0)
     limit = np.finfo(np.float32).max ** 0.25  # their products stay finite
-    return np.clip((rows / largest - middle) / scale, -limit, limit).astype(np.float32)
+    found: np.ndarray = np.clip((rows / largest - middle) / scale, -limit, limit).astype(np.float32)
+    return found
 
 
 def logits_by_strength(
@@ -312,7 +313,8 @@ def _scores(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
     if np.isin(targets, (0, 1)).all():
         if targets.shape[1] == 1:
-            return (logits[..., 0] > 0) == (targets > 0.5)
+            found: np.ndarray = (logits[..., 0] > 0) == (targets > 0.5)
+            return found
         right: np.ndarray = logits.argmax(-1) == targets.argmax(-1)[:, None]
         return right
     losses = _losses(torch.from_numpy(logits), torch.from_numpy(targets).float()[:, None])

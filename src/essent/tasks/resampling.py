@@ -63,7 +63,7 @@ def weighted_correlation(first: np.ndarray, second: np.ndarray, counts: np.ndarr
     weighted = first * counts
     products = np.einsum("bp,bp->b", weighted, second)
     scale = np.sqrt(np.einsum("bp,bp->b", weighted, first) * np.einsum("bp,bp,bp->b", second, second, counts))
-    return np.divide(products, scale, out=np.full_like(products, np.nan), where=scale > 0)
+    return np.asarray(np.divide(products, scale, out=np.full_like(products, np.nan), where=scale > 0))
 
 
 def weighted_mean(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -77,4 +77,4 @@ def correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     second = second - second.mean(axis=-1, keepdims=True)
     scale = np.sqrt((first**2).sum(axis=-1) * (second**2).sum(axis=-1))
     products = (first * second).sum(axis=-1)
-    return np.divide(products, scale, out=np.full_like(products, np.nan), where=scale > 0)
+    return np.asarray(np.divide(products, scale, out=np.full_like(products, np.nan), where=scale > 0))

@@ -68,6 +68,7 @@ class Vocabulary:
 
     @cached_property
     def marker(self) -> str:
+        """What begins a piece that continues a word, or one that begins a word."""
         tokens = self.tokens
         counts = {mark: sum(t.startswith(mark) for t in tokens) for mark in ("##", "Ġ", "▁")}
         return max(counts, key=lambda mark: counts[mark])
@@ -88,7 +89,8 @@ class Vocabulary:
             if len(self._cache) >= 16:
                 self._cache.clear()
             self._cache[key] = make()
-        return self._cache[key]
+        found: T = self._cache[key]
+        return found
 
 
 @dataclass(frozen=True)

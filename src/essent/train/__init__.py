@@ -17,7 +17,16 @@ from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.train.build import make_collator, make_loss
-    from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, last_checkpoint, left_over, writing_checkpoint
+    from essent.train.checkpoints import (
+        WRITE_ERRORS,
+        check_checkpoint,
+        check_same_run,
+        history_of,
+        last_checkpoint,
+        left_over,
+        where_it_goes_on,
+        writing_checkpoint,
+    )
     from essent.train.continuous import train_continuous
     from essent.train.device import find_device, has_bf16, on_device
     from essent.train.examples import Examples, read_examples
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
     from essent.train.run import train
     from essent.train.seeds import Spread, train_seeds
     from essent.train.settings import PRESETS, Preset, Settings
+    from essent.train.stopping import go_on, total_steps
 
 __all__ = [
     "OBJECTIVES",
@@ -39,9 +49,12 @@ __all__ = [
     "Settings",
     "Spread",
     "check_checkpoint",
+    "check_same_run",
     "denoised_info_nce",
     "find_device",
+    "go_on",
     "has_bf16",
+    "history_of",
     "info_nce",
     "last_checkpoint",
     "left_over",
@@ -50,9 +63,11 @@ __all__ = [
     "on_device",
     "projection_heads",
     "read_examples",
+    "total_steps",
     "train",
     "train_continuous",
     "train_seeds",
+    "where_it_goes_on",
     "writing_checkpoint",
 ]
 
@@ -69,9 +84,12 @@ __getattr__, __dir__ = lazy_door(
         "Spread": "essent.train.seeds",
         "WRITE_ERRORS": "essent.train.checkpoints",
         "check_checkpoint": "essent.train.checkpoints",
+        "check_same_run": "essent.train.checkpoints",
         "denoised_info_nce": "essent.train.objectives",
         "find_device": "essent.train.device",
+        "go_on": "essent.train.stopping",
         "has_bf16": "essent.train.device",
+        "history_of": "essent.train.checkpoints",
         "info_nce": "essent.train.objectives",
         "last_checkpoint": "essent.train.checkpoints",
         "left_over": "essent.train.checkpoints",
@@ -80,9 +98,11 @@ __getattr__, __dir__ = lazy_door(
         "on_device": "essent.train.device",
         "projection_heads": "essent.train.projection",
         "read_examples": "essent.train.examples",
+        "total_steps": "essent.train.stopping",
         "train": "essent.train.run",
         "train_continuous": "essent.train.continuous",
         "train_seeds": "essent.train.seeds",
+        "where_it_goes_on": "essent.train.checkpoints",
         "writing_checkpoint": "essent.train.checkpoints",
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class Run:
         device: "cpu", "cuda" or another accelerator of this machine, or None for the best there is.
         progress: show a bar.
         options: keyword arguments for Encoder (revision, token, trust_remote_code …).
+        note: is called with a line about where a resumed run goes on; by default it is logged.
     """
 
     output: Path
@@ -48,6 +49,7 @@ class Run:
     device: str | None = None
     progress: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    note: Callable[[str], None] = logger.info
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "output", Path(self.output))
@@ -55,6 +57,7 @@ class Run:
 
     @property
     def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
         return self.output / CHECKPOINTS
 
 
@@ -145,7 +148,7 @@ def replace_module(encoder: Encoder, module: RecipeModule) -> None:
 
 
 def warn(encoder: Encoder, settings: Settings, examples: Examples) -> None:
-    """Say what can be trained and will hardly be meant."""
+    """Warn of settings that can be trained but are probably a mistake."""
     same_view = examples.width == 1 and settings.row.templates < 2
     config = encoder.module.backbone.model.config
     rates = [

@@ -7,8 +7,9 @@ are written (`essent.folders`): a checkpoint without them, or with other files, 
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from essent.folders import check_digests, listed_names, write_digests
 from essent.types import DataError, EssentError, ModelError, TrainingError
 
 STATE = "trainer_state.json"  # what transformers' trainer writes last
+TIMES = ("runtime", "samples_per_second", "steps_per_second", "total_flos")  # these differ from run to run
 # What a full disk looks like: an OSError, safetensors' own error, or torch's RuntimeError of its zip writer.
 WRITE_ERRORS = (OSError, SafetensorError, RuntimeError)
 
@@ -31,7 +33,11 @@ def last_checkpoint(folder: Path) -> Path | None:
 def _numbered(folder: Path) -> list[Path]:
     """Checkpoints, whole or not, by their steps."""
     found = [path for path in folder.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
-    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+    return sorted(found, key=_step_of)
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def is_whole(checkpoint: Path) -> bool:
@@ -56,10 +62,58 @@ def check_checkpoint(checkpoint: Path) -> None:
         raise DataError(f"{reason} Remove {checkpoint} to go on from the checkpoint before it.") from error
 
 
+def check_same_run(started: Path, about: Mapping[str, Any], output: Path, may_change: Sequence[str] = ()) -> None:
+    """Compare what a run wrote down about itself when it began with the run that would go on with its checkpoints.
+
+    What was added to it later is not compared.
+
+    Args:
+        may_change: settings that may differ.
+
+    Raises:
+        DataError: they differ; names each value that does.
+    """
+    try:
+        before = json.loads(started.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{output} cannot be resumed: {started} cannot be read ({error}).") from error
+    old, new = _flat(before), _flat(json.loads(json.dumps(about)))
+    changed = [name for name in new if old.get(name) != new[name] and name not in may_change]
+    if changed:
+        shown = ", ".join(f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in changed)
+        raise DataError(f"{output} cannot be resumed with another run's model, data or settings: {shown}.")
+
+
+def _flat(about: Mapping[str, Any]) -> dict[str, Any]:
+    """{"settings": {"seed": 0}, "data": {"rows": 2}} -> {"seed": 0, "data.rows": 2}."""
+    flat: dict[str, Any] = dict(about.get("settings", {}))
+    for part, value in about.items():
+        if part != "settings":
+            flat |= (
+                {f"{part}.{key}": inside for key, inside in value.items()} if isinstance(value, dict) else {part: value}
+            )
+    return flat
+
+
+def history_of(state: Any) -> list[dict[str, Any]]:
+    """The log of transformers' trainer without times, so that it is the same for the same run."""
+    return [{key: value for key, value in row.items() if not key.endswith(TIMES)} for row in state.log_history]
+
+
 def left_over(folder: Path) -> str:
     """What to say about the last good checkpoint."""
     kept = last_checkpoint(folder)
     return f"The last good checkpoint is {kept}." if kept else "There is no checkpoint yet."
+
+
+def where_it_goes_on(output: Path, checkpoint: Path | None, steps: int) -> str:
+    """What to say about a run that is resumed: from which of how many steps, or that there is nothing to resume."""
+    if checkpoint is None:
+        return f"{output} has no checkpoint to resume from: the run begins at step 0."
+    done = _step_of(checkpoint)
+    if done >= steps:
+        return f"{output}: all {steps} steps are done. More of them (max_steps or epochs) would extend the run."
+    return f"{output}: going on after step {done} of {steps}."
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ Source: PromptBERT (Jiang et al. 2022), 4.2 and App. B; OptiPrompt (Zhong et al.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from essent.tokens import Frame
 from essent.train.build import Run, checkpoint_of, replace_module
 from essent.train.run import prepare, train_encoder
 from essent.types import InputError, ModelLike, TextsLike, UnsupportedRecipeError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ def train_continuous(
     device: str | None = None,
     progress: bool = False,
     options: Mapping[str, Any] | None = None,
+    note: Callable[[str], None] = logger.info,
     **changes: Any,
 ) -> Encoder:
     """Train the vectors of a template with the model frozen, and save the encoder; arguments and errors as of `train`.
@@ -67,7 +71,7 @@ def train_continuous(
         InputError: an objective with other than one template.
         UnsupportedRecipeError: a template without words, or a tokenizer that cannot take tokens of its own.
     """
-    run = Run(Path(output), resume, device, progress, options or {})
+    run = Run(Path(output), resume, device, progress, options or {}, note)
     encoder, examples, settings, task = prepare(model, texts, preset, changes, run, validate)
     if len(settings.templates) != 1:
         raise InputError(
@@ -151,7 +155,7 @@ def _append_rows(backbone: Backbone, free: FreeTemplate) -> None:
 def freeze_all_but(backbone: Backbone, rows: tuple[int, ...]) -> None:
     """Let gradients reach these rows of the embedding table and nothing else.
 
-    The others get a gradient of exactly 0, with which Adam without weight decay leaves every bit as it is.
+    The others get a gradient of exactly 0, with which Adam without weight decay changes no bit.
     """
     for weight in backbone.model.parameters():
         weight.requires_grad_(False)

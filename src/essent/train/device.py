@@ -24,7 +24,7 @@ def find_device(asked: str | None) -> str:
         asked: the kind that is wanted; None for the accelerator, or the CPU where there is none.
 
     Raises:
-        InputError: a device that this machine does not have, or a single one of several.
+        InputError: a device that this machine does not have, or one of several devices.
     """
     best = torch.device(get_device_name()).type
     if asked in (None, best, "cpu"):
@@ -37,7 +37,7 @@ def find_device(asked: str | None) -> str:
 def has_bf16(device: str) -> bool:
     """Whether a kind of device has bfloat16 arithmetic; where it is only imitated, it is slower than float32."""
     if device == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device != "cpu":
         return False
     read: Any = getattr(torch.cpu, "get_capabilities", dict)  # newer than the oldest torch that is allowed

@@ -39,6 +39,7 @@ class Examples:
 
     @property
     def width(self) -> int:
+        """The number of texts of an example: 1, 2 or 3."""
         return len(self.rows[0])
 
     def columns(self) -> dict[str, list[str]]:
@@ -58,7 +59,7 @@ def as_examples(data: Any) -> Examples:
     """Check what is trained on.
 
     A list of texts: blank ones and repeated ones are left out (a text is no negative of itself). A list of pairs or
-    triplets of texts is kept as it is.
+    triplets of texts is kept unchanged.
 
     Raises:
         InputError: not such a list, rows of different widths, a blank text in a pair, or fewer than two examples.
@@ -77,7 +78,7 @@ def as_examples(data: Any) -> Examples:
         distinct = dict.fromkeys(row[0] for row in rows if row[0].strip())
         kept = [(text,) for text in distinct]
         left = len(rows) - len(kept)
-        notes = (f"{left} of {len(rows)} texts left out: blank or there before.",) if left else ()
+        notes = (f"{left} of {len(rows)} texts left out: blank or repeated.",) if left else ()
     kept = [tuple(mend_surrogates(text) for text in row) for row in kept]
     if len(kept) < 2:
         raise InputError(
@@ -105,7 +106,7 @@ def read_examples(path: str | Path) -> Examples:
     Columns: see `COLUMNS`; other columns are not read. With a column of negatives every row must have one.
 
     Raises:
-        DataError: no such file, no such columns, a value that is no text or blank, with file and line.
+        DataError: no such file, no such columns, a value that is blank or not a text; names file and line.
     """
     return as_examples([_read_row(row) for row in located_rows(path)])
 

@@ -49,15 +49,17 @@ projection_heads: Registry[ProjectionHead] = Registry("projection head", "essent
 
 @projection_heads.register("none")
 class NoProjection(ProjectionHead):
-    """The vectors as they are."""
+    """No head: the vectors unchanged."""
 
     def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
         super().__init__()
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Give vectors (B,D) back unchanged."""
         return vectors
 
     def stock(self) -> list[nn.Module]:
+        """No modules: there is nothing to save."""
         return []
 
 
@@ -71,9 +73,11 @@ class DenseTanh(ProjectionHead):
         self.origin = "initialised"
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Map vectors (B,D) by a dense layer and tanh."""
         return torch.tanh(self.dense(vectors))  # (B,D)
 
     def stock(self) -> list[nn.Module]:
+        """The head as a stock Dense module."""
         from sentence_transformers.base.modules import Dense
 
         size = self.dense.in_features
@@ -103,6 +107,7 @@ class PredictionTransform(ProjectionHead):
         self.origin = "taken from the checkpoint" if found else "initialised: the checkpoint has no prediction head"
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Map vectors (B,D) by the masked-LM head's transformation."""
         normed: torch.Tensor = self.norm(self.activation(self.dense(vectors)))  # (B,D)
         return normed
 

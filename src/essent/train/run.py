@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,27 @@ from essent.train.build import (
     tokenizer_kind,
     warn,
 )
-from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, last_checkpoint, left_over
+from essent.train.checkpoints import (
+    STATE,
+    WRITE_ERRORS,
+    check_checkpoint,
+    check_same_run,
+    history_of,
+    last_checkpoint,
+    left_over,
+    where_it_goes_on,
+)
 from essent.train.device import on_device
 from essent.train.examples import Examples, as_examples
 from essent.train.projection import ProjectionHead
 from essent.train.settings import Settings, resolve_settings
+from essent.train.stopping import total_steps
 from essent.types import DataError, EssentError, InputError, ModelLike, TrainingError
 
+logger = logging.getLogger(__name__)
+
 ABOUT, STARTED = "training.json", "run.json"
-TIMES = ("runtime", "samples_per_second", "steps_per_second", "total_flos")  # these differ from run to run
+LENGTH, EXTENDED = ("max_steps", "epochs"), "extended_after_steps"
 
 
 def train(
@@ -50,19 +63,22 @@ def train(
     device: str | None = None,
     progress: bool = False,
     options: Mapping[str, Any] | None = None,
+    note: Callable[[str], None] = logger.info,
     **changes: Any,
 ) -> Encoder:
     """Train a model contrastively and save the encoder.
 
     Args:
-        model: a hub name, a folder, or a loaded SentenceTransformer, which stays as it is (a copy is trained).
+        model: a hub name, a folder, or a loaded SentenceTransformer, which does not change (a copy is trained).
         data: texts (unsupervised), pairs (anchor, positive) or triplets (… and hard negative); a list or `Examples`.
         preset: a paper's settings, a name of `PRESETS`.
         output: the folder to write: the encoder, `training.json` about the run, and its checkpoints.
         validate: scored pairs, a task's name or a file: the checkpoint that does best on them is kept, not the last.
-        resume: go on from the last whole checkpoint in `output`; the same weights come out as without a break.
+        resume: go on from the last whole checkpoint in `output`; the same weights come out as without a break. More
+            steps or epochs than before extend the run, be it finished or not.
         device: "cpu", "cuda" or another accelerator of this machine, or None for the best there is.
         options: keyword arguments for Encoder.
+        note: is called with a line about where a resumed run goes on; by default it is logged.
         changes: fields of `Settings`, instead of the preset's.
 
     Returns:
@@ -71,11 +87,12 @@ def train(
     Raises:
         InputError: data or settings that cannot be trained on.
         UnsupportedRecipeError: the model cannot run the templates.
-        TrainingError: a loss that is no number, a checkpoint that cannot be saved; the last good one stays.
+        TrainingError: a loss that is not finite, a checkpoint that cannot be saved; the last good one stays.
         DataError: `output` holds another run.
+        KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
         MissingDependencyError: without the extra `train`.
     """
-    run = Run(Path(output), resume, device, progress, options or {})
+    run = Run(Path(output), resume, device, progress, options or {}, note)
     encoder, examples, settings, task = prepare(model, data, preset, changes, run, validate)
     return train_encoder(encoder, examples, settings, run, task, checkpoint=checkpoint_of(model, encoder))
 
@@ -124,6 +141,11 @@ def train_encoder(
     with bars(run.progress):
         trainer = make_trainer(encoder, loss, examples, settings, run, task)
         trainer.args.eval_on_start &= resumed is None  # which the run before has done
+        steps = total_steps(trainer)
+        if resumed is not None:
+            about |= _extended(run, about, resumed, steps)
+        if run.resume:
+            run.note(where_it_goes_on(run.output, resumed, steps))
         trainer.run(resumed)
         encoder.eval()
         replace_module(encoder, SavableModule(backbone, settings.predicts))
@@ -143,7 +165,7 @@ def _check_sizes(examples: Examples, settings: Settings) -> None:
         raise InputError("batch_size=1: a text's negatives are the others of its batch; take at least 2.")
 
 
-def _prepare_folder(run: Run, about: dict[str, Any]) -> str | None:
+def _prepare_folder(run: Run, about: dict[str, Any]) -> Path | None:
     """Make the folder of a new run, or find where an old one goes on."""
     started = run.checkpoints / STARTED
     found = last_checkpoint(run.checkpoints) if run.checkpoints.is_dir() else None
@@ -155,29 +177,37 @@ def _prepare_folder(run: Run, about: dict[str, Any]) -> str | None:
             "--resume), or choose another folder."
         )
     if found is not None:
-        _check_same_run(started, about, run.output)
+        check_same_run(started, about, run.output, may_change=LENGTH)
         check_checkpoint(found)
     else:
         run.checkpoints.mkdir(parents=True, exist_ok=True)
         write_text(started, json.dumps(about, ensure_ascii=False, indent=2))
-    return None if found is None else str(found)
+    return found
 
 
-def _check_same_run(started: Path, about: dict[str, Any], output: Path) -> None:
-    try:
-        before = json.loads(started.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{output} cannot be resumed: {started} cannot be read ({error}).") from error
-    old, new = ({**part.pop("settings", {}), **part} for part in (dict(before), json.loads(json.dumps(about))))
-    changed = [name for name in new if old.get(name) != new[name]]
-    if changed:
-        shown = ", ".join(f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in changed)
-        raise DataError(f"{output} cannot be resumed with another run's model, data or settings: {shown}.")
+def _extended(run: Run, about: dict[str, Any], resumed: Path, steps: int) -> dict[str, Any]:
+    """Note a run's new length beside its checkpoints; the steps after which it was extended, if it ever was.
+
+    Raises:
+        DataError: it would be shorter than it was.
+    """
+    started = run.checkpoints / STARTED
+    state = json.loads((resumed / STATE).read_text(encoding="utf-8"))
+    if steps < state["max_steps"]:
+        raise DataError(
+            f"The run in {run.output} has {state['max_steps']} steps, and {steps} would be fewer. A run that is "
+            "resumed keeps its max_steps or epochs, or is given more."
+        )
+    before = json.loads(started.read_text(encoding="utf-8")).get(EXTENDED, [])
+    found = sorted({*before, state["global_step"]} if steps > state["max_steps"] else {*before})
+    extended = {EXTENDED: found} if found else {}
+    write_text(started, json.dumps({**about, **extended}, ensure_ascii=False, indent=2))
+    return extended
 
 
 def _report(state: Any, head: ProjectionHead, examples: Examples) -> dict[str, Any]:
     """What came of a run, the same for the same run."""
-    history = [{key: value for key, value in row.items() if not key.endswith(TIMES)} for row in state.log_history]
+    history = history_of(state)
     scores = {row["step"]: row["eval_spearman"] for row in history if "eval_spearman" in row}
     notes = list(examples.notes)
     best = state.best_metric

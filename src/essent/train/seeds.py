@@ -30,6 +30,7 @@ class Spread:
 
     @classmethod
     def of(cls, scores: Sequence[float]) -> Spread:
+        """Mean, deviation and range of scores."""
         deviation = statistics.stdev(scores) if len(scores) > 1 else None
         return cls(statistics.fmean(scores), deviation, max(scores), min(scores), tuple(scores))
 

@@ -1,4 +1,4 @@
-"""What a training run is, as data: its settings, and the papers' own as rows of presets."""
+"""The settings of a training run, and the papers' settings as presets."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class Settings:
     """Everything that a run depends on besides the model and the texts.
 
     Attributes:
-        objective: what is drawn together: simcse, same-template, different-templates, different-templates-denoised or
-            same-template-denoised.
-        templates: of the views, names such as "T0" or texts; the first is the one that predicts afterwards. None
-            without a template.
+        objective: which views are drawn together: simcse, same-template, different-templates,
+            different-templates-denoised or same-template-denoised.
+        templates: templates of the views, names such as "T0" or texts; the first is the one that predicts afterwards.
+            Empty without a template.
         recipe: what the trained encoder computes: "prompt" or "prompt-denoised" on the first template, or for "simcse"
             any recipe without a template, such as "cls" or "mean".
-        projection_head: between the pooled vector and the loss: none, dense-tanh or prediction-transform.
+        projection_head: head between the pooled vector and the loss: none, dense-tanh or prediction-transform.
         keep_projection_head: save the head behind the encoder instead of dropping it.
         temperature: τ of the loss.
         batch_size: texts (or pairs) in a step; also the number of negatives.
-        learning_rate: of AdamW without weight decay, falling linearly to 0.
-        epochs: how long, in times through the texts or pairs.
-        max_steps: how long, in steps, instead of epochs.
-        max_seq_length: most tokens of a text itself, special tokens and template not counted.
+        learning_rate: learning rate of AdamW without weight decay; it falls linearly to 0.
+        epochs: length of the run in passes through the texts or pairs.
+        max_steps: length of the run in steps, instead of epochs.
+        max_seq_length: the most tokens of a text itself, special tokens and template not counted.
         validate_every: steps between validations, which are also checkpoints.
-        precision: of the arithmetic, float32, or bfloat16 or float16 for mixed precision.
-        seed: of the data's order, dropout and the head.
+        precision: arithmetic in float32, or bfloat16 or float16 for mixed precision.
+        seed: seed of the data's order, dropout and the head.
 
     Raises:
         InputError, RecipeError, UnknownNameError: a value that is not allowed; says what is.

@@ -14,13 +14,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer
 from sentence_transformers.base.evaluation import BaseEvaluator
-from transformers import TrainerState
 
 from essent.encoder import Encoder
 from essent.tasks import PairTask
-from essent.train.checkpoints import STATE, check_checkpoint, is_whole, left_over, writing_checkpoint
+from essent.train.checkpoints import check_checkpoint, is_whole, left_over, writing_checkpoint
 from essent.train.loss import ContrastiveLoss
 from essent.train.projection import ProjectionHead
+from essent.train.stopping import go_on
 from essent.types import InputError, TrainingError
 
 HEAD_FILE = "projection_head.safetensors"
@@ -48,12 +48,12 @@ class PairScore(BaseEvaluator):
         """{"spearman": …}; an undefined one (equal vectors everywhere) is the lowest there is.
 
         Raises:
-            TrainingError: vectors that are no numbers; names the step.
+            TrainingError: vectors that are not finite; names the step.
         """
         try:
             with exact_forward(model):
                 score = self.task.run(self._encode(model)).main_score
-        except InputError as error:  # a vector that is no number
+        except InputError as error:  # a vector that is not finite
             kept = left_over(Path(output_path).parent) if output_path else ""
             raise TrainingError(f"Step {steps} cannot be validated: {error} {kept}") from error
         metrics = {"spearman": score if score == score else UNDEFINED}
@@ -64,11 +64,12 @@ class PairScore(BaseEvaluator):
         def encode(texts: list[str]) -> torch.Tensor:
             vectors = model.encode(texts, convert_to_tensor=True, show_progress_bar=False)
             with torch.no_grad():
-                return (
+                found: torch.Tensor = (
                     vectors
                     if self.projection_head is None
                     else self.projection_head(vectors.to(next(self.projection_head.parameters()).device))
                 )
+                return found
 
         return encode
 
@@ -86,23 +87,21 @@ def exact_forward(model: Any) -> Iterator[None]:
 class ContrastiveTrainer(SentenceTransformerTrainer):
     """The trainer of `essent.train`: its model is an Encoder, its loss a `ContrastiveLoss`."""
 
-    def run(self, resumed: str | None) -> None:
-        """Train, from a checkpoint if there is one; the last one of a run is only read.
+    def run(self, resumed: Path | None) -> None:
+        """Train, from a checkpoint if there is one.
 
-        In the middle of an epoch transformers would make one step more.
+        Raises:
+            KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
         """
-        if resumed is not None:
-            state = TrainerState.load_from_json(str(Path(resumed) / STATE))
-            if state.global_step >= state.max_steps:
-                self.state = state
-                self._load_from_checkpoint(resumed)
-                if self.args.load_best_model_at_end:
-                    self._load_best_model()
-                return
-        self.train(resume_from_checkpoint=resumed)
+        if not go_on(self, resumed) and self.args.load_best_model_at_end:
+            self._load_best_model()
+
+    @property
+    def _unfinished(self) -> bool:
+        return self.state.global_step < self.state.max_steps
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
-        """One step; the weights are not touched when its loss is no number.
+        """One step; the weights do not change when its loss is not finite.
 
         Raises:
             TrainingError: names the step and the last good checkpoint.
@@ -123,17 +122,20 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
             super()._save_checkpoint(model, trial)
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """The encoder as a folder that loads by itself, and the head beside it."""
+        """The encoder as a folder that loads by itself, and the head beside it.
+
+        Saving draws random numbers; they are put back, so that a checkpoint more (after Ctrl-C) changes no dropout.
+        """
         folder = Path(str(output_dir or self.args.output_dir))
         encoder = self._encoder
         broken = [name for name, weight in self._loss.named_parameters() if not torch.isfinite(weight).all()]
         if broken:
             raise TrainingError(
-                f"After step {self.state.global_step} the weights {broken[0]} are no numbers. "
+                f"After step {self.state.global_step} the weights {broken[0]} are not finite. "
                 f"{left_over(folder.parent)} A lower learning rate (it is {self.args.learning_rate:g}) may help."
             )
         head = {key: value.contiguous() for key, value in self._head.state_dict().items()}
-        with exact_forward(encoder):
+        with exact_forward(encoder), torch.random.fork_rng(devices=()):
             encoder.write_folder(folder, "stock", lambda place, _: save_file(head, place / HEAD_FILE))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -146,8 +148,26 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         backbone.template_states.clear()  # of the weights before, which the last validation has kept
         self._head.load_state_dict(load_file(path / HEAD_FILE))
 
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Transformers' own; the next step has the learning rate of the run's length now, which may have been extended.
+
+        A finished run's optimizer has the learning rate 0.
+        """
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None and self.optimizer is not None:
+            schedule: Any = getattr(self.lr_scheduler, "scheduler", self.lr_scheduler)  # without accelerate's wrapper
+            for group, base, factor in zip(
+                self.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
+            ):
+                group["lr"] = base * factor(schedule.last_epoch)
+
     def _load_best_model(self) -> None:
-        """By the number of its step: the path that the state remembers is that of a folder moved since."""
+        """By the number of its step: the path that the state remembers is that of a folder moved since.
+
+        A run that was stopped has no need of it.
+        """
+        if self._unfinished:
+            return
         best = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.best_global_step}"
         if not is_whole(best):
             raise TrainingError(f"The best checkpoint {best} is gone or broken.")

@@ -38,10 +38,12 @@ class Ditto(Weighting):
 
     @property
     def attention_head(self) -> tuple[int, int]:
+        """The layer and the attention head that are read, counted from 1."""
         layer, head = self.head_name.split("-")
         return int(layer), int(head)
 
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         return states.diagonals[self.attention_head]  # (B,T)

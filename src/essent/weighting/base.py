@@ -1,7 +1,7 @@
 """What a token weighting is: it gives every token of a text a weight ω ≥ 0.
 
 The weights of a recipe are a product of weightings, `idf*ditto:1-10`. When every factor is `normalised` the product is
-scaled to sum 1 in each text; otherwise (Ditto, SIF) it stays as it is. Where a product is zero on a whole text (all
+scaled to sum 1 in each text; otherwise (Ditto, SIF) it is not scaled. Where a product is zero on a whole text (all
 tokens removed, idf 0 everywhere) the weights fall back to uniform: never a NaN, never a zero vector.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Weighting(ABC):
     """One factor of the token weights: a frozen dataclass whose fields are the arguments of its spec.
 
-    Class attributes tell what it reads: `reads_stats` (token counts, learned by `fit`), `reads_mask` (a mask token in
+    Class attributes say what it reads: `reads_stats` (token counts, learned by `fit`), `reads_mask` (a mask token in
     the template), `normalised` (its weights are scaled to sum 1 in each text), `leading_space` (the text must be
     tokenised as if in the middle of a sentence, so that a byte-level tokenizer marks its first word as a word).
     """
@@ -36,6 +36,7 @@ class Weighting(ABC):
 
     @property
     def reads_stats(self) -> bool:
+        """Whether counts of tokens must be known first."""
         return False
 
     @property
@@ -67,6 +68,7 @@ class ByToken(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         import torch
 
         # the key holds the counts themselves: their id alone could come back with other counts
@@ -78,7 +80,7 @@ weightings: Registry[Weighting] = Registry("token weighting", "essent.weightings
 
 
 def require_stats(stats: CorpusStats | None, weighting: str) -> CorpusStats:
-    """The token counts, or the error that tells how to get them."""
+    """The token counts, or the error that says how to get them."""
     if stats is None:
         raise not_fitted(
             f"weights={weighting} needs token counts: call fit(texts) first, with the texts of your task or any corpus."

@@ -31,7 +31,8 @@ def inverse_document_frequency(stats: CorpusStats) -> np.ndarray:
     """idf_t = ln(N / df_t); a token never seen gets the largest, ln N. (V,) (Stankevičius 3.3)."""
     import numpy as np
 
-    return np.log(max(stats.texts, 1) / np.maximum(stats.document_frequency, 1))
+    found: np.ndarray = np.log(max(stats.texts, 1) / np.maximum(stats.document_frequency, 1))
+    return found
 
 
 class NeedsCounts(ByToken):
@@ -39,6 +40,7 @@ class NeedsCounts(ByToken):
 
     @property
     def reads_stats(self) -> bool:
+        """Whether counts of tokens must be known first."""
         return True
 
 
@@ -48,6 +50,7 @@ class Idf(NeedsCounts):
     """ω ∝ ln(N / df_t), counted on a corpus (idf^W) or on the task's own texts (idf^T), sum 1 (Stankevičius 3.3)."""
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        """The weight of every token of the vocabulary, (V,)."""
         return inverse_document_frequency(require_stats(stats, self.spec()))
 
 
@@ -61,11 +64,13 @@ class TfIdf(NeedsCounts):
     """
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        """The weight of every token of the vocabulary, (V,)."""
         import numpy as np
 
         stats = require_stats(stats, self.spec())
         term_frequency = np.maximum(stats.count, 1) / np.maximum(stats.document_frequency, 1)  # (V,)
-        return term_frequency * inverse_document_frequency(stats)
+        found: np.ndarray = term_frequency * inverse_document_frequency(stats)
+        return found
 
 
 @weightings.register("sif")
@@ -81,12 +86,14 @@ class Sif(NeedsCounts):
             raise RecipeError(f"sif:{self.a} — a must be a positive number, e.g. sif:1e-3.")
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        """The weight of every token of the vocabulary, (V,)."""
         stats = require_stats(stats, self.spec())
         return self.a / (self.a + stats.count / max(int(stats.count.sum()), 1))
 
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         length = tokens.attention_mask.sum(dim=1, keepdim=True).clamp(min=1)  # (B,1)
         return super().weights(tokens, states, vocabulary, stats) / length  # (B,T)
 
@@ -118,9 +125,11 @@ class Remove(ByToken):
 
     @property
     def reads_stats(self) -> bool:
+        """Whether counts of tokens must be known first."""
         return self.frequent is not None
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        """The weight of every token of the vocabulary, (V,)."""
         import numpy as np
 
         kinds = set(self.kinds.split("+"))

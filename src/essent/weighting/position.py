@@ -31,6 +31,7 @@ class Uniform(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         return tokens.attention_mask.float()  # (B,T)
 
 
@@ -47,6 +48,7 @@ class Content(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         return tokens.content * self.by_token.weights(tokens, states, vocabulary, stats)  # (B,T)
 
 
@@ -55,6 +57,7 @@ class NotSpecial(ByToken):
     """Every token but the tokenizer's special ones: what `content` is when there is no template."""
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        """The weight of every token of the vocabulary, (V,)."""
         import numpy as np
 
         weights = np.ones(len(vocabulary))  # (V,)
@@ -70,6 +73,7 @@ class First(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         return ((positions(tokens) == 1) & tokens.attention_mask).float()  # (B,T)
 
 
@@ -81,6 +85,7 @@ class Last(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         count = positions(tokens)
         return ((count == count[:, -1:]) & tokens.attention_mask).float()  # (B,T)
 
@@ -93,6 +98,7 @@ class Rising(Weighting):
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
         return positions(tokens).float()  # (B,T)
 
 
@@ -107,6 +113,7 @@ class Mask(ByToken):
     reads_mask = True
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        """The weight of every token of the vocabulary, (V,)."""
         import numpy as np
 
         weights = np.zeros(len(vocabulary))  # (V,)
