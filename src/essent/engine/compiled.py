@@ -17,7 +17,6 @@ import torch
 from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
-from tqdm.auto import tqdm
 
 from essent.atomic import replacing_folder
 from essent.compat import settings_of
@@ -26,6 +25,7 @@ from essent.engine.graph import Graph, graph_of
 from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import hidden_instructions, runtime_of
 from essent.folders import GRAPH, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
+from essent.progress import text_progress
 from essent.saving import GOLDEN_TEXTS
 from essent.texts import check_texts, distinct_texts, takes_any_texts
 from essent.tokens import batches, pad
@@ -117,8 +117,8 @@ class CompiledEncoder(SentenceTransformer, metaclass=NamesItsModel):
             found = module.vectors(distinct, 1)
         else:
             shown = bool(arguments.get("show_progress_bar"))
-            with tqdm(total=len(distinct), desc="Texts", unit="text", disable=not shown) as bar:
-                found = module.vectors(distinct, arguments["batch_size"], bar.update)
+            with text_progress(len(distinct), shown) as update:
+                found = module.vectors(distinct, arguments["batch_size"], update)
         vectors = torch.from_numpy(found if len(distinct) == len(texts) else found[inverse])
         if (dimensions := arguments.get("truncate_dim")) is not None:
             vectors = truncate_embeddings(vectors, dimensions)
