@@ -9,7 +9,7 @@ import typer
 
 from essent.cli import options as opt
 from essent.cli import several
-from essent.cli.console import calm_libraries, show_note, wants_progress
+from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.fitting import is_ready, learns, note_unused
 from essent.cli.save import check_folder
 from essent.cli.texts import listed, read_files
@@ -38,6 +38,14 @@ def export(
             callback=several.files,
         ),
     ] = None,
+    compare: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILES",
+            help="Measure on these texts how much faster the graph is than torch, and what it costs.",
+            callback=several.files,
+        ),
+    ] = None,
     max_seq_length: opt.MaxSeqLength = None,
     revision: opt.Revision = None,
     trust_remote_code: opt.Trust = False,
@@ -49,10 +57,12 @@ def export(
 
     Takes models of transformers and sentence-transformers, and folders that essent saved. The graph's vectors are
     compared with torch's before anything is written, and again whenever essent.load reads the folder. int8 costs
-    quality: how much is printed.
+    quality: how much is printed. --compare measures the gain on this machine: ratios to torch with their spread over
+    interleaved rounds, and the loss in similarity.
 
     \b
     [dim]$[/] essent export -m all-MiniLM-L6-v2 -o minilm-openvino
+    [dim]$[/] essent export -m all-MiniLM-L6-v2 -o minilm-openvino --compare texts.txt
     [dim]$[/] essent export -m my-model --precision int8 --calibrate texts.txt -o my-model-int8
     """
     check_folder(output, "stock", force)
@@ -61,11 +71,14 @@ def export(
     texts = None if calibrate is None else read_files(calibrate, column)
     fit_texts = None if fit is None else read_files(fit, column)
     counted = None if frequencies is None else read_files(frequencies, column)
+    measured = None if compare is None else read_files(compare, column)
     from essent.encoder import Encoder
-    from essent.engine import compile, runtime_of
+    from essent.engine import compare as compare_speed
+    from essent.engine import compile, runtime_of, texts_to_compare
     from essent.folders import GRAPH, check_replaceable
 
     runtime_of(engine, precision)
+    measured = None if measured is None else texts_to_compare(measured)
     check_replaceable(output, GRAPH)
     calm_libraries(verbose)
     loaded = _load(model, recipe, opt.model_options("cpu", revision, trust_remote_code))
@@ -84,6 +97,9 @@ def export(
     if not quiet:
         size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
         show_note(f"{output}: {compiled.recipe}, {engine} {precision}, {size:.1f} MB; for essent.load, essent encode")
+    if measured is not None:
+        gain = compare_speed(compiled, loaded, measured, calibration=texts or ())
+        results().print(str(gain), markup=False)
 
 
 def _load(model: str, recipe: str | None, options: dict) -> SentenceTransformer:

@@ -39,6 +39,7 @@ ABOUT = "engine.json"
 TOLERANCES = {"openvino": 1e-5, "onnx": 1e-4}  # of float32, relative to the longest vector where that is above 1
 LOWEST_COSINE = {"bfloat16": 0.999, "int8": 0.5}  # with float32; below, something else than rounding has gone wrong
 CALIBRATION_TEXTS, LOSS_TEXTS = 300, 512
+CONSTANT = 1e-6  # similarities that differ by no more are rounding
 
 
 @dataclass(frozen=True)
@@ -281,16 +282,22 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def measure_loss(model: SentenceTransformer, compiled: CompiledEncoder, texts: list[str]) -> Loss:
     """How far the compiled vectors are from the model's own, on texts that did not calibrate where there are any."""
-    from scipy.stats import spearmanr
-
     unseen = texts[CALIBRATION_TEXTS : CALIBRATION_TEXTS + LOSS_TEXTS]
     enough = len(unseen) >= 16
     shown = unseen if enough else (texts[:LOSS_TEXTS] if len(texts) >= 4 else [*GOLDEN_TEXTS, *texts])
     exact = np.asarray(model.encode(shown, show_progress_bar=False))
-    found = np.asarray(compiled.encode(shown, show_progress_bar=False))
+    return loss_of(exact, np.asarray(compiled.encode(shown, show_progress_bar=False)), enough)
+
+
+def loss_of(exact: np.ndarray, found: np.ndarray, unseen: bool) -> Loss:
+    """How far the vectors (N,K) of a graph are from the exact ones of the same texts."""
+    from scipy.stats import spearmanr
+
     each = cosines(exact, found)
     ranked = [cosines(vectors[:-1], vectors[1:]) for vectors in (exact, found)]
-    return Loss(len(shown), float(each.mean()), float(each.min()), float(spearmanr(*ranked).statistic), enough)
+    constant = [np.ptp(similarities) < CONSTANT for similarities in ranked]  # all texts alike: nothing to rank
+    alike = float(all(constant)) if any(constant) else float(spearmanr(*ranked).statistic)
+    return Loss(len(exact), float(each.mean()), float(each.min()), alike, unseen)
 
 
 def describe(compiled: CompiledEncoder) -> dict[str, Any]:
