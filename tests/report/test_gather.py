@@ -161,7 +161,7 @@ def test_the_first_row_and_what_is_shown_of_it() -> None:
     low, high = 1 - math.hypot(70 - 68, 72 - 69), 1 + math.hypot(73 - 70, 69 - 66)
     assert report.verdict == (
         f"Accuracy: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 3 rows. No difference to cls is shown: cls "
-        f"is 1.00 (−{-low:.2f} to {high:.2f}) behind. It is shown to be better than the other 1.",
+        f"is 1.00 (−{-low:.2f} to {high:.2f}) behind. It is shown to be better than the remaining row.",
     )
     lead = table(report.sections[0], "Lead of mean")
     assert [row[0] for row in lead.rows] == ["cls", "max"]
@@ -182,7 +182,8 @@ def test_the_mean_over_tasks_decides() -> None:
     ]
     report = gather([*results, scored(99.0, "cr", recipe="max")])  # which lacks a task
     half = math.hypot(3, 3, 3, 3) / 2
-    assert report.verdict[0].startswith("Accuracy: mean has 65.00 on average over 2 tasks, the highest of 2 rows.")
+    assert report.verdict[0].startswith("Accuracy: mean has 65.00 on average over 2 tasks, the highest of 2 rows (1 ")
+    assert "(1 more without a score on every task). It is shown" in report.verdict[0]
     assert report.verdict[0].endswith(f"cls is 4.50 ({4.5 - half:.2f} to {4.5 + half:.2f}) behind.")
     (row,) = table(report.sections[0], "Lead of mean").rows
     assert [cell.value for cell in row[1:]] == [-1.0, 10.0, 4.5]

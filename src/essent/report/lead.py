@@ -25,6 +25,7 @@ class Lead:
     Attributes:
         score: of the first row; over several tasks their mean.
         behind: by row, nearest first: difference by task, the mean over tasks last.
+        partial: how many rows lack a task, and are not compared.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Lead:
     first: Row
     score: Number
     behind: Mapping[Row, tuple[Number, ...]]
+    partial: int = 0
 
 
 def lead_of(name: str, tasks: Sequence[str], rows: Mapping[Row, Mapping[str, Result]]) -> Lead | None:
@@ -47,7 +49,7 @@ def lead_of(name: str, tasks: Sequence[str], rows: Mapping[Row, Mapping[str, Res
         by_task = [difference(one, other) for one, other in zip(whole[first], whole[row], strict=True)]
         behind[row] = (*by_task, _mean(by_task))
     score = whole[first][0] if len(tasks) == 1 else Number(_mean(whole[first]).value)
-    return Lead(name, tuple(tasks), first, score, behind)
+    return Lead(name, tuple(tasks), first, score, behind, len(scores) - len(whole))
 
 
 def _scored(result: Result | None) -> Number:
@@ -94,9 +96,13 @@ def in_words(lead: Lead, names: Names, decimals: int) -> str:
     score, about = shown(lead.score.value, decimals), shown_interval(lead.score, decimals)
     where = f"on {lead.tasks[0]}" if len(lead.tasks) == 1 else f"on average over {len(lead.tasks)} tasks"
     first = f"{lead.name}: {label_of(lead.first, names)} has {score}{f' ({about})' if about else ''} {where}"
+    if lead.behind:
+        first += f", the highest of {len(lead.behind) + 1} rows"
+    if lead.partial:
+        first += f" ({lead.partial} more without a score on every task)"
+    first += "."
     if not lead.behind:
-        return f"{first}."
-    first += f", the highest of {len(lead.behind) + 1} rows."
+        return first
     last = {row: numbers[-1] for row, numbers in lead.behind.items()}
     nearest, gap = next(iter(last.items()))
     ahead = f"{label_of(nearest, names)} is {signed(gap, decimals)} behind"
@@ -109,7 +115,8 @@ def in_words(lead: Lead, names: Names, decimals: int) -> str:
     named = ", ".join(label_of(row, names) for row in close[:MOST_NAMED])
     more = f" and {len(close) - MOST_NAMED} more" if len(close) > MOST_NAMED else ""
     rest = len(last) - len(close)
-    worse = f" It is shown to be better than the other {rest}." if rest else ""
+    others = "the remaining row" if rest == 1 else f"the remaining {rest} rows"
+    worse = f" It is shown to be better than {others}." if rest else ""
     return f"{first} No difference to {named}{more} is shown: {ahead}.{worse}"
 
 
