@@ -2,7 +2,8 @@
 
 `tests/test_compat.py` holds that these names exist and mean what they mean here, with the newest and with the oldest
 versions that pyproject.toml allows (`make test-oldest`). Besides them, `Encoder` and `CompiledEncoder` override
-sentence-transformers' `_inference`, and the trainers their libraries' `_save` and `_load_best_model`.
+sentence-transformers' `_inference`, and the trainers their libraries' `_save`, `_load_best_model`
+and `_load_optimizer_and_scheduler`.
 """
 
 from __future__ import annotations

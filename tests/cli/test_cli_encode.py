@@ -136,6 +136,86 @@ def test_saved_encoder_needs_no_recipe_and_no_fit(call, run: Run, tiny: str, lin
     assert "its own recipe" in result.stderr
 
 
+ROWS: list[dict] = [
+    {"id": 7, "text": "A man plays a flute.", "tags": ["a", "b"]},
+    {"id": 8, "text": None, "tags": []},
+    {"id": 9, "text": "Two dogs run.", "price": 1.5},
+]
+
+
+def written(path: Path, rows: list[dict]) -> Path:
+    """Rows as the file whose suffix says how."""
+    if path.suffix == ".parquet":
+        import pyarrow
+        import pyarrow.parquet as parquet
+
+        schema = pyarrow.schema([("id", pyarrow.int16()), ("text", pyarrow.large_string()), ("at", pyarrow.date32())])
+        parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_other_columns_are_kept_and_a_null_has_no_vector(call, tiny: str, tmp_path: Path) -> None:
+    texts = written(tmp_path / "rows.jsonl", ROWS)
+    result = call("-r", "mean | centre", "-t", texts, "-o", tmp_path / "v.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [list(row) for row in rows] == [["id", "text", "tags", "price", "embedding"]] * 3
+    assert [(row["id"], row["text"], row["tags"], row["price"]) for row in rows] == [
+        (7, ROWS[0]["text"], ["a", "b"], None),
+        (8, None, [], None),
+        (9, ROWS[2]["text"], None, 1.5),
+    ]
+    there = [ROWS[0]["text"], ROWS[2]["text"]]
+    wanted = Encoder(tiny, "mean | centre").fit(there).encode(there)
+    assert rows[1]["embedding"] is None
+    np.testing.assert_allclose([rows[0]["embedding"], rows[2]["embedding"]], wanted, atol=1e-6)
+    assert f"1 of 3 rows have no text ('text' is null), the first {texts}, line 2: their vectors are null" in (
+        result.stderr.replace("\n", " ")
+    )
+    result = call("-r", "mean | centre", "-t", texts, "-o", tmp_path / "v.npy")
+    found = np.load(tmp_path / "v.npy")
+    assert np.isnan(found[1]).all()
+    np.testing.assert_allclose(found[[0, 2]], wanted, atol=1e-6)
+    assert "'id', 'tags', 'price' of the input are not kept" in result.stderr
+    assert "their vectors are NaN" in result.stderr
+
+
+def test_columns_of_parquet_keep_their_types(call, tiny: str, tmp_path: Path) -> None:
+    import datetime
+
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    day = datetime.date(2026, 3, 1)
+    rows = [{"id": n, "text": None if n == 1 else f"Text {n}.", "at": day} for n in range(4)]
+    texts = written(tmp_path / "rows.parquet", rows)
+    call("-r", "mean", "-t", texts, "-o", tmp_path / "v.parquet", "-q")
+    table = parquet.read_table(tmp_path / "v.parquet")
+    assert table.schema.names == ["id", "text", "at", "embedding"]
+    assert (table.schema.field("id").type, table.schema.field("at").type) == (pyarrow.int16(), pyarrow.date32())
+    assert table["id"].to_pylist() == [0, 1, 2, 3]
+    assert table["embedding"].null_count == 1
+    found = table["embedding"].to_pylist()
+    wanted = Encoder(tiny, "mean").encode(["Text 0.", "Text 2.", "Text 3."])
+    np.testing.assert_allclose([found[0], found[2], found[3]], wanted, atol=1e-6)
+    call("-r", "mean", "-t", texts, "-o", tmp_path / "v.jsonl", "-q")
+    assert json.loads((tmp_path / "v.jsonl").read_text().splitlines()[0])["at"] == "2026-03-01"
+
+
+def test_a_log_is_told_how_far_it_is(call, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard error is no terminal here: lines and no bar; none with --quiet."""
+    monkeypatch.setattr("essent.progress.FIRST", 0.0)
+    monkeypatch.setattr("essent.progress.LATER", 0.0)
+    lines.write_text("".join(f"{'A long text. ' * 20} {n}\n" for n in range(3)), encoding="utf-8")
+    result = call("-r", "mean", "-t", lines, "-o", tmp_path / "v.npy", "--batch-size", 1)
+    assert "1 of 3 texts, " in result.stderr
+    assert "3 of 3 texts, " in result.stderr
+    assert "s left\n" in result.stderr
+    assert "\r" not in result.stderr
+    assert call("-r", "mean", "-t", lines, "-o", tmp_path / "w.npy", "-q").stderr == ""
+
+
 @pytest.mark.usefixtures("no_model")
 class TestRefusedBeforeTheModelIsLoaded:
     def test_recipe(self, call, lines: Path, tmp_path: Path) -> None:
@@ -152,6 +232,18 @@ class TestRefusedBeforeTheModelIsLoaded:
         assert "--force" in call("-t", lines, "-o", there, code=2).stderr
         assert there.read_bytes() == b"mine"
         assert "not a folder" in call("-t", lines, "-o", there / "v.npy", code=2).stderr
+
+    def test_rows(self, call, tmp_path: Path) -> None:
+        def refused(rows: list[dict], name: str, *options: object) -> str:
+            texts = written(tmp_path / "rows.jsonl", rows)
+            return call("-t", texts, "-o", tmp_path / name, *options, code=2).stderr
+
+        assert "line 2: 'text' is null, one of 1 such rows (--strict)" in refused(ROWS, "v.jsonl", "--strict")
+        assert "No row has a text: 'text' is null in all 1" in refused(ROWS[1:2], "v.jsonl")
+        assert "has a column 'embedding'" in refused([{"text": "a", "embedding": [1]}], "v.jsonl")
+        mixed = [{"text": "a", "id": 1}, {"text": "b", "id": "x"}]
+        assert "'id' does not fit into one type" in refused(mixed, "v.parquet")
+        assert not list(tmp_path.glob("v.*"))
 
     def test_input(self, call, tmp_path: Path) -> None:
         output = tmp_path / "v.npy"

@@ -14,6 +14,7 @@ from kill_harness import check_old_or_new, killed_at_every_write
 from sentence_transformers import SentenceTransformer
 
 from essent.cli.files import WRITERS, write_vectors
+from essent.cli.table import TextTable
 from essent.model.loading import load
 from essent.pipeline.cache import PooledCache
 from essent.recipe.recipe import Recipe
@@ -39,9 +40,9 @@ def task() -> PairTask:
 def test_vectors(tmp_path: Path, suffix: str) -> None:
     if suffix == ".parquet":
         pytest.importorskip("pyarrow")
-    path, texts = tmp_path / f"vectors{suffix}", list("abcd")
-    write_vectors(path, texts, VECTORS)
-    assert check_old_or_new(lambda: write_vectors(path, texts, VECTORS + 1), path)
+    path, table = tmp_path / f"vectors{suffix}", TextTable("text", {"text": list("abcd"), "id": [1, 2, 3, 4]})
+    write_vectors(path, table, VECTORS)
+    assert check_old_or_new(lambda: write_vectors(path, table, VECTORS + 1), path)
 
 
 def result(score: float) -> Result:

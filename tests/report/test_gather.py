@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from essent.recipe.recipe import Recipe
 from essent.report.boards import MOST_ROWS
 from essent.report.gather import gather
 from essent.report.labels import names_of
+from essent.report.lead import difference
 from essent.report.parts import Bars, Column, Curves, Heat, Number, Points, Section, Table, axis_of, shown
 from essent.report.read import leaderboard_from
 from essent.report.rows import MOST_BARS, bar_chart
@@ -86,12 +88,15 @@ def test_metrics_and_means_have_sections_of_their_own() -> None:
     assert titles[:3] == ["Accuracy", "Spearman ×100", "Accuracy, mean"]
 
 
-def test_every_metric_and_subset_is_in_a_folded_table() -> None:
+def test_every_other_metric_and_subset_is_in_a_folded_table() -> None:
     result = named(pairs("sts12", 0, ("news", "forum")))
     section = gather([result]).sections[0]
-    (row,) = table(section, "Every score").rows
-    flat = [value for scores in result.metrics.values() for value in scores.values()]
-    assert [cell.value for cell in row if isinstance(cell, Number)] == [12, *flat]
+    (row,) = table(section, "Other scores").rows
+    shown_above = {("spearman", name) for name in ("all", "low", "high")}
+    flat = {(metric, name): value for metric, scores in result.metrics.items() for name, value in scores.items()}
+    rest = [value for key, value in flat.items() if key not in shown_above]
+    assert len(rest) < len(flat)
+    assert [cell.value for cell in row if isinstance(cell, Number)] == [12, *rest]
     subsets = table(section, "Subsets")
     assert [row[2] for row in subsets.rows] == ["news", "forum"]
     assert [row[4].value for row in subsets.rows] == [scores["spearman"] for scores in result.subsets.values()]
@@ -125,11 +130,109 @@ def test_the_same_result_twice_counts_once_and_another_one_gets_a_row() -> None:
     assert "another result of the same model, recipe and task" in section.notes[-1]
 
 
-def test_rows_on_other_data_are_said() -> None:
-    whole, part = scored(70.0).with_provenance(sha256="a"), scored(60.0, recipe="cls").with_provenance(sha256="b")
-    (note,) = gather([whole, replace(part, n=7)]).sections[0].notes
-    assert note == "stsb: these rows were not scored on the same data (2 versions, of 10, 7 rows)."
-    assert not gather([whole, part.with_provenance(sha256="a")]).sections[0].notes
+def test_two_files_of_one_name_have_a_column_each() -> None:
+    data = {"a": "/my/spring/pairs.csv", "b": "/my/autumn/pairs.csv"}
+    results = [
+        scored(value, "pairs", recipe=recipe).with_provenance(sha256=digest, source=data[digest])
+        for recipe, values in (("mean", (70.0, 50.0)), ("cls", (60.0, 55.0)))
+        for digest, value in zip("ab", values, strict=True)
+    ]
+    section = gather(results).sections[0]
+    scores = table(section, "Scores")
+    names = ["pairs (spring/pairs.csv)", "pairs (autumn/pairs.csv)"]
+    assert [column.name for column in scores.columns] == ["model and recipe", *names, "avg"]
+    assert [[cell.value for cell in row[1:]] for row in scores.rows] == [[70.0, 50.0, 60.0], [60.0, 55.0, 57.5]]
+    assert section.notes == tuple(f"{name}: One of 2 data sets of the name 'pairs'." for name in names)
+    whole, part = scored(70.0).with_provenance(sha256="a" * 20), scored(60.0).with_provenance(sha256="b" * 20)
+    columns = table(gather([whole, part]).sections[0], "Scores").columns
+    assert [column.name for column in columns[1:3]] == ["stsb (aaaaaaaa)", "stsb (bbbbbbbb)"]
+    same = gather([whole, part.with_provenance(sha256="a" * 20)]).sections[0]
+    assert table(same, "Scores").columns[1].name == "stsb"
+
+
+# -- the verdict ------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_row_and_what_is_shown_of_it() -> None:
+    """Differences with the interval of two independent measurements: √ of the sum of both squared half-widths."""
+    close = [scored(70.0, low=68.0, high=73.0), scored(69.0, recipe="cls", low=66.0, high=72.0)]
+    far = scored(50.0, recipe="max", low=47.0, high=52.0)
+    report = gather([*close, far])
+    low, high = 1 - math.hypot(70 - 68, 72 - 69), 1 + math.hypot(73 - 70, 69 - 66)
+    assert report.verdict == (
+        f"Accuracy: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 3 rows. No difference to cls is shown: cls "
+        f"is 1.00 (−{-low:.2f} to {high:.2f}) behind. It is shown to be better than the remaining row.",
+    )
+    lead = table(report.sections[0], "Lead of mean")
+    assert [row[0] for row in lead.rows] == ["cls", "max"]
+    assert lead.rows[0][1] == Number(1.0, pytest.approx(low), pytest.approx(high))
+    assert gather([far, close[0]]).verdict[0].endswith("better than the other: max is 20.00 (17.17 to 24.24) behind.")
+    (unsure,) = gather([scored(70.0), scored(69.0, recipe="cls", std=3.0)]).verdict
+    assert unsure.endswith("cls is 1.00 behind. Without intervals nothing shows whether that is more than chance.")
+    assert gather([scored(70.0)]).verdict == ("Accuracy: models/tiny has 70.00 on stsb.",)
+    assert gather([scored(None)]).verdict == ()
+
+
+def test_the_mean_over_tasks_decides() -> None:
+    rows = {"mean": (70.0, 60.0), "cls": (71.0, 50.0)}
+    results = [
+        scored(value, task, recipe=recipe, low=value - 3, high=value + 3)
+        for recipe, values in rows.items()
+        for task, value in zip(("cr", "mr"), values, strict=True)
+    ]
+    report = gather([*results, scored(99.0, "cr", recipe="max")])  # which lacks a task
+    half = math.hypot(3, 3, 3, 3) / 2
+    assert report.verdict[0].startswith("Accuracy: mean has 65.00 on average over 2 tasks, the highest of 2 rows (1 ")
+    assert "(1 more without a score on every task). It is shown" in report.verdict[0]
+    assert report.verdict[0].endswith(f"cls is 4.50 ({4.5 - half:.2f} to {4.5 + half:.2f}) behind.")
+    (row,) = table(report.sections[0], "Lead of mean").rows
+    assert [cell.value for cell in row[1:]] == [-1.0, 10.0, 4.5]
+
+
+def test_an_interval_of_a_difference_is_never_too_narrow_for_the_same_texts() -> None:
+    """Against the paired bootstrap on the same pairs, whose scores go together."""
+    rng = np.random.default_rng(0)
+    gold = rng.random(200)
+    first, second = gold + rng.normal(0, 0.3, 200), gold + rng.normal(0, 0.5, 200)
+    resampled = rng.integers(0, 200, (2000, 200))
+    ends = np.array([[np.corrcoef(side[i], gold[i])[0, 1] for side in (first, second)] for i in resampled])
+    both = [
+        Number(np.corrcoef(s, gold)[0, 1], *np.quantile(e, (0.025, 0.975)))
+        for s, e in zip((first, second), ends.T, strict=True)
+    ]
+    low, high = np.quantile(ends[:, 0] - ends[:, 1], (0.025, 0.975))
+    found = difference(*both)
+    assert found.interval is not None
+    assert found.interval[0] <= low + 0.01
+    assert found.interval[1] >= high - 0.01
+
+
+def test_verdicts_of_searches_and_minimal_pairs() -> None:
+    results = [named(heros(seed), model) for seed, model in enumerate(MODELS)]
+    kept = replace(board(), verdict="ditto:1-2 is kept.", held_out=(board().comparisons[0],))
+    report = gather(results, [kept, board()])
+    about_pairs, with_verdict, without = report.verdict
+    assert re.match(
+        r"HEROS: \S+ ranks a negation above a synonym for \d+ \(\d+ to \d+\) % of the originals, the lowest of 2",
+        about_pairs,
+    )
+    assert with_verdict == "Search on stsb.dev (layers): models/tiny: ditto:1-2 is kept."
+    assert without.startswith("Search on stsb.dev (layers): models/tiny: ditto:1-2 is better than mean by +10.50")
+    assert any(
+        note.startswith("On pairs left out of the choice: ditto:1-2 is better") for note in report.sections[1].notes
+    )
+
+
+def test_no_folder_of_the_maker_is_on_the_page() -> None:
+    result = scored(70.0, model="/home/me/secret/models/tiny").with_provenance(
+        sha256="a", source="/home/me/secret/data/pairs.csv"
+    )
+    result = replace(result, notes=("Read /home/me/secret/data/pairs.csv and ~/secret/my/pairs.csv, and/or others.",))
+    other = replace(board("/home/me/secret/models/tiny"), notes=("From /home/me/secret/data/more.csv.",))
+    other = replace(other, provenance={**other.provenance, "data": "/home/me/secret/data/more.csv"})
+    report = gather([result], [other])
+    assert "secret" not in repr(report)
+    assert report.sections[0].notes == ("stsb: Read data/pairs.csv and my/pairs.csv, and/or others.",)
 
 
 def test_notes_stand_once() -> None:
@@ -219,6 +322,14 @@ def test_geometry() -> None:
     assert [column.name for column in only(section, Table).columns][1:4] == [
         "anisotropy", "anisotropy, with_self_pairs", "isoscore",
     ]  # fmt: skip
+    measured = only(section, Table)
+    assert measured.best(3) is not None
+    fitted = [results[0], named(geometry(1), MODELS[1], "mean | whiten").with_provenance(fitted_on="task")]
+    told = only(gather(fitted).sections[0], Table)
+    assert "The shaping of hub/base was fitted on these texts" in told.about
+    named_columns = [column.name for column in told.columns]
+    best = {name: told.best(at) is not None for at, name in enumerate(named_columns)}
+    assert (best["anisotropy"], best["isoscore"], best["alignment"]) == (False, False, True)
     undefined = {**measures[0], "alignment": {"all": math.nan}}
     assert not [b for b in gather([replace(results[0], metrics=undefined)]).sections[0].blocks if isinstance(b, Points)]
 

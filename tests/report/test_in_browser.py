@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 from report_helpers import HOSTILE, board, everything, scored
 
+from essent.recipe.recipe import Recipe
 from essent.report import write_report
+from essent.selection import Leaderboard, Trial
 from essent.tasks import Result
 
 pytestmark = pytest.mark.browser
@@ -150,3 +152,17 @@ def test_a_wide_table_scrolls_in_its_box(whole: Path) -> None:
       return [box.scrollWidth > box.clientWidth, box.scrollLeft > 0, Math.round(name)];
     """
     assert seen(whole, script, width=390) == [True, True, 0]
+
+
+def test_the_verdict_is_seen_without_scrolling_and_numbers_fit_their_cells(tmp_path: Path) -> None:
+    heads = [f"ditto:{layer}-{head}" for layer in range(1, 13) for head in range(1, 13)]
+    trials = [Trial(Recipe.parse(text), {"isotropy": -0.9 + at / 400}) for at, text in enumerate([*heads, "mean"])]
+    results = [scored(70.0), scored(60.0, recipe="cls")]
+    search = Leaderboard("isotropy", tuple(trials), ("mean",))
+    write_report(results, tmp_path / "report.html", searches=[search])
+    script = """
+      const wide = [...document.querySelectorAll(".heat td")].filter(cell => cell.scrollWidth > cell.clientWidth);
+      return [document.querySelector(".verdict").getBoundingClientRect().bottom < 500, wide.length];
+    """
+    for width in (390, 1280):
+        assert seen(tmp_path / "report.html", script, width=width) == [True, 0]

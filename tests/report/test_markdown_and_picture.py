@@ -10,9 +10,11 @@ import pytest
 from matplotlib.figure import Figure
 from report_helpers import HOSTILE, board, everything, heros, named, pairs, scored
 
+from essent.recipe.recipe import Recipe
 from essent.report import write_report
 from essent.report.gather import gather
 from essent.report.markdown import escaped, markdown_report
+from essent.selection import Leaderboard, Trial
 from essent.tasks import Result
 from essent.types import InputError
 
@@ -88,6 +90,21 @@ def test_pictures_of_all_sorts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     for results in ([pairs()], [scored(-5.0)], many, [named(heros(), "名前 $")]):
         texts = texts_of(written(monkeypatch, tmp_path / "r.png", results))
         assert not {"nan", "None"} & set(texts)
+
+
+def test_no_half_of_a_picture_is_empty_and_no_numbers_overlap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Twelve heads by a criterion whose numbers have three decimals; a chart that stands alone."""
+    heads = [f"ditto:{layer}-{head}" for layer in range(1, 13) for head in range(1, 13)]
+    trials = [Trial(Recipe.parse(text), {"isotropy": -0.9 + at / 400}) for at, text in enumerate([*heads, "mean"])]
+    search = Leaderboard("isotropy", tuple(trials), ("mean",), verdict="mean is kept. " * 20)
+    figure = written(monkeypatch, tmp_path / "r.png", [scored(70.0), scored(60.0, recipe="cls")], searches=[search])
+    renderer = figure.canvas.get_renderer()
+    width = figure.bbox.width
+    for axes in figure.axes:
+        drawn = [text.get_window_extent(renderer) for text in axes.texts if text.get_text()]
+        assert max(box.x1 for box in drawn) > 0.9 * width
+        assert not [(a, b) for at, a in enumerate(drawn) for b in drawn[at + 1 :] if a.overlaps(b)]
+    assert all(text.get_window_extent(renderer).x1 < width for text in figure.texts)
 
 
 def test_nothing_to_draw(tmp_path: Path) -> None:

@@ -74,6 +74,18 @@ def test_every_score_is_on_the_page(whole: str) -> None:
     assert {"75.25 to 84.50", "HEROS", "Alignment and uniformity", "Mean of all tokens, by layer"} <= texts
 
 
+def test_the_verdict_is_first_and_no_score_stands_there_three_times() -> None:
+    results = [scored(70.25 + at, low=60.5 - at, high=80.5, recipe=recipe) for at, recipe in enumerate(("mean", "cls"))]
+    text = page_of(results)
+    assert text.index("Verdict") < text.index("<table")
+    assert "cls has 71.25" in text
+    page = Page(text)
+    assert page.texts.count("70.25") == 1
+    assert sum("71.25" in shown for shown in page.texts) == 2  # the verdict and the table
+    several = page_of([*results, *(replace(result, task="other") for result in results)])
+    assert several.count("<figure") == 1  # the mean; the tasks are in the table
+
+
 def test_nothing_is_fetched(whole: str) -> None:
     assert not re.search(r"https?:|//[a-z]|url\(|@import|fetch\(|XMLHttp", whole, flags=re.IGNORECASE)
     for tag, attributes in Page(whole).tags:

@@ -10,17 +10,19 @@ from typing import Annotated, Any
 import typer
 
 from essent.cli import options as opt
-from essent.cli.console import calm_libraries, show_note, wants_progress
+from essent.cli.console import calm_libraries, show_note
 from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
 from essent.cli.fitting import is_ready, learns, note_unused
+from essent.cli.table import TextTable, check_columns, read_table
 from essent.cli.texts import STANDARD_INPUT, listed, read_files
-from essent.types import InputError
+from essent.types import DataError, InputError
 
 
 def encode(
     model: opt.Model,
     output: Annotated[
-        Path, opt.output("FILE", ".npy (float32, one row a text), .parquet or .jsonl (text, embedding).")
+        Path,
+        opt.output("FILE", ".npy (float32, one row a text), .parquet or .jsonl (the input's columns and embedding)."),
     ],
     recipe: Annotated[str | None, opt.recipe()] = None,
     texts: Annotated[
@@ -31,6 +33,10 @@ def encode(
         ),
     ] = None,
     column: opt.Column = "text",
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Stop at a row without a text (null).", rich_help_panel=opt.INPUTS),
+    ] = False,
     fit: opt.Fit = None,
     frequencies: opt.Frequencies = None,
     prompt: Annotated[
@@ -49,8 +55,10 @@ def encode(
 ) -> None:
     """Embed texts, one vector a line of input.
 
-    A recipe that learns something (idf, shaping) learns it from the input itself, unless --fit names other texts.
-    The output appears when it is complete: an interrupted run leaves no half file.
+    Other columns of the input are kept in .parquet and .jsonl files. A row without a text (null) has no vector: null
+    there, NaN in a .npy file; they are counted, or refused with --strict. A recipe that learns something (idf,
+    shaping) learns it from the input itself, unless --fit names other texts. The output appears when it is complete: an
+    interrupted run leaves no half file.
 
     \b
     [dim]$[/] essent encode -m bert-base-uncased -r "first-last | zscore" -t texts.txt -o vectors.npy
@@ -59,30 +67,59 @@ def encode(
     check_output(output, force, tuple(WRITERS))
     check_writer(output)
     sources = texts or [Path(STANDARD_INPUT)]
-    given = read_files(sources, column)
+    table = _read(sources, column, output, strict)
     fit_texts = None if fit is None else read_files(fit, column)
     counted = None if frequencies is None else read_files(frequencies, column)
     options = opt.model_options(device, revision, trust_remote_code)
     encoder = _load(model, recipe, options, max_seq_length, verbose)
-    start, progress = time.monotonic(), wants_progress(quiet)
+    start = time.monotonic()
     asked = fit is not None or frequencies is not None  # else what was saved fitted stays
     fits = learns(encoder) and (asked or not is_ready(encoder))
     if not quiet:
+        _note_rows(table, output)
         note_unused(encoder, fit, frequencies)
     if fits and not quiet:
         show_note(_fit_note(str(encoder.recipe), fit, sources))
-    reading: dict[str, Any] = {"prompt": prompt, "batch_size": batch_size, "show_progress_bar": progress}
+    reading: dict[str, Any] = {"prompt": prompt, "batch_size": batch_size, "show_progress_bar": not quiet}
     finishing: dict[str, Any] = {"normalize_embeddings": normalize, "truncate_dim": truncate_dim}
     if fits and fit_texts is None:
-        vectors = encoder.fit_encode(given, frequency_texts=counted, **reading, **finishing)
+        vectors = encoder.fit_encode(table.texts, frequency_texts=counted, **reading, **finishing)
     else:
         if fits:
             encoder.fit(fit_texts, frequency_texts=counted, **reading)
-        vectors = encoder.encode(given, **reading, **finishing)
-    write_vectors(output, given, vectors)
+        vectors = encoder.encode(table.texts, **reading, **finishing)
+    write_vectors(output, table, vectors)
     if not quiet:
         seconds = time.monotonic() - start
         show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {encoder.recipe}, {seconds:.1f} s")
+
+
+def _read(sources: Sequence[Path], column: str, output: Path, strict: bool) -> TextTable:
+    """The input, refused where the output cannot hold it.
+
+    Raises:
+        DataError: see `read_table` and `check_columns`; with `strict` a row without a text.
+    """
+    table = read_table(sources, column)
+    check_columns(output, table)
+    if strict and table.places:
+        raise DataError(f"{table.places[0]}: {column!r} is null, one of {len(table.places)} such rows (--strict).")
+    return table
+
+
+def _note_rows(table: TextTable, output: Path) -> None:
+    """Say what is encoded, and what has no vector or is not kept."""
+    show_note(f"{len(table.texts):,} texts are encoded.")
+    if table.places:
+        shown = "NaN" if output.suffix.lower() == ".npy" else "null"
+        counted = f"{len(table.places):,} of {len(table.all_texts):,} rows"
+        show_note(
+            f"{counted} have no text ({table.column!r} is null), the first {table.places[0]}: "
+            f"their vectors are {shown}."
+        )
+    if table.others and output.suffix.lower() == ".npy":
+        names = ", ".join(map(repr, table.others))
+        show_note(f"A .npy file has vectors alone: {names} of the input are not kept; .parquet and .jsonl keep them.")
 
 
 def _load(model: str, recipe: str | None, options: dict[str, Any], max_seq_length: int | None, verbose: bool) -> Any:

@@ -13,6 +13,7 @@ import typer
 
 from essent.atomic import replacing_file
 from essent.cli.console import is_stream
+from essent.cli.table import EMBEDDING, TextTable, arrow_column, json_text
 from essent.registry import did_you_mean
 from essent.types import DataError, optional_import
 
@@ -57,10 +58,13 @@ def write_json_file(path: Path | None, write: Callable[[Path], object]) -> None:
         typer.echo(file.read_text(encoding="utf-8").rstrip("\n"))
 
 
-def write_vectors(path: Path, texts: Sequence[str], vectors: np.ndarray) -> None:
-    """Write vectors (N,K) float32, in the format that the suffix names."""
+def write_vectors(path: Path, table: TextTable, vectors: np.ndarray) -> None:
+    """Write the vectors (M,K) float32 of a table's texts, in the format that the suffix names.
+
+    A row without a text has no vector: null, or NaN in a .npy file.
+    """
     with replacing_file(path) as temporary:
-        WRITERS[path.suffix.lower()](temporary, texts, vectors)
+        WRITERS[path.suffix.lower()](temporary, table, vectors)
 
 
 def check_writer(path: Path) -> None:
@@ -69,39 +73,52 @@ def check_writer(path: Path) -> None:
         optional_import("pyarrow.parquet", "data")
 
 
-def _write_npy(path: Path, texts: Sequence[str], vectors: np.ndarray) -> None:
+def _write_npy(path: Path, table: TextTable, vectors: np.ndarray) -> None:
     import numpy as np
 
+    rows = vectors
+    if table.places:
+        rows = np.full((len(table.all_texts), vectors.shape[1]), np.nan, vectors.dtype)
+        rows[[text is not None for text in table.all_texts]] = vectors
     with path.open("wb") as file:
-        np.save(file, vectors, allow_pickle=False)
+        np.save(file, rows, allow_pickle=False)
 
 
-def _write_jsonl(path: Path, texts: Sequence[str], vectors: np.ndarray) -> None:
+def _write_jsonl(path: Path, table: TextTable, vectors: np.ndarray) -> None:
+    found = iter(vectors)
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        for text, vector in zip(texts, vectors, strict=True):
-            row = {"text": text, "embedding": vector.tolist()}
-            file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+        for values in zip(*table.columns.values(), strict=True):
+            row = dict(zip(table.columns, values, strict=True))
+            parts = {json.dumps(name, ensure_ascii=False): json_text(name, value) for name, value in row.items()}
+            embedding = None if row[table.column] is None else next(found).tolist()
+            parts[json.dumps(EMBEDDING)] = json.dumps(embedding, allow_nan=False)
+            file.write("{" + ", ".join(f"{name}: {value}" for name, value in parts.items()) + "}\n")
 
 
-def _write_parquet(path: Path, texts: Sequence[str], vectors: np.ndarray) -> None:
+def _write_parquet(path: Path, table: TextTable, vectors: np.ndarray) -> None:
     import numpy as np
 
     arrow, parquet = optional_import("pyarrow", "data"), optional_import("pyarrow.parquet", "data")
-    schema = arrow.schema([("text", arrow.string()), ("embedding", arrow.list_(arrow.float32()))])
-    width = vectors.shape[1]
+    kept = {name: arrow_column(table, name) for name in table.others}
+    kept[table.column] = arrow.array(table.all_texts, arrow.string())
+    names = list(table.columns)
+    fields = [(name, kept[name].type) for name in names]
+    schema = arrow.schema([*fields, (EMBEDDING, arrow.list_(arrow.float32()))])
+    width, there = vectors.shape[1], np.array([text is not None for text in table.all_texts])
     rows = max(1, min(ROWS, (2**31 - 1) // max(width, 1)))  # offsets within a block are int32
+    done = 0
     with parquet.ParquetWriter(path, schema) as writer:
-        for start in range(0, len(vectors), rows):
-            block = np.ascontiguousarray(vectors[start : start + rows], dtype=np.float32)  # (n,K)
-            offsets = arrow.array(np.arange(len(block) + 1, dtype=np.int32) * width)
-            columns = [
-                arrow.array(texts[start : start + rows], arrow.string()),
-                arrow.ListArray.from_arrays(offsets, arrow.array(block.ravel())),
-            ]
-            writer.write_table(arrow.Table.from_arrays(columns, schema=schema))
+        for start in range(0, len(there), rows):
+            here = there[start : start + rows]
+            block = np.ascontiguousarray(vectors[done : done + here.sum()], dtype=np.float32)  # (n,K)
+            done += len(block)
+            offsets = arrow.array(np.concatenate([[0], np.cumsum(here) * width]).astype(np.int32))
+            embedding = arrow.ListArray.from_arrays(offsets, arrow.array(block.ravel()), mask=arrow.array(~here))
+            columns = [kept[name].slice(start, rows) for name in names]
+            writer.write_table(arrow.Table.from_arrays([*columns, embedding], schema=schema))
 
 
-WRITERS: dict[str, Callable[[Path, Sequence[str], np.ndarray], None]] = {
+WRITERS: dict[str, Callable[[Path, TextTable, np.ndarray], None]] = {
     ".npy": _write_npy,
     ".parquet": _write_parquet,
     ".jsonl": _write_jsonl,

@@ -30,7 +30,7 @@ def report(
     force: opt.Force = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Put results side by side: tables that sort, bars with intervals, layer curves, heat maps.
+    """Say which is best and by how much, then why: tables that sort, bars with intervals, layer curves, heat maps.
 
     The page is one file that needs no network: style, script and figures are inside. Rows are named by model and
     recipe. Markdown has the tables, a picture the figures.

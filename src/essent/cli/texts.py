@@ -45,9 +45,14 @@ def read_files(paths: Sequence[Path], column: str) -> list[str]:
     Raises:
         InputError: standard input twice.
     """
+    check_streams(paths)
+    return [text for path in paths for text in read_texts(path, column)]
+
+
+def check_streams(paths: Sequence[Path]) -> None:
+    """Raise InputError where standard input is named twice."""
     if sum(map(is_stream, paths)) > 1:
         raise InputError("Standard input (-) can be read once only.")
-    return [text for path in paths for text in read_texts(path, column)]
 
 
 def read_pairs(names: Sequence[str], folder: Path | None, quiet: bool) -> PairTask:

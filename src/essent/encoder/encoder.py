@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device, truncate_embeddings
-from tqdm.auto import tqdm
 
 from essent.compat import config_of, device_for, prompt_of, write_stock_card
 from essent.folders import is_essent_folder
 from essent.hub import reach_model
 from essent.model import load
 from essent.pipeline import PORTION, PooledCache, RecipeModule, digest_of, kept_vectors, key_of
+from essent.progress import text_progress
 from essent.recipe import Recipe
 from essent.saving import SavableModule, amend_card, load_folder, save_folder
 from essent.texts import check_texts, distinct_texts, takes_any_texts
@@ -237,12 +237,12 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         if not distinct:
             return torch.empty(0, self.get_embedding_dimension() or 0)
         vectors: torch.Tensor | None = None
-        with tqdm(total=len(distinct), desc="Texts", unit="text", disable=not progress) as bar:
+        with text_progress(len(distinct), progress) as update:
             for chosen, batch in self._batches(distinct, batch_size, device, shape):
                 if vectors is None:
                     vectors = batch.new_empty(len(distinct), batch.shape[1], device="cpu" if on_cpu else device)
                 vectors[chosen if isinstance(chosen, slice) else chosen.to(vectors.device)] = batch.to(vectors.device)
-                bar.update(len(batch))
+                update(len(batch))
         if vectors is None:
             raise InputError("No texts to encode.")
         return vectors if len(distinct) == len(texts) else vectors[torch.from_numpy(inverse).to(vectors.device)]

@@ -3,14 +3,18 @@
 from essent.engine.compiled import TOLERANCES, CompiledEncoder, Loss
 from essent.engine.compiled import compile_encoder as compile
 from essent.engine.files import load, read_about
+from essent.engine.gain import Gain, compare, texts_to_compare
 from essent.engine.runtime import runtime_of
 
 __all__ = [
     "TOLERANCES",
     "CompiledEncoder",
+    "Gain",
     "Loss",
+    "compare",
     "compile",
     "load",
     "read_about",
     "runtime_of",
+    "texts_to_compare",
 ]

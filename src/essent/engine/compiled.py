@@ -17,7 +17,6 @@ import torch
 from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
-from tqdm.auto import tqdm
 
 from essent.atomic import replacing_folder
 from essent.compat import settings_of
@@ -26,6 +25,7 @@ from essent.engine.graph import Graph, graph_of
 from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import hidden_instructions, runtime_of
 from essent.folders import GRAPH, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
+from essent.progress import text_progress
 from essent.saving import GOLDEN_TEXTS
 from essent.texts import check_texts, distinct_texts, takes_any_texts
 from essent.tokens import batches, pad
@@ -39,6 +39,7 @@ ABOUT = "engine.json"
 TOLERANCES = {"openvino": 1e-5, "onnx": 1e-4}  # of float32, relative to the longest vector where that is above 1
 LOWEST_COSINE = {"bfloat16": 0.999, "int8": 0.5}  # with float32; below, something else than rounding has gone wrong
 CALIBRATION_TEXTS, LOSS_TEXTS = 300, 512
+CONSTANT = 1e-6  # similarities that differ by no more are rounding
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,8 @@ class CompiledEncoder(SentenceTransformer, metaclass=NamesItsModel):
             found = module.vectors(distinct, 1)
         else:
             shown = bool(arguments.get("show_progress_bar"))
-            with tqdm(total=len(distinct), desc="Texts", unit="text", disable=not shown) as bar:
-                found = module.vectors(distinct, arguments["batch_size"], bar.update)
+            with text_progress(len(distinct), shown) as update:
+                found = module.vectors(distinct, arguments["batch_size"], update)
         vectors = torch.from_numpy(found if len(distinct) == len(texts) else found[inverse])
         if (dimensions := arguments.get("truncate_dim")) is not None:
             vectors = truncate_embeddings(vectors, dimensions)
@@ -281,16 +282,22 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def measure_loss(model: SentenceTransformer, compiled: CompiledEncoder, texts: list[str]) -> Loss:
     """How far the compiled vectors are from the model's own, on texts that did not calibrate where there are any."""
-    from scipy.stats import spearmanr
-
     unseen = texts[CALIBRATION_TEXTS : CALIBRATION_TEXTS + LOSS_TEXTS]
     enough = len(unseen) >= 16
     shown = unseen if enough else (texts[:LOSS_TEXTS] if len(texts) >= 4 else [*GOLDEN_TEXTS, *texts])
     exact = np.asarray(model.encode(shown, show_progress_bar=False))
-    found = np.asarray(compiled.encode(shown, show_progress_bar=False))
+    return loss_of(exact, np.asarray(compiled.encode(shown, show_progress_bar=False)), enough)
+
+
+def loss_of(exact: np.ndarray, found: np.ndarray, unseen: bool) -> Loss:
+    """How far the vectors (N,K) of a graph are from the exact ones of the same texts."""
+    from scipy.stats import spearmanr
+
     each = cosines(exact, found)
     ranked = [cosines(vectors[:-1], vectors[1:]) for vectors in (exact, found)]
-    return Loss(len(shown), float(each.mean()), float(each.min()), float(spearmanr(*ranked).statistic), enough)
+    constant = [np.ptp(similarities) < CONSTANT for similarities in ranked]  # all texts alike: nothing to rank
+    alike = float(all(constant)) if any(constant) else float(spearmanr(*ranked).statistic)
+    return Loss(len(exact), float(each.mean()), float(each.min()), alike, unseen)
 
 
 def describe(compiled: CompiledEncoder) -> dict[str, Any]:

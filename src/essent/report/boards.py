@@ -48,11 +48,12 @@ def board_section(board: Leaderboard, names: Names) -> Section:
     blocks.append(_trials(board))
     blocks += [_checked(check) for check in board.checks]
     told = [c.in_words() for c in (*board.comparisons, *(c for check in board.checks for c in check.comparisons))]
-    if board.verdict:
-        told.insert(0, board.verdict)
+    told += [f"On pairs left out of the choice: {comparison.in_words()}" for comparison in board.held_out]
     space = f" ({about['space']})" if "space" in about else ""
     title = f"Search on {about.get('data', 'pairs')}{space}: {model}"
-    return Section(title, tuple(blocks), sentence, distinct([*told, *board.notes]))
+    first = board.verdict or (told[0] if told else "")
+    verdict = (f"{title}: {first}",) if first else ()
+    return Section(title, tuple(blocks), sentence, distinct([*told, *board.notes]), verdict)
 
 
 def _named(criterion: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from essent.report.labels import NO_MODEL, Key, Names, key_of, names_of
+from essent.report.labels import NO_MODEL, Key, Names, key_of, names_of, short_name, short_paths
 from essent.report.measured import geometry_section, heros_section, plain_section
 from essent.report.parts import Column, Line, Number, Report, Section, Table
 from essent.report.scored import scored_section
@@ -29,6 +30,7 @@ def gather(
         raise InputError("A report needs at least one result or leaderboard.")
     for result in results:
         _check_numbers(result)
+    results = told_apart(results)
     names = names_of(
         (key_of(result.provenance) for result in results),
         (str(board.provenance.get("model") or NO_MODEL) for board in searches),
@@ -43,7 +45,40 @@ def gather(
         sections += [board_section(board, names) for board in searches]
     if results:
         sections.append(_sources(results, names))
-    return Report(title, tuple(sections), _counted(results, searches, names))
+    sections = [_without_folders(section) for section in sections]
+    verdict = tuple(sentence for section in sections for sentence in section.verdict)
+    return Report(title, tuple(sections), _counted(results, searches, names), verdict)
+
+
+def told_apart(results: Sequence[Result]) -> list[Result]:
+    """Tasks of one name that stand for different data get names of their own: two files may be called alike."""
+    sources: dict[str, dict[str, str]] = {}
+    for result in results:
+        if (digest := result.provenance.get("sha256")) is not None:
+            place = short_name(_word(result.provenance.get("source")))
+            sources.setdefault(result.task, {}).setdefault(str(digest), place)
+    renamed = []
+    for result in results:
+        found = sources.get(result.task, {})
+        digest = str(result.provenance.get("sha256"))
+        if len(found) > 1 and digest in found:
+            own = len(set(found.values())) == len(found) and all(found.values())
+            name = f"{result.task} ({found[digest] if own else digest[:8]})"
+            note = f"One of {len(found)} data sets of the name {result.task!r}."
+            result = replace(result, task=name, notes=(*result.notes, note))
+        renamed.append(result)
+    return renamed
+
+
+def _without_folders(section: Section) -> Section:
+    """Its texts with folders and files by their last two names: a page is sent to others."""
+    return replace(
+        section,
+        title=short_paths(section.title),
+        about=short_paths(section.about),
+        notes=tuple(map(short_paths, section.notes)),
+        verdict=tuple(map(short_paths, section.verdict)),
+    )
 
 
 def _counted(results: Sequence[Result], searches: Sequence[Leaderboard], names: Names) -> str:
@@ -79,7 +114,7 @@ SECTIONS = {"main": scored_section, "heros": heros_section, "geometry": geometry
 
 
 def _sources(results: Sequence[Result], names: Names) -> Section:
-    """Rows in full, data with their digests, versions."""
+    """Rows with their models and recipes, data with their digests, versions."""
     fitted: dict[Key, dict[str, None]] = {}
     for result in results:
         found = fitted.setdefault(key_of(result.provenance), {})
@@ -88,7 +123,10 @@ def _sources(results: Sequence[Result], names: Names) -> Section:
     named = Table(
         "Rows",
         tuple(Column(name, None) for name in ("row", "model", "recipe", "fitted on")),
-        tuple((names.rows[key], *key, ", ".join(words)) for key, words in fitted.items()),
+        tuple(
+            (names.rows[key], names.models[key[0]], short_paths(key[1]), ", ".join(words))
+            for key, words in fitted.items()
+        ),
         folded=True,
     )
     data: dict[Line, None] = {}
@@ -96,7 +134,7 @@ def _sources(results: Sequence[Result], names: Names) -> Section:
     for result in results:
         about = result.provenance
         digest = str(about.get("sha256") or "")[:12]
-        data[result.task, Number(result.n), _word(about.get("source")), digest] = None
+        data[result.task, Number(result.n), short_paths(_word(about.get("source"))), digest] = None
         if isinstance(used := about.get("versions"), Mapping):
             versions.update({(str(name), str(value)): None for name, value in used.items()})
     columns = (Column("task", None), Column("n", 0), Column("source", None), Column("SHA-256", None))

@@ -32,6 +32,7 @@ def html_report(report: Report) -> str:
     )
     environment.filters.update(shown=shown, interval=shown_interval, line=line_of, level=level_of)
     environment.tests["wide"] = is_wide
+    environment.tests["on_page"] = lambda block: getattr(block, "shown_on", "") != "picture"
     environment.tests["finite"] = lambda value: finite(value) is not None
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     page: str = environment.get_template("report.html.j2").render(
@@ -48,7 +49,8 @@ def html_report(report: Report) -> str:
 def is_wide(block: Block) -> bool:
     """Whether a block takes the whole width: tables, and heat maps of long labels or many columns."""
     if isinstance(block, Heat):
-        return len(block.columns) > 14 or any(len(label) > 8 for label, _ in block.rows)
+        wide = block.decimals > 2 and len(block.columns) > 8  # numbers of five letters and more
+        return wide or len(block.columns) > 14 or any(len(label) > 8 for label, _ in block.rows)
     return isinstance(block, Table)
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 NO_MODEL, AS_IT_IS = "a model", "as it is"
+PATH = re.compile(
+    r"(?<![\w./\\:<])(?:~?/|[A-Za-z]:[/\\])(?:[^\s/\\'\",;<>|]+[/\\])+[^\s/\\'\",;<>|]+"
+)  # of two parts and more
 Key = tuple[str, str]  # model and recipe as the provenance has them
 
 
@@ -59,3 +62,8 @@ def short_name(model: str) -> str:
     is_folder = re.match(r"[/.~\\]|[A-Za-z]:[/\\]", model) is not None
     parts = [part for part in re.split(r"[/\\]", model) if part not in ("", ".", "..", "~")]
     return "/".join(parts[-2:]) if is_folder and parts else model
+
+
+def short_paths(text: str) -> str:
+    """A text in which absolute paths are named by their last two parts."""
+    return PATH.sub(lambda found: short_name(found.group()), text)

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from essent.report.parts import Bars, Block, Curves, Heat, Number, Report, Section, Table, shown, shown_interval
+from essent.report.parts import Block, Curves, Heat, Number, Report, Section, Table, shown, shown_interval
 
 SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]")
 
@@ -14,6 +14,8 @@ SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]"
 def markdown_report(report: Report) -> str:
     """The whole document, in GitHub's flavour."""
     parts = [f"# {escaped(report.title)}", escaped(report.about)]
+    if report.verdict:
+        parts += ["## Verdict", "\n".join(f"- {escaped(sentence)}" for sentence in report.verdict)]
     for section in report.sections:
         parts += _section(section)
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -33,7 +35,7 @@ def _section(section: Section) -> list[str]:
 
 
 def _block(block: Block) -> list[str]:
-    """Bars and points show numbers that a table has too; only those with intervals are worth a table of their own."""
+    """Bars and points show numbers that a table has too."""
     head = [f"### {escaped(block.title)}", escaped(getattr(block, "about", ""))]
     if isinstance(block, Table):
         return [*head, _table(block)]
@@ -45,9 +47,6 @@ def _block(block: Block) -> list[str]:
         lines = [values for _, values in block.series]
         rows = [[place, *(shown(line[at], block.decimals) for line in lines)] for at, place in enumerate(block.places)]
         return [*head, _grid([block.x_name, *names], rows, 1)]
-    if isinstance(block, Bars) and any(row.number.interval for row in block.rows):
-        rows = [[row.label, _cell(row.number, block.decimals)] for row in block.rows]
-        return [*head, _grid(["", block.title], rows, 1)]
     return []
 
 

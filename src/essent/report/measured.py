@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from essent.report.labels import Names
-from essent.report.parts import Block, Column, Heat, Line, Number, Point, Points, Section, Table, finite
+from essent.report.lead import signed
+from essent.report.parts import Bars, Block, Column, Heat, Line, Number, Point, Points, Section, Table, finite
 from essent.report.rows import ROW, Row, bar_chart, by_row, flattened, label_of, long_table, notes_of
 from essent.tasks import CHANGED, KEPT, Result, comparisons
 
+BY_CONSTRUCTION = ("anisotropy", "isoscore")  # what centring and whitening set on the texts that they are fitted on
 GEOMETRY = {"anisotropy": "lower", "isoscore": "higher", "alignment": "lower", "uniformity": "lower"}  # what is better
 
 
@@ -40,8 +42,21 @@ def heros_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) 
     about = "With 95 % intervals; the baseline is the mean cosine of two different originals."
     table = Table("Similarities", columns, tuple(lines), about)
     title = "HEROS" if kind[1] == "heros" else f"Minimal pairs: {kind[1]}"
-    blocks = (*([heat] if subsets else []), table, *_ranked(rows, names))
-    return Section(title, blocks, notes=notes_of(group))
+    ranked = _ranked(rows, names)
+    blocks = (*([heat] if subsets else []), table, *ranked)
+    return Section(title, blocks, notes=notes_of(group), verdict=_verdict(title, ranked))
+
+
+def _verdict(title: str, ranked: Sequence[Block]) -> tuple[str, ...]:
+    """Which row mistakes a changed meaning least often, by the first comparison."""
+    bars = next((block for block in ranked if isinstance(block, Bars)), None)
+    known = [(row.number.known, row) for row in bars.rows if row.number.known is not None] if bars else []
+    if bars is None or not known:
+        return ()
+    _, best = min(known, key=lambda pair: pair[0])
+    what = bars.title.removesuffix(", %").replace("Ranks ", "ranks ", 1)
+    least = "" if len(known) == 1 else f", the lowest of {len(known)} rows"
+    return (f"{title}: {best.label} {what} for {signed(best.number, 0)} % of the originals{least}.",)
 
 
 def _ranked(rows: Mapping[Row, Result], names: Names) -> list[Block]:
@@ -75,11 +90,19 @@ def geometry_section(kind: tuple[str, ...], group: Sequence[Result], names: Name
     rows = {row: next(iter(found.values())) for row, found in by_row(group).items()}
     flat = {row: flattened(result.metrics) for row, result in rows.items()}
     measures = list(dict.fromkeys(name for scores in flat.values() for name in scores))
+    fitted = [label_of(row, names) for row, result in rows.items() if _is_fitted(result)]
+    better = {name: side for name, side in GEOMETRY.items() if not fitted or name not in BY_CONSTRUCTION}
+    about = "Lower is better for alignment, uniformity and the average cosine (anisotropy), higher for IsoScore."
+    if fitted:
+        about += (
+            f" The shaping of {', '.join(fitted)} was fitted on these texts, which brings anisotropy to 0 or IsoScore "
+            "to 1 whatever the vectors mean: no row is marked as the best by them."
+        )
     table = Table(
         "Measures",
-        (Column(ROW, None), *(Column(name, 3, GEOMETRY.get(name, "")) for name in measures)),
+        (Column(ROW, None), *(Column(name, 3, better.get(name, "")) for name in measures)),
         tuple((label_of(row, names), *(Number(scores.get(name)) for name in measures)) for row, scores in flat.items()),
-        "Lower is better for alignment, uniformity and the average cosine (anisotropy), higher for IsoScore.",
+        about,
     )
     points = []
     for row, scores in flat.items():
@@ -89,6 +112,11 @@ def geometry_section(kind: tuple[str, ...], group: Sequence[Result], names: Name
     about = "Lower is better on both: best is at the bottom left."
     plot = Points("Alignment and uniformity", "uniformity", "alignment", tuple(points), 3, about)
     return Section(f"Geometry: {kind[1]}", (*([plot] if points else []), table), notes=notes_of(group))
+
+
+def _is_fitted(result: Result) -> bool:
+    """Whether a recipe's shaping has learned from the very texts that are measured."""
+    return result.provenance.get("fitted_on") == "task" and "|" in str(result.provenance.get("recipe"))
 
 
 def plain_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:

@@ -80,6 +80,9 @@ class Bars:
     decimals: int = 2
     about: str = ""
     reach: tuple[float, ...] = ()  # what the axis holds too: charts side by side share one
+    shown_on: str = (
+        "page with numbers"  # or "page", where a table beside it has them, or "picture", which has no tables
+    )
 
     @property
     def axis(self) -> Axis:
@@ -170,6 +173,7 @@ class Section:
     blocks: tuple[Block, ...]
     about: str = ""
     notes: tuple[str, ...] = ()
+    verdict: tuple[str, ...] = ()  # what the report says of it at its top
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,7 @@ class Report:
     title: str
     sections: tuple[Section, ...]
     about: str = ""
+    verdict: tuple[str, ...] = ()  # sentences that stand first
 
 
 @dataclass(frozen=True)

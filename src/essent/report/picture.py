@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from essent.types import InputError, optional_import
 INK, FAINT, RULE, EMPTY = "#1A1F26", "#5A6470", "#DFE3E8", "#F0F0F0"
 WIDTH, MARGIN, GUTTER = 13.0, 0.4, 0.5  # inches
 LINE, CELL, TITLE, PLOT = 0.3, 0.36, 0.75, 3.4  # inches: a bar; a row of a heat map; a section's title; a plot
+VERDICT = 0.24  # a line of the verdict, inches
 LABEL, LETTERS = 2.6, 36  # of a bar: inches and letters
 DPI = 130
 TALLEST = 400.0  # inches; beyond, Agg refuses
@@ -35,8 +37,9 @@ def draw_report(report: Report, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    verdict = [line for sentence in report.verdict for line in textwrap.wrap(f"• {sentence}", 125)]
     heights = [TITLE if isinstance(row, str) else max(map(_height, row)) + 0.3 for row in rows]
-    height = sum(heights) + 1.25
+    height = sum(heights) + 1.25 + VERDICT * len(verdict) + 0.3 * bool(verdict)
     if height > TALLEST:
         raise InputError(f"A picture of {len(report.sections)} sections is too tall. Write .html instead.")
     figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
@@ -45,6 +48,10 @@ def draw_report(report: Report, path: Path) -> None:
     _write(figure, MARGIN, top, shortened(report.title, 90), 20, weight="bold")
     _write(figure, MARGIN, top - 0.42, report.about, 11, color=FAINT)
     top -= 0.75
+    for line in verdict:
+        _write(figure, MARGIN + (0 if line.startswith("•") else 0.13), top - 0.1, line, 11)
+        top -= VERDICT
+    top -= 0.3 * bool(verdict)
     for row, tall in zip(rows, heights, strict=True):
         if isinstance(row, str):
             _write(figure, MARGIN, top - 0.3, shortened(row, 90), 15, weight="bold")
@@ -59,7 +66,7 @@ def draw_report(report: Report, path: Path) -> None:
 
 
 def _rows(report: Report) -> list[str | list[Block]]:
-    """Titles and rows of one wide or of two narrow figures."""
+    """Titles and rows of one or two figures; one alone takes the whole width."""
     rows: list[str | list[Block]] = []
     for section in report.sections:
         figures = [block for block in section.blocks if not isinstance(block, Table)]
@@ -74,8 +81,6 @@ def _rows(report: Report) -> list[str | list[Block]]:
                 pair = []
                 rows.append(pair)
             pair.append(block)
-        if pair and len(pair) == 1:  # a narrow figure keeps its width
-            pair.append(Table("", (), ()))
     return rows
 
 
@@ -123,7 +128,8 @@ def _bars(figure: Any, block: Bars, left: float, top: float, wide: float) -> Non
     from matplotlib.patches import Rectangle
 
     count, axis = len(block.rows), block.axis
-    axes = _axes(figure, left + LABEL, top - LINE * count, wide - LABEL - 0.75, LINE * count)
+    label = LABEL if wide < WIDTH / 2 else 2 * LABEL
+    axes = _axes(figure, left + label, top - LINE * count, wide - label - 0.75, LINE * count)
     axes.set_xlim(axis.low, axis.high)
     axes.set_ylim(count - 0.5, -0.5)
     for tick in axis.ticks:
@@ -131,7 +137,16 @@ def _bars(figure: Any, block: Bars, left: float, top: float, wide: float) -> Non
         _note(axes, tick, count - 0.5, shown(tick, axis.decimals), (0, -4), va="top", ha="center")
     for line, row in enumerate(block.rows):
         value = row.number.known
-        _note(axes, axis.low, line, shortened(row.label, LETTERS), (-7, 0), ha="right", size=9.5, color=INK)
+        _note(
+            axes,
+            axis.low,
+            line,
+            shortened(row.label, round(LETTERS * label / LABEL)),
+            (-7, 0),
+            ha="right",
+            size=9.5,
+            color=INK,
+        )
         _note(axes, axis.high, line, shown(value, block.decimals), (50, 0), ha="right", size=9.5, color=INK)
         if value is not None:
             colour = COLOURS[row.series % len(COLOURS)]
@@ -150,7 +165,7 @@ def _heat(figure: Any, block: Heat, left: float, top: float, wide: float) -> Non
     colours, count = palette(LIGHT), len(block.columns)
     room = 0.6 if max((len(label) for label, _ in block.rows), default=0) <= 3 else LABEL + 1.2
     heads = 0.75 if block.groups else 0.4
-    cell = min((wide - room) / count, 1.35 if count <= 8 else 0.75)
+    cell = min((wide - room) / count, 1.35 if count <= 8 else 1.0)
     axes = _axes(figure, left + room, top - heads - CELL * len(block.rows), cell * count, CELL * len(block.rows))
     axes.set_xlim(0, count)
     axes.set_ylim(len(block.rows) - 0.5, -0.5)

@@ -36,15 +36,8 @@ def label_of(row: Row, names: Names) -> str:
 
 
 def notes_of(group: Sequence[Result]) -> tuple[str, ...]:
-    """What the results say, each sentence once, and what does not fit together."""
+    """What the results say, each sentence once, and whether a row stands there twice."""
     sentences = [f"{result.task}: {note}" for result in group for note in result.notes]
-    for task in dict.fromkeys(result.task for result in group):
-        seen = {str(result.provenance.get("sha256")): result.n for result in group if result.task == task}
-        if len(seen) > 1:
-            sizes = ", ".join(str(n) for n in seen.values())
-            sentences.append(
-                f"{task}: these rows were not scored on the same data ({len(seen)} versions, of {sizes} rows)."
-            )
     if any(number for _, number in by_row(group)):
         sentences.append("A row with (2) is another result of the same model, recipe and task.")
     return distinct(sentences)
@@ -57,6 +50,7 @@ def bar_chart(
     decimals: int,
     reach: Sequence[float] = (),
     better: str = "higher",
+    shown_on: str = "page with numbers",
 ) -> Bars:
     """In the order of the table; of many the best, best first, and those without a value after them.
 
@@ -70,7 +64,7 @@ def bar_chart(
         rows = sorted(rows, key=lambda row: values[row])[:MOST_BARS]
         about.append(f"The best {MOST_BARS} of {len(lines)}.")
     bars = tuple(Bar(label_of(row, names), lines[row], names.series(row[0])) for row in rows)
-    return Bars(title, bars, decimals, " ".join(about), tuple(reach))
+    return Bars(title, bars, decimals, " ".join(about), tuple(reach), shown_on)
 
 
 def long_table(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from essent.report.labels import Names
+from essent.report.lead import in_words, lead_of, lead_table
 from essent.report.parts import Block, Column, Number, Section, Table, decimals_for, ends_of
 from essent.report.rows import ROW, Row, bar_chart, by_row, flattened, label_of, long_table, notes_of
 from essent.tasks import Result
@@ -36,8 +37,13 @@ def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names)
     for column in columns:
         lines = {row: line[column] for row, line in scores.items() if line[column].known is not None}
         if lines:
-            charts.append(bar_chart(column, lines, names, decimals, reach))
-    return Section(name, (table, *charts, *_folded(rows, names)), _intervals(group), notes_of(group))
+            on = "page" if column == columns[-1] else "picture"  # of several tasks the page draws the mean
+            charts.append(bar_chart(column, lines, names, decimals, reach, shown_on=on))
+    lead = lead_of(name, tasks, rows)
+    leads = lead_table(lead, names, decimals) if lead else None
+    blocks = (table, *([leads] if leads else []), *charts, *_folded(rows, names))
+    verdict = (in_words(lead, names, decimals),) if lead else ()
+    return Section(name, blocks, _intervals(group), notes_of(group), verdict)
 
 
 def _main(result: Result | None) -> Number:
@@ -69,14 +75,22 @@ def _average(numbers: Sequence[Number]) -> Number:
     return Number(sum(there) / len(there)) if len(there) == len(values) else Number()
 
 
+def _besides(result: Result) -> dict[str, dict[str, float]]:
+    """Scores without the main one, its interval and its deviation, which the table of scores has."""
+    metric, which = result.main or ("", "")
+    shown = {which, "low", "high", "std"}
+    rest = {name: value for name, value in result.metrics.get(metric, {}).items() if name not in shown}
+    return {name: rest if name == metric else scores for name, scores in result.metrics.items()}
+
+
 def _folded(rows: Mapping[Row, Mapping[str, Result]], names: Names) -> list[Block]:
-    """Tables of every metric and of every subset."""
+    """Tables of the other metrics and of every subset."""
     found = [(label_of(row, names), result) for row, tasks in rows.items() for result in tasks.values()]
-    scored = [(label, result, flattened(result.metrics)) for label, result in found]
+    scored = [(label, result, flattened(_besides(result))) for label, result in found]
     blocks: list[Block] = []
-    if any(len(scores) > 1 for _, _, scores in scored):
+    if any(scores for _, _, scores in scored):
         blocks.append(
-            long_table("Every score", [(label, (r.task,), r.n, scores) for label, r, scores in scored], ("task",))
+            long_table("Other scores", [(label, (r.task,), r.n, scores) for label, r, scores in scored], ("task",))
         )
     subsets = [
         (label, (result.task, subset), result.subsets[subset].get("n"), {k: v for k, v in scores.items() if k != "n"})

@@ -1,0 +1,50 @@
+"""How far a long loop has come: a bar for a terminal or notebook, a line now and then for a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tqdm.auto import tqdm
+
+FIRST, LATER = 5.0, 30.0  # seconds before the first line, and between two
+
+
+@contextmanager
+def text_progress(total: int, shown: bool) -> Iterator[Callable[[int], object]]:
+    """What is called with the number of texts done since the last call; it shows them on standard error.
+
+    Args:
+        total: texts of the whole loop.
+        shown: whether anything is shown at all.
+    """
+    if shown and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        yield _Lines(total).update
+        return
+    with tqdm(total=total, desc="Texts", unit="text", disable=not shown) as bar:
+        yield bar.update
+
+
+class _Lines:
+    """Lines for a file or pipe, in which a bar would be one endless line."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done, self.began = total, 0, time.monotonic()
+        self.due = self.began + FIRST
+
+    def update(self, count: int) -> None:
+        """So many texts more; a line, if the last one is long ago."""
+        self.done += count
+        now = time.monotonic()
+        if now < self.due:
+            return
+        self.due = now + LATER
+        speed = self.done / max(now - self.began, 1e-9)
+        left = (self.total - self.done) / max(speed, 1e-9)
+        print(  # noqa: T201  a log's line
+            f"{self.done:,} of {self.total:,} texts, {speed:,.0f} a second, about {left:,.0f} s left",
+            file=sys.stderr,
+            flush=True,
+        )

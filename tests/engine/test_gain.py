@@ -1,0 +1,87 @@
+"""What a graph gains: rounds that are what they say, the loss of the very vectors, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import essent
+from essent import Encoder
+from essent.engine import CompiledEncoder, compare, texts_to_compare
+from essent.engine.compiled import loss_of
+from essent.engine.gain import ALONE, Gain, Ratio
+from essent.types import InputError
+
+TEXTS = [f"Text number {number} {'is about the moon ' * (number % 7)}." for number in range(24)]
+
+
+def test_a_ratio_is_that_of_each_round() -> None:
+    ratio = Ratio((3.0, 2.0, 8.0), (1.5, 2.0, 2.0))
+    assert ratio.by_round == [2.0, 1.0, 4.0]
+    assert ratio.median == 2.0
+    assert str(ratio) == "2.00 times as fast (1.00 to 4.00 in 3 rounds; no difference is shown)"
+    assert "no difference" not in str(Ratio((3.0, 4.0), (1.0, 1.0)))
+    assert "no difference" not in str(Ratio((1.0, 1.0), (3.0, 4.0)))  # slower, in every round
+
+
+class Told(Encoder):
+    """An encoder that notes who is asked."""
+
+    asked: list[tuple[str, int]]
+
+    def encode(self, texts, **options):
+        self.asked.append(("torch", len(texts)))
+        return super().encode(texts, **options)
+
+
+def test_rounds_are_interleaved_and_vectors_compared(bert: Path, compiled_by, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In turns the one or the other is first; one round of each is not counted."""
+    compiled = compiled_by("openvino")
+    model = Told(str(bert), "layers=1", device="cpu")
+    model.asked = []
+    plain = CompiledEncoder.encode
+
+    def encode(self, texts, **options):
+        model.asked.append(("graph", len(texts)))
+        return plain(self, texts, **options)
+
+    monkeypatch.setattr(CompiledEncoder, "encode", encode)
+    gain = compare(compiled, model, [*TEXTS, *TEXTS], rounds=2)
+    together = [who for who, count in model.asked if count == len(TEXTS)]
+    assert together[2:] == ["torch", "graph", "graph", "torch", "torch", "graph"]
+    alone = [who for who, count in model.asked if count == 1]
+    assert alone[::ALONE] == ["torch", "graph", "graph", "torch", "torch", "graph"]
+    assert isinstance(gain, Gain)
+    assert gain.texts == gain.loss.texts == len(TEXTS)
+    assert [len(part) for part in (gain.together.torch, gain.together.graph, gain.alone.torch)] == [2, 2, 2]
+    assert gain.loss.mean_cosine == pytest.approx(1.0, abs=1e-6)
+    assert gain.loss.spearman > 0.999
+    assert gain.loss.unseen
+    assert not compare(compiled, model, TEXTS, rounds=1, calibration=TEXTS[:1]).loss.unseen
+    assert "texts a second instead of" in str(gain)
+
+
+def test_another_model_s_loss_is_seen(bert: Path, compiled_by) -> None:
+    other = Encoder(str(bert), "cls", device="cpu")
+    loss = compare(compiled_by("openvino"), other, TEXTS, rounds=1).loss
+    own, exact = compiled_by("openvino").encode(TEXTS), other.encode(TEXTS)
+    cosines = [float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in zip(own, exact, strict=True)]
+    assert loss.mean_cosine == pytest.approx(np.mean(cosines), abs=1e-5)
+    assert loss.lowest_cosine == pytest.approx(min(cosines), abs=1e-5)
+
+
+@pytest.mark.parametrize(("noise", "alike"), [(0.0, 1.0), (0.3, 0.0)])
+def test_texts_that_are_all_alike_rank_nothing(noise: float, alike: float) -> None:
+    exact = np.ones((5, 3), np.float32)
+    found = exact + noise * np.random.default_rng(0).random((5, 3)).astype(np.float32)
+    assert loss_of(exact, found, True).spearman == alike
+
+
+def test_refusals(bert: Path, compiled_by) -> None:
+    with pytest.raises(InputError, match="15 different texts are too few"):
+        texts_to_compare([*TEXTS[:15], *TEXTS[:15]])
+    with pytest.raises(InputError, match="rounds=0"):
+        compare(compiled_by("openvino"), Encoder(str(bert), "mean"), TEXTS, rounds=0)
+    assert essent.engine.compare is compare
