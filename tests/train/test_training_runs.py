@@ -28,10 +28,11 @@ from sentence_transformers import (
 from training_helpers import SMALL, TEXTS, about
 
 from essent import Encoder, verify
+from essent.atomic import _HOST
 from essent.tasks import PairTask
 from essent.train import make_collator, make_loss, train
 from essent.train.build import warn
-from essent.train.checkpoints import last_checkpoint
+from essent.train.checkpoints import check_checkpoint, last_checkpoint
 from essent.train.examples import as_examples
 from essent.train.settings import resolve_settings
 from essent.types import DataError, EssentError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
@@ -111,6 +112,19 @@ def test_a_checkpoint_without_all_of_its_files_is_passed_over(
     kept = last_checkpoint(checkpoints)
     assert kept is not None
     assert kept != newest
+
+
+def test_what_a_killed_run_left_in_a_checkpoint_is_removed(whole: Path, tmp_path: Path) -> None:
+    """A run that dies between the digests' rename and the last sync leaves the empty room they were written in."""
+    checkpoint = tmp_path / "checkpoint-2"
+    newest = last_checkpoint(whole / "checkpoints")
+    assert newest is not None
+    shutil.copytree(newest, checkpoint)
+    process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    left = checkpoint / "essent" / f".files.json.{_HOST}-{int(process.stdout)}-0123abcd.partial"
+    left.mkdir()
+    check_checkpoint(checkpoint)
+    assert not left.exists()
 
 
 def test_a_changed_byte_of_a_large_file_is_found_before_a_run_goes_on(
