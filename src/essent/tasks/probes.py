@@ -67,119 +67,146 @@ def logits_by_strength(
     matrix = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))  # (N,D)
     seen = matrix[torch.from_numpy(used.any(axis=1))]
     _, basis = torch.linalg.eigh((seen.T @ seen).double())
-    rows, goal = matrix @ basis.float(), torch.from_numpy(targets).float()
+    rows = torch.cat([matrix @ basis.float(), torch.ones(len(matrix), 1)], dim=1)  # (N,D+1), the intercept last
+    goal, chosen = torch.from_numpy(targets).float(), torch.from_numpy(used).float()
     together = max(int(AT_ONCE / max(targets.size, 1)), 1)  # problems
-    groups = [_Problems(rows, goal, part.float()) for part in torch.from_numpy(used).split(together, dim=1)]
+    groups = [_Problems(rows, goal, part) for part in chosen.split(together, dim=1)]
     for strength in strengths:
         for problems in groups:
             problems.solve(strength)
-        yield np.concatenate([problems.logits.numpy() for problems in groups], axis=1)
+        yield np.concatenate([problems.logits.numpy() for problems in groups], axis=1).transpose(2, 1, 0)
 
 
 class _Problems:
-    """B logistic regressions on the same rows; weights and logits move together."""
+    """B logistic regressions on the same rows; weights and logits move together.
+
+    The rows are the last dimension, (K,B,N), so that sums over the few classes run over whole vectors of numbers.
+    """
 
     def __init__(self, rows: torch.Tensor, targets: torch.Tensor, used: torch.Tensor) -> None:
         import torch
 
-        self.rows, self.targets = rows, targets[:, None]  # (N,D), (N,1,K)
-        self.used = used[:, :, None]  # (N,B,1)
-        self.counts = used.sum(0)[:, None].clamp(min=1.0)  # (B,1)
-        shape = (used.shape[1], targets.shape[1])  # (B,K)
-        self.weights = torch.zeros(rows.shape[1], *shape)  # (D,B,K)
-        self.bias = torch.zeros(shape)
-        self.logits = torch.zeros(len(rows), *shape)  # (N,B,K)
-        self.spread = rows[used.any(1)].square().mean(0)[:, None, None]  # (D,1,1)
+        self.rows, self.targets = rows, targets.T.contiguous()[:, None]  # (N,D+1), (K,1,N)
+        self.counts = used.sum(0).clamp(min=1.0)  # (B,)
+        self.share = (used / self.counts).T.contiguous()  # (B,N), what each row counts for in the mean loss
+        classes, problems = targets.shape[1], used.shape[1]
+        self.weights = torch.zeros(classes, problems, rows.shape[1])  # (K,B,D+1)
+        self.before: torch.Tensor | None = None  # the weights at the strength before
+        self.logits = torch.zeros(classes, problems, len(rows))  # (K,B,N)
+        self.probability, self.error, self.ahead, self.spare = (torch.empty_like(self.logits) for _ in range(4))
+        self.spread = rows[used.any(1)].square().mean(0)  # (D+1,)
+        self.penalised = torch.ones(rows.shape[1])
+        self.penalised[-1] = 0.0
 
     def solve(self, strength: float) -> None:
         """Minimise mean loss + decay/2 ‖w‖² of every problem."""
-        decay = 1.0 / (strength * self.counts)  # (B,1)
-        probability = _probabilities(self.logits)
-        before: tuple[torch.Tensor, ...] | None = None  # steps, slopes and promise of the last move
+        decay = self.penalised / (strength * self.counts[:, None])  # (B,D+1)
+        self._look()
+        gradient = self._gradient(decay)  # (K,B,D+1)
+        if self.before is not None:  # what the strength before has changed goes on
+            step = self.weights - self.before
+            gradient = self._move(step * (_dot(gradient, step) < 0)[:, None], gradient, decay)
+        self.before = self.weights.clone()
+        basis, curvature = self._curvature()
+        bend = curvature[:, None, None] * self.spread + decay  # (K,B,D+1), nearly the second derivatives
+        enough = TOLERANCE * self._objective(decay)
+        last: tuple[torch.Tensor, ...] | None = None  # step, gradient and promise of the last move
         for _ in range(MOST_STEPS):
-            grad_w, grad_b = self._gradient(probability, decay)
-            curvature = self._curvature(probability)  # (B,1)
-            down_w = -grad_w / (curvature * self.spread + decay)
-            down_b = -grad_b / curvature
-            promise = -(grad_w * down_w).sum((0, 2)) - (grad_b * down_b).sum(1)  # (B,)
-            if bool((promise <= TOLERANCE * self._objective(decay)).all()):
+            down = -_turn(basis, _turn(basis.T, gradient) / bend)
+            promise = -_dot(gradient, down)  # (B,)
+            if bool((promise <= enough).all()):
                 return
-            step_w, step_b = down_w, down_b
-            if before is not None:  # Polak-Ribière, never negative
-                last_w, last_b, slope_w, slope_b, old = before
-                change = -((grad_w - slope_w) * down_w).sum((0, 2)) - ((grad_b - slope_b) * down_b).sum(1)
-                kept = (change / old).clamp(min=0.0)[:, None]  # (B,1)
-                step_w, step_b = down_w + kept * last_w, down_b + kept * last_b
-                uphill = (grad_w * step_w).sum((0, 2)) + (grad_b * step_b).sum(1) >= 0
-                step_w[:, uphill], step_b[uphill] = down_w[:, uphill], down_b[uphill]
-            before = (step_w, step_b, grad_w, grad_b, promise.clamp(min=1e-30))
-            probability = self._move(step_w, step_b, probability, decay)
+            step = down if last is None else _conjugate(gradient, down, *last)
+            last = (step, gradient, promise.clamp(min=1e-30))
+            gradient = self._move(step, gradient, decay)
 
-    def _gradient(self, probability: torch.Tensor, decay: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        error = (probability - self.targets) * self.used / self.counts  # (N,B,K)
-        product = (self.rows.T @ error.flatten(1)).view_as(self.weights)  # (D,B,K)
-        return product + decay * self.weights, error.sum(0)
-
-    def _curvature(self, probability: torch.Tensor) -> torch.Tensor:
-        spread = (probability * (1 - probability) * self.used).sum(0) / self.counts  # (B,K)
-        return spread.mean(1, keepdim=True).clamp(min=1e-4)
-
-    def _objective(self, decay: torch.Tensor) -> torch.Tensor:
-        losses = (_losses(self.logits, self.targets) * self.used[..., 0]).sum(0) / self.counts[:, 0]  # (B,)
-        return losses + decay[:, 0] / 2 * self.weights.square().sum((0, 2))
-
-    def _move(
-        self, step_w: torch.Tensor, step_b: torch.Tensor, probability: torch.Tensor, decay: torch.Tensor
-    ) -> torch.Tensor:
-        """Go along the steps to where each problem's slope is nearly flat; the new probabilities (N,B,K)."""
+    def _look(self) -> None:
+        """Probabilities at the logits, and how far they are from the targets, as each row counts."""
         import torch
 
-        ahead = (self.rows @ step_w.flatten(1)).view_as(self.logits) + step_b  # (N,B,K)
-        pull = decay[:, 0] * (self.weights * step_w).sum((0, 2))  # (B,)
-        push = decay[:, 0] * step_w.square().sum((0, 2))
-        share = self.used / self.counts
-
-        def slope(probability: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
-            return ((probability - self.targets) * ahead * share).sum((0, 2)) + pull + length * push
-
-        first = slope(probability, torch.zeros_like(pull))
-        bend = (_bend(probability, ahead) * share[..., 0]).sum(0) + push
-        length = -first / bend.clamp(min=1e-30)  # (B,)
-        for _ in range(4):  # too far only: before the minimum a convex function has gone down
-            moved = _probabilities(self.logits + length[:, None] * ahead)
-            here = slope(moved, length)
-            beyond = here > FLAT * first.abs()
-            if not bool(beyond.any()):
-                break
-            length = torch.where(beyond, length * first / (first - here), length)
+        if len(self.logits) == 1:
+            torch.sigmoid(self.logits, out=self.probability)
         else:
-            moved = _probabilities(self.logits + length[:, None] * ahead)
-        self.logits += length[:, None] * ahead
-        self.weights += length[:, None] * step_w
-        self.bias += length[:, None] * step_b
-        return moved
+            torch.softmax(self.logits, 0, out=self.probability)
+        torch.sub(self.probability, self.targets, out=self.error).mul_(self.share)
+
+    def _gradient(self, decay: torch.Tensor) -> torch.Tensor:
+        return (self.error.flatten(0, 1) @ self.rows).view_as(self.weights).addcmul_(decay, self.weights)
+
+    def _curvature(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Eigenvectors (K,K) and eigenvalues (K,) of the loss' mean second derivative by the logits of a row.
+
+        Its Kronecker product with the rows' covariance is nearly the second derivative by the weights.
+        """
+        import torch
+
+        shared = torch.mul(self.probability, self.share, out=self.spare).flatten(1)
+        matrix = -(shared @ self.probability.flatten(1).T)
+        matrix.diagonal().add_(shared.sum(1))
+        values, basis = torch.linalg.eigh(matrix.double() / len(self.share))
+        return basis.float(), values.float().clamp(min=1e-4)
+
+    def _objective(self, decay: torch.Tensor) -> torch.Tensor:
+        losses = (_losses(self.logits, self.targets) * self.share).sum(1)  # (B,)
+        return losses + _dot(decay * self.weights, self.weights) / 2
+
+    def _move(self, step: torch.Tensor, gradient: torch.Tensor, decay: torch.Tensor) -> torch.Tensor:
+        """Go along the steps to where each problem's slope is nearly flat; the gradient (K,B,D+1) there."""
+        import torch
+
+        ahead = torch.mm(step.flatten(0, 1), self.rows.T, out=self.ahead.flatten(0, 1)).view_as(self.logits)
+        pull, push = _dot(decay * self.weights, step), _dot(decay * step, step)  # (B,)
+        first = _dot(gradient, step)
+        length = -first / (self._bend() + push).clamp(min=1e-30)
+        gone = torch.zeros_like(length)
+        for trial in range(5):  # too far only: before the minimum a convex function has gone down
+            self.logits.addcmul_((length - gone)[:, None], ahead)
+            self._look()
+            slope = torch.mul(self.error, ahead, out=self.spare).sum((0, 2)) + pull + length * push
+            beyond, gone = slope > FLAT * first.abs(), length
+            if trial == 4 or not bool(beyond.any()):
+                break
+            length = torch.where(beyond, length * first / (first - slope), length)
+        self.weights.addcmul_(length[:, None], step)
+        return self._gradient(decay)
+
+    def _bend(self) -> torch.Tensor:
+        """Second derivative (B,) of the mean loss along `ahead`."""
+        import torch
+
+        moved = torch.mul(self.probability, self.ahead, out=self.spare)
+        mean = moved.sum(0)  # (B,N); with one logit the second class has p · ahead and the first one nothing
+        spread = moved.mul_(self.ahead).sum(0).sub_(mean.square_())
+        return spread.mul_(self.share).sum(1)
 
 
-def _probabilities(logits: torch.Tensor) -> torch.Tensor:
-    """Probabilities (N,B,K) of the classes; with K = 1 of the second of two."""
-    return logits.sigmoid() if logits.shape[-1] == 1 else logits.softmax(-1)
+def _dot(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Inner products (B,) of the problems' weights (K,B,D)."""
+    return (one * other).sum((0, 2))
+
+
+def _turn(basis: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """The classes (K,…) of the weights in another basis."""
+    return (basis @ weights.flatten(1)).view_as(weights)
+
+
+def _conjugate(
+    gradient: torch.Tensor, down: torch.Tensor, step: torch.Tensor, before: torch.Tensor, promise: torch.Tensor
+) -> torch.Tensor:
+    """The next step by Polak-Ribière, never negative; `down` where that would go uphill."""
+    kept = (_dot(before - gradient, down) / promise).clamp(min=0.0)  # (B,)
+    found = down + kept[:, None] * step
+    return found.where((_dot(gradient, found) < 0)[:, None], down)
 
 
 def _losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy (N,B)."""
+    """Cross-entropy (…) of logits (K,…)."""
     from torch.nn.functional import softplus
 
-    if logits.shape[-1] == 1:
-        return (softplus(logits) - targets * logits)[..., 0]
-    return targets.sum(-1) * logits.logsumexp(-1) - (targets * logits).sum(-1)
-
-
-def _bend(probability: torch.Tensor, ahead: torch.Tensor) -> torch.Tensor:
-    """Second derivative (N,B) of the loss along `ahead`."""
-    if probability.shape[-1] == 1:
-        return (probability * (1 - probability) * ahead.square())[..., 0]
-    mean = (probability * ahead).sum(-1, keepdim=True)
-    return (probability * (ahead - mean).square()).sum(-1)
+    if len(logits) == 1:
+        return (softplus(logits) - targets * logits)[0]
+    most = logits.amax(0)
+    return targets.sum(0) * ((logits - most).exp_().sum(0).log_() + most) - (targets * logits).sum(0)
 
 
 # -- choosing the strength inside the training part -------------------------------------------------------------------
@@ -315,5 +342,5 @@ def _scores(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
             return (logits[..., 0] > 0) == (targets > 0.5)
         right: np.ndarray = logits.argmax(-1) == targets.argmax(-1)[:, None]
         return right
-    losses = _losses(torch.from_numpy(logits), torch.from_numpy(targets).float()[:, None])
+    losses = _losses(torch.from_numpy(logits).permute(2, 0, 1), torch.from_numpy(targets).float().T[:, :, None])  # (N,B)
     return -losses.numpy()
