@@ -187,9 +187,7 @@ def _scores(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
     if np.isin(targets, (0, 1)).all():
         if targets.shape[1] == 1:
-            found: np.ndarray = (logits[..., 0] > 0) == (targets > 0.5)
-            return found
-        right: np.ndarray = logits.argmax(-1) == targets.argmax(-1)[:, None]
-        return right
+            return np.asarray((logits[..., 0] > 0) == (targets > 0.5))
+        return np.asarray(logits.argmax(-1) == targets.argmax(-1)[:, None])
     found = torch.from_numpy(logits).permute(2, 0, 1)  # (K,N,B)
     return -losses(found, torch.from_numpy(targets).float().T[:, :, None]).numpy()
