@@ -225,7 +225,7 @@ class PairTask(JudgedTask):
                 metrics[metric]["mean"] = float(np.average(values))
                 metrics[metric]["wmean"] = float(np.average(values, weights=sizes))
         provenance = {**self.source, "sha256": self.digest(), "versions": library_versions()}
-        return Result(self.name, metrics, subsets, len(self), provenance, (*self.notes, *notes))
+        return Result(self.name, metrics, subsets, len(self), provenance, (*self.notes, *notes), evidence=similarity)
 
     def _members(self) -> dict[str, list[int]]:
         """Positions of each subset's pairs, subsets in order of appearance."""
