@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+import pandas
 import pytest
 from cli_helpers import Run
 from sentence_transformers import SentenceTransformer
@@ -122,3 +123,23 @@ def test_refusals(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny, damaged)
     (damaged / "modules.json").write_text('[{"idx": 0')
     assert "modules.json is damaged" in run("evaluate", "-m", damaged, "-d", pairs, code=1).stderr
+
+
+def test_labelled_files_run_as_they_are_and_refusals_name_what_runs(run: Run, tiny: str, tmp_path: Path) -> None:
+    words = ["red", "dog", "moon", "flute", "man", "ball"]
+    rows = [
+        {"text": f"{words[n % 6]} {words[n % 5]} {words[n % 4]} {words[n % 3]} {n}", "label": n % 2 == 0}
+        for n in range(60)
+    ]
+    booleans = tmp_path / "trec60.csv"
+    pandas.DataFrame(rows).to_csv(booleans, index=False)
+    assert "trec60" in run("evaluate", "-m", tiny, "-r", "mean", "-d", booleans, "-q").stdout
+    assert "accuracy" in run("search", "-m", tiny, "--data", booleans, "--space", "layers", "-q").stdout
+    assert evaluate(tiny, ["mean"], [pandas.DataFrame(rows)])["mean"][0].main == ("accuracy", "all")
+    refused = run("distill", "-m", "none", "-t", booleans, "-o", tmp_path / "o", "--validate", booleans, code=2).stderr
+    assert "holds classification, and only scored pairs will do here" in " ".join(refused.split())
+    plain = tmp_path / "lines.txt"
+    plain.write_text("\n".join(row["text"] for row in rows))  # type: ignore[misc]
+    hint = " ".join(run("search", "-m", "no-such-model", "--data", plain, code=2).stderr.split())
+    assert "Texts without labels are for --texts" in hint
+    assert "mean" in run("search", "-m", tiny, "--texts", plain, "--space", "layers", "-q").stdout
