@@ -25,7 +25,7 @@ from essent.tasks import (
     RetrievalTask,
     TripletTask,
 )
-from essent.types import InputError
+from essent.types import InputError, UnknownNameError
 
 Shells = Callable[[str], SentenceTransformer]
 WORDS = "cats dogs rain hills music bread winter trains".split()
@@ -124,6 +124,36 @@ def test_v_measure_and_a_criterion_without_labels_beside_classes(shell_of: Shell
         assert board.find(trial.recipe).scores["isotropy"] == pytest.approx(trial.scores["isotropy"], abs=1e-6)
 
 
+def test_all_scores_that_are_asked_for_are_shown(shell_of: Shells) -> None:
+    board = search(shell_of("bert"), labels(), Space(named=("mean", "static")), criterion=("f1_macro", "accuracy"))
+    assert list(board.trials[0].scores) == ["f1_macro", "accuracy"]
+    board = search(shell_of("bert"), labels(), Space(named=("mean",)), criterion="f1_macro", test=[labels()])
+    assert board.checks[0].score == "f1_macro"
+
+
+def test_labels_in_their_order_and_many_classes_have_a_cost_too(shell_of: Shells) -> None:
+    rows = tuple(Example((text(n),), "a" if n < 150 else "b") for n in range(300))
+    said: list[str] = []
+    search(shell_of("bert"), LabelTask("sorted", rows), Space(named=("mean",)), report=said.append)
+    assert said[0].startswith("sorted: ")
+
+
+def test_rare_duplicates_have_a_verdict(shell_of: Shells) -> None:
+    rare = DuplicateTask("rare", tuple((text(n), text(n + n % 9, "of"), n % 9 == 0) for n in range(72)))
+    board = search(shell_of("bert"), rare, Space(named=("mean", "static", "random")))
+    assert all(np.isfinite(c.low) for c in board.held_out)
+
+
+def test_texts_that_were_learned_on_are_left_out_of_a_test(shell_of: Shells) -> None:
+    rows = [Example((text(n),), WORDS[n % 2], "train" if n < 40 else "dev") for n in range(60)]
+    data = LabelTask("l", tuple(rows))
+    seen = [e._replace(part="test") for e in rows[:10]]
+    new = [Example((text(n, "of"),), WORDS[n % 2], "test") for n in range(10)]
+    train = [Example((text(n, "for"),), WORDS[n % 2], "train") for n in range(30)]
+    board = search(shell_of("bert"), data, Space(named=("mean",)), test=[LabelTask("t", (*train, *seen, *new))])
+    assert (board.checks[0].units, board.checks[0].left_out) == (10, 10)
+
+
 def test_several_data_sets_by_the_mean_of_the_ranks(shell_of: Shells) -> None:
     space = Space(named=("mean", "static", "random", "ditto:2-1", "first-last"))
     tasks = [pairs(), labels(), retrieval()]
@@ -153,12 +183,13 @@ def test_bad_questions_are_refused_before_the_model_is_loaded(bert: Path, monkey
             {"data": labels(), "criterion": "spearman"},
             "does not go with l. It has classification, which is scored by acc",
         ),
+        ({"data": labels(), "criterion": "acuracy"}, r"Unknown criterion 'acuracy'\. Did you mean 'accuracy'"),
         ({"data": [pairs(), labels()], "weights": [1]}, "1 weights for 2 data sets"),
         ({"data": [pairs(), labels()], "weights": [1, 0]}, "must be positive"),
         ({"data": [pairs(), pairs()]}, "have one name"),
         ({"data": [pairs(), labels()], "criterion": "isotropy"}, "criteria without labels take one data set"),
     ):
-        with pytest.raises(InputError, match=message):
+        with pytest.raises((InputError, UnknownNameError), match=message):
             search(model, space=SPACE, **arguments)
 
 

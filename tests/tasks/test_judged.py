@@ -19,12 +19,13 @@ from essent.tasks import (
     PairTask,
     RetrievalTask,
     TripletTask,
+    as_task,
     bootstrap,
     permutation_p,
     scores_of_parts,
 )
 from essent.tasks.retrieval import nearest
-from essent.types import InputError
+from essent.types import DataError, InputError
 
 COUNT = 40
 
@@ -236,3 +237,64 @@ def test_the_threshold_separates_duplicates() -> None:
     assert result.main_score == 100
     assert 0 < result.provenance["threshold"] <= 1
     assert result.metrics["f1"]["all"] == result.metrics["accuracy"]["all"] == 100
+
+
+def test_a_choice_is_made_once_and_without_a_test_part() -> None:
+    rows = tuple(Example((f"t{n}",), "ab"[n % 2], ("train", "dev", "test")[n % 3]) for n in range(60))
+    chosen = LabelTask("l", rows).for_choice()
+    assert chosen.for_choice() is chosen
+    assert set(chosen.items()) == {e.texts for e in rows if e.part == "dev"}
+    assert len(chosen.read_items()) == 40
+    published = LabelTask("l", tuple(e for e in rows if e.part != "test"))  # as GLUE publishes them
+    assert set(published.for_choice().items()) == set(chosen.items())
+    with pytest.raises(DataError, match="no test part to score"):
+        published.score_vectors(np.zeros((40, 2)))
+    assert len(LabelTask("l", tuple(e._replace(part="train") for e in rows)).for_choice().items()) == 60
+
+
+def test_equal_texts_are_in_one_fold_of_a_choice() -> None:
+    """Random labels cannot be learned by heart from a copy of the text."""
+    rng = np.random.default_rng(0)
+    rows = [Example((f"t{n % 60}",), "ab"[int(kind)]) for n, kind in enumerate(np.tile(rng.integers(0, 2, 60), 2))]
+    vectors = np.tile(rng.normal(size=(60, 128)), (2, 1))
+    score = LabelTask("l", tuple(rows)).for_choice().score_vectors(vectors).main_score
+    assert 25 < score < 75
+
+
+def test_a_small_class_is_found_all_the_same() -> None:
+    """The weakest strengths predict the large class for all; the path must not end there."""
+    rng = np.random.default_rng(0)
+    small = np.arange(200) % 20 == 0
+    vectors = rng.normal(size=(200, 64)) + 3 * small[:, None]
+    task = LabelTask("l", tuple(Example((f"t{n}",), "ab"[int(small[n])]) for n in range(200)))
+    assert task.score_vectors(vectors).main_score > 99
+    assert task.for_choice().score_vectors(vectors).main_score > 99
+
+
+def test_few_labels_of_small_classes_are_judged_by_sets_without_them() -> None:
+    rows = tuple(Example((f"t{n}",), "ab"[n % 2]) for n in range(20))
+    vectors = np.array([[1.0, 0.0] if n % 2 else [0.0, 1.0] for n in range(20)])
+    for shot in (2, 8, 64):
+        result = LabelTask("l", rows, shots=(shot,)).score_vectors(vectors)
+        assert result.metrics[f"accuracy@{shot}"]["all"] == 100
+
+
+def test_one_unit_has_no_test() -> None:
+    task = TripletTask("t", (("a", "b", "c"),))
+    assert np.isnan(permutation_p(task, np.array([[1.0, 0.0], [0.0, 1.0]])))
+
+
+def test_ids_and_grades_of_other_types() -> None:
+    task = RetrievalTask("r", {1: "q"}, {1: "a", 2: "b"}, {1: {2: np.int64(1)}})  # type: ignore[dict-item]
+    assert task.run(lambda texts: np.eye(3)[: len(texts)]).main_score > 0
+
+
+def test_a_query_does_not_answer_itself() -> None:
+    """Paraphrases both ways: each text is a query and a document, and nearest to itself."""
+    rows = [{"query": a, "positive": b} for n in range(20) for a, b in ((f"a{n}", f"b{n}"), (f"b{n}", f"a{n}"))]
+    task = as_task(rows)
+    own = {f"{side}{n}": np.random.default_rng(n).normal(size=8) for n in range(20) for side in "ab"}
+    noise = {text: own[text] + (0.01 if text[0] == "a" else 0) for text in own}
+    assert task.run(lambda texts: [noise[text] for text in texts]).main_score > 99
+    same = as_task([{"query": "a", "positive": "a"}, {"query": "b", "positive": "b"}])
+    assert same.run(lambda texts: np.eye(2)[: len(texts)]).main_score == 100

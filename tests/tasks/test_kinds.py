@@ -50,10 +50,17 @@ def pair(**others: Any) -> dict[str, Any]:
         ([{"text": f"t{n}", "label": n % 2} for n in range(20)], LabelTask),
         ([{"text": f"t{n}", "label": n % 2 == 0} for n in range(20)], LabelTask),
         ([{"text": f"t{n}", "cluster": n % 2} for n in range(20)], ClusterTask),
+        ([{"text": f"t{n}", "label": n % 2, "document": "d"} for n in range(20)], LabelTask),
+        ([{"question": "a", "answer": "b", "label": 1}, {"question": "a", "answer": "c", "label": 0}], RetrievalTask),
+        ([{"anchor": "a", "positive": "b"}, {"anchor": "a", "positive": "b", "negative": "c"}], None),
         ([{"text": "one\ntwo", "score": 0.5}, {"text": "three\nfour", "score": 0.1}], PairTask),
     ],
 )
-def test_the_columns_tell_the_kind(tmp_path: Path, rows: list[dict[str, Any]], kind: type) -> None:
+def test_the_columns_tell_the_kind(tmp_path: Path, rows: list[dict[str, Any]], kind: type | None) -> None:
+    if kind is None:
+        with pytest.raises(DataError, match="line 1: no column 'negative'"):
+            load_task(put(tmp_path / "mine.jsonl", rows))
+        return
     from_file = load_task(put(tmp_path / "mine.jsonl", rows))
     in_memory, framed = as_task(rows), as_task(pandas.DataFrame(rows))
     assert type(from_file) is type(in_memory) is type(framed) is kind
@@ -139,12 +146,22 @@ def test_a_beir_folder(tmp_path: Path) -> None:
         ("q1\td9\t1\n", r"test\.tsv, line 2: the document 'd9' is not in"),
         ("q1\td1\t1\nq9\td1\t1\n", r"test\.tsv, line 3: the query 'q9' is not in"),
         ("q1\td1\tmuch\n", "line 2: a judgement has the columns"),
+        ("q1\td1\t0.5\n", "line 2: a judgement has the columns"),
+        ("q1\td1\t1\nq1\td1\t2\n", "line 3: the pair of 'q1' and 'd1' was judged otherwise before"),
         ("q1\td1\t0\n", "no query with a relevant document"),
     ],
 )
 def test_bad_judgements_name_file_and_line(tmp_path: Path, judgements: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         load_task(beir(tmp_path / "mine", judgements))
+
+
+def test_a_label_says_how_relevant_an_answer_is() -> None:
+    task = as_task([{"question": "a", "answer": f"b{n}", "label": n} for n in range(3)])
+    assert isinstance(task, RetrievalTask)
+    assert sorted(grade for found in task.relevant.values() for grade in found.values()) == [0, 1, 2]
+    with pytest.raises(DataError, match="'label' says how relevant the document is, a whole number, not 'much'"):
+        as_task([{"question": "a", "answer": "b", "label": "much"}])
 
 
 def test_other_faults_of_a_beir_folder(tmp_path: Path) -> None:

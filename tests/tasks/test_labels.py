@@ -123,8 +123,8 @@ def test_a_class_that_was_never_seen() -> None:
 def test_refusals() -> None:
     with pytest.raises(DataError, match="1 class to learn"):
         LabelTask("one", tuple(animals(20, ("cat",))))
-    with pytest.raises(DataError, match="train and test are needed"):
-        LabelTask("no test", tuple(animals(20, part="train")))
+    with pytest.raises(DataError, match="train is needed"):
+        LabelTask("no train", tuple(animals(20, part="test")))
     with pytest.raises(DataError, match="5 examples for 10 folds"):
         LabelTask("few", tuple(animals(5)))
     with pytest.raises(InputError, match="at least 2 folds"):

@@ -12,7 +12,7 @@ import numpy as np
 from essent.evaluation import Bench
 from essent.recipe import Recipe
 from essent.tasks import Comparison, JudgedTask, Scored, against, interval, load_judged
-from essent.types import InputError, ModelLike
+from essent.types import DataError, InputError, ModelLike
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,13 @@ def held_out(
                 f"{task.unit} are in the data of the choice too. Give other {task.unit} as the test."
             )
         own = frozenset().union(*(item for item, out in zip(items, gone, strict=True) if not out))
-        kept = task.without(gone) if gone.any() else task
+        try:
+            kept = task.without(gone) if gone.any() else task
+        except DataError as error:
+            raise DataError(
+                f"The test {task.name!r} has {int(gone.sum())} {task.unit} that the data of the choice has too. "
+                f"Without them: {error}"
+            ) from None
         found.append(HeldOut(kept, int(gone.sum()), len(own & known), len(own)))
     return found
 
@@ -121,7 +127,7 @@ def check_on(
     bench = Bench(model, recipes, batch_size=batch_size, progress=progress, options=options)
     checks = []
     for test in tests:
-        task = test.task
+        task = test.task.scored_by(score)
         rows = range(len(task.texts()))
         evidence = {
             str(recipe): task.evidence(np.asarray(vectors, np.float64), rows) for recipe, vectors in bench.vectors(task)

@@ -8,7 +8,8 @@ import numpy as np
 
 from essent.selection.question import Question
 from essent.selection.sweep import Sweep
-from essent.tasks import cores
+from essent.tasks import JudgedTask, cores
+from essent.types import EssentError
 
 TEXTS = 24  # of the sample; a fraction of a second
 UNITS = 200  # that are judged for the sample
@@ -50,12 +51,24 @@ def _of_judging(sweep: Sweep, question: Question) -> float:
     task = question.task
     if task is None or not question.takes_vectors:
         return 0.0
-    few = task.without(np.arange(task.units) >= UNITS) if task.units > UNITS else task
+    few = _some_of(task)
     vectors = np.random.default_rng(0).normal(size=(len(few.texts()), sweep.backbone.dimensions))
     start = time.perf_counter()
     few.evidence(vectors, range(len(vectors)))
     once = time.perf_counter() - start
     return once * len(task.texts()) / len(vectors) * len(sweep.program.recipes) / cores()
+
+
+def _some_of(task: JudgedTask) -> JudgedTask:
+    """Some units at random; all, where so few would not make a task."""
+    if task.units <= UNITS:
+        return task
+    left_out = np.ones(task.units, dtype=bool)
+    left_out[np.random.default_rng(0).permutation(task.units)[:UNITS]] = False
+    try:
+        return task.without(left_out)
+    except EssentError:  # too few of a class, say
+        return task
 
 
 def _shown(seconds: float) -> str:

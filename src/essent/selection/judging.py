@@ -48,7 +48,8 @@ def make_board(
         order = {recipe: number for number, recipe in enumerate(sweep.program.recipes)}
         settled = question.settled(sweep.store.rows, [order[recipe] for recipe in reference])
         found = settled.label_free_scores(sweep, count)
-        scores = {spec: scored[0].scores() if spec == question.score else found[spec] for spec in question.wanted}
+        labelled = {spec: replace(scored[0], score=spec).scores() for spec in question.wanted if spec not in found}
+        scores = {spec: found[spec] if spec in found else labelled[spec] for spec in question.wanted}
         first = question.wanted[0]
     trials = [
         Trial(recipe, {name: float(values[number]) for name, values in scores.items()})

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from essent.recipe import Recipe
+from essent.registry import did_you_mean
 from essent.selection.combined import Criterion, PseudoPairs, criteria, default_criterion
 from essent.selection.criterion import is_label_free
 from essent.selection.pairs import TextPairs
 from essent.selection.sweep import Sweep
 from essent.tasks import COLUMNS, SCORE_NAMES, JudgedTask, load_judged, rows_of
 from essent.texts import check_texts
-from essent.types import InputError
+from essent.types import InputError, UnknownNameError
 from essent.weighting import inverse_document_frequency
 
 Parts = tuple[tuple[Criterion, PseudoPairs, slice], ...]
@@ -135,7 +136,7 @@ class Question:
     @property
     def judged_items(self) -> list[tuple[str, ...]]:
         """The texts of the units whose labels are read."""
-        return self.task.items() if self.task is not None and self.score is not None else []
+        return self.task.read_items() if self.task is not None and self.score is not None else []
 
     def settled(self, rows: np.ndarray, reference: Sequence[int]) -> Question:
         """The question with relative criteria settled by the rows (R,width) of the reference recipes."""
@@ -168,8 +169,8 @@ def _checked(spec: str, name: str, task: JudgedTask | None) -> str:
         )
     if spec in SCORE_NAMES:
         raise InputError(f"The criterion {spec!r} does not go with {name}.{known}")
-    criteria.create(spec)  # which names what is known
-    raise InputError(f"Unknown criterion {spec!r}.")
+    names = [*(task.score_names if task is not None else ()), *criteria]
+    raise UnknownNameError(f"Unknown criterion {spec!r}. {did_you_mean(spec.partition(':')[0], names)}{known}")
 
 
 def _pairs_of(task: JudgedTask | None, given: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:

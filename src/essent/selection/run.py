@@ -122,7 +122,7 @@ def search(
     }
     source = (model, tuple(texts), dict(options))
     board = replace(board, notes=tuple(notes), provenance=provenance, _source=source)
-    return tested(board, model, others, how, options)
+    return tested(board, model, others, how, options, questions[0].score or "")
 
 
 def _questions(
@@ -193,7 +193,12 @@ class _Runner:
 
 
 def tested(
-    board: Leaderboard, model: ModelLike, tests: Sequence[HeldOut], how: Settings, options: dict[str, Any]
+    board: Leaderboard,
+    model: ModelLike,
+    tests: Sequence[HeldOut],
+    how: Settings,
+    options: dict[str, Any],
+    score: str,
 ) -> Leaderboard:
     """The leaderboard with its leader scored on other tasks, which then decide whether a baseline is kept."""
     if not tests:
@@ -207,7 +212,7 @@ def tested(
         seed=how.seed,
         progress=how.progress,
         options=options,
-        score=board.criterion,
+        score=score,
     )
     return decided_by_tests(board, checks)
 

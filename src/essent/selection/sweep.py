@@ -99,8 +99,9 @@ class Sweep:
                 start = 0
                 parts = list(portions_of(self.data.pairs, lengths, self._most_tokens(one)))
                 self.rows_in[at] = sum(len(part.texts) for part in parts)
-                self._check_room(at)
                 self.portions[at] = len(parts)
+                if not all(self.store.done(f"pass {at} portion {number}") for number in range(len(parts))):
+                    self._check_room(at)
                 self.stride = max(1, int(lengths.sum()) // max(self.weighed, 1))
                 for number, part in enumerate(parts):
                     unit = f"pass {at} portion {number}"
@@ -141,7 +142,8 @@ class Sweep:
                 for row, columns in rows.items():
                     width = one.singles[row].width(self.backbone) if number < 0 else one.blocks[number].width
                     wanted += ALL_FLOATS * self.rows_in[at] * width * len(columns)
-        free = free_bytes(self.store.folder)
+        there = sum(path.stat().st_size for path in self.store.folder.glob(f"pooled-{at}-*"))
+        free = free_bytes(self.store.folder) + there
         if wanted > free:
             raise InputError(
                 f"The vectors of this search need {wanted / GIB:.2g} GiB in {self.store.folder}, where "

@@ -100,7 +100,7 @@ def search_templates(
     asked = _Asked(shell, data, criterion, folder, how)
     board = _decided(_merged(boards), boards, template, asked)
     board = replace(board, provenance={**board.provenance, "model": model_name(model)})
-    return TemplateSearch(template, tuple(steps), tested(board, shell, tests, how, {}))
+    return TemplateSearch(template, tuple(steps), tested(board, shell, tests, how, {}, board.criterion))
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,8 @@ def search_candidates(
     board = search(shell, data, Space((grid,), name="generated"), criterion=criterion, folder=folder, settings=step)
     board = replace(board, provenance={**board.provenance, "model": model_name(model), "space": "generated templates"})
     template = next(str(trial.recipe.template) for trial in board.trials if trial.recipe.template in names)
-    board = tested(
-        _decided(board, [board], template, _Asked(shell, data, criterion, folder, how)), shell, tests, how, {}
-    )
+    board = _decided(board, [board], template, _Asked(shell, data, criterion, folder, how))
+    board = tested(board, shell, tests, how, {}, board.criterion)
     left_out = tuple(candidate.template for candidate in candidates if candidate not in taken)
     return GeneratedSearch(template, tuple(taken), left_out, board)
 

@@ -20,11 +20,13 @@ from essent.tasks import (
     RESAMPLES,
     SEVERAL,
     Comparison,
+    JudgedTask,
     Scored,
     bootstrap,
     interval,
     mean_of_data_sets,
     scores_of_parts,
+    spread_folds,
 )
 
 FOLDS = 5
@@ -42,7 +44,7 @@ def cross_validated(found: Sequence[Scored], baselines: Sequence[str], seed: int
     On four fifths of the units the best recipe is chosen, on the last fifth compared; mean over the five fifths. Units
     with the same texts stay together. Of several data sets the recipe of the best mean rank is chosen.
     """
-    folds = [_folds(one.task.items(), seed) for one in found]
+    folds = [_folds(one.task, seed) for one in found]
     name = found[0].score if len(found) == 1 else SEVERAL
     count = min(len(np.unique(fold)) for fold in folds)
     if count < 2:
@@ -87,12 +89,12 @@ def mean_ranks(found: Sequence[Scored], scores: Sequence[np.ndarray]) -> np.ndar
     return mean_of_data_sets(found, [mean_rank([values]) for values in scores])
 
 
-def _folds(items: Sequence[tuple[str, ...]], seed: int) -> np.ndarray:
-    """The fold of each unit, at random; units with the same texts have that of the first of them."""
-    number: dict[frozenset[str], int] = {}
-    group = np.array([number.setdefault(frozenset(item), len(number)) for item in items], np.int64)
-    folds = max(1, min(FOLDS, len(number) // FEWEST))
-    return np.asarray(np.random.default_rng(seed).permutation(len(number))[group] % folds)
+def _folds(task: JudgedTask, seed: int) -> np.ndarray:
+    """The fold of each unit, at random, classes spread evenly; units with the same texts have that of the first."""
+    items = [frozenset(item) for item in task.items()]
+    count = max(1, min(FOLDS, len(set(items)) // FEWEST))
+    strata = task.strata()
+    return spread_folds(len(items), count, seed, None if strata is None else strata.tolist(), items)
 
 
 # -- without labels ---------------------------------------------------------------------------------------------------
@@ -172,7 +174,9 @@ def decided_by_tests(board: Leaderboard, checks: tuple[Check, ...]) -> Leaderboa
     evidence = []
     for place in range(len(checks[0].comparisons)):
         found = [(check.task, check.comparisons[place]) for check in checks]
-        best = max((comparison for _, comparison in found), key=lambda comparison: comparison.low)
+        best = max(
+            (comparison for _, comparison in found), key=lambda comparison: np.nan_to_num(comparison.low, nan=-np.inf)
+        )
         worse = [f"on {task} {board.leader} is worse: {c.figures()}" for task, c in found if c.high < 0]
         evidence.append((best, "; ".join(worse)))
     names = ", ".join(check.task for check in checks)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from essent.tasks.heros_files import load_heros
     from essent.tasks.judged import JudgedTask, bootstrap, permutation_p, scores_of_parts
     from essent.tasks.kinds import COLUMNS, SCORE_NAMES
+    from essent.tasks.label_sets import spread_folds
     from essent.tasks.labelled_sets import CLASSIFICATION12, CLUSTERING6, TRANSFER7
     from essent.tasks.labels import LabelTask
     from essent.tasks.locate import as_task, load_judged, load_pairs, load_task
@@ -117,6 +118,7 @@ __all__ = [
     "save_results",
     "scores_of_parts",
     "split_lines",
+    "spread_folds",
     "task_names",
     "text_value",
     "unit_rows",
@@ -196,6 +198,7 @@ __getattr__, __dir__ = lazy_door(
         "rows_of": "essent.tasks.pairs",
         "save_results": "essent.tasks.result",
         "split_lines": "essent.tasks.data",
+        "spread_folds": "essent.tasks.label_sets",
         "task_names": "essent.tasks.names",
         "text_value": "essent.tasks.data",
         "unit_rows": "essent.tasks.base",

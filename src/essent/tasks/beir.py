@@ -34,7 +34,8 @@ def beir_task(path: Path) -> RetrievalTask:
         for what, found, known in (("query", query, queries), ("document", document, corpus)):
             if found not in known:
                 raise DataError(f"{row.where}: the {what} {found!r} is not in {folder}.")
-        relevant.setdefault(query, {})[document] = grade
+        if relevant.setdefault(query, {}).setdefault(document, grade) != grade:
+            raise DataError(f"{row.where}: the pair of {query!r} and {document!r} was judged otherwise before.")
     asked = {query: queries[query] for query in queries if query in relevant}
     name = folder.name if judgements.stem == "test" else f"{folder.name}.{judgements.stem}"
     return RetrievalTask(name, asked, corpus, relevant, source={"source": str(folder), "judgements": judgements.name})
@@ -68,8 +69,10 @@ def _by_id(file: Path, *, with_title: bool) -> dict[str, str]:
 def _judgement(row: Row) -> tuple[str, str, int]:
     try:
         query, document, grade = (row.values[name] for name in ("query-id", "corpus-id", "score"))
-        return str(query), str(document), int(grade)
-    except (KeyError, ValueError):
+        if float(grade) != int(float(grade)):
+            raise ValueError(grade)
+        return str(query), str(document), int(float(grade))
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise DataError(
             f"{row.where}: a judgement has the columns query-id, corpus-id and score (a whole number), not "
             f"{dict(row.values)!r}."

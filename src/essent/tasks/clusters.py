@@ -61,6 +61,10 @@ class ClusterTask(JudgedTask):
         classes = len({str(example.target) for example in self.examples})
         if classes < 2:
             raise DataError(f"The task {self.name!r} has {classes} class; at least 2 are needed to tell apart.")
+        if classes > max(len(self.examples) // 2, 2):
+            raise DataError(
+                f"The task {self.name!r} has {classes} classes in {len(self.examples)} texts; is its label an id?"
+            )
         if len(self.examples[0].texts) != 1:
             raise DataError(f"The task {self.name!r} has pairs; only single texts can be clustered.")
         if not self.seeds or self.starts < 1:
@@ -93,6 +97,10 @@ class ClusterTask(JudgedTask):
     def items(self) -> list[tuple[str, ...]]:
         """The texts."""
         return [example.texts for example in self.examples]
+
+    def strata(self) -> np.ndarray | None:
+        """The class of each text."""
+        return self._gold
 
     def without(self, left_out: np.ndarray) -> ClusterTask:
         """The task without some of its texts."""

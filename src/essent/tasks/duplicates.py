@@ -75,6 +75,10 @@ class DuplicateTask(JudgedTask):
         """The two texts of each pair."""
         return [pair[:2] for pair in self.pairs]
 
+    def strata(self) -> np.ndarray | None:
+        """Whether each pair is a pair of duplicates."""
+        return self._gold
+
     def without(self, left_out: np.ndarray) -> DuplicateTask:
         """The task without some of its pairs."""
         kept = [pair for pair, gone in zip(self.pairs, left_out, strict=True) if not gone]

@@ -58,6 +58,14 @@ class JudgedTask(Task):
     def items(self) -> list[tuple[str, ...]]:
         """The texts of each unit that is judged: what two data sets have in common is told by them."""
 
+    def read_items(self) -> list[tuple[str, ...]]:
+        """The texts of all units whose judgement is read, also where it is only learned from."""
+        return self.items()
+
+    def strata(self) -> np.ndarray | None:
+        """A number for each unit (U,), of which every fold should have its share; None: none."""
+        return None
+
     @abstractmethod
     def without(self, left_out: np.ndarray) -> Self:
         """The task without some of its units (U,) bool."""
@@ -143,7 +151,7 @@ def permutation_p(
     from scipy import stats
 
     name = score or task.score_names[0]
-    made = task.paired(evidence, name)
+    made = task.paired(evidence, name) if task.units > 1 else None
     if made is None or not np.isfinite(task.scores(evidence, name)).all():
         return math.nan
     (first, second), scored = made

@@ -18,8 +18,9 @@ from essent.types import DataError
 
 # Accepted names of columns, without regard to case; the first one present counts.
 ANCHOR = ("anchor", "query", "question", "sentence", "sentence1", "text")
-POSITIVE = ("positive", "pos", "answer", "document", "passage")
-NEGATIVE = ("negative", "neg")
+POSITIVE = ("positive", "answer", "document", "passage")
+NEGATIVE = ("negative",)
+GRADE = ("grade", "relevance", "relevant", "score", "label")
 SCORE = tuple(name for name in PAIR_COLUMNS["score"] if name != "label")
 DUPLICATE = ("is_duplicate", "duplicate", "is_paraphrase", "paraphrase", "label")
 CLUSTER = ("cluster", "cluster_id")
@@ -49,8 +50,10 @@ def kind_of(rows: Sequence[Row]) -> str:
         DataError: no kind has these columns; names them all.
     """
     columns = _lower(rows[0])
-    if _first(columns, POSITIVE) and _first(columns, ANCHOR):
-        return "triplets" if _first(columns, NEGATIVE) else "retrieval"
+    anchor = _first(columns, ANCHOR)
+    plain = anchor in TEXT and _first(columns, LABEL) is not None  # a labelled text with a column "document"
+    if anchor and _first(columns, POSITIVE) and not plain:
+        return "triplets" if any(_first(_lower(row), NEGATIVE) for row in rows) else "retrieval"
     if all(_first(columns, PAIR_COLUMNS[side]) for side in ("sentence1", "sentence2")):
         if _first(columns, SCORE):
             return "pairs"
@@ -137,17 +140,41 @@ def _triplet(row: Row) -> tuple[str, str, str]:
 
 
 def _positives(name: str, rows: Sequence[Row], source: Mapping[str, Any]) -> RetrievalTask:
-    """Every distinct positive is a document; a query's positives are those of all its rows."""
+    """Every distinct positive is a document; a query's positives are those of all its rows.
+
+    A column such as `label` or `score` says how relevant a document is, 0 not at all. A document that is the query
+    itself does not answer it, unless a row says so.
+    """
+    ids: dict[str, str] = {}  # a text that is query and document has one
     queries: dict[str, str] = {}
     corpus: dict[str, str] = {}
     relevant: dict[str, dict[str, int]] = {}
     for row in rows:
         query, document = _text(row, ANCHOR, "query"), _text(row, POSITIVE, "positive")
-        query_id = queries.setdefault(query, f"q{len(queries) + 1}")
-        document_id = corpus.setdefault(document, f"d{len(corpus) + 1}")
-        relevant.setdefault(query_id, {})[document_id] = 1
-    by_id = {number: text for text, number in queries.items()}
-    return RetrievalTask(name, by_id, {number: text for text, number in corpus.items()}, relevant, source=source)
+        query_id = ids.setdefault(query, f"{len(ids) + 1}")
+        document_id = ids.setdefault(document, f"{len(ids) + 1}")
+        queries[query_id], corpus[document_id] = query, document
+        relevant.setdefault(query_id, {})[document_id] = _grade(row)
+    return RetrievalTask(name, queries, corpus, relevant, ignore_identical_ids=True, source=source)
+
+
+def _grade(row: Row) -> int:
+    """How relevant a row's document is; 1 where no column says it."""
+    columns = _lower(row)
+    name = _first(columns, GRADE)
+    if name is None:
+        return 1
+    plain = _plain(columns[name])
+    if plain in TRUE or plain in FALSE:
+        return int(plain in TRUE)
+    try:
+        if float(plain) != int(float(plain)):
+            raise ValueError(plain)
+        return int(float(plain))
+    except (ValueError, OverflowError):
+        raise DataError(
+            f"{row.where}: {name!r} says how relevant the document is, a whole number, not {columns[name]!r}."
+        ) from None
 
 
 def _as_label(row: Row) -> Row:

@@ -34,4 +34,5 @@ def share(right: Sequence[bool] | np.ndarray) -> dict[str, float]:
 
 def natural_order(name: str) -> tuple[int, float, str]:
     """Numbers by value, before words."""
-    return (0, float(name), name) if name.lstrip("-").isdecimal() else (1, 0.0, name)
+    number = name.removeprefix("-")
+    return (0, float(name), name) if number.isascii() and number.isdecimal() else (1, 0.0, name)

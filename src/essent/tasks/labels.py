@@ -21,6 +21,7 @@ import numpy as np
 from essent.tasks.examples import Example, check_examples
 from essent.tasks.judged import JudgedTask, Scorer, with_interval
 from essent.tasks.label_scores import f1_macro, natural_order, share
+from essent.tasks.label_sets import few_label_sets, share_of_draws, soft_targets, spread_folds
 from essent.tasks.pairs import correlations, interval
 from essent.tasks.probes import STRENGTHS, cross_validated, few_labels, held_out
 from essent.tasks.resampling import correlation, weighted_correlation, weighted_mean
@@ -29,7 +30,6 @@ from essent.types import DataError, InputError
 
 SEED = 1111  # SentEval's
 CHOICE_FOLDS = 5
-DRAWS = 10  # training sets of a few labels that are drawn
 MOST_TARGETS = 3e8  # examples × classes: 2.4 GB of targets, and logits several times
 
 
@@ -44,6 +44,7 @@ class LabelTask(JudgedTask):
         nested: whether cross-validation chooses the strength inside each fold's training part, as SentEval does; False
             chooses it on the folds themselves: many times cheaper, a little optimistic, the same for every recipe.
         strengths: C of scikit-learn's LogisticRegression that are tried, see `essent.tasks.probes.scaled`.
+        chosen_on: whether this is what a choice may read of a task, see `for_choice`.
         shots: also train on so many examples of each class (8, 16, 64), ten draws each: "accuracy@8" and so on.
         source: plain values for the result's provenance.
         notes: sentences that every result carries.
@@ -59,23 +60,18 @@ class LabelTask(JudgedTask):
     strengths: tuple[float, ...] = STRENGTHS
     nested: bool = True
     shots: tuple[int, ...] = ()
+    chosen_on: bool = False
     source: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_examples(self.name, self.examples)
-        if not isinstance(self.folds, int) or self.folds < 2:
-            raise InputError(f"{self.name}: cross-validation needs at least 2 folds, not {self.folds!r}.")
-        strengths = self.strengths
-        if not strengths or min(strengths) <= 0 or list(strengths) != sorted(strengths):
-            raise InputError(f"{self.name}: strengths are positive numbers in ascending order, not {strengths!r}.")
+        self._check_settings()
         if self.scale is not None:
             self._check_scores(*self.scale)
         counts = Counter(example.part for example in self.examples)
-        if None not in counts and not (counts["train"] and counts["test"]):
-            raise DataError(
-                f"The task {self.name!r} has the parts {', '.join(map(str, counts))}; train and test are needed."
-            )
+        if None not in counts and not counts["train"]:
+            raise DataError(f"The task {self.name!r} has the parts {', '.join(map(str, counts))}; train is needed.")
         taught = [e.target for e in self.examples if e.part in {None, "train"}]
         if self.scale is None and len(set(taught)) < 2:
             raise DataError(f"The task {self.name!r} has {len(set(taught))} class to learn, at least 2 are needed.")
@@ -88,10 +84,16 @@ class LabelTask(JudgedTask):
                 f"The task {self.name!r} has {len(set(taught)):,} classes and {len(self):,} examples, too many for one "
                 "classifier in memory. Search such labels as pairs, or as queries with their positives."
             )
-        if self.shots and (self.scale is not None or any(type(shot) is not int or shot < 1 for shot in self.shots)):
-            raise InputError(f"{self.name}: shots are whole numbers of labels a class, not {self.shots!r}.")
         if len(taught) < self.folds and not counts["dev"]:
             raise DataError(f"The task {self.name!r} has {len(taught)} examples for {self.folds} folds; give folds=….")
+
+    def _check_settings(self) -> None:
+        if not isinstance(self.folds, int) or self.folds < 2:
+            raise InputError(f"{self.name}: cross-validation needs at least 2 folds, not {self.folds!r}.")
+        if not self.strengths or min(self.strengths) <= 0 or list(self.strengths) != sorted(self.strengths):
+            raise InputError(f"{self.name}: strengths are positive numbers that ascend, not {self.strengths!r}.")
+        if self.shots and (self.scale is not None or any(type(shot) is not int or shot < 1 for shot in self.shots)):
+            raise InputError(f"{self.name}: shots are whole numbers of labels a class, not {self.shots!r}.")
 
     def _check_scores(self, low: int, high: int) -> None:
         if not low < high:
@@ -121,17 +123,12 @@ class LabelTask(JudgedTask):
 
     def targets(self) -> np.ndarray:
         """Probabilities of the classes (N,K), K = 1 for two classes; a class that is not learned has zeros."""
-        found: np.ndarray
         if self.scale is not None:
-            low, high = self.scale
-            places = np.clip([float(e.target) for e in self.examples], low, high) - low  # (N,)
-            found = np.maximum(1 - np.abs(places[:, None] - np.arange(high - low + 1)), 0.0)
-            return found
+            return soft_targets([float(e.target) for e in self.examples], *self.scale)
         number = {name: place for place, name in enumerate(self.classes)}
         known = np.array([number.get(str(e.target), -1) for e in self.examples])
         hot = (known[:, None] == np.arange(len(number))).astype(np.float64)
-        found = hot[:, 1:] if len(number) == 2 else hot
-        return found
+        return np.asarray(hot[:, 1:] if len(number) == 2 else hot)
 
     # -- what a search reads ----------------------------------------------------------------------------------------
 
@@ -167,6 +164,14 @@ class LabelTask(JudgedTask):
         """The texts of the judged examples."""
         return [self.examples[row].texts for row in np.flatnonzero(self.judged)]
 
+    def read_items(self) -> list[tuple[str, ...]]:
+        """The texts of every example whose label is read, those that are only learned on too."""
+        return [example.texts for example in self.examples]
+
+    def strata(self) -> np.ndarray | None:
+        """The class of each judged example."""
+        return None if self.scale is not None else self._gold
+
     def without(self, left_out: np.ndarray) -> LabelTask:
         """The task without some of its judged examples."""
         gone = set(np.flatnonzero(self.judged)[left_out].tolist())
@@ -179,16 +184,17 @@ class LabelTask(JudgedTask):
         """
         parts = {example.part for example in self.examples}
         cheap = replace(self, folds=min(self.folds, CHOICE_FOLDS), nested=False)
-        if parts == {None}:
-            return cheap
-        if "test" not in parts:
+        if self.chosen_on:
             return self
+        if parts == {None}:
+            return replace(cheap, chosen_on=True)
         name = {"train": "train" if "dev" in parts else None, "dev": "test"}
         kept = tuple(e._replace(part=name[e.part]) for e in self.examples if e.part is not None and e.part != "test")
         how = "the dev part" if "dev" in parts else "the training part by cross-validation"
         return replace(
             self if "dev" in parts else cheap,
             examples=kept,
+            chosen_on=True,
             notes=(*self.notes, f"{self.name}: recipes are chosen on {how}."),
         )
 
@@ -248,6 +254,8 @@ class LabelTask(JudgedTask):
     # -- results ----------------------------------------------------------------------------------------------------
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
+        if not self.units:
+            raise DataError(f"The task {self.name!r} has no test part to score; search chooses on what it has.")
         features = self._features(vectors[list(rows)])  # (N,F)
         probabilities, strengths, protocol = self._probabilities(features)
         provenance = {
@@ -290,22 +298,15 @@ class LabelTask(JudgedTask):
     def _few(self, features: np.ndarray, shot: int) -> np.ndarray:
         """Share of training sets of a few labels a class with which each judged example (U,) is right.
 
-        Each of ten sets has `shot` examples of every class (all of a smaller class), drawn by the seed. An example that
-        is judged is not among the training examples of the set that judges it.
+        Each of ten sets has `shot` examples of every class, drawn by the seed: all of a smaller class, and at most half
+        of one that is judged too, as no set judges the examples it was trained on.
         """
         learned = np.array([example.part in {None, "train"} for example in self.examples]) & self._learned()
         place = {name: number for number, name in enumerate(self._known)}
         numbers = np.array([place.get(str(example.target), -1) for example in self.examples])
-        used = np.zeros((len(self), DRAWS), dtype=bool)
-        for draw in range(DRAWS):
-            shuffled = np.random.default_rng([self.seed, shot, draw]).permutation(np.flatnonzero(learned))
-            order = shuffled[np.argsort(numbers[shuffled], kind="stable")]
-            starts = np.searchsorted(numbers[order], numbers[order])
-            used[order[np.arange(len(order)) - starts < shot], draw] = True
+        used = few_label_sets(numbers, learned, self.judged, shot, self.seed)  # (N,DRAWS)
         found = few_labels(features, self.targets(), used)  # (N,DRAWS)
-        right, counted = (found == numbers[:, None]) & ~used, ~used
-        shares = right.sum(axis=1) / np.maximum(counted.sum(axis=1), 1)
-        return np.asarray(shares[self.judged])
+        return share_of_draws((found == numbers[:, None])[self.judged], ~used[self.judged])
 
     def _learned(self) -> np.ndarray:
         """Which examples (N,) are of a class that can be predicted."""
@@ -320,12 +321,9 @@ class LabelTask(JudgedTask):
 
     def _folds(self, members: np.ndarray) -> np.ndarray:
         """Number of each member's fold: every class spread evenly, shuffled by the seed."""
-        shuffled = np.random.default_rng(self.seed).permutation(members)
-        kinds = [self.examples[row].target for row in shuffled]
-        order = np.argsort(np.unique(kinds, return_inverse=True)[1], kind="stable") if self.scale is None else None
-        dealt = shuffled if order is None else shuffled[order]
-        fold = {int(row): place % self.folds for place, row in enumerate(dealt)}
-        return np.array([fold[int(row)] for row in members])
+        kinds = None if self.scale is not None else [self.examples[row].target for row in members]
+        texts = None if self.nested else [self.examples[row].texts for row in members]  # SentEval's splits equal ones
+        return spread_folds(len(members), self.folds, self.seed, kinds, texts)
 
     def _scores(self, probabilities: np.ndarray, judged: np.ndarray) -> tuple[dict[str, dict[str, float]], list[str]]:
         """Scores of the probabilities (M,K) of the judged examples."""

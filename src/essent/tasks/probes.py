@@ -71,6 +71,7 @@ def cross_validated(
     used = np.stack([(folds != first) & (folds != second) for first, second in left_out], axis=1)  # (N,B)
     outer, inner, history = [], [], []
     judged, rows = ~used[:, count:], np.arange(len(folds))  # (N,P)
+    constant = _constant(targets, np.ones((len(folds), 1)))
     for logits in logits_by_strength(scaled(vectors), targets, used, strengths):
         outer.append(logits[rows, folds])  # (N,K)
         if not pairs:
@@ -82,7 +83,8 @@ def cross_validated(
             table[second, first] = scores[folds == first, problem].mean()
         inner.append(np.nanmean(table, axis=1))  # (F,)
         history.append((scores * judged).sum(axis=1) / judged.sum(axis=1))  # (N,)
-        if _ends(history, int(np.argmax(inner, axis=0).max())):
+        beyond = np.max(inner, axis=0).min() > constant + 1e-9  # see `_best`
+        if beyond and _ends(history, int(np.argmax(inner, axis=0).max())):
             break
     # (F,); the weaker of equals
     best = np.argmax(inner, axis=0) if pairs else np.full(count, len(strengths) // 2)
@@ -137,14 +139,23 @@ def _best(
 ) -> tuple[np.ndarray, int]:
     """What is `kept` of the logits (N,B,K) of the strength whose `judged` predictions (N,B) are best, and its place."""
     history: list[np.ndarray] = []
-    found, place = np.empty(0), 0
+    found, place, constant = np.empty(0), 0, _constant(targets, judged)
     for number, logits in enumerate(paths):
         history.append(_scores(logits, targets)[judged].astype(np.float64))
         if number == 0 or history[-1].mean() > history[place].mean():
             found, place = kept(logits), number
-        if _ends(history, place):
+        # strong regularisation may predict the largest class for all rows: nothing has been tried as yet
+        if history[place].mean() > constant + 1e-9 and _ends(history, place):
             break
     return found, place
+
+
+def _constant(targets: np.ndarray, judged: np.ndarray) -> float:
+    """The best score of one class for all `judged` rows (N,B); of soft targets (N,K) there is none to beat."""
+    if not np.isin(targets, (0, 1)).all():
+        return -np.inf
+    shares = np.average(targets, axis=0, weights=judged.sum(axis=1))
+    return float(max(shares.max(), 1 - shares.max()) if targets.shape[1] == 1 else shares.max())
 
 
 def _ends(history: Sequence[np.ndarray], best: int) -> bool:

@@ -56,6 +56,10 @@ class RetrievalTask(JudgedTask):
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for side in ("queries", "corpus"):
+            object.__setattr__(self, side, {str(key): text for key, text in getattr(self, side).items()})
+        judged = {str(q): {str(d): int(grade) for d, grade in found.items()} for q, found in self.relevant.items()}
+        object.__setattr__(self, "relevant", judged)
         for query, documents in self.relevant.items():
             if query not in self.queries:
                 raise DataError(f"The task {self.name!r}: a judgement names the query {query!r}, which is not there.")
@@ -129,7 +133,7 @@ class RetrievalTask(JudgedTask):
         found = nearest(units[: len(self)], documents, DEPTH + SPARE + self.ignore_identical_ids)
         run: dict[str, dict[str, float]] = {}
         for query, places in zip(self.queries, found.tolist(), strict=True):
-            ranked = [ids[number] for number in places if ids[number] != query or not self.ignore_identical_ids]
+            ranked = [ids[number] for number in places if not self._is_itself(ids[number], query)]
             run[query] = {document: float(-rank) for rank, document in enumerate(ranked[:DEPTH])}
         wanted = {query: dict(self.relevant[query]) for query in self.queries}
         measured = pytrec_eval.RelevanceEvaluator(wanted, {"ndcg_cut.10", "recall.10,100"}).evaluate(run)
@@ -140,6 +144,10 @@ class RetrievalTask(JudgedTask):
             for score in SCORES
         ]
         return np.array(table, dtype=np.float64).ravel()
+
+    def _is_itself(self, document: str, query: str) -> bool:
+        """Whether a document is the query, which does not answer itself unless it was judged to."""
+        return self.ignore_identical_ids and document == query and document not in self.relevant[query]
 
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
         """The mean over the queries ×100 in draws of them."""
