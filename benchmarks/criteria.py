@@ -32,10 +32,9 @@ from essent.selection.program import Program
 from essent.selection.question import Question
 from essent.selection.run import _Runner
 from essent.selection.settings import BASELINES, Settings
-from essent.selection.significance import Scored
 from essent.selection.space import REFERENCE, SPACES
 from essent.selection.verdict import Judged, _folds, best_of
-from essent.tasks import ClusterTask, JudgedTask, LabelTask, load_task, located_rows, scores_of_parts
+from essent.tasks import ClusterTask, JudgedTask, LabelTask, Scored, load_task, located_rows, scores_of_parts
 
 CRITERIA = ("teacher", "consensus", "uniformity", "isotropy")  # and those that `teacher` is made of
 DRAWS = 300

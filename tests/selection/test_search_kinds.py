@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -169,6 +171,18 @@ def test_leaked_units_are_left_out_of_any_kind(shell_of: Shells) -> None:
     assert (board.checks[0].units, board.checks[0].left_out, board.checks[0].unit) == (1, 30, "queries")
     with pytest.raises(InputError, match="all of its 30 queries are in the data of the choice"):
         search(shell_of("bert"), task, Space(named=("mean",)), test=[task])
+
+
+@pytest.mark.parametrize("made", [pairs, labels])
+def test_the_cost_is_said_before_it_is_paid(made: Callable[[], JudgedTask], shell_of: Shells) -> None:
+    said: list[str] = []
+    started = time.perf_counter()
+    search(shell_of("bert"), made(), SPACE, report=said.append)
+    spent = time.perf_counter() - started
+    (text,) = said
+    found = re.fullmatch(r"[dl]: 15 recipes, 1 pass over \d+ texts, about (\d+) s\.", text)
+    assert found is not None, text
+    assert float(found[1]) <= 10 * spent + 1  # the order of magnitude: machines are loaded
 
 
 def test_the_disk_must_have_room(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from essent.static import Choice, Material, collect, distill, find_choice, make_
 from essent.static.coverage import coverage_of, share_of_new
 from essent.static.regress import bag_matrix, fit_rows
 from essent.static.smaller import agreement, reduce_table
-from essent.tasks import load_pairs
+from essent.tasks import Example, LabelTask, load_pairs
 from essent.tokens.ids import text_ids, unknown_token
 from essent.types import InputError, RecipeError
 from families import CORPUS
@@ -214,6 +214,14 @@ def test_choices_are_tried_and_ordered(material: Material, tmp_path: Path) -> No
     assert {trial.choice.ridge for trial in trials} == {None, 0.03, 0.1, 0.3, 1.0}
     bare = replace(material, vectors=None, fits={})
     assert {trial.choice.ridge for trial in find_choice(bare, task)} == {None}
+
+
+def test_any_kind_of_judgement_chooses(material: Material) -> None:
+    task = LabelTask("labels", tuple(Example((text,), str(n % 2)) for n, text in enumerate(TEXTS_)), folds=3)
+    bare = replace(material, vectors=None, fits={})
+    best = find_choice(bare, task)[0]
+    direct = task.run(make_encoder(bare, best.choice).encoder).main_score
+    assert direct == pytest.approx(best.score, abs=100 / len(TEXTS_))
 
 
 PAIRED = [(a.replace('"', ""), b.replace('"', "")) for a, b in zip(TEXTS_, TEXTS_[3:] + TEXTS_[:3], strict=True)]

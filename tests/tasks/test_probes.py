@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from essent.tasks import probes
+from essent.tasks import probes, regressions
 from essent.tasks.probes import STRENGTHS as ALL_STRENGTHS
-from essent.tasks.probes import as_probabilities, cross_validated, held_out, logits_by_strength, scaled
+from essent.tasks.probes import as_probabilities, cross_validated, held_out, scaled
+from essent.tasks.regressions import logits_by_strength
 
 
 def data(classes: int, rows: int = 240, width: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -170,8 +171,32 @@ def test_parts_of_the_problems_at_a_time(monkeypatch: pytest.MonkeyPatch) -> Non
     vectors, _, targets = data(3)
     folds = np.arange(240) % 4
     whole, _ = cross_validated(vectors, targets, folds)
-    monkeypatch.setattr(probes, "AT_ONCE", 2 * targets.size)
+    monkeypatch.setattr(regressions, "AT_ONCE", 2 * 3 * (5 * 240 + 2 * regressions.MEMORY * 13))
     np.testing.assert_allclose(cross_validated(vectors, targets, folds)[0], whole, atol=5e-3)
     monkeypatch.setattr(probes, "AT_MOST", 5 * targets.size)
     fewer, _ = cross_validated(vectors, targets, folds)
     assert np.mean(fewer.argmax(1) == whole.argmax(1)) > 0.9
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_a_problem_does_not_depend_on_its_neighbours(classes: int) -> None:
+    """Neighbours without rows, with one class and with few rows end long before, and their last steps are rounding."""
+    vectors, labels, targets = data(classes)
+    used = np.ones((240, 4), dtype=bool)
+    used[:, 1], used[:, 2], used[6:, 3] = False, labels == 1, False
+    for strength, logits in zip(STRENGTHS, logits_by_strength(scaled(vectors), targets, used, STRENGTHS), strict=True):
+        assert np.isfinite(logits).all()
+        expected = reference(vectors, labels, used[:, 0], strength)
+        np.testing.assert_allclose(as_probabilities(logits[:, 0]), expected, atol=5e-3)
+
+
+def test_no_further_strength_after_a_clear_fall() -> None:
+    best = np.repeat([1.0, 0.0], [800, 200])
+    little, much = best.copy(), best.copy()
+    little[:3] = 0.0  # not more than chance
+    much[:40] = 0.0
+    assert not probes._ends([best], 0)
+    assert not probes._ends([best, little], 0)
+    assert probes._ends([best, much], 0)
+    assert not probes._ends([much, best], 1)
+    assert probes._ends([best, best, best], 0)

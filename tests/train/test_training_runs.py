@@ -28,10 +28,11 @@ from sentence_transformers import (
 from training_helpers import SMALL, TEXTS, about
 
 from essent import Encoder, verify
-from essent.tasks import PairTask
+from essent.atomic import _HOST
+from essent.tasks import Example, LabelTask, PairTask
 from essent.train import make_collator, make_loss, train
 from essent.train.build import warn
-from essent.train.checkpoints import last_checkpoint
+from essent.train.checkpoints import check_checkpoint, last_checkpoint
 from essent.train.examples import as_examples
 from essent.train.settings import resolve_settings
 from essent.types import DataError, EssentError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
@@ -69,6 +70,20 @@ def test_the_best_checkpoint_is_kept_and_loads(whole: Path, bert: Path, dev: Pai
     assert set(verify(str(whole)).differences) == {"essent", "sentence-transformers"}
     plain = SentenceTransformer(str(whole)).encode(TEXTS)
     np.testing.assert_allclose(plain, encoder.encode(TEXTS), atol=1e-5)
+
+
+def test_any_kind_of_judgement_validates(bert: Path, tmp_path: Path) -> None:
+    """The best checkpoint by accuracy of a probe; the test part is not read."""
+    parts = ("train", "train", "test")
+    examples = tuple(Example((text,), str(n % 2), parts[n % 3]) for n, text in enumerate(TEXTS * 3))
+    task = LabelTask("labels", examples, folds=3)
+    train(bert, TEXTS, output=tmp_path / "run", validate=task, max_steps=4, validate_every=2, **SMALL)
+    run = about(tmp_path / "run")
+    scores = {row["step"]: row["eval_accuracy"] for row in run["history"] if "eval_accuracy" in row}
+    assert sorted(scores) == [0, 2, 4]
+    assert run["best_score"] == max(scores[2], scores[4])
+    best = task.for_choice().run(Encoder(str(tmp_path / "run"))).main_score
+    assert best == pytest.approx(run["best_score"], abs=100 / len(TEXTS))
 
 
 def test_same_seed_same_bytes(whole: Path, bert: Path, dev: PairTask, tmp_path: Path) -> None:
@@ -111,6 +126,19 @@ def test_a_checkpoint_without_all_of_its_files_is_passed_over(
     kept = last_checkpoint(checkpoints)
     assert kept is not None
     assert kept != newest
+
+
+def test_what_a_killed_run_left_in_a_checkpoint_is_removed(whole: Path, tmp_path: Path) -> None:
+    """A run that dies between the digests' rename and the last sync leaves the empty room they were written in."""
+    checkpoint = tmp_path / "checkpoint-2"
+    newest = last_checkpoint(whole / "checkpoints")
+    assert newest is not None
+    shutil.copytree(newest, checkpoint)
+    process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    left = checkpoint / "essent" / f".files.json.{_HOST}-{int(process.stdout)}-0123abcd.partial"
+    left.mkdir()
+    check_checkpoint(checkpoint)
+    assert not left.exists()
 
 
 def test_a_changed_byte_of_a_large_file_is_found_before_a_run_goes_on(

@@ -16,14 +16,14 @@ from essent.cli import several
 from essent.cli.console import results
 from essent.cli.save import check_folder
 from essent.cli.settings import with_options
-from essent.cli.texts import listed, read_corpus, read_pairs
+from essent.cli.texts import listed, read_corpus, read_judged
 from essent.cli.verify import show_verification
 from essent.static import Choice, TableSettings
 from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
     from essent.static import Distilled, Material, Trial
-    from essent.tasks import PairTask, Task
+    from essent.tasks import JudgedTask, Task
 
 TABLE, SEARCH = "Table", "Search and scores"
 STATE = "distill.safetensors"
@@ -75,7 +75,7 @@ def distill(
         list[str] | None,
         opt.tasks(
             "--validate",
-            "Choose layers, weights, ridge and shaping on these scored pairs, e.g. stsb.dev.",
+            "Choose layers, weights, ridge and shaping on these judgements of any kind, e.g. stsb.dev.",
             SEARCH,
         ),
     ] = None,
@@ -108,7 +108,7 @@ def distill(
     asked = [load_task(name, data_folder) for name in test or []]
     if other := next((task.name for task in asked if not task.has_main), None):
         raise InputError(f"--test: {other} has no single main score to compare; essent evaluate shows its numbers.")
-    judge = None if validate is None else read_pairs(validate, data_folder, run.quiet)
+    judge = None if validate is None else read_judged(validate, data_folder, run.quiet)
     from essent.static import Settings, check_choice, collect, make_encoder
 
     check_choice(choice, table.dtype, table.dimensions)
@@ -153,7 +153,7 @@ def _beside_state(output: Path) -> Path:
     return output / "none" if (output / STATE).is_file() else output
 
 
-def _search(material: Material, judge: PairTask, run: opt.Run) -> Choice:
+def _search(material: Material, judge: JudgedTask, run: opt.Run) -> Choice:
     from essent.static import find_choice
 
     def report(trial: Trial) -> None:

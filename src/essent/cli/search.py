@@ -112,7 +112,7 @@ class SearchOptions(opt.Run):
         taken = {name: getattr(self, name) for name in ("top", "seed", "memory", "batch_size", "work")}
         if self.baseline:
             taken["baselines"] = tuple(self.baseline)
-        return Settings(**taken, progress=self.progress)
+        return Settings(**taken, progress=self.progress, report=None if self.quiet else show_note)
 
     def question(self) -> dict[str, Any]:
         """What is asked, as keyword arguments of the searches."""

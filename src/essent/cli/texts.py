@@ -13,7 +13,7 @@ from essent.tasks import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, s
 from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
-    from essent.tasks import PairTask
+    from essent.tasks import JudgedTask, PairTask
 
 STANDARD_INPUT = "-"
 SIDES = ("sentence1", "sentence2")
@@ -70,6 +70,19 @@ def read_pairs(names: Sequence[str], folder: Path | None, quiet: bool) -> PairTa
     if not quiet:
         show_note(joined.notes[-1])
     return joined
+
+
+def read_judged(names: Sequence[str], folder: Path | None, quiet: bool) -> JudgedTask:
+    """What something is chosen on: judgements of any kind, without a test part; scored pairs of several names.
+
+    Raises:
+        DataError, InputError: see `essent.tasks.load_judged`.
+    """
+    from essent.tasks import load_judged
+
+    if len(names) > 1:
+        return read_pairs(names, folder, quiet)
+    return load_judged(names[0], folder).for_choice()
 
 
 def listed(paths: Sequence[Path]) -> str:

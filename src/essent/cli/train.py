@@ -13,7 +13,7 @@ from essent.cli import options as opt
 from essent.cli.console import results
 from essent.cli.save import check_folder
 from essent.cli.settings import with_options
-from essent.cli.texts import read_files, read_pairs
+from essent.cli.texts import read_files, read_judged
 from essent.train import Settings, last_checkpoint
 from essent.types import DataError, InputError, optional_import
 
@@ -77,7 +77,9 @@ def train(
     ] = 1,
     validate: Annotated[
         list[str] | None,
-        opt.tasks("--validate", "Scored pairs; the checkpoint that is best on them is kept.", CHOSEN),
+        opt.tasks(
+            "--validate", "Judgements of any kind, as in search; the checkpoint that is best on them is kept.", CHOSEN
+        ),
     ] = None,
     test: Annotated[
         list[str] | None, opt.tasks("--test", "Tasks on which the encoder is scored at the end.", CHOSEN)
@@ -105,10 +107,10 @@ def train(
         changes["recipe"] = recipe
     _check(output, texts, pairs, validate, seeds, force=run.force or resume)
     data: Any = _read(texts, pairs, column)
-    from essent.tasks import load_pairs
+    from essent.tasks import load_judged
 
-    task = None if validate is None else read_pairs(validate, data_folder, run.quiet)
-    tests = [load_pairs(name, data_folder) for name in test or []]
+    task = None if validate is None else read_judged(validate, data_folder, run.quiet)
+    tests = [load_judged(name, data_folder) for name in test or []]
     from essent.train import train as train_once
     from essent.train import train_continuous, train_seeds
 

@@ -21,6 +21,7 @@ from essent.pipeline import digest_of_backbone
 from essent.recipe import Recipe
 from essent.registry import did_you_mean
 from essent.selection.checks import HeldOut, check_on, held_out
+from essent.selection.cost import announced
 from essent.selection.judging import make_board
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.program import Program
@@ -184,6 +185,8 @@ class _Runner:
             keep=question.takes_vectors,
             weighed=WEIGHED if question.reads_weights else 0,
         )
+        if how.report is not None:
+            how.report(announced(sweep, question))
         sweep.run()
         judge_stored(sweep, question, pairs, store, progress=how.progress)
         return sweep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ class Settings:
         top: rows that get an interval.
         seed: of resampling and of what criteria draw.
         memory: GiB for hidden states and pooled vectors, beside the model itself.
+        report: called with a sentence that says what each data set will cost, from a timed sample.
         work: a folder to keep results in; a search that was killed goes on there. None: a temporary one.
     """
 
@@ -30,6 +32,7 @@ class Settings:
     batch_size: int = 32
     work: str | Path | None = None
     progress: bool = False
+    report: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
         if not self.memory > 0:

@@ -7,7 +7,7 @@ by one product a batch, the pairs' cosines are taken, and only what a shaping ch
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -155,6 +155,20 @@ class Sweep:
             + ALL_FLOATS * self.backbone.dimensions
         )
         return max(self.memory // 2 // bytes_a_token, 1)
+
+    @torch.inference_mode()
+    def try_texts(self, at: int, texts: Sequence[str]) -> None:
+        """Run a pass over some texts and throw the vectors away, to see how long it takes."""
+        one = self.program.passes[at]
+        self.backbone.eval()
+        ids = framed_ids(self.backbone.tokenizer, one.frame, list(texts), self.backbone.max_seq_length)
+        stats = count_tokens(lambda some: ids, texts, len(self.backbone.vocabulary)) if one.reads_stats else None
+        sequences = sorted((np.asarray(sequence, np.int32) for sequence in ids), key=len, reverse=True)
+        part = Portion(np.arange(len(texts)), np.empty(0, np.int64), np.empty((0, 2), np.int64))
+        held = self._read(one, part, sequences, stats)
+        for number, block in enumerate(one.blocks):
+            for _ in self._pooled(block, held, number, len(texts)):
+                pass
 
     # -- one portion ------------------------------------------------------------------------------------------------
 

@@ -17,8 +17,16 @@ from essent.selection.checks import Check
 from essent.selection.criterion import Criterion, mean_rank
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.pseudo import PseudoPairs
-from essent.selection.significance import SEVERAL, Comparison, Scored, weighted_mean
-from essent.tasks import RESAMPLES, bootstrap, interval, scores_of_parts
+from essent.tasks import (
+    RESAMPLES,
+    SEVERAL,
+    Comparison,
+    Scored,
+    bootstrap,
+    interval,
+    mean_of_data_sets,
+    scores_of_parts,
+)
 
 FOLDS = 5
 FEWEST = 5  # units of a fold
@@ -58,7 +66,7 @@ def cross_validated(found: Sequence[Scored], baselines: Sequence[str], seed: int
             bootstrap(one.task, row, one.score, seed=seed + number + place, among=np.flatnonzero(units))
             for place, (one, row, units) in enumerate(zip(found, rows, here, strict=True))
         ]
-        score, draw = weighted_mean(found, scores), weighted_mean(found, draws)
+        score, draw = mean_of_data_sets(found, scores), mean_of_data_sets(found, draws)
         differences.append(score[0] - score[1:])
         drawn.append(draw[0] - draw[1:])
     lead, spread = np.mean(differences, axis=0), np.mean(drawn, axis=0)
@@ -77,7 +85,7 @@ def best_of(found: Sequence[Scored], scores: Sequence[np.ndarray]) -> int:
 
 def mean_ranks(found: Sequence[Scored], scores: Sequence[np.ndarray]) -> np.ndarray:
     """Weighted mean over the data sets of each recipe's rank among all (R,): 1 for the best in every one."""
-    return weighted_mean(found, [mean_rank([values]) for values in scores])
+    return mean_of_data_sets(found, [mean_rank([values]) for values in scores])
 
 
 def _folds(items: Sequence[tuple[str, ...]], seed: int) -> np.ndarray:
@@ -140,7 +148,8 @@ class Judged:
     def compare(self, first: str, second: str) -> Comparison:
         """Two of the recipes."""
         low, high = interval(self._apart(first, second))
-        return Comparison(first, second, self.score(first) - self.score(second), low, high, math.nan, self.spec)
+        lead = self.score(first) - self.score(second)
+        return Comparison(first, second, lead, low, high, math.nan, self.spec, by_labels=False)
 
     def deviations(self, first: str, second: str) -> float:
         """The lead of the first recipe over the second in standard deviations of its bootstrap draws; 0 for none."""

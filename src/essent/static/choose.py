@@ -1,4 +1,4 @@
-"""Which table is best: choices tried on pairs with gold scores, all from one pass over the corpus."""
+"""Which table is best: choices tried on judgements, all from one pass over the corpus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from essent.tasks import unit_rows
 from essent.tokens import text_ids
 
 if TYPE_CHECKING:
-    from essent.tasks import PairTask
+    from essent.tasks import JudgedTask
 
 WEIGHTS = ("uniform", "sif:0.01", "sif:0.001", "idf")
 SHAPINGS = ("", "centre", "abtt:1", "abtt:2")
@@ -37,11 +37,11 @@ def mixes_of(material: Material) -> list[str]:
     return [*map(str, layers), *(f"{a}+{b}" for a, b in pairs if a in layers and b in layers and a != b)]
 
 
-def find_choice(material: Material, task: PairTask, *, report: Callable[[Trial], None] | None = None) -> list[Trial]:
+def find_choice(material: Material, task: JudgedTask, *, report: Callable[[Trial], None] | None = None) -> list[Trial]:
     """Try layers × weights × shaping without a fit, then strengths of the fit × shaping on the best of them.
 
     Args:
-        task: pairs with gold scores; use none that results are reported on.
+        task: judgements of any kind; use none that results are reported on.
         report: called with each trial.
 
     Returns:
@@ -71,5 +71,5 @@ def _plain(material: Material) -> Iterator[Choice]:
                 yield Choice(layers, weights, None, shaping)
 
 
-def _score(table: np.ndarray, token_counts: sparse.csr_matrix, task: PairTask) -> float:
+def _score(table: np.ndarray, token_counts: sparse.csr_matrix, task: JudgedTask) -> float:
     return float(task.score_vectors(unit_rows(token_counts @ table).astype(np.float32)).main_score)

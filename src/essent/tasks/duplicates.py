@@ -55,6 +55,11 @@ class DuplicateTask(JudgedTask):
         """All first texts, then all second ones."""
         return [pair[0] for pair in self.pairs] + [pair[1] for pair in self.pairs]
 
+    def digest(self) -> str:
+        """SHA-256 of the pairs."""
+        content = json.dumps([list(pair) for pair in self.pairs], ensure_ascii=False)
+        return hashlib.sha256(content.encode()).hexdigest()
+
     @property
     def units(self) -> int:
         """How many pairs there are."""
@@ -105,16 +110,16 @@ class DuplicateTask(JudgedTask):
             "f1": {"all": f1},
             "accuracy": {"all": 100 * float(right.mean())},
         }
-        content = json.dumps([list(pair) for pair in self.pairs], ensure_ascii=False)
         provenance = {
             **self.source,
             "protocol": "average precision of cosines; F1 and accuracy at the threshold of the best F1 on these pairs",
             "threshold": threshold,
             "duplicates": int(gold.sum()),
-            "sha256": hashlib.sha256(content.encode()).hexdigest(),
+            "sha256": self.digest(),
             "versions": library_versions(),
         }
-        return Result(self.name, metrics, {}, len(self), provenance, self.notes, ("average_precision", "all"))
+        main = ("average_precision", "all")
+        return Result(self.name, metrics, {}, len(self), provenance, self.notes, main, cosines)
 
 
 def _average_precision(order: Order, gold: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -51,6 +51,10 @@ class JudgedTask(Task):
         return None
 
     @abstractmethod
+    def digest(self) -> str:
+        """SHA-256 of texts and judgements: the same for the same rows from whatever file or hub."""
+
+    @abstractmethod
     def items(self) -> list[tuple[str, ...]]:
         """The texts of each unit that is judged: what two data sets have in common is told by them."""
 

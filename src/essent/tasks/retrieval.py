@@ -92,6 +92,11 @@ class RetrievalTask(JudgedTask):
         document = chosen(self.document_prompt, "document", "passage", "corpus")
         return [query + text for text in self.queries.values()] + [document + text for text in self.corpus.values()]
 
+    def digest(self) -> str:
+        """SHA-256 of queries, documents and judgements."""
+        content = json.dumps([dict(self.queries), dict(self.corpus), {q: dict(d) for q, d in self.relevant.items()}])
+        return hashlib.sha256(content.encode()).hexdigest()
+
     # -- what a search reads ----------------------------------------------------------------------------------------
 
     @property
@@ -163,18 +168,17 @@ class RetrievalTask(JudgedTask):
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         evidence = self.evidence(vectors, rows)
-        content = json.dumps([dict(self.queries), dict(self.corpus), {q: dict(d) for q, d in self.relevant.items()}])
         provenance = {
             **self.source,
             "protocol": f"cosine, exact search, the best {DEPTH} of {len(self.corpus)} documents, trec_eval",
             "query_prompt": self.query_prompt or None,
             "document_prompt": self.document_prompt or None,
             "documents": len(self.corpus),
-            "sha256": hashlib.sha256(content.encode()).hexdigest(),
+            "sha256": self.digest(),
             "versions": library_versions(),
         }
         metrics = {score: with_interval(self, evidence, score) for score in SCORES}
-        return Result(self.name, metrics, {}, len(self), provenance, self.notes, (SCORES[0], "all"))
+        return Result(self.name, metrics, {}, len(self), provenance, self.notes, (SCORES[0], "all"), evidence)
 
 
 def nearest(queries: np.ndarray, documents: np.ndarray, depth: int) -> np.ndarray:

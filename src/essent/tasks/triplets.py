@@ -50,6 +50,11 @@ class TripletTask(JudgedTask):
         """All anchors, then all positives, then all negatives."""
         return [triplet[side] for side in range(3) for triplet in self.triplets]
 
+    def digest(self) -> str:
+        """SHA-256 of the triplets."""
+        content = json.dumps([list(triplet) for triplet in self.triplets], ensure_ascii=False)
+        return hashlib.sha256(content.encode()).hexdigest()
+
     @property
     def units(self) -> int:
         """How many triplets there are."""
@@ -91,12 +96,11 @@ class TripletTask(JudgedTask):
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         cosines = self.evidence(vectors, rows)
-        content = json.dumps([list(triplet) for triplet in self.triplets], ensure_ascii=False)
         provenance = {
             **self.source,
             "protocol": "cosine of the anchor with the positive above that with the negative; ties count one half",
-            "sha256": hashlib.sha256(content.encode()).hexdigest(),
+            "sha256": self.digest(),
             "versions": library_versions(),
         }
         metrics = {"accuracy": with_interval(self, cosines, "accuracy")}
-        return Result(self.name, metrics, {}, len(self), provenance, self.notes, ("accuracy", "all"))
+        return Result(self.name, metrics, {}, len(self), provenance, self.notes, ("accuracy", "all"), cosines)

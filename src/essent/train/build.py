@@ -17,7 +17,7 @@ from essent.encoder import Encoder
 from essent.model import capabilities_of
 from essent.pipeline import Plan, RecipeModule
 from essent.saving import NoStockModulesError, stock_modules
-from essent.tasks import PairTask
+from essent.tasks import JudgedTask
 from essent.train.device import find_device, on_device
 from essent.train.examples import Examples
 from essent.train.loss import ContrastiveLoss
@@ -190,19 +190,20 @@ def make_trainer(
     examples: Examples,
     settings: Settings,
     run: Run,
-    task: PairTask | None = None,
+    task: JudgedTask | None = None,
 ) -> Any:
     """sentence-transformers' trainer of a run, not started."""
     import datasets
     from sentence_transformers import SentenceTransformerTrainingArguments
     from transformers import PrinterCallback
 
-    from essent.train.trainer import ContrastiveTrainer, PairScore
+    from essent.train.trainer import ContrastiveTrainer, TaskScore
 
     validation: dict[str, Any] = {}
     if task is not None:
         validation = {"eval_strategy": "steps", "eval_steps": settings.validate_every, "eval_on_start": True}
-        validation |= {"load_best_model_at_end": True, "metric_for_best_model": "spearman", "greater_is_better": True}
+        validation |= {"load_best_model_at_end": True, "greater_is_better": True}
+        validation["metric_for_best_model"] = task.score_names[0]
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(run.checkpoints),
         per_device_train_batch_size=settings.batch_size,
@@ -229,7 +230,7 @@ def make_trainer(
         loss=loss,
         evaluator=None
         if task is None
-        else PairScore(task, loss.projection_head if settings.keep_projection_head else None),
+        else TaskScore(task, loss.projection_head if settings.keep_projection_head else None),
         data_collator=make_collator(encoder, loss, settings.max_seq_length),
     )
     trainer.remove_callback(PrinterCallback)  # prints to standard output

@@ -15,8 +15,8 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from essent.atomic import sync, sync_tree
-from essent.folders import check_digests, listed_names, write_digests
+from essent.atomic import remove_leftovers, sync, sync_tree
+from essent.folders import DIGESTS, check_digests, listed_names, write_digests
 from essent.types import DataError, EssentError, ModelError, TrainingError
 
 STATE = "trainer_state.json"  # what transformers' trainer writes last
@@ -52,9 +52,12 @@ def is_whole(checkpoint: Path) -> bool:
 def check_checkpoint(checkpoint: Path) -> None:
     """Compare every byte of a checkpoint with what was written, before a run goes on from it.
 
+    What a run that was killed has left beside the digests is removed.
+
     Raises:
         DataError: names the file that has changed.
     """
+    remove_leftovers(checkpoint / DIGESTS)
     try:
         check_digests(checkpoint, whole=True)
     except ModelError as error:

@@ -24,7 +24,7 @@ from essent.encoder import Encoder
 from essent.model import Backbone, make_frame
 from essent.recipe import MASK, SLOT, Recipe
 from essent.saving import SavableModule
-from essent.tasks import PairTask
+from essent.tasks import JudgedTask
 from essent.tokens import Frame
 from essent.train.build import Run, checkpoint_of, replace_module
 from essent.train.run import prepare, train_encoder
@@ -54,7 +54,7 @@ def train_continuous(
     preset: str = "optiprompt",
     *,
     output: str | Path,
-    validate: str | Path | PairTask | None = None,
+    validate: str | Path | JudgedTask | None = None,
     resume: bool = False,
     device: str | None = None,
     progress: bool = False,

@@ -17,7 +17,7 @@ from essent.folders import ENCODER, STATE_FOLDER, check_replaceable
 from essent.model import capabilities_of
 from essent.pipeline import digest_of_backbone
 from essent.saving import SavableModule
-from essent.tasks import PairTask, library_versions, load_pairs
+from essent.tasks import JudgedTask, PairTask, library_versions, load_judged
 from essent.train.build import (
     Run,
     bars,
@@ -58,7 +58,7 @@ def train(
     preset: str = "promptbert-unsup",
     *,
     output: str | Path,
-    validate: str | Path | PairTask | None = None,
+    validate: str | Path | JudgedTask | None = None,
     resume: bool = False,
     device: str | None = None,
     progress: bool = False,
@@ -73,7 +73,8 @@ def train(
         data: texts (unsupervised), pairs (anchor, positive) or triplets (… and hard negative); a list or `Examples`.
         preset: a paper's settings, a name of `PRESETS`.
         output: the folder to write: the encoder, `training.json` about the run, and its checkpoints.
-        validate: scored pairs, a task's name or a file: the checkpoint that does best on them is kept, not the last.
+        validate: judgements of any kind, a task's name or a file: the checkpoint that does best on them is kept, not
+            the last. A test part is not read.
         resume: go on from the last whole checkpoint in `output`; the same weights come out as without a break. More
             steps or epochs than before extend the run, be it finished or not.
         device: "cpu", "cuda" or another accelerator of this machine, or None for the best there is.
@@ -103,12 +104,12 @@ def prepare(
     preset: str,
     changes: Mapping[str, Any],
     run: Run,
-    validate: str | Path | PairTask | None,
-) -> tuple[Encoder, Examples, Settings, PairTask | None]:
+    validate: str | Path | JudgedTask | None,
+) -> tuple[Encoder, Examples, Settings, JudgedTask | None]:
     """What a run reads, the data first: nothing is loaded for what cannot be trained on; see `train`."""
     examples = as_examples(data)
-    task = validate if isinstance(validate, PairTask) or validate is None else load_pairs(validate)
-    if task is not None and len({pair.score for pair in task.pairs}) < 2:
+    task = None if validate is None else load_judged(validate).for_choice()
+    if isinstance(task, PairTask) and len({pair.score for pair in task.pairs}) < 2:
         raise InputError(f"All gold scores of {task.name!r} are equal: no checkpoint does better on it than another.")
     encoder = open_encoder(model, run)
     return encoder, examples, resolve_settings(preset, tokenizer_kind(encoder), changes), task
@@ -119,7 +120,7 @@ def train_encoder(
     examples: Examples,
     settings: Settings,
     run: Run,
-    task: PairTask | None = None,
+    task: JudgedTask | None = None,
     *,
     checkpoint: str = "",
 ) -> Encoder:
@@ -149,7 +150,7 @@ def train_encoder(
         trainer.run(resumed)
         encoder.eval()
         replace_module(encoder, SavableModule(backbone, settings.predicts))
-        about |= _report(trainer.state, loss.projection_head, examples)
+        about |= _report(trainer.state, loss.projection_head, examples, task)
         trainer.accelerator.unwrap_model(encoder, keep_fp32_wrapper=False)  # mixed precision ends with the training
         _save(encoder, loss.projection_head, settings, run, about)
     return encoder
@@ -205,10 +206,11 @@ def _extended(run: Run, about: dict[str, Any], resumed: Path, steps: int) -> dic
     return extended
 
 
-def _report(state: Any, head: ProjectionHead, examples: Examples) -> dict[str, Any]:
+def _report(state: Any, head: ProjectionHead, examples: Examples, task: JudgedTask | None) -> dict[str, Any]:
     """What came of a run, the same for the same run."""
     history = history_of(state)
-    scores = {row["step"]: row["eval_spearman"] for row in history if "eval_spearman" in row}
+    metric = "" if task is None else f"eval_{task.score_names[0]}"
+    scores = {row["step"]: row[metric] for row in history if metric in row}
     notes = list(examples.notes)
     best = state.best_metric
     if best is not None and scores.get(0) is not None and best <= scores[0]:

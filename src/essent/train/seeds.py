@@ -11,7 +11,7 @@ from typing import Any
 
 from essent.atomic import write_text
 from essent.encoder import Encoder
-from essent.tasks import PairTask, load_pairs
+from essent.tasks import JudgedTask, load_judged
 from essent.train.run import ABOUT, train
 from essent.types import InputError, ModelLike
 
@@ -44,8 +44,8 @@ def train_seeds(
     *arguments: Any,
     seeds: int | Sequence[int],
     output: str | Path,
-    validate: str | Path | PairTask,
-    test: Sequence[str | Path | PairTask] = (),
+    validate: str | Path | JudgedTask,
+    test: Sequence[str | Path | JudgedTask] = (),
     trained_by: Callable[..., Encoder] = train,
     **settings: Any,
 ) -> dict[str, Spread]:
@@ -53,8 +53,8 @@ def train_seeds(
 
     Args:
         seeds: how many, from the setting `seed` (42) upwards, or which ones.
-        validate: the pairs that each run chooses its checkpoint on.
-        test: pairs that the chosen encoders are scored on.
+        validate: what each run chooses its checkpoint on, judgements of any kind.
+        test: tasks that the chosen encoders are scored on.
         trained_by: `train` or `train_continuous`, whose other arguments follow.
 
     Returns:
@@ -67,7 +67,8 @@ def train_seeds(
     chosen = list(range(first, first + seeds)) if isinstance(seeds, int) else list(seeds)
     if not chosen or len(set(chosen)) < len(chosen):
         raise InputError(f"seeds={seeds!r}: give a number of at least 1, or different seeds.")
-    task, *tests = (part if isinstance(part, PairTask) else load_pairs(part) for part in (validate, *test))
+    task, *tests = map(load_judged, (validate, *test))
+    task = task.for_choice()
     names = [part.name for part in (task, *tests)]
     if doubled := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"The task {doubled!r} is given twice; test on others than you validate on.")

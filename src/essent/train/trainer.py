@@ -16,7 +16,7 @@ from sentence_transformers import SentenceTransformerTrainer
 from sentence_transformers.base.evaluation import BaseEvaluator
 
 from essent.encoder import Encoder
-from essent.tasks import PairTask
+from essent.tasks import JudgedTask
 from essent.train.checkpoints import check_checkpoint, is_whole, left_over, writing_checkpoint
 from essent.train.loss import ContrastiveLoss
 from essent.train.projection import ProjectionHead
@@ -27,25 +27,25 @@ HEAD_FILE = "projection_head.safetensors"
 UNDEFINED = -100.0  # stands for an undefined correlation: no checkpoint is worse
 
 
-class PairScore(BaseEvaluator):
-    """Spearman's correlation ×100 on scored pairs, as `PairTask` computes it.
+class TaskScore(BaseEvaluator):
+    """The main score ×100 of a task: Spearman's correlation of scored pairs, accuracy of labelled texts ….
 
     Args:
-        task: the pairs.
+        task: judgements of any kind.
         projection_head: applied to the vectors, when it is kept; None while it is dropped after training.
     """
 
-    def __init__(self, task: PairTask, head: ProjectionHead | None = None) -> None:
+    def __init__(self, task: JudgedTask, head: ProjectionHead | None = None) -> None:
         super().__init__()
         self.task = task
         self.projection_head = head
-        self.primary_metric = "spearman"
+        self.primary_metric = task.score_names[0]
         self.greater_is_better = True
 
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
-        """{"spearman": …}; an undefined one (equal vectors everywhere) is the lowest there is.
+        """The score by its name, {"spearman": …}; an undefined one (equal vectors everywhere) is the lowest there is.
 
         Raises:
             TrainingError: vectors that are not finite; names the step.
@@ -56,7 +56,7 @@ class PairScore(BaseEvaluator):
         except InputError as error:  # a vector that is not finite
             kept = left_over(Path(output_path).parent) if output_path else ""
             raise TrainingError(f"Step {steps} cannot be validated: {error} {kept}") from error
-        metrics = {"spearman": score if score == score else UNDEFINED}
+        metrics = {str(self.primary_metric): score if score == score else UNDEFINED}
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
         return metrics
 

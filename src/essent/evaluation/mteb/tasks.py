@@ -47,7 +47,8 @@ def to_mteb(
     Args:
         task: with name, texts, digest and run: PairTask, HerosTask, LabelTask …
         type: MTEB's type of task, which chooses a model's prompts. By default "Classification" for LabelTask,
-            "Clustering" for ClusterTask, "STS" for tasks that compare sentences or vectors.
+            "Clustering" for ClusterTask, "PairClassification" for DuplicateTask, "Retrieval" for RetrievalTask, "STS"
+            for tasks that compare sentences or vectors.
         main: metric and key of the main score; by default the result's own. HEROS and geometry have none: in MTEB HEROS
             has `kept_closer`, one minus the mean of `ranked_above` (how often a change that keeps the meaning looks at
             least as close as one that alters it), geometry its IsoScore.
@@ -63,12 +64,14 @@ def to_mteb(
 
 
 def _type_of(task: Task) -> str:
-    from essent.tasks import ClusterTask, LabelTask
+    from essent.tasks import ClusterTask, DuplicateTask, LabelTask, RetrievalTask, TripletTask
 
     kinds: dict[str, Any] = {
         "Classification": LabelTask,
         "Clustering": ClusterTask,
-        "STS": (PairTask, HerosTask, GeometryTask),
+        "PairClassification": DuplicateTask,
+        "Retrieval": RetrievalTask,
+        "STS": (PairTask, TripletTask, HerosTask, GeometryTask),
     }
     for name, kind in kinds.items():
         if isinstance(task, kind):

@@ -1,0 +1,77 @@
+"""What a search over many recipes gains on each kind of judgement, chosen on one part and reported on another.
+
+    python benchmarks/kinds.py MODEL DATA [--space full] [--texts 1500]
+
+DATA is the folder with classification/ and clustering/. Data sets without parts are halved: every second text is
+the test. A line each: the recipe ranked first, its score where it was chosen, on the test, the points over `mean`
+there with their 95 % interval, what the search keeps, and seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from essent.selection import search
+from essent.tasks import ClusterTask, DuplicateTask, JudgedTask, LabelTask, load_judged
+
+LABELLED = ("trec", "sst2", "cr")
+CLUSTERED = ("agnews", "stackoverflow")
+
+
+def pairs_of_tasks(folder: Path, most: int) -> Iterator[tuple[JudgedTask, JudgedTask]]:
+    """A task to choose on and one to report on."""
+    yield tuple(_shortened(load_judged(f"duplicates:mrpc.{part}", folder), most) for part in ("train", "test"))  # type: ignore[misc]
+    for name in LABELLED:
+        task = load_judged(name, folder)
+        assert isinstance(task, LabelTask)
+        if all(example.part is None for example in task.examples):
+            parts = [replace(task, examples=task.examples[half::2], name=f"{name}.{half}") for half in (0, 1)]
+            yield _shortened(parts[0], most), _shortened(parts[1], most)
+        else:
+            yield _shortened(task.for_choice(), most), task
+    for name in CLUSTERED:
+        task = load_judged(name, folder)
+        assert isinstance(task, ClusterTask)
+        few = replace(task, seeds=(0, 1, 2), starts=3)
+        halves = [replace(few, examples=task.examples[half::2], name=f"{name}.{half}") for half in (0, 1)]
+        yield _shortened(halves[0], most), _shortened(halves[1], most)
+
+
+def _shortened(task: JudgedTask, most: int) -> JudgedTask:
+    """Every n-th example, so that at most `most` are left."""
+    if isinstance(task, (LabelTask, ClusterTask)):
+        return replace(task, examples=task.examples[:: -(-len(task.examples) // most)])
+    assert isinstance(task, DuplicateTask)
+    return replace(task, pairs=task.pairs[:: -(-len(task.pairs) // most)])
+
+
+def main() -> None:
+    """Search on each data set and print a line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--space", default="full")
+    parser.add_argument("--texts", type=int, default=1500, help="most examples of each part")
+    given = parser.parse_args()
+    print("| data | score | recipes | first | chosen | test | over mean | kept | seconds |", flush=True)
+    for task, test in pairs_of_tasks(given.data, given.texts):
+        start = time.perf_counter()
+        board = search(given.model, task, given.space, test=[test])
+        (check,) = board.checks
+        name = str(board.leader)
+        lead = next((c for c in board.checks[0].comparisons if c.second == "mean"), None)
+        over = "–" if lead is None else f"{lead.difference:+.1f} [{lead.low:+.1f}, {lead.high:+.1f}]"
+        print(
+            f"| {task.name} {task.units} | {board.criterion} | {len(board.trials)} | `{name}` "
+            f"| {board.trials[0].scores[board.criterion]:.1f} | {check.scores[name][0]:.1f} | {over} "
+            f"| `{board.best!s}` | {time.perf_counter() - start:.0f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

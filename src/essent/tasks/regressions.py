@@ -1,0 +1,216 @@
+"""Many logistic regressions on the same rows, in one solve: one matrix product gives the logits of all of them.
+
+The objective is scikit-learn's `LogisticRegression(C)`: C · Σ loss + ½‖w‖², the intercept free; with two classes one
+sigmoid, with more a softmax. The solver is L-BFGS (Nocedal & Wright 2006, algorithm 7.4) in the eigenbasis of the
+vectors' covariance. It starts from the Kronecker product of that covariance and the classes' curvature, and keeps what
+it has learned about the second derivative from one strength to the next. Line searches move along known logits and cost
+no product.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+TOLERANCE = 1e-5  # of the objective: the decrease that a further step promises; scikit-learn's default is about as near
+MOST_STEPS = 300
+MEMORY = 20  # moves that L-BFGS remembers
+MOST_TRIALS = 5  # of a line search
+FLAT = 0.25  # a line search ends where the slope is this part of the first one
+AT_ONCE = 3e7  # numbers kept for problems that are solved together: 120 MB; more is not faster
+
+
+def logits_by_strength(
+    vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, strengths: Sequence[float]
+) -> Iterator[np.ndarray]:
+    """Fit B problems at each strength, weakest first, each from where the one before has ended.
+
+    Args:
+        vectors: rows (N,D), see `essent.tasks.probes.scaled`.
+        targets: (N,K) probabilities of the classes; K = 1 is the probability of the second of two.
+        used: (N,B), which rows problem b is fitted on.
+        strengths: C of scikit-learn, ascending.
+
+    Yields:
+        For each strength the logits (N,B,K) of all rows, those left out included.
+    """
+    import torch
+
+    matrix = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))  # (N,D)
+    seen = matrix[torch.from_numpy(used.any(axis=1))]
+    _, basis = torch.linalg.eigh((seen.T @ seen).double())
+    rows = torch.cat([matrix @ basis.float(), torch.ones(len(matrix), 1)], dim=1)  # (N,D+1), the intercept last
+    goal, chosen = torch.from_numpy(targets).float(), torch.from_numpy(used).float()
+    numbers = targets.shape[1] * (5 * len(rows) + 2 * MEMORY * rows.shape[1])  # of one problem
+    together = max(int(AT_ONCE / max(numbers, 1)), 1)  # problems
+    groups = [_Problems(rows, goal, part) for part in chosen.split(together, dim=1)]
+    for strength in strengths:
+        for problems in groups:
+            problems.solve(strength)
+        yield np.concatenate([problems.logits.numpy() for problems in groups], axis=1).transpose(2, 1, 0)
+
+
+class _Problems:
+    """B logistic regressions on the same rows; weights and logits move together.
+
+    The rows are the last dimension, (K,B,N), so that sums over the few classes run over whole vectors of numbers.
+    """
+
+    def __init__(self, rows: torch.Tensor, targets: torch.Tensor, used: torch.Tensor) -> None:
+        import torch
+
+        self.rows, self.targets = rows, targets.T.contiguous()[:, None]  # (N,D+1), (K,1,N)
+        self.counts = used.sum(0).clamp(min=1.0)  # (B,)
+        self.share = (used / self.counts).T.contiguous()  # (B,N), what each row counts for in the mean loss
+        self.spread = rows[used.any(1)].square().mean(0)  # (D+1,)
+        self.penalised = torch.ones(rows.shape[1])
+        self.penalised[-1] = 0.0
+        self.decay = torch.zeros(len(self.counts), rows.shape[1])  # (B,D+1)
+        self.weights = torch.zeros(len(self.targets), *self.decay.shape)  # (K,B,D+1)
+        often = (self.targets * self.share).sum(2).clamp(1e-4, 1 - 1e-4)  # (K,B)
+        self.weights[..., -1] = often.log() if len(often) > 1 else often.logit()
+        self.pairs: deque[_Pair] = deque(maxlen=MEMORY)
+        self.logits = self.weights[..., -1:].repeat(1, 1, len(rows))  # (K,B,N)
+        self.probability, self.error, self.ahead, self.spare = (torch.empty_like(self.logits) for _ in range(4))
+        self._look()
+        self.gradient = self._product()  # (K,B,D+1)
+
+    def solve(self, strength: float) -> None:
+        """Minimise mean loss + decay/2 ‖w‖² of every problem."""
+        decay = self.penalised / (strength * self.counts[:, None])
+        self.gradient += (decay - self.decay) * self.weights
+        for pair in self.pairs:
+            pair.bend(decay - self.decay)
+        self.decay = decay
+        basis, curvature = self._curvature()
+        bend = curvature[:, None, None] * self.spread + decay  # (K,B,D+1), nearly the second derivatives
+        enough = TOLERANCE * self._objective()
+        for _ in range(MOST_STEPS):
+            plain = -_turn(basis, _turn(basis.T, self.gradient) / bend)
+            step = self._quasi_newton(basis, bend)
+            step = step.where((_dot(self.gradient, step) < 0)[:, None], plain)
+            active = -_dot(self.gradient, step) > enough  # (B,)
+            if not bool(active.any()):
+                return
+            self._move(step * active[:, None])
+
+    def _quasi_newton(self, basis: torch.Tensor, bend: torch.Tensor) -> torch.Tensor:
+        """Minus the inverse second derivative times the gradient, after the moves so far (L-BFGS, two loops)."""
+        rest, shares = -self.gradient, []
+        for pair in reversed(self.pairs):
+            shares.append((_dot(pair.step, rest) * pair.inverse)[:, None])
+            rest = rest.addcmul(shares[-1], pair.change, value=-1)
+        step = _turn(basis, _turn(basis.T, rest) / bend)
+        for pair, share in zip(self.pairs, reversed(shares), strict=True):
+            step.addcmul_(share - (_dot(pair.change, step) * pair.inverse)[:, None], pair.step)
+        return step
+
+    def _look(self) -> None:
+        """Probabilities at the logits, and how far they are from the targets, as each row counts."""
+        import torch
+
+        if len(self.logits) == 1:
+            torch.sigmoid(self.logits, out=self.probability)
+        else:
+            torch.softmax(self.logits, 0, out=self.probability)
+        torch.sub(self.probability, self.targets, out=self.error).mul_(self.share)
+
+    def _product(self) -> torch.Tensor:
+        """The gradient (K,B,D+1) of the mean loss."""
+        return (self.error.flatten(0, 1) @ self.rows).view_as(self.weights)
+
+    def _curvature(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Eigenvectors (K,K) and eigenvalues (K,) of the loss' mean second derivative by the logits of a row.
+
+        Its Kronecker product with the rows' covariance is nearly the second derivative by the weights.
+        """
+        import torch
+
+        shared = torch.mul(self.probability, self.share, out=self.spare).flatten(1)
+        matrix = -(shared @ self.probability.flatten(1).T)
+        matrix.diagonal().add_(shared.sum(1))
+        values, basis = torch.linalg.eigh(matrix.double() / len(self.share))
+        return basis.float(), values.float().clamp(min=1e-4)
+
+    def _objective(self) -> torch.Tensor:
+        loss = (losses(self.logits, self.targets) * self.share).sum(1)  # (B,)
+        return loss + _dot(self.decay * self.weights, self.weights) / 2
+
+    def _move(self, step: torch.Tensor) -> None:
+        """Go along the steps (K,B,D+1) to where each problem's slope is nearly flat."""
+        import torch
+
+        ahead = torch.mm(step.flatten(0, 1), self.rows.T, out=self.ahead.flatten(0, 1)).view_as(self.logits)
+        pull, push = _dot(self.decay * self.weights, step), _dot(self.decay * step, step)  # (B,)
+        first = _dot(self.gradient, step)
+        length = -first / (self._bend() + push).clamp(min=1e-30)
+        gone = torch.zeros_like(length)
+        for _ in range(MOST_TRIALS):  # too far only: before the minimum a convex function has gone down
+            self.logits.addcmul_((length - gone)[:, None], ahead)
+            gone = length
+            self._look()
+            slope = torch.mul(self.error, ahead, out=self.spare).sum((0, 2)) + pull + length * push
+            beyond = slope > FLAT * first.abs()
+            if not bool(beyond.any()):
+                break
+            length = torch.where(beyond, length * first / (first - slope), length)
+        moved = gone[:, None] * step
+        self.weights += moved
+        gradient = self._product().addcmul_(self.decay, self.weights)
+        self.pairs.append(_Pair(moved, gradient - self.gradient))
+        self.gradient = gradient
+
+    def _bend(self) -> torch.Tensor:
+        """Second derivative (B,) of the mean loss along `ahead`."""
+        import torch
+
+        moved = torch.mul(self.probability, self.ahead, out=self.spare)
+        mean = moved.sum(0)  # (B,N); with one logit the second class has p · ahead and the first one nothing
+        spread = moved.mul_(self.ahead).sum(0).sub_(mean.square_())
+        return spread.mul_(self.share).sum(1)
+
+
+@dataclass
+class _Pair:
+    """A move of all problems (K,B,D+1), and how it has changed the gradients."""
+
+    step: torch.Tensor
+    change: torch.Tensor
+    inverse: torch.Tensor = field(init=False)  # (B,), of their inner products; 0 where rounding hides them
+
+    def __post_init__(self) -> None:
+        product = _dot(self.step, self.change)
+        least = 1e-5 * (_dot(self.step, self.step) * _dot(self.change, self.change)).sqrt() + 1e-30
+        self.inverse = (product > least) / product.clamp(min=1e-30)
+
+    def bend(self, decay: torch.Tensor) -> None:
+        """Add what more decay (B,D+1) changes."""
+        self.change.addcmul_(decay, self.step)
+        self.__post_init__()
+
+
+def _dot(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Inner products (B,) of the problems' weights (K,B,D)."""
+    return (one * other).sum((0, 2))
+
+
+def _turn(basis: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """The classes (K,…) of the weights in another basis."""
+    return (basis @ weights.flatten(1)).view_as(weights)
+
+
+def losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy (…) of logits (K,…)."""
+    from torch.nn.functional import softplus
+
+    if len(logits) == 1:
+        return (softplus(logits) - targets * logits)[0]
+    most = logits.amax(0)
+    return targets.sum(0) * ((logits - most).exp_().sum(0).log_() + most) - (targets * logits).sum(0)
