@@ -339,29 +339,41 @@ def test_texts_alone_and_pairs_without_gold(shell_of: Shells) -> None:
     assert search(shell_of("bert"), TASK.texts(), "heads").criterion == "teacher"
 
 
-def test_a_baseline_is_kept_when_the_lead_over_it_says_nothing(
+def test_a_criterion_that_was_not_measured_goes_by_its_interval_and_by_what_others_see(
     shell_of: Shells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from essent.selection.combined import criteria
 
-    every: dict[str, Any] = {"baselines": ("cls",), "criterion": "consensus"}
-    free = search(shell_of("bert"), TASK.texts(), "heads", **every)
+    free = search(shell_of("bert"), TASK.texts(), "heads", baselines=("cls",), criterion="consensus")
     assert free.kept is None
     assert free.best == free.leader != Recipe.parse("cls")
     assert f"{free.leader} is better than cls by +" in free.verdict
     assert "Measured for the similarity of sentences by cosine, without labels, by consensus" in free.verdict
-    monkeypatch.setattr(criteria["consensus"], "clear_lead", 2.0)
-    board = search(shell_of("bert"), TASK.texts(), "heads", **every)
-    assert board.kept == str(board.best) == board.to_dict()["best"] == "cls"
-    assert board.leader == free.leader
-    assert "cls is kept: the lead of" in board.verdict
-    monkeypatch.undo()
+    assert "measured cases" not in free.verdict
     # of two criteria the second sees the opposite
     monkeypatch.setattr(criteria["isotropy"], "score_rows", lambda _, cosines, __: cosines.mean(axis=1))
     found = search(shell_of("bert"), TASK.texts(), "shaping", baselines=("cls",), criterion=("uniformity", "isotropy"))
     assert found.comparisons[0].is_better
     assert found.kept == "cls"
     assert f"cls is kept: by isotropy {found.leader} is worse than cls" in found.verdict
+
+
+@pytest.mark.parametrize(
+    ("bound", "kept", "said"),
+    [(0.0, None, "is better than cls by +"), (1.0, "cls", "cls is kept: {leader} is better with a probability of")],
+)
+def test_the_measured_probability_decides_without_labels(
+    shell_of: Shells, monkeypatch: pytest.MonkeyPatch, bound: float, kept: str | None, said: str
+) -> None:
+    from essent.selection import trust
+
+    monkeypatch.setattr(trust, "TAKEN", bound)
+    board = search(shell_of("bert"), TASK.texts(), "weights", baselines=("cls",), criterion="teacher")
+    assert board.comparisons[0].is_better  # the interval alone would take it
+    assert board.kept == kept
+    assert (str(board.best) == "cls") == (kept == "cls")
+    assert said.format(leader=board.leader) in board.verdict
+    assert "Chosen without labels; on models like this" in board.verdict
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 A criterion makes pairs, the machine gives the cosines of all recipes for them from its one pass, (R,P), and the
 criterion turns these into a score for each recipe, (R,), larger is better. `signals.py` has those that say one thing;
 here are those made of several, and the default. None replaces labels: a model that was trained for sentences seldom
-gains over `mean`, and a small lead by any criterion means nothing (`clear_lead`).
+gains over `mean`, and how likely the default's first recipe is better is measured (`trust`).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Teacher(Criterion):
     share: float = 0.1
     lexical: float = 0.5
     relative: ClassVar[bool] = True
-    clear_lead: ClassVar[float | None] = 0.07
+    is_measured: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not (is_number(self.share) and 0 < self.share <= 1 and is_number(self.lexical) and self.lexical >= 0):

@@ -23,14 +23,14 @@ class Criterion(ABC):
     """A frozen dataclass whose fields are the arguments of its spec, "neighbours:corpus.jsonl".
 
     Class attributes: `reads_weights` (it scores token weights, `weight_score`, not cosines), `relative` (its scores
-    compare a recipe with other recipes: `settled` says with which), `clear_lead` (a lead over another recipe below this
-    has been found to mean nothing; None: not measured).
+    compare a recipe with other recipes: `settled` says with which), `is_measured` (how often its first recipe is better
+    than a baseline was measured: `trust` decides).
     """
 
     name: ClassVar[str]
     reads_weights: ClassVar[bool] = False
     relative: ClassVar[bool] = False
-    clear_lead: ClassVar[float | None] = None
+    is_measured: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for field in ("size", "negatives"):

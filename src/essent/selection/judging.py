@@ -13,6 +13,7 @@ from essent.selection.criterion import is_label_free
 from essent.selection.leaderboard import Leaderboard, Trial, ranked
 from essent.selection.question import Question
 from essent.selection.sweep import Sweep
+from essent.selection.trust import objection, odds_in_words, trust_in_words
 from essent.selection.verdict import OTHER_USES, Judged, cross_validated, decided, mean_ranks
 from essent.tasks import Comparison, Scored, against, draws_of, interval
 
@@ -135,34 +136,35 @@ def judged_without_labels(
         none = [Comparison(leader, name, *(math.nan,) * 4, criterion, by_labels=False) for name in others]
         return decided(board, [(c, f"{criterion} compares token weights, not vectors") for c in none], how)
     names = list(rows)
-    own = Judged.by(made, np.array(cosines[list(rows.values()), where]), pseudo, seed)
+    own = Judged.by(made, names, np.array(cosines[list(rows.values()), where]), pseudo, seed)
     board = _with_intervals(board, dict(zip(names, own.draws, strict=True)))
-    comparisons = tuple(own.compare(names, leader, name) for name in others)
+    comparisons = tuple(own.compare(leader, name) for name in others)
     few = list(dict.fromkeys([leader, *baselines]))
     part = np.array(cosines[[rows[name] for name in few]])
-    witnesses = [
-        Judged.by(witness, part[:, where][:, place], pairs, seed) for witness, place, pairs in made.witnesses(pseudo)
+    witnesses = [] if made.is_measured else made.witnesses(pseudo)
+    contradicting = [
+        Judged.by(witness, few, part[:, where][:, place], pairs, seed) for witness, place, pairs in witnesses
     ] + [
-        Judged.by(witness, part[:, place], pairs, seed)
+        Judged.by(witness, few, part[:, place], pairs, seed)
         for witness, pairs, place in question.parts
         if witness.spec() != criterion and not witness.reads_weights
     ]
+    levels = {name: own.score(name) for name in others} if made.is_measured else {}
     evidence = []
     for comparison in comparisons:
-        contradicting = [w.compare(few, leader, comparison.second) for w in witnesses]
-        needed = made.clear_lead if comparison.second == baselines[0] else None  # measured against the first alone
-        evidence.append((comparison, _objection(comparison, needed, contradicting)))
-    return decided(replace(board, comparisons=comparisons), evidence, how)
+        unlikely = objection(leader, levels[comparison.second]) if levels else ""
+        evidence.append((comparison, unlikely or _objection(comparison, contradicting)))
+    board = decided(replace(board, comparisons=comparisons), evidence, how)
+    if not made.is_measured:
+        return board
+    odds = [odds_in_words(levels)] if levels and board.kept is None else []
+    return replace(board, verdict=" ".join([board.verdict, *odds, trust_in_words(own.score(baselines[0]))]))
 
 
-def _objection(comparison: Comparison, clear_lead: float | None, others: Sequence[Comparison]) -> str:
-    """What speaks against a lead without labels: it is small, or others see the opposite; "" where nothing does."""
-    if not comparison.is_better:
-        return ""  # the comparison itself says so
-    if clear_lead is not None and comparison.difference < clear_lead:
-        return f"the lead of {comparison.first}, {comparison.figures()}, is below {clear_lead}, which says nothing"
-    worse = [other for other in others if other.high < 0]
-    return "; ".join(f"by {o.criterion} {o.first} is worse than {o.second}: {o.figures()}" for o in worse)
+def _objection(comparison: Comparison, others: Sequence[Judged]) -> str:
+    """What speaks against a lead without labels: other criteria see the opposite; "" where none does."""
+    seen = [other.compare(comparison.first, comparison.second) for other in others]
+    return "; ".join(f"by {o.criterion} {o.first} is worse than {o.second}: {o.figures()}" for o in seen if o.high < 0)
 
 
 def _with_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Leaderboard:

@@ -1,7 +1,8 @@
 """Which recipe a search gives: the one ranked first where it is shown to be better than the baselines, else a baseline.
 
 Labels show it by cross-validation, as the lead on the pairs of the choice is optimistic; test data shows it directly;
-without labels the criterion's lead must be clear and no other criterion may contradict it.
+without labels a measured probability (`trust`) decides, or where none was measured the interval of the lead, which no
+other criterion may contradict.
 """
 
 from __future__ import annotations
@@ -100,11 +101,13 @@ def _folds(task: JudgedTask, seed: int) -> np.ndarray:
 # -- without labels ---------------------------------------------------------------------------------------------------
 
 
-def resampled(made: Criterion, cosines: np.ndarray, pseudo: PseudoPairs, seed: int) -> np.ndarray:
+def resampled(
+    made: Criterion, cosines: np.ndarray, pseudo: PseudoPairs, seed: int, resamples: int = RESAMPLES
+) -> np.ndarray:
     """A criterion's scores of some recipes (R,P) on bootstrap draws of the pairs: (R,resamples)."""
     rng = np.random.default_rng(seed)
-    draws = np.empty((len(cosines), RESAMPLES))
-    for number in range(RESAMPLES):
+    draws = np.empty((len(cosines), resamples))
+    for number in range(resamples):
         places, drawn = pseudo.resampled(rng)
         draws[:, number] = made.score(cosines[:, places], drawn)
     return draws
@@ -116,25 +119,47 @@ class Judged:
 
     Attributes:
         spec: its text form.
+        names: text forms of the recipes (R).
         scores: (R,).
         draws: the same on bootstrap draws (R,resamples).
     """
 
     spec: str
+    names: Sequence[str]
     scores: np.ndarray
     draws: np.ndarray
 
     @classmethod
-    def by(cls, made: Criterion, cosines: np.ndarray, pseudo: PseudoPairs, seed: int) -> Judged:
+    def by(
+        cls,
+        made: Criterion,
+        names: Sequence[str],
+        cosines: np.ndarray,
+        pseudo: PseudoPairs,
+        seed: int,
+        resamples: int = RESAMPLES,
+    ) -> Judged:
         """Judge cosines (R,P) by a criterion."""
-        return cls(made.spec(), made.score(cosines, pseudo), resampled(made, cosines, pseudo, seed))
+        draws = resampled(made, cosines, pseudo, seed, resamples)
+        return cls(made.spec(), list(names), made.score(cosines, pseudo), draws)
 
-    def compare(self, names: Sequence[str], first: str, second: str) -> Comparison:
+    def score(self, name: str) -> float:
+        """The score of one recipe."""
+        return float(self.scores[self.names.index(name)])
+
+    def compare(self, first: str, second: str) -> Comparison:
         """Two of the recipes."""
-        a, b = names.index(first), names.index(second)
-        low, high = interval(self.draws[a] - self.draws[b])
-        lead = float(self.scores[a] - self.scores[b])
+        low, high = interval(self._apart(first, second))
+        lead = self.score(first) - self.score(second)
         return Comparison(first, second, lead, low, high, math.nan, self.spec, by_labels=False)
+
+    def deviations(self, first: str, second: str) -> float:
+        """The lead of the first recipe over the second in standard deviations of its bootstrap draws; 0 for none."""
+        spread = float(self._apart(first, second).std())
+        return (self.score(first) - self.score(second)) / spread if spread > 0 else 0.0
+
+    def _apart(self, first: str, second: str) -> np.ndarray:
+        return np.asarray(self.draws[self.names.index(first)] - self.draws[self.names.index(second)])
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------------
