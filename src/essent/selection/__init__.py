@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
+    from essent.selection.asked import Asked, AskedPairs, read_asked, read_judged, with_prior, write_pairs
+    from essent.selection.asking import Ask, ask, choose, leaders
     from essent.selection.checks import Check
     from essent.selection.combined import criteria
     from essent.selection.definitions import DEFINITIONS, Definition, read_definitions
@@ -31,6 +33,9 @@ __all__ = [
     "FORMAT",
     "PROMPT_BERT",
     "SPACES",
+    "Ask",
+    "Asked",
+    "AskedPairs",
     "Candidate",
     "Check",
     "Comparison",
@@ -46,6 +51,8 @@ __all__ = [
     "Step",
     "TemplateSearch",
     "Trial",
+    "ask",
+    "choose",
     "compare",
     "criteria",
     "draw_leaderboard",
@@ -53,15 +60,30 @@ __all__ = [
     "find_space",
     "generate_templates",
     "is_label_free",
+    "leaders",
+    "read_asked",
     "read_definitions",
+    "read_judged",
     "search",
     "search_candidates",
     "search_templates",
+    "with_prior",
+    "write_pairs",
 ]
 
 __getattr__, __dir__ = lazy_door(
     __name__,
     {
+        "Ask": "essent.selection.asking",
+        "Asked": "essent.selection.asked",
+        "AskedPairs": "essent.selection.asked",
+        "ask": "essent.selection.asking",
+        "choose": "essent.selection.asking",
+        "leaders": "essent.selection.asking",
+        "read_asked": "essent.selection.asked",
+        "read_judged": "essent.selection.asked",
+        "with_prior": "essent.selection.asked",
+        "write_pairs": "essent.selection.asked",
         "Candidate": "essent.selection.generate",
         "Check": "essent.selection.checks",
         "Comparison": "essent.selection.significance",

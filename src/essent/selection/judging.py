@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from essent.recipe import Recipe
+from essent.selection.asked import TEACHER
 from essent.selection.leaderboard import Leaderboard, Trial, ranked
 from essent.selection.question import Question
 from essent.selection.significance import Comparison, Scored, against, draws_of, is_label_free
@@ -16,6 +17,7 @@ from essent.selection.sweep import Sweep
 from essent.selection.verdict import OTHER_USES, Judged, cross_validated, decided, mean_ranks
 from essent.tasks import interval
 
+BOTH = f"judged + {TEACHER}"  # a few judgements, and the score without labels
 RANKS = "mean rank"  # of several data sets; 1 for a recipe that is the best on each
 
 NO_SCORE = "No recipe has a score: there is one unit of judgement only, or labels or all similarities are constant."
@@ -50,6 +52,10 @@ def make_board(
         found = settled.label_free_scores(sweep, count)
         scores = {spec: scored[0].scores() if spec == question.score else found[spec] for spec in question.wanted}
         first = question.wanted[0]
+        if question.has_prior:
+            scored = [replace(scored[0], teacher=found[TEACHER])]
+            scores = {BOTH: scored[0].ranking(scores[first]), **scores}
+            first = BOTH
     trials = [
         Trial(recipe, {name: float(values[number]) for name, values in scores.items()})
         for number, recipe in enumerate(recipes)
@@ -88,8 +94,8 @@ def judged(
     by_labels = not is_label_free(criterion)
     if by_labels:
         draws = dict(zip(shown, draws_of(kept, shown, seed), strict=True))
-        # with several data sets the mean rank is shown, of which nothing is drawn
-        board = _with_intervals(board, draws) if len(found) == 1 else board
+        # nothing is drawn of a mean rank over several data sets, nor of a score that is not by labels alone
+        board = _with_intervals(board, draws) if criterion in found[0].task.score_names else board
     board = replace(board, comparisons=against(kept, leader, baselines, seed), judgements=kept)
     if not by_labels:
         evidence = [(comparison, "") for comparison in board.comparisons]

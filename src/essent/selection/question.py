@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from essent.recipe import Recipe
+from essent.selection.asked import TEACHER, AskedPairs
 from essent.selection.combined import Criterion, PseudoPairs, criteria, default_criterion
 from essent.selection.pairs import TextPairs
 from essent.selection.significance import is_label_free
@@ -59,6 +60,9 @@ class Question:
         """
         name, task, texts, given = read_data(data, folder)
         specs = [criterion] if isinstance(criterion, str) else list(criterion)
+        if isinstance(task, AskedPairs):
+            specs = specs or [task.score_names[0], TEACHER]
+            given = task.all_pairs
         for spec in specs:
             task = task.scored_by(spec) if task is not None else None
         wanted = list(dict.fromkeys(_checked(spec, name, task) for spec in specs))
@@ -76,6 +80,11 @@ class Question:
     def score(self) -> str | None:
         """The score with labels that is wanted."""
         return next((spec for spec in self.wanted if not is_label_free(spec)), None)
+
+    @property
+    def has_prior(self) -> bool:
+        """Whether the score by TEACHER counts beside that of a few judgements."""
+        return isinstance(self.task, AskedPairs) and self.wanted == (self.score, TEACHER)
 
     @property
     def takes_vectors(self) -> bool:
@@ -174,7 +183,7 @@ def _checked(spec: str, name: str, task: JudgedTask | None) -> str:
 
 def _pairs_of(task: JudgedTask | None, given: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
     """The pairs that criteria without labels may use."""
-    if task is None:
+    if task is None or isinstance(task, AskedPairs):
         return given
     items = task.items()
     return [(item[0], item[1]) for item in items] if all(len(item) == 2 for item in items) else []

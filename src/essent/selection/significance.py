@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from essent.selection.asked import with_prior
 from essent.selection.criterion import criteria
 from essent.tasks import JudgedTask, bootstrap, interval, permutation_p
 
@@ -78,6 +79,7 @@ class Scored:
         names: text forms of the recipes (R).
         evidence: (R,E), see `JudgedTask`; may lie on disk.
         weight: of this data set among several.
+        teacher: scores (R,) without labels that count beside those of a few judgements, see `asked.with_prior`.
     """
 
     task: JudgedTask
@@ -85,6 +87,7 @@ class Scored:
     names: Sequence[str]
     evidence: np.ndarray
     weight: float = 1.0
+    teacher: np.ndarray | None = None
 
     def rows(self, names: Sequence[str]) -> np.ndarray:
         """The evidence of some of the recipes, in memory."""
@@ -93,7 +96,7 @@ class Scored:
 
     def only(self, names: Sequence[str]) -> Scored:
         """Some of the recipes."""
-        return replace(self, names=list(names), evidence=self.rows(names))
+        return replace(self, names=list(names), evidence=self.rows(names), teacher=None)
 
     def scores(self) -> np.ndarray:
         """The recipes' scores ×100 (R,); the evidence is read a part at a time."""
@@ -103,6 +106,10 @@ class Scored:
             for start in range(0, len(self.evidence), some)
         ]
         return np.concatenate(parts) if parts else np.empty(0)
+
+    def ranking(self, scores: np.ndarray) -> np.ndarray:
+        """What ranks the recipes (R,): the scores, with those by the teacher where they count."""
+        return scores if self.teacher is None else with_prior(scores, self.teacher, self.task.units)
 
     def draws(self, seed: int) -> np.ndarray:
         """The recipes' scores on bootstrap draws of the units (R,resamples)."""

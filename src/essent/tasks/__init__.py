@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from essent.tasks.base import Task, TaskLike, unit_rows
     from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add
     from essent.tasks.clusters import ClusterTask, cores
-    from essent.tasks.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
+    from essent.tasks.data import (
+        PAIR_COLUMNS,
+        SUFFIXES,
+        Pair,
+        Row,
+        located_rows,
+        pairs_from_rows,
+        read_text,
+        split_lines,
+        text_value,
+    )
     from essent.tasks.duplicates import DuplicateTask
     from essent.tasks.examples import Example
     from essent.tasks.geometry import GeometryTask, average_cosine
@@ -64,6 +74,7 @@ __all__ = [
     "LabelTask",
     "Labels",
     "MinimalPair",
+    "Pair",
     "PairTask",
     "Pairs",
     "Result",
@@ -90,6 +101,7 @@ __all__ = [
     "load_results",
     "load_task",
     "located_rows",
+    "pairs_from_rows",
     "permutation_p",
     "plain",
     "read_text",
@@ -138,6 +150,7 @@ __getattr__, __dir__ = lazy_door(
         "MinimalPair": "essent.tasks.heros",
         "PAIR_COLUMNS": "essent.tasks.data",
         "PUBLISHED": "essent.tasks.overlap",
+        "Pair": "essent.tasks.data",
         "PairTask": "essent.tasks.pairs",
         "Pairs": "essent.tasks.catalogue",
         "Result": "essent.tasks.result",
@@ -162,6 +175,7 @@ __getattr__, __dir__ = lazy_door(
         "load_task": "essent.tasks.locate",
         "located_rows": "essent.tasks.data",
         "lexical_overlap": "essent.tasks.overlap",
+        "pairs_from_rows": "essent.tasks.data",
         "plain": "essent.tasks.result",
         "read_text": "essent.tasks.data",
         "results_table": "essent.tasks.table",
