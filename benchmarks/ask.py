@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from essent import search
-from essent.selection import choose, leaders, with_prior
+from essent.selection import choose, with_prior
 from essent.tasks import PairTask, load_pairs
 
 COUNTS = (20, 50, 100)
@@ -58,12 +58,12 @@ def lost(task: PairTask, known: Known, count: int, repeats: int) -> dict[str, np
     """Points lost (repeats,) by each way to choose."""
     cosines, teacher, _ = known
     truth = task.scores(cosines)
-    first, points = leaders(teacher), {}
+    points: dict[str, list[float]] = {}
     for repeat in range(repeats):
         rng = np.random.default_rng(repeat)
         pool = rng.permutation(len(task))[: len(task) * 3 // 4]
         random = rng.choice(pool, count, replace=False)
-        chosen = pool[choose(cosines[first][:, pool], count, rng)[0]]
+        chosen = pool[choose(cosines[:, pool], count, rng)[0]]
         for name, places in (("random", random), ("chosen", chosen)):
             scores = judged(task, cosines, places)
             for how, ranking in ((name, scores), (f"{name} + {TEACHER}", with_prior(scores, teacher, count))):

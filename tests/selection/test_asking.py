@@ -1,4 +1,4 @@
-"""Pairs to judge: which are chosen, their file, and the search on a few judgements with the texts that they are from."""
+"""Pairs to judge: which are chosen, their file, and the search on a few judgements and the texts behind them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from selection_samples import PAIRS, TASK, planted
 
 from essent import Encoder, search
 from essent.selection import (
@@ -15,7 +16,6 @@ from essent.selection import (
     AskedPairs,
     ask,
     choose,
-    leaders,
     read_asked,
     read_judged,
     with_prior,
@@ -23,7 +23,6 @@ from essent.selection import (
 )
 from essent.tasks import PairTask
 from essent.types import DataError, InputError
-from selection_samples import PAIRS, TASK, planted
 
 TEXTS = [text for text in TASK.texts() if text]
 
@@ -69,9 +68,11 @@ def test_as_many_as_asked_for_each_once(count: int) -> None:
     assert len(set(places.tolist())) == count
 
 
-def test_recipes_without_a_score_do_not_lead() -> None:
-    assert leaders(np.array([0.1, np.nan, 0.5, 0.3])).tolist() == [2, 3, 0]
-    assert len(leaders(np.linspace(0, 1, 40))) == 20
+def test_recipes_whose_cosines_are_constant_have_no_say() -> None:
+    cosines = np.random.default_rng(0).normal(size=(4, 40))
+    with_constant = np.concatenate([cosines, np.full((2, 40), 0.5), np.full((1, 40), np.nan)])
+    first, _ = choose(cosines, 10, np.random.default_rng(0))
+    assert np.array_equal(choose(with_constant, 10, np.random.default_rng(0))[0], first)
 
 
 def test_pairs_of_texts_are_two_different_texts_each_once(shell: Any) -> None:
@@ -158,7 +159,7 @@ def test_judgements_and_the_teacher_rank_together(shell: Any, asked: Ask) -> Non
         assert trial.scores["teacher"] == pytest.approx(
             without.find(trial.recipe).scores["teacher"], abs=1e-9, nan_ok=True
         )
-        expected = (20 * trial.scores["spearman"] + 50 * 100 * trial.scores["teacher"]) / 70
+        expected = (20 * trial.scores["spearman"] + 30 * 100 * trial.scores["teacher"]) / 50
         assert trial.scores["judged + teacher"] == pytest.approx(expected, nan_ok=True)
     assert "Chosen by 20 judged pairs" in " ".join(board.notes)
     alone = search(shell, task, "weights", criterion="spearman")

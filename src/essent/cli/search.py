@@ -167,7 +167,7 @@ def search(
         typer.Option(
             min=1,
             metavar="N",
-            help="Of --texts, N pairs to judge by hand that tell the leading recipes apart; then search with them.",
+            help="Of --texts, N pairs to judge by hand that tell the recipes apart; then search with them.",
             rich_help_panel=FOUND,
         ),
     ] = None,

@@ -8,7 +8,7 @@ from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.selection.asked import Asked, AskedPairs, read_asked, read_judged, with_prior, write_pairs
-    from essent.selection.asking import Ask, ask, choose, leaders
+    from essent.selection.asking import Ask, ask, choose
     from essent.selection.checks import Check
     from essent.selection.combined import criteria
     from essent.selection.definitions import DEFINITIONS, Definition, read_definitions
@@ -60,7 +60,6 @@ __all__ = [
     "find_space",
     "generate_templates",
     "is_label_free",
-    "leaders",
     "read_asked",
     "read_definitions",
     "read_judged",
@@ -79,7 +78,6 @@ __getattr__, __dir__ = lazy_door(
         "AskedPairs": "essent.selection.asked",
         "ask": "essent.selection.asking",
         "choose": "essent.selection.asking",
-        "leaders": "essent.selection.asking",
         "read_asked": "essent.selection.asked",
         "read_judged": "essent.selection.asked",
         "with_prior": "essent.selection.asked",

@@ -21,7 +21,7 @@ from essent.texts import check_texts
 from essent.types import DataError
 
 TEACHER = "teacher"
-PRIOR = 50  # judgements that the score by TEACHER counts for, beside those of the user; measured by benchmarks/ask.py
+PRIOR = 30  # judgements that the score by TEACHER counts for, beside those of the user; measured by benchmarks/ask.py
 COLUMNS = ("sentence1", "sentence2", "score")
 WRITTEN = (".csv", ".jsonl")
 

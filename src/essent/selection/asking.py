@@ -1,9 +1,9 @@
-"""Which pairs to judge by hand: a few judgements that separate the leading recipes.
+"""Which pairs to judge by hand: a few judgements that separate the recipes of a space.
 
-candidate pairs ─ cosines of every recipe (one pass a template) ─ leaders by `teacher` ─ pairs to judge
+candidate pairs ─ cosines of every recipe (one pass a template) ─ ranks, where they differ ─ pairs to judge
 
 The candidates are cut into strata of similarity, so that the judged pairs span the whole scale: a correlation on the
-most disputed pairs alone ranks recipes wrongly. Of each stratum the pair on which the leaders disagree most is taken,
+most disputed pairs alone ranks recipes wrongly. Of each stratum the pair on which the recipes disagree most is taken,
 and one at random. `benchmarks/ask.py` measured it.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from essent.selection.asked import TEACHER, Asked, AskedPairs, judged_pairs, read_judged, write_pairs
+from essent.selection.asked import Asked, AskedPairs, judged_pairs, read_judged, write_pairs
 from essent.selection.criterion import unit_ranks, usable
 from essent.selection.question import Question
 from essent.selection.run import prepare, split_options, work_folder
@@ -25,8 +25,7 @@ from essent.selection.space import Space, find_space
 from essent.types import InputError, ModelLike
 
 CANDIDATES = "lexical"  # the criterion whose pairs are the candidates: the user's, or near, related and random ones
-EACH = 2  # pairs of a stratum: one that the leaders disagree on, the others at random
-FEWEST_LEADERS = 5
+EACH = 2  # pairs of a stratum: one that the recipes disagree on, the others at random
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def ask(
     options: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Ask:
-    """The pairs whose judgement tells the leading recipes of a space apart, from one forward pass a template.
+    """The pairs whose judgement tells the recipes of a space apart, from one forward pass a template.
 
     Args:
         model, space, settings, options, changes: as in `search`.
@@ -86,10 +85,10 @@ def ask(
     changes, options = split_options(changes, options or {})
     how = replace(settings or Settings(), **changes)
     found = find_space(space)
-    question = Question.of(data, None, (TEACHER, CANDIDATES), how.seed)
+    question = Question.of(data, None, CANDIDATES, how.seed)
     if question.task is not None:
         raise InputError(f"{question.name} has labels already; pairs to judge are chosen from texts or pairs without.")
-    _, pseudo, where = question.parts[1]
+    _, pseudo, where = question.parts[0]
     pairs = list(zip(pseudo.first, pseudo.second, strict=True))
     kept = _distinct(pairs)
     if count > len(kept):
@@ -98,27 +97,17 @@ def ask(
     runner = prepare(model, found, [question], how, options)
     with work_folder(how.work) as folder:
         sweep = runner.run(question, folder)
-        order = {recipe: number for number, recipe in enumerate(runner.program.recipes)}
-        settled = question.settled(sweep.store.rows, [order[recipe] for recipe in runner.reference])
-        scores = settled.label_free_scores(sweep, len(runner.recipes))[TEACHER]
-        first = leaders(scores)
-        cosines = np.array(sweep.store.rows[:, where][first][:, kept])
+        cosines = np.array(sweep.store.rows[: len(runner.recipes), where])[:, kept]
     places, reasons = choose(cosines, count, np.random.default_rng(how.seed))
     source = tuple(question.given or question.texts)
     return Ask(tuple(pairs[kept[place]] for place in places), tuple(reasons), source)
-
-
-def leaders(scores: np.ndarray) -> np.ndarray:
-    """Places of the better half of the recipes by their scores (R,), five at least; those without a score are none."""
-    order = np.argsort(-scores, kind="stable")  # NaN last
-    return order[: min(max(FEWEST_LEADERS, len(scores) // 2), int(np.isfinite(scores).sum()))]
 
 
 def choose(cosines: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, list[str]]:
     """Places of the pairs to judge, in random order, and the reason for each.
 
     Args:
-        cosines: (L,P) of the leading recipes.
+        cosines: (R,P) of the recipes; those that are constant have no say.
     """
     known = usable(cosines)
     ranks = unit_ranks(cosines[known]) if known.any() else np.zeros((1, cosines.shape[1]))
@@ -129,7 +118,7 @@ def choose(cosines: np.ndarray, count: int, rng: np.random.Generator) -> tuple[n
     for stratum, share in zip(strata, shares, strict=True):
         disputed = stratum[np.argmax(spread[stratum])]
         places += [disputed, *rng.choice(stratum[stratum != disputed], share - 1, replace=False)]
-        reasons += ["the leading recipes disagree on it", *["drawn at random"] * (share - 1)]
+        reasons += ["the recipes disagree on it", *["drawn at random"] * (share - 1)]
     order = rng.permutation(count)
     return np.array(places)[order], [reasons[place] for place in order]
 
