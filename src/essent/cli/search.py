@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +10,7 @@ import typer
 
 from essent.cli import options as opt
 from essent.cli import several
+from essent.cli.ask import check_ask, judged_pairs
 from essent.cli.console import results, show_note
 from essent.cli.files import check_output, write_json_file
 from essent.cli.save import check_folder
@@ -161,6 +162,24 @@ def search(
         ),
     ] = None,
     column: opt.Column = "text",
+    ask: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Of --texts, N pairs to judge by hand that tell the recipes apart; then search with them.",
+            rich_help_panel=FOUND,
+        ),
+    ] = None,
+    ask_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A .csv or .jsonl file for --ask: written to be filled in, and used once it has scores. "
+            "Default: the terminal asks, and ask.csv keeps the answers.",
+            rich_help_panel=FOUND,
+        ),
+    ] = None,
     *,
     settings: SearchOptions,
 ) -> None:
@@ -175,7 +194,9 @@ def search(
     [dim]$[/] essent search -m ./my-model --data my-pairs.csv --space heads --top 5
     [dim]$[/] essent search -m ./my-model --data my-classes.csv,my-queries/ --weight 2 --weight 1
     [dim]$[/] essent search -m ./my-model --texts corpus.txt --space weights
+    [dim]$[/] essent search -m ./my-model --texts corpus.txt --ask 50 --ask-file judge.csv
     """
+    check_ask(ask, ask_file, texts)
     settings.check_outputs()
     if picture is not None:
         optional_import("matplotlib", "demo")
@@ -187,7 +208,13 @@ def search(
 
     asked: Any = _read_question(data, texts, column, settings.data_folder)
     settings.calm()
-    board = run_search(model, asked, space, weights=_weights(weight), settings=settings.how(), **settings.question())
+    how = settings.how()
+    if ask is not None:
+        asked = judged_pairs(model, asked, space, ask, ask_file, settings)
+        if asked is None:
+            return
+        how = how if how.work is None else replace(how, work=Path(how.work) / "search")
+    board = run_search(model, asked, space, weights=_weights(weight), settings=how, **settings.question())
     show_board(board, settings)
     write_json_file(settings.json_file, board.to_json)
     if picture is not None:

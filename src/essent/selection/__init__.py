@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
+    from essent.selection.asked import PRIOR, Asked, AskedPairs, read_asked, read_judged, write_pairs
+    from essent.selection.asking import Ask, ask, choose
     from essent.selection.checks import Check
     from essent.selection.combined import criteria
     from essent.selection.criterion import is_label_free
@@ -30,8 +32,12 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFINITIONS",
     "FORMAT",
+    "PRIOR",
     "PROMPT_BERT",
     "SPACES",
+    "Ask",
+    "Asked",
+    "AskedPairs",
     "Candidate",
     "Check",
     "Comparison",
@@ -47,6 +53,8 @@ __all__ = [
     "Step",
     "TemplateSearch",
     "Trial",
+    "ask",
+    "choose",
     "compare",
     "criteria",
     "draw_leaderboard",
@@ -54,15 +62,26 @@ __all__ = [
     "find_space",
     "generate_templates",
     "is_label_free",
+    "read_asked",
     "read_definitions",
+    "read_judged",
     "search",
     "search_candidates",
     "search_templates",
+    "write_pairs",
 ]
 
 __getattr__, __dir__ = lazy_door(
     __name__,
     {
+        "Ask": "essent.selection.asking",
+        "Asked": "essent.selection.asked",
+        "AskedPairs": "essent.selection.asked",
+        "ask": "essent.selection.asking",
+        "choose": "essent.selection.asking",
+        "read_asked": "essent.selection.asked",
+        "read_judged": "essent.selection.asked",
+        "write_pairs": "essent.selection.asked",
         "Candidate": "essent.selection.generate",
         "Check": "essent.selection.checks",
         "Comparison": "essent.tasks",
@@ -75,6 +94,7 @@ __getattr__, __dir__ = lazy_door(
         "Grid": "essent.selection.space",
         "Leaderboard": "essent.selection.leaderboard",
         "PROMPT_BERT": "essent.selection.grammar",
+        "PRIOR": "essent.selection.asked",
         "SPACES": "essent.selection.space",
         "Scored": "essent.tasks",
         "Settings": "essent.selection.settings",

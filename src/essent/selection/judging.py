@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from essent.recipe import Recipe
+from essent.selection.asked import PRIOR, TEACHER
 from essent.selection.criterion import is_label_free
 from essent.selection.leaderboard import Leaderboard, Trial, ranked
 from essent.selection.question import Question
@@ -17,6 +18,7 @@ from essent.selection.trust import objection, odds_in_words, trust_in_words
 from essent.selection.verdict import OTHER_USES, Judged, cross_validated, decided, mean_ranks
 from essent.tasks import Comparison, Scored, against, draws_of, interval
 
+BOTH = f"judged + {TEACHER}"  # a few judgements, and the score without labels
 RANKS = "mean rank"  # of several data sets; 1 for a recipe that is the best on each
 
 NO_SCORE = "No recipe has a score: there is one unit of judgement only, or labels or all similarities are constant."
@@ -52,6 +54,10 @@ def make_board(
         labelled = {spec: replace(scored[0], score=spec).scores() for spec in question.wanted if spec not in found}
         scores = {spec: found[spec] if spec in found else labelled[spec] for spec in question.wanted}
         first = question.wanted[0]
+        if question.has_prior:
+            scored = [replace(scored[0], prior=100 * found[TEACHER], prior_units=PRIOR)]
+            scores = {BOTH: scored[0].ranking(scores[first]), **scores}
+            first = BOTH
     trials = [
         Trial(recipe, {name: float(values[number]) for name, values in scores.items()})
         for number, recipe in enumerate(recipes)
@@ -90,8 +96,8 @@ def judged(
     by_labels = not is_label_free(criterion)
     if by_labels:
         draws = dict(zip(shown, draws_of(kept, shown, seed), strict=True))
-        # with several data sets the mean rank is shown, of which nothing is drawn
-        board = _with_intervals(board, draws) if len(found) == 1 else board
+        # nothing is drawn of a mean rank over several data sets, nor of a score that is not by labels alone
+        board = _with_intervals(board, draws) if criterion in found[0].task.score_names else board
     board = replace(board, comparisons=against(kept, leader, baselines, seed), judgements=kept)
     if not by_labels:
         evidence = [(comparison, "") for comparison in board.comparisons]

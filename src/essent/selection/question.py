@@ -13,6 +13,7 @@ import numpy as np
 
 from essent.recipe import Recipe
 from essent.registry import did_you_mean
+from essent.selection.asked import TEACHER, AskedPairs
 from essent.selection.combined import Criterion, PseudoPairs, criteria, default_criterion
 from essent.selection.criterion import is_label_free
 from essent.selection.pairs import TextPairs
@@ -60,6 +61,9 @@ class Question:
         """
         name, task, texts, given = read_data(data, folder)
         specs = [criterion] if isinstance(criterion, str) else list(criterion)
+        if isinstance(task, AskedPairs):
+            specs = specs or [task.score_names[0], TEACHER]
+            given = task.all_pairs
         for spec in specs:
             task = task.scored_by(spec) if task is not None else None
         wanted = list(dict.fromkeys(_checked(spec, name, task) for spec in specs))
@@ -77,6 +81,11 @@ class Question:
     def score(self) -> str | None:
         """The score with labels that is wanted."""
         return next((spec for spec in self.wanted if not is_label_free(spec)), None)
+
+    @property
+    def has_prior(self) -> bool:
+        """Whether the score by TEACHER counts beside that of a few judgements."""
+        return isinstance(self.task, AskedPairs) and self.wanted == (self.score, TEACHER)
 
     @property
     def takes_vectors(self) -> bool:
@@ -175,7 +184,7 @@ def _checked(spec: str, name: str, task: JudgedTask | None) -> str:
 
 def _pairs_of(task: JudgedTask | None, given: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
     """The pairs that criteria without labels may use."""
-    if task is None:
+    if task is None or isinstance(task, AskedPairs):
         return given
     items = task.items()
     return [(item[0], item[1]) for item in items] if all(len(item) == 2 for item in items) else []

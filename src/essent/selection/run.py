@@ -75,28 +75,18 @@ def search(
         UnsupportedRecipeError: the model can run no recipe of the space; before its weights are read.
     """
     started = time.perf_counter()
-    changes, options = _split(changes, options or {})
+    changes, options = split_options(changes, options or {})
     how = replace(settings or Settings(), **changes)
     found = find_space(space)
     questions = _questions(data, folder, criterion, weights, how.seed)
     texts = [text for question in questions for text in question.texts]
     others = held_out(test, folder, texts, [item for question in questions for item in question.judged_items])
-    capabilities = read_capabilities(model, options)
-    recipes, left_out = found.expand(capabilities)
-    compared = ("static",) if capabilities.only_static and how.baselines == BASELINES else how.baselines
-    baselines = list(dict.fromkeys(Recipe.parse(text) for text in compared))
-    recipes = list(dict.fromkeys([*recipes, *baselines]))
-    reference = REFERENCE.expand(capabilities)[0] if any(question.is_relative for question in questions) else []
-    every = list(dict.fromkeys([*recipes, *reference]))
-    loaded = load(model, every, options)
-    loaded.backbone.to(loaded.settings["device"])
-    program = Program(every, loaded.backbone)
-    runner = _Runner(model_name(model), program, recipes, loaded, how)
-    with _work_folder(how.work) as place:
+    runner = prepare(model, found, questions, how, options)
+    program, recipes, reference, left_out = runner.program, runner.recipes, runner.reference, runner.left_out
+    with work_folder(how.work) as place:
         folders = [place] if len(questions) == 1 else [place / str(number + 1) for number in range(len(questions))]
         sweeps = [runner.run(question, where) for question, where in zip(questions, folders, strict=True)]
-        names = [str(baseline) for baseline in baselines]
-        board = make_board(questions, sweeps, recipes, reference, names, top=how.top, seed=how.seed)
+        board = make_board(questions, sweeps, recipes, reference, runner.baselines, top=how.top, seed=how.seed)
     notes = [*board.notes, *(note for question in questions if question.task for note in question.task.notes)]
     if len(questions) > 1:
         notes.append(
@@ -151,15 +141,41 @@ def _is_data_set(item: Any) -> bool:
     return isinstance(item, Path) or hasattr(item, "score_vectors")
 
 
+def prepare(
+    model: ModelLike, found: Space, questions: Sequence[Question], how: Settings, options: dict[str, Any]
+) -> Runner:
+    """Load a model for the recipes of a space, the baselines, and those that relative criteria compare with."""
+    capabilities = read_capabilities(model, options)
+    recipes, left_out = found.expand(capabilities)
+    compared = ("static",) if capabilities.only_static and how.baselines == BASELINES else how.baselines
+    baselines = list(dict.fromkeys(Recipe.parse(text) for text in compared))
+    recipes = list(dict.fromkeys([*recipes, *baselines]))
+    reference = REFERENCE.expand(capabilities)[0] if any(question.is_relative for question in questions) else []
+    every = list(dict.fromkeys([*recipes, *reference]))
+    loaded = load(model, every, options)
+    loaded.backbone.to(loaded.settings["device"])
+    program, names = Program(every, loaded.backbone), [str(baseline) for baseline in baselines]
+    return Runner(model_name(model), program, recipes, loaded, how, names, reference, left_out)
+
+
 @dataclass(frozen=True)
-class _Runner:
-    """A program on a loaded model, to be run on each data set."""
+class Runner:
+    """A program on a loaded model, to be run on each data set.
+
+    Attributes:
+        recipes: those that are ranked, the baselines among them.
+        reference: those that relative criteria compare with.
+        left_out: how many recipes of the space the model cannot run.
+    """
 
     model: str
     program: Program
     recipes: Sequence[Recipe]
     loaded: Loaded
     how: Settings
+    baselines: Sequence[str]
+    reference: Sequence[Recipe]
+    left_out: int
 
     def run(self, question: Question, folder: Path) -> Sweep:
         """The passes over a data set, and what is judged of each recipe, in the sweep's store."""
@@ -217,7 +233,7 @@ def tested(
     return decided_by_tests(board, checks)
 
 
-def _split(changes: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_options(changes: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Fields of `Settings`, and what else SentenceTransformer takes.
 
     Raises:
@@ -241,7 +257,8 @@ def model_name(model: ModelLike) -> str:
 
 
 @contextlib.contextmanager
-def _work_folder(work: str | Path | None) -> Iterator[Path]:
+def work_folder(work: str | Path | None) -> Iterator[Path]:
+    """The folder given, or a temporary one."""
     if work is not None:
         yield Path(work)
         return

@@ -81,7 +81,7 @@ def cross_validated(found: Sequence[Scored], baselines: Sequence[str], seed: int
 def best_of(found: Sequence[Scored], scores: Sequence[np.ndarray]) -> int:
     """The recipe with the best score, or of several data sets with the best mean rank."""
     if len(found) == 1:
-        return int(np.argmax(np.nan_to_num(scores[0], nan=-np.inf)))
+        return int(np.argmax(np.nan_to_num(found[0].ranking(scores[0]), nan=-np.inf)))
     return int(np.argmax(np.nan_to_num(mean_ranks(found, scores), nan=-np.inf)))
 
 

@@ -26,8 +26,19 @@ if TYPE_CHECKING:
         compare_each,
         draws_of,
         mean_of_data_sets,
+        with_prior,
     )
-    from essent.tasks.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
+    from essent.tasks.data import (
+        PAIR_COLUMNS,
+        SUFFIXES,
+        Pair,
+        Row,
+        located_rows,
+        pairs_from_rows,
+        read_text,
+        split_lines,
+        text_value,
+    )
     from essent.tasks.duplicates import DuplicateTask
     from essent.tasks.examples import Example
     from essent.tasks.geometry import GeometryTask, average_cosine
@@ -77,6 +88,7 @@ __all__ = [
     "LabelTask",
     "Labels",
     "MinimalPair",
+    "Pair",
     "PairTask",
     "Pairs",
     "Result",
@@ -110,6 +122,7 @@ __all__ = [
     "load_task",
     "located_rows",
     "mean_of_data_sets",
+    "pairs_from_rows",
     "permutation_p",
     "plain",
     "read_text",
@@ -123,6 +136,7 @@ __all__ = [
     "text_value",
     "unit_rows",
     "verdict",
+    "with_prior",
     "words_and_marks",
 ]
 
@@ -167,6 +181,7 @@ __getattr__, __dir__ = lazy_door(
         "MinimalPair": "essent.tasks.heros",
         "PAIR_COLUMNS": "essent.tasks.data",
         "PUBLISHED": "essent.tasks.overlap",
+        "Pair": "essent.tasks.data",
         "PairTask": "essent.tasks.pairs",
         "Pairs": "essent.tasks.catalogue",
         "Result": "essent.tasks.result",
@@ -191,6 +206,7 @@ __getattr__, __dir__ = lazy_door(
         "load_task": "essent.tasks.locate",
         "located_rows": "essent.tasks.data",
         "lexical_overlap": "essent.tasks.overlap",
+        "pairs_from_rows": "essent.tasks.data",
         "plain": "essent.tasks.result",
         "read_text": "essent.tasks.data",
         "few_labels_tables": "essent.tasks.table",
@@ -203,6 +219,7 @@ __getattr__, __dir__ = lazy_door(
         "text_value": "essent.tasks.data",
         "unit_rows": "essent.tasks.base",
         "verdict": "essent.tasks.heros",
+        "with_prior": "essent.tasks.comparison",
         "words_and_marks": "essent.tasks.overlap",
     },
 )

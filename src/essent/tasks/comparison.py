@@ -77,6 +77,7 @@ class Scored:
         names: text forms of the recipes (R).
         evidence: (R,E), see `JudgedTask`; may lie on disk.
         weight: of this data set among several.
+        prior: scores ×100 (R,) without labels that count as `prior_units` units beside those of a few judgements.
     """
 
     task: JudgedTask
@@ -84,6 +85,8 @@ class Scored:
     names: Sequence[str]
     evidence: np.ndarray
     weight: float = 1.0
+    prior: np.ndarray | None = None
+    prior_units: int = 0
 
     def rows(self, names: Sequence[str]) -> np.ndarray:
         """The evidence of some of the recipes, in memory."""
@@ -92,7 +95,7 @@ class Scored:
 
     def only(self, names: Sequence[str]) -> Scored:
         """Some of the recipes."""
-        return replace(self, names=list(names), evidence=self.rows(names))
+        return replace(self, names=list(names), evidence=self.rows(names), prior=None)
 
     def scores(self) -> np.ndarray:
         """The recipes' scores ×100 (R,); the evidence is read a part at a time."""
@@ -103,9 +106,20 @@ class Scored:
         ]
         return np.concatenate(parts) if parts else np.empty(0)
 
+    def ranking(self, scores: np.ndarray) -> np.ndarray:
+        """What ranks the recipes (R,): the scores, with the prior ones where they count; NaN where either is."""
+        if self.prior is None:
+            return scores
+        return with_prior(scores, self.prior, self.task.units, self.prior_units)
+
     def draws(self, seed: int) -> np.ndarray:
         """The recipes' scores on bootstrap draws of the units (R,resamples)."""
         return bootstrap(self.task, np.asarray(self.evidence), self.score, seed=seed)
+
+
+def with_prior(scores: np.ndarray, prior: np.ndarray, units: int, prior_units: int) -> np.ndarray:
+    """Scores (R,) by U units and prior ones that count as `prior_units`; NaN where either is."""
+    return np.asarray((units * scores + prior_units * prior) / (units + prior_units))
 
 
 def mean_of_data_sets(found: Sequence[Scored], values: Sequence[np.ndarray]) -> np.ndarray:

@@ -91,7 +91,7 @@ class LabelTask(JudgedTask):
         if not isinstance(self.folds, int) or self.folds < 2:
             raise InputError(f"{self.name}: cross-validation needs at least 2 folds, not {self.folds!r}.")
         if not self.strengths or min(self.strengths) <= 0 or list(self.strengths) != sorted(self.strengths):
-            raise InputError(f"{self.name}: strengths are positive numbers that ascend, not {self.strengths!r}.")
+            raise InputError(f"{self.name}: strengths are positive numbers in ascending order, not {self.strengths!r}.")
         if self.shots and (self.scale is not None or any(type(shot) is not int or shot < 1 for shot in self.shots)):
             raise InputError(f"{self.name}: shots are whole numbers of labels a class, not {self.shots!r}.")
 

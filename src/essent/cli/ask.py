@@ -1,0 +1,113 @@
+"""`essent search --ask N`: pairs to judge in a file or on the terminal, and the judged pairs to search on."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from essent.cli.console import show_note
+from essent.cli.files import check_output
+from essent.types import InputError
+
+if TYPE_CHECKING:
+    from essent.cli.search import SearchOptions
+    from essent.selection import Asked, AskedPairs
+
+FILE = Path("ask.csv")  # where the answers of the terminal are kept
+SUFFIXES = (".csv", ".jsonl")
+SCALE = (0.0, 5.0)
+HOW = (
+    "How alike in meaning are the two texts? 0 (unrelated) to 5 (the same meaning); s skips a pair, q stops. Every "
+    "answer is kept in {file} at once."
+)
+
+
+def on_terminal() -> bool:
+    """Whether somebody can answer."""
+    return sys.stdin.isatty()
+
+
+def judged_pairs(
+    model: str, texts: list[str], space: str, count: int, given: Path | None, settings: SearchOptions
+) -> AskedPairs | None:
+    """Judged pairs of the texts, from a file or from whoever sits at the terminal.
+
+    Args:
+        count: pairs to choose where there is no file yet.
+        given: the file; None asks on the terminal, and keeps the answers in FILE.
+
+    Returns:
+        None where a file has been written that is to be filled in first.
+
+    Raises:
+        DataError: a file of another kind, a score that is not a number, or none at all.
+    """
+    from essent.selection import read_asked, read_judged
+
+    file, answers = given or FILE, given is None and on_terminal()
+    check_output(file, True, SUFFIXES)
+    if not file.exists():
+        _choose(model, texts, space, count, file, settings)
+        if not answers:
+            settings.note(
+                f"{count} pairs to judge are in {file}. Fill in the column score, for example from 0 (unrelated) to 5 "
+                "(the same meaning), and run the same command again; pairs may be left without a score."
+            )
+            return None
+    if answers:
+        _ask_all(read_asked(file), file)
+    return read_judged(file, texts)
+
+
+def _choose(model: str, texts: list[str], space: str, count: int, file: Path, settings: SearchOptions) -> None:
+    from essent.selection import ask
+
+    how = settings.how()
+    if how.work is not None:
+        how = replace(how, work=Path(how.work) / "ask")
+    ask(model, texts, space, count=count, settings=how, options=settings.options).write(file)
+
+
+def _ask_all(pairs: list[Asked], file: Path) -> None:
+    """Ask for the scores that are missing, and write the file after each answer."""
+    from essent.selection import write_pairs
+
+    missing = [place for place, pair in enumerate(pairs) if pair.score is None]
+    if missing:
+        show_note(HOW.format(file=file))
+    for number, place in enumerate(missing, start=1):
+        pair = pairs[place]
+        typer.echo(f"\n{number} of {len(missing)}\n  {pair.sentence1}\n  {pair.sentence2}", err=True)
+        answer = _answer()
+        if answer == "q":
+            return
+        if answer != "s":
+            pairs[place] = replace(pair, score=float(answer))
+            write_pairs(file, pairs)
+
+
+def _answer() -> str:
+    """A number on the scale, "s" or "q"; the end of the input is "q"."""
+    while True:
+        typer.echo("score: ", nl=False, err=True)
+        line = sys.stdin.readline()
+        answer = line.strip().lower().replace(",", ".") if line else "q"
+        try:
+            known = answer in ("s", "q") or SCALE[0] <= float(answer) <= SCALE[1]
+        except ValueError:
+            known = False
+        if known:
+            return answer
+        show_note(f"{answer!r} is not a number from 0 to 5, nor s or q.")
+
+
+def check_ask(ask: int | None, file: Path | None, texts: list[Path] | None) -> None:
+    """Refuse options that do not go together, before anything is read."""
+    if file is not None and ask is None:
+        raise InputError("--ask-file belongs to --ask N.")
+    if ask is not None and texts is None:
+        raise InputError("--ask chooses pairs of unlabelled texts to judge; give these with --texts.")
