@@ -58,7 +58,7 @@ class HeadByHead:
 def timed_search(model: str, task: PairTask, space: str, parts: dict[str, float]) -> tuple[float, Leaderboard]:
     """A search, the seconds of all of it, and in `parts` those of its passes and of its shaping."""
     found: list[Leaderboard] = []
-    run, shape = Sweep.run, machine.score_shaped
+    run, shape = Sweep.run, machine.judge_stored
 
     def passes(sweep: Sweep) -> None:
         parts["passes"] = seconds(lambda: run(sweep))
@@ -66,18 +66,18 @@ def timed_search(model: str, task: PairTask, space: str, parts: dict[str, float]
     def shaping(*arguments: object, **keywords: object) -> None:
         parts["shaping"] = seconds(lambda: shape(*arguments, **keywords))  # type: ignore[arg-type]
 
-    Sweep.run, machine.score_shaped = passes, shaping  # type: ignore[method-assign, assignment]
+    Sweep.run, machine.judge_stored = passes, shaping  # type: ignore[method-assign, assignment]
     try:
         total = seconds(lambda: found.append(search(model, task, space, options={"device": "cpu"})))
     finally:
-        Sweep.run, machine.score_shaped = run, shape  # type: ignore[method-assign]
+        Sweep.run, machine.judge_stored = run, shape  # type: ignore[method-assign]
     return total, found[0]
 
 
 def bench_heads(model: str, task: PairTask, repeats: int) -> None:
     texts = list(dict.fromkeys(task.texts()))
     plain, peer = Encoder(model, "mean", device="cpu"), HeadByHead(model)
-    heads = plain.module.backbone.heads * plain.module.backbone.last
+    heads = plain.module.backbone.attention_heads * plain.module.backbone.last
     plain.encode(texts[:200])
     peer.encode(texts[:64], 1, 1)
     pass_ratio, peer_ratio, parts = [], [], dict[str, float]()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
 
+import pandas
 import pytest
 from cli_helpers import Run
 from sentence_transformers import SentenceTransformer
@@ -30,9 +32,41 @@ def test_table_and_json(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> Non
         for metric, scores in expected.metrics.items():
             assert found.metrics[metric] == pytest.approx(scores)
     assert "my-pairs" in result.stdout
-    assert "avg" in result.stdout
+    assert "avg" not in result.stdout  # of one task
+    assert "Compared with mean on my-pairs: difference of spearman" in result.stdout
+    for comparison in wanted.comparisons():
+        assert comparison.in_words() in result.stdout
     assert "[MASK]" in result.stdout
     assert "--force" in run("evaluate", "-m", tiny, "-d", pairs, "--json", output, code=2).stderr
+
+
+def test_the_mean_of_tasks_is_compared_and_tasks_of_other_scores_one_by_one(
+    run: Run, tiny: str, pairs: Path, tmp_path: Path
+) -> None:
+    again, labelled = tmp_path / "again.jsonl", tmp_path / "classes.jsonl"
+    shutil.copy(pairs, again)
+    words = ["red", "dog", "moon", "flute", "man", "ball"]
+    rows = [{"text": f"{words[n % 6]} {words[n % 5]} {words[n % 4]}", "label": n % 2} for n in range(60)]
+    labelled.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    alike = run("evaluate", "-m", tiny, "-r", "mean,cls", "-d", pairs, "-d", again, "-q").stdout
+    assert "avg" in alike
+    assert "Compared with mean on average over my-pairs, again" in alike
+    mixed = run("evaluate", "-m", tiny, "-r", "mean,cls", "-d", pairs, "-d", labelled, "--shots", "2,4", "-q").stdout
+    assert "Compared with mean on my-pairs: difference of spearman" in mixed
+    assert "Compared with mean on classes: difference of accuracy" in mixed
+    assert "Accuracy ×100 with N labels a class: classes" in mixed
+    alone = run("evaluate", "-m", tiny, "-r", "mean", "-d", pairs, "-q").stdout
+    assert "Compared" not in alone
+
+
+def test_shots_that_cannot_be(run: Run, tiny: str, pairs: Path) -> None:
+    for given, message in (
+        ("8,few", "--shots takes whole numbers such as 8,16,64"),
+        ("0", "numbers of labels a class"),
+        ("8", "accuracy with few labels is a score of labelled texts"),
+    ):
+        refused = run("evaluate", "-m", "no-such-model", "-d", pairs, "--shots", given, code=2).stderr
+        assert message in " ".join(refused.split())
 
 
 def test_defaults_metric_and_folder(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
@@ -89,3 +123,23 @@ def test_refusals(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny, damaged)
     (damaged / "modules.json").write_text('[{"idx": 0')
     assert "modules.json is damaged" in run("evaluate", "-m", damaged, "-d", pairs, code=1).stderr
+
+
+def test_labelled_files_run_as_they_are_and_refusals_name_what_runs(run: Run, tiny: str, tmp_path: Path) -> None:
+    words = ["red", "dog", "moon", "flute", "man", "ball"]
+    rows = [
+        {"text": f"{words[n % 6]} {words[n % 5]} {words[n % 4]} {words[n % 3]} {n}", "label": n % 2 == 0}
+        for n in range(60)
+    ]
+    booleans = tmp_path / "trec60.csv"
+    pandas.DataFrame(rows).to_csv(booleans, index=False)
+    assert "trec60" in run("evaluate", "-m", tiny, "-r", "mean", "-d", booleans, "-q").stdout
+    assert "accuracy" in run("search", "-m", tiny, "--data", booleans, "--space", "layers", "-q").stdout
+    assert evaluate(tiny, ["mean"], [pandas.DataFrame(rows)])["mean"][0].main == ("accuracy", "all")
+    refused = run("distill", "-m", "none", "-t", booleans, "-o", tmp_path / "o", "--validate", booleans, code=2).stderr
+    assert "holds classification, and only scored pairs will do here" in " ".join(refused.split())
+    plain = tmp_path / "lines.txt"
+    plain.write_text("\n".join(row["text"] for row in rows))  # type: ignore[misc]
+    hint = " ".join(run("search", "-m", "no-such-model", "--data", plain, code=2).stderr.split())
+    assert "Texts without labels are for --texts" in hint
+    assert "mean" in run("search", "-m", tiny, "--texts", plain, "--space", "layers", "-q").stdout

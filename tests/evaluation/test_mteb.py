@@ -283,7 +283,9 @@ def test_what_mteb_knows_of_a_task() -> None:
     task = to_mteb(PAIRS, languages=["deu-Latn"])
     assert isinstance(task, mteb.AbsTask)
     assert task.languages == ["deu"]
-    assert [to_mteb(kind).metadata.type for kind in TASKS] == ["STS", "STS", "Classification", "Clustering", "STS"]
+    assert [to_mteb(kind).metadata.type for kind in TASKS] == [
+        "STS", "STS", "Classification", "Clustering", "STS", "PairClassification", "STS", "Retrieval",
+    ]  # fmt: skip
     assert task.dataset["default"]["test"]["text"][:] == PAIRS.texts()
     task.unload_data()
     task.load_data()

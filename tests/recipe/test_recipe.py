@@ -167,7 +167,7 @@ def test_unknown_names_are_their_own_error() -> None:
         ("layers=0++L", "cannot read"),
         ("layers=0+0", "'0' is named twice"),
         ("layers=0.5*0+L", "give a weight to every source or to none"),
-        ("layers=0 layers=1", "'layers' stands twice"),
+        ("layers=0 layers=1", "'layers' occurs twice"),
         ("ditto", "needs its head, e.g. ditto:1-10"),
         ("ditto:", "needs its head"),
         ("ditto:10", "'ditto:10'"),

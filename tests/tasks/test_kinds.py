@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_the_columns_tell_the_kind(tmp_path: Path, rows: list[dict[str, Any]], k
     [
         ([{"text": "a"}], r"line 1: no kind of judgement has the columns 'text'\. Known: pairs \(sentence1"),
         ([{"sentence1": "a", "sentence2": "b"}], "no kind of judgement"),
-        ([{"a": 1}], "KIND:FILE says which"),
+        ([{"a": 1}], "Rename the columns to those of one kind"),
         ([pair(label=1), {"text": "a", "label": 0}], r"line 2: no column 'sentence1'.*All rows must be of one kind"),
         ([pair(label=1), pair(label=1)], "every one of the 2 pairs is a duplicate"),
         (
@@ -156,3 +157,90 @@ def test_other_faults_of_a_beir_folder(tmp_path: Path) -> None:
         load_task(folder)
     with pytest.raises(InputError, match="cannot be searched on"):
         load_judged(f"geometry:{put(tmp_path / 'pairs.jsonl', [pair(score=n) for n in range(5)])}")
+
+
+# -- each hint leads to something that works ---------------------------------------------------------------------------
+
+LABELLED = [{"text": f"text {n}", "label": "ab"[n % 2]} for n in range(20)]
+BOOLEANS = [{"text": f"text {n}", "label": n % 2 == 0} for n in range(20)]
+OF_KINDS: dict[str, list[dict[str, Any]]] = {
+    "pairs": [pair(score=n / 2) for n in range(20)],
+    "duplicates": [pair(label=n % 2 == 0) for n in range(20)],
+    "triplets": [{"anchor": "a", "positive": "b", "negative": "c"}],
+    "classification": LABELLED,
+    "clustering": [{"text": f"text {n}", "cluster": n % 2} for n in range(20)],
+    "retrieval": [{"query": "a", "positive": "b"}],
+}
+
+
+@pytest.mark.parametrize("held", list(OF_KINDS))
+@pytest.mark.parametrize("asked", list(OF_KINDS))
+def test_a_kind_that_does_not_fit_is_refused_with_one_that_does(tmp_path: Path, held: str, asked: str) -> None:
+    path = put(tmp_path / "mine.jsonl", OF_KINDS[held])
+    said = ""
+    try:
+        task = load_task(f"{asked}:{path}")
+    except DataError as error:
+        said = str(error)
+    if not said:
+        assert task.kind == asked  # type: ignore[union-attr]
+        return
+    named = re.search(r"those of (\w+): give the file without", said)
+    assert named is not None, said
+    assert load_task(path).kind == named[1] == held  # type: ignore[union-attr]
+
+
+def test_a_class_in_a_column_of_scores_is_told_its_column(tmp_path: Path) -> None:
+    rows = [{"text": f"text {n}", "score": n % 2} for n in range(20)]
+    with pytest.raises(DataError, match=r"line 1: .*two lines, not 1.*stands in a column label or cluster"):
+        load_task(put(tmp_path / "mine.jsonl", rows))
+    for column, kind in (("label", LabelTask), ("cluster", ClusterTask)):
+        renamed = [{"text": row["text"], column: row["score"]} for row in rows]
+        assert isinstance(load_task(put(tmp_path / "mine.jsonl", renamed)), kind)
+
+
+@pytest.mark.parametrize("rows", [LABELLED, BOOLEANS], ids=["texts", "booleans"])
+def test_labelled_rows_are_a_task_in_every_form(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    path = put(tmp_path / "trec60.jsonl", rows)
+    frame = pandas.DataFrame(rows)
+    frame.to_csv(tmp_path / "trec60.csv", index=False)
+    expected = load_task(path)
+    assert isinstance(expected, LabelTask)
+    for given in (tmp_path / "trec60.csv", f"classification:{tmp_path / 'trec60.csv'}", frame, rows):
+        task = load_judged(given)
+        assert isinstance(task, LabelTask)
+        assert task.texts() == expected.texts()
+        assert [name.lower() for name in task.classes] == expected.classes  # a CSV file has "True"
+    assert isinstance(load_task(f"clustering:{path}"), ClusterTask)
+
+
+def test_a_path_that_is_there_is_not_an_unknown_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "mine" / "classification" / "trec.jsonl", LABELLED)
+    (tmp_path / "lines.txt").write_text("one\ntwo\n", "utf-8")
+    with pytest.raises(DataError, match=r"mine is a folder, and not one of a retrieval.*--data-folder mine"):
+        load_task("mine")
+    assert isinstance(load_task("trec", "mine"), LabelTask)  # as the hint says
+    with pytest.raises(DataError, match=r"lines\.txt is a file in no format.*\.jsonl.*--texts"):
+        load_task("lines.txt")
+    for path in ("lines.txt", "mine"):  # a path with several parts is never the name of a data set
+        with pytest.raises(DataError, match=r"in no format|is a folder, and not"):
+            load_task(tmp_path / path)
+    with pytest.raises(DataError, match=r"mine has no corpus\.jsonl"):
+        load_task("retrieval:mine")
+    put(tmp_path / "stsb" / "x.jsonl", LABELLED)
+    with pytest.raises(DataError, match="No data for 'stsb'"):  # the data set, though a folder has its name
+        load_task("stsb", "mine")
+
+
+def test_rows_in_memory_that_are_none_say_what_rows_are() -> None:
+    frame = pandas.DataFrame(LABELLED)
+    with pytest.raises(DataError, match="A DataFrame stands where a row is expected; give it without a list") as caught:
+        as_task([frame])
+    assert len(str(caught.value)) < 200
+    assert isinstance(as_task(frame), LabelTask)
+    with pytest.raises(DataError, match="a dictionary by column, such as text and label"):
+        as_task([("a text", "a label")])
+    assert isinstance(as_task([{"text": row["text"], "label": row["label"]} for row in LABELLED]), LabelTask)
+    with pytest.raises(InputError, match=r"\[rows\], not rows"):
+        as_task(LABELLED[0])

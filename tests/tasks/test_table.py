@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import math
 
 import pytest
+from rich.console import Console
 
-from essent.tasks import Result, results_table
+from essent.tasks import Result, few_labels_tables, results_table
 from essent.types import InputError
+
+MAIN = ("ndcg@10", "all")
 
 
 def result(task: str, spearman: float, mean: float | None = None) -> Result:
@@ -34,6 +38,44 @@ def test_rows() -> None:
     assert table.best("sts12") == 70.0
 
 
+def test_no_average_of_one_task() -> None:
+    table = results_table({"mean": [result("stsb", 60.0)], "cls": [result("stsb", 50.0)]})
+    assert table.columns == ("stsb",)
+    assert table.rows["mean"] == {"stsb": 60.0}
+
+
+def test_intervals_stand_beside_few_scores_and_below_many() -> None:
+    def scored(task: str, score: float = 60.0) -> Result:
+        return Result(task, {"ndcg@10": {"all": score, "low": score - 3, "high": score + 1}}, {}, 9, main=MAIN)
+
+    few, many = (results_table({"mean": [scored(f"t{n}") for n in range(count)]}) for count in (2, 7))
+    assert (few.cell("mean", "t0"), few.cell("mean", "avg")) == ("60.00 ±2.0", "60.00")
+    assert many.cell("mean", "t0") == "60.00\n±2.0"
+    assert few.title == "nDCG@10 ×100 ± 95 % interval"  # not Spearman, which no result has
+    shown = io.StringIO()
+    Console(width=80, file=shown).print(many.render())
+    assert "…" not in shown.getvalue()
+    assert shown.getvalue().count("60.00") == 8  # seven and their mean, none broken
+
+
+def test_an_interval_belongs_to_the_score_that_is_shown() -> None:
+    clusters = Result("c", {"accuracy": {"mean": 5.0, "low": 4.0, "high": 7.0}}, {}, 9, main=("accuracy", "mean"))
+    pairs = Result("p", {"spearman": {"all": 5.0, "mean": 6.0, "low": 4.0, "high": 7.0}}, {}, 9)
+    assert results_table({"a": [clusters]}).widths == {"a": {"c": 1.5}}
+    assert results_table({"a": [pairs]}).widths == {"a": {"p": 1.5}}
+    assert results_table({"a": [pairs]}, average="mean").widths == {}
+
+
+def test_few_labels_have_a_table_of_their_own() -> None:
+    scores = {"accuracy": {"all": 90.0, "low": 89.0, "high": 92.0}, "accuracy@8": {"all": 60.0, "low": 50, "high": 70}}
+    labelled = Result("trec", scores, {}, 9, main=("accuracy", "all"))
+    (table,) = few_labels_tables({"mean": [labelled, result("stsb", 1.0)], "cls": [labelled]})
+    assert (table.columns, list(table.rows)) == (("8", "all"), ["mean", "cls"])
+    assert (table.cell("mean", "8"), table.cell("mean", "all")) == ("60.00 ±10.0", "90.00 ±1.5")
+    assert few_labels_tables(RESULTS) == []
+    assert results_table({"mean": [labelled]}, metric="accuracy@8").rows == {"mean": {"trec": 60.0}}
+
+
 def test_other_scores() -> None:
     assert results_table(RESULTS, metric="pearson").rows["mean"]["sts12"] == 40.0
     assert results_table(RESULTS, average="mean").rows["mean"] == {"sts12": 40.0, "stsb": 60.0, "avg": 50.0}
@@ -57,5 +99,5 @@ def test_render() -> None:
 
 
 def test_render_of_nothing() -> None:
-    assert results_table({}).columns == ("avg",)
+    assert results_table({}).columns == ()
     assert results_table({"none": []}).render().row_count == 1

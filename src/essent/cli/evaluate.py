@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from essent.cli import options as opt
+from essent.cli import several
 from essent.cli.console import calm_libraries, results, show_note, wants_progress
 from essent.cli.files import check_output, write_json_file
 from essent.cli.labels import row_labels
@@ -17,7 +18,8 @@ from essent.cli.texts import read_files
 from essent.types import InputError
 
 if TYPE_CHECKING:
-    from essent.tasks import Result
+    from essent.evaluation import ByRecipe
+    from essent.tasks import Result, Task
 
 # What every model runs and papers compare with; no attention head, no [MASK].
 DEFAULT_RECIPES = (
@@ -75,6 +77,14 @@ def evaluate(
             help="How a task's subsets are combined: all pairs as one set, or the mean of the subsets.",
         ),
     ] = "all",
+    shots: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NUMBERS",
+            help="A second table for labelled texts: accuracy with so many labels of each class, as in 8,16,64.",
+            callback=several.names,
+        ),
+    ] = None,
     fit: opt.Fit = None,
     frequencies: opt.Frequencies = None,
     column: opt.Column = "text",
@@ -89,7 +99,10 @@ def evaluate(
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = False,
 ) -> None:
-    """Score recipes on tasks: scored pairs (Spearman of cosine and gold, ×100), classification, clustering, geometry.
+    """Score recipes on judged data: scored pairs, duplicates, triplets, labelled texts, clusters, retrieval, geometry.
+
+    The table shows scores ×100 with ± half of their 95 % interval; below it each recipe is compared with the first,
+    on the same pairs, texts or queries.
 
     What a recipe learns (idf, shaping) it learns anew from each task's own texts, as in the papers, unless --fit or
     --frequencies name others.
@@ -98,8 +111,9 @@ def evaluate(
     [dim]$[/] essent evaluate -m bert-base-uncased -r mean -r "first-last | zscore" -r ditto:1-10
     [dim]$[/] essent evaluate -m ./my-model -r mean -d stsb,sickr,my-pairs.csv --data-folder data --json results.json
     [dim]$[/] essent evaluate -m ./my-model -r mean -d transfer7,agnews,clustering:my-texts.csv --data-folder data
+    [dim]$[/] essent evaluate -m ./my-model -r mean,first-last -d my-classes.csv --shots 8,16,64
     """
-    from essent.tasks import STS7, load_task, results_table
+    from essent.tasks import STS7, few_labels_tables, load_task, results_table
 
     results_table({}, metric=metric, average=average)  # an unknown score is refused before anything is loaded
     if json_file is not None:
@@ -111,6 +125,7 @@ def evaluate(
     found = [load_task(name, data_folder) for name in data or STS7]
     fit_texts = None if fit is None else read_files(fit, column)
     frequency_texts = None if frequencies is None else read_files(frequencies, column)
+    from essent.evaluation import ByRecipe
     from essent.evaluation import evaluate as run_evaluation
     from essent.hub import reach_model
 
@@ -119,22 +134,54 @@ def evaluate(
     for name in model[1:]:  # before the first one has run for an hour
         reach_model(name, options)
     given: dict[str, Any] = {"max_seq_length": max_seq_length, "report": None if quiet else _show_result, **options}
+    given["shots"] = _whole_numbers(shots)
     fitted: dict[str, Any] = {"fit_texts": fit_texts, "frequency_texts": frequency_texts, "batch_size": batch_size}
     fitted |= {"cache": cache, "progress": wants_progress(quiet)}
     scores: dict[tuple[str, str], list[Result]] = {}
+    tasks: Sequence[Task] = ()
     for name in model:
         if model[1:] and not quiet:
             show_note(f"{name}:")
-        found_of = run_evaluation(name, [], found, **given) if as_is else {}
+        runs = [run_evaluation(name, [], found, **given)] if as_is else []
         if recipe or not as_is:
-            found_of |= run_evaluation(name, recipe or _default_recipes(name), found, **given, **fitted)
-        scores |= {(name, text): results_of for text, results_of in found_of.items()}
+            runs.append(run_evaluation(name, recipe or _default_recipes(name), found, **given, **fitted))
+        tasks = runs[0].tasks
+        scores |= {(name, text): results_of for run in runs for text, results_of in run.items()}
     if json_file is not None:
         _write_results(scores.values(), json_file)
-    labelled = dict(zip(row_labels(list(scores)), scores.values(), strict=True))
-    results(json_file).print(results_table(labelled, metric=metric, average=average).render())
+    labelled = ByRecipe(dict(zip(row_labels(list(scores)), scores.values(), strict=True)), tasks)
+    console = results(json_file)
+    for table in (results_table(labelled, metric=metric, average=average), *few_labels_tables(labelled)):
+        console.print(table.render())
+    for line in compared_in_words(labelled, metric):
+        console.print(line, markup=False, soft_wrap=True)
     if not quiet:
         _show_notes(labelled)
+
+
+def _whole_numbers(given: list[str] | None) -> list[int]:
+    try:
+        return [int(number) for number in given or ()]
+    except ValueError:
+        raise InputError(f"--shots takes whole numbers such as 8,16,64, not {', '.join(given or ())}.") from None
+
+
+def compared_in_words(found: ByRecipe, metric: str = "main") -> Iterator[str]:
+    """A heading, and a sentence for each recipe against that of the first row: of all tasks, or of one after another.
+
+    By the metric where all of the tasks can be compared by it, otherwise by the main score. Empty where there is one
+    row, or nothing to compare by.
+    """
+    tasks = found.compared
+    if len(found) < 2 or not tasks:
+        return
+    score = metric if all(metric in found.scores_of(task) for task in tasks) else ""
+    together = found.has_one_score or bool(score)
+    for task in [None] if together else tasks:
+        by = score or found.scores_of(task or tasks[0])[0]
+        where = f"on {task or tasks[0]}" if task or len(tasks) == 1 else f"on average over {', '.join(tasks)}"
+        yield f"Compared with {next(iter(found))} {where}: difference of {by} ×100 and its 95 % interval, paired."
+        yield from (f"  {comparison.in_words()}" for comparison in found.comparisons(task=task, score=score))
 
 
 def _default_recipes(model: str) -> list[str]:

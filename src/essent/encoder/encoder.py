@@ -16,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device, truncate_embeddings
 
 from essent.compat import config_of, device_for, prompt_of, write_stock_card
+from essent.encoder.html import encoder_html
 from essent.folders import is_essent_folder
 from essent.hub import reach_model
 from essent.model import load
@@ -95,6 +96,9 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         model = f"{self.module.backbone.family}, {self.module.backbone.last} layers"
         after = "".join(f", {module!r}" for module in list(self)[1:])
         return f"Encoder({str(self.recipe)!r}, {model}, dimensions={self.get_embedding_dimension()}{after})"
+
+    def _repr_html_(self) -> str:
+        return encoder_html(self)
 
     # -- fit --------------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
+    from essent.evaluation.by_recipe import ByRecipe
     from essent.evaluation.run import Bench, evaluate, name_of
 
 __all__ = [
     "Bench",
+    "ByRecipe",
     "evaluate",
     "name_of",
 ]
@@ -18,6 +20,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_door(
     __name__,
     {
+        "ByRecipe": "essent.evaluation.by_recipe",
         "Bench": "essent.evaluation.run",
         "evaluate": "essent.evaluation.run",
         "name_of": "essent.evaluation.run",

@@ -12,14 +12,15 @@ import torch
 
 from essent.encoder import Encoder
 from essent.engine import load as load_exported
+from essent.evaluation.by_recipe import ByRecipe
 from essent.folders import is_exported_folder
 from essent.model import load, open_model
 from essent.pipeline import Plan, PooledCache, as_module, count_frames, digest_of_backbone, key_of, pool_texts
 from essent.recipe import Recipe
 from essent.shaping import Chain
-from essent.tasks import Result, Task, TaskLike, as_task
+from essent.tasks import LabelTask, Result, Task, TaskLike, as_task
 from essent.texts import check_texts
-from essent.types import EssentError, InputError, ModelLike, RecipeError
+from essent.types import InputError, ModelLike, RecipeError
 
 
 def evaluate(
@@ -34,9 +35,10 @@ def evaluate(
     progress: bool = False,
     cache: str | Path | None = None,
     max_seq_length: int | None = None,
+    shots: Sequence[int] = (),
     report: Callable[[str, Result], None] | None = None,
     **options: Any,
-) -> dict[str, list[Result]]:
+) -> ByRecipe:
     """Score recipes on tasks; recipes with one template share one pass over a task's texts.
 
     What a recipe learns (idf, shaping, flow) is learned anew for each task from all its texts, both sides of all pairs,
@@ -55,11 +57,14 @@ def evaluate(
             tasks share goes through the model once in this run.
         max_seq_length: most tokens of a text, template included; by default the model's own limit. The papers'
             clustering cuts at 64.
+        shots: labelled texts are also scored with so many labels of each class, (8, 16, 64): "accuracy@8" and so on,
+            the mean of ten draws.
         report: called with (recipe text, result) as soon as each result is there.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Returns:
         For every recipe's text form, the results in the order of the tasks; other spellings of a recipe find them too.
+        Its `compare` and `comparisons` say which differences are shown, `to_frame` makes a data frame.
 
     Raises:
         RecipeError, UnknownNameError, DataError: before the model is loaded.
@@ -71,7 +76,7 @@ def evaluate(
         if hasattr(value, "columns") or hasattr(value, "column_names"):
             raise InputError(f"{name} is a list; give [{type(value).__name__}], not a {type(value).__name__} alone.")
     parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
-    found = [as_task(task, data, number) for number, task in enumerate(tasks, start=1)]
+    found = _with_shots([as_task(task, data, number) for number, task in enumerate(tasks, start=1)], shots)
     names = [task.name for task in found]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise InputError(f"Two tasks are called {twice[0]!r}; leave one out, or rename its file.")
@@ -90,7 +95,7 @@ def evaluate(
         cache=cache,
         max_seq_length=max_seq_length,
     )
-    results = ByRecipe({str(recipe): [] for recipe in parsed})
+    results = ByRecipe({str(recipe): [] for recipe in parsed}, found)
     for task in found:
         for recipe, vectors in bench.vectors(task, fit_texts, frequency_texts):
             result = task.score_vectors(vectors).with_provenance(
@@ -108,25 +113,34 @@ def evaluate(
     return results
 
 
+def _with_shots(tasks: list[Task], shots: Sequence[int]) -> list[Task]:
+    """Labelled texts are made to give accuracy with few labels too; other tasks stay.
+
+    Raises:
+        InputError: shots that are no whole numbers above 0, or no labelled texts among the tasks.
+    """
+    if isinstance(shots, (int, str)) or any(type(shot) is not int or shot < 1 for shot in shots):
+        raise InputError(f"shots is a list of numbers of labels a class, such as [8, 16, 64], not {shots!r}.")
+    labelled = [isinstance(task, LabelTask) and task.scale is None for task in tasks]
+    if shots and tasks and not any(labelled):
+        raise InputError(
+            f"{', '.join(task.name for task in tasks)}: accuracy with few labels is a score of labelled texts; add a "
+            "task such as trec, or a file with the columns text and label."
+        )
+    for shot in shots:
+        tasks = [
+            task.scored_by(f"accuracy@{shot}") if isinstance(task, LabelTask) and is_labelled else task
+            for task, is_labelled in zip(tasks, labelled, strict=True)
+        ]
+    return tasks
+
+
 def _own_encoder(model: str, options: dict[str, Any]) -> Any:
     """The model with its own pooling; as sentence-transformers runs it where no recipe describes that (a Dense)."""
     try:
         return Encoder(model, **options)
     except RecipeError:
         return open_model(model, options)
-
-
-class ByRecipe(dict[str, list[Result]]):
-    """Results by a recipe's text form; another spelling of a recipe, "whitening", finds those of its form."""
-
-    def __missing__(self, key: Any) -> list[Result]:
-        try:
-            form = str(Recipe.parse(key))
-        except EssentError:
-            raise KeyError(key) from None
-        if form == key or form not in self:
-            raise KeyError(key)
-        return self[form]
 
 
 def name_of(model: ModelLike) -> str:
@@ -140,7 +154,7 @@ def _as_it_is(
     report: Callable[[str, Result], None] | None,
     options: dict[str, Any],
     max_seq_length: int | None,
-) -> dict[str, list[Result]]:
+) -> ByRecipe:
     """Score an encoder without fitting anything."""
     if max_seq_length is not None and not isinstance(model, (str, Path)):
         raise InputError("max_seq_length is for models that are loaded here; set your encoder's own limit instead.")
@@ -159,7 +173,7 @@ def _as_it_is(
         results.append(result)
         if report is not None:
             report(label, result)
-    return {label: results}
+    return ByRecipe({label: results}, tasks)
 
 
 class Bench:

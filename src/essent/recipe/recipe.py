@@ -23,6 +23,7 @@ from functools import lru_cache
 from typing import Any
 
 from essent.lazy import needs_torch
+from essent.notebook import html_block, html_pairs, html_title
 from essent.recipe.named import NAMED, TEMPLATES, NamedRecipe
 from essent.registry import did_you_mean
 from essent.sources import Mix, check_source, checked_mix, format_mix, parse_mix, reads_mlm_head
@@ -76,6 +77,16 @@ class Recipe:
                 f"layers={shown} is what the masked-LM head predicts at the template's masks: it needs weights=mask, "
                 f"not weights={'*'.join(self.weights)}."
             )
+
+    def _repr_html_(self) -> str:
+        parts = {
+            "template": self.template or "none",
+            "layers": format_mix(self.layers),
+            "token weights": " * ".join(self.weights),
+            "reduce": self.reduce,
+            "shaping": " | ".join(self.shaping) or "none",
+        }
+        return html_block(html_title(str(self)), html_pairs(parts))
 
     # -- text form --------------------------------------------------------------------------------------------------
 

@@ -59,6 +59,11 @@ class Reproduction:
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     corpus: int = 0
 
+    def _repr_html_(self) -> str:
+        from essent.reproduce.show import html_of  # which reads this class
+
+        return html_of(self)
+
 
 def run_table(
     table: Table,

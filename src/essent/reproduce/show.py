@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from essent.notebook import html_block, html_lines, html_table, html_title
 from essent.reproduce.run import Measured, Reproduction
 from essent.tasks import library_versions
 
@@ -33,20 +34,43 @@ def render(done: Reproduction) -> RichTable:
     from rich.table import Table
     from rich.text import Text
 
-    printed = [(block, found) for block, found in _by_block(done) if found.cell.published is not None]
-    shown = {(id(block), found.cell.row, found.cell.column): found for block, found in printed}
-    columns = [name for name in done.table.columns if any(found.cell.column == name for found in done.cells)]
+    columns, lines = _lines(done)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     for name in columns:
         table.add_column(Text(name), justify="right")
+    for title, found in lines:
+        if found is None:
+            table.add_row(Text(title, style="bold"))
+        else:
+            table.add_row(Text(title), *map(_cell, found))
+    return table
+
+
+def html_of(done: Reproduction) -> str:
+    """The same table, how many cells agree, and every setting, for notebooks."""
+    columns, lines = _lines(done)
+    rows = [[title, *(_cell(cell).plain for cell in found or ())] for title, found in lines]
+    bold = [(number, 0) for number, (_, found) in enumerate(lines) if found is None]
+    return html_block(
+        html_title(f"{done.table.name}, {done.table.paper}: measured ± 95 % interval, and published below"),
+        html_table(["", *columns], rows, bold=bold),
+        html_lines([summary(done), *settings_of(done)]),
+    )
+
+
+def _lines(done: Reproduction) -> tuple[list[str], list[tuple[str, list[Measured | None] | None]]]:
+    """The columns that have a cell, and the rows: title and cells, or the title of a block and None."""
+    printed = [(block, found) for block, found in _by_block(done) if found.cell.published is not None]
+    shown = {(id(block), found.cell.row, found.cell.column): found for block, found in printed}
+    columns = [name for name in done.table.columns if any(found.cell.column == name for found in done.cells)]
+    lines: list[tuple[str, list[Measured | None] | None]] = []
     for block in done.table.blocks:
         rows = [row for row in block.rows if any((id(block), row, name) in shown for name in columns)]
         if rows and block.title:
-            table.add_row(Text(block.title, style="bold"))
-        for row in rows:
-            table.add_row(Text(row), *(_cell(shown.get((id(block), row, name))) for name in columns))
-    return table
+            lines.append((block.title, None))
+        lines += [(row, [shown.get((id(block), row, name)) for name in columns]) for row in rows]
+    return columns, lines
 
 
 def _by_block(done: Reproduction) -> list[tuple[Any, Measured]]:

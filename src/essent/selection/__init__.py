@@ -9,6 +9,7 @@ from essent.lazy import lazy_door
 if TYPE_CHECKING:
     from essent.selection.checks import Check
     from essent.selection.combined import criteria
+    from essent.selection.criterion import is_label_free
     from essent.selection.definitions import DEFINITIONS, Definition, read_definitions
     from essent.selection.generate import Candidate, Generator, generate_templates
     from essent.selection.grammar import PROMPT_BERT, Grammar, find_grammar
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from essent.selection.picture import draw_leaderboard
     from essent.selection.run import search
     from essent.selection.settings import Settings
-    from essent.selection.significance import Comparison, Scored, compare, is_label_free
     from essent.selection.space import SPACES, Grid, Space, find_space
     from essent.selection.templates import (
         GeneratedSearch,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         search_candidates,
         search_templates,
     )
+    from essent.tasks import Comparison, Scored, compare
 
 __all__ = [
     "DEFINITIONS",
@@ -64,7 +65,7 @@ __getattr__, __dir__ = lazy_door(
     {
         "Candidate": "essent.selection.generate",
         "Check": "essent.selection.checks",
-        "Comparison": "essent.selection.significance",
+        "Comparison": "essent.tasks",
         "DEFINITIONS": "essent.selection.definitions",
         "Definition": "essent.selection.definitions",
         "FORMAT": "essent.selection.leaderboard",
@@ -75,14 +76,14 @@ __getattr__, __dir__ = lazy_door(
         "Leaderboard": "essent.selection.leaderboard",
         "PROMPT_BERT": "essent.selection.grammar",
         "SPACES": "essent.selection.space",
-        "Scored": "essent.selection.significance",
+        "Scored": "essent.tasks",
         "Settings": "essent.selection.settings",
-        "is_label_free": "essent.selection.significance",
+        "is_label_free": "essent.selection.criterion",
         "Space": "essent.selection.space",
         "Step": "essent.selection.templates",
         "TemplateSearch": "essent.selection.templates",
         "Trial": "essent.selection.leaderboard",
-        "compare": "essent.selection.significance",
+        "compare": "essent.tasks",
         "criteria": "essent.selection.combined",
         "draw_leaderboard": "essent.selection.picture",
         "find_grammar": "essent.selection.grammar",

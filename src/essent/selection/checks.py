@@ -11,8 +11,7 @@ import numpy as np
 
 from essent.evaluation import Bench
 from essent.recipe import Recipe
-from essent.selection.significance import Comparison, Scored, against
-from essent.tasks import JudgedTask, interval, load_judged
+from essent.tasks import Comparison, JudgedTask, Scored, against, interval, load_judged
 from essent.types import InputError, ModelLike
 
 

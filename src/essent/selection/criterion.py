@@ -187,3 +187,8 @@ def with_places(members: Sequence[Criterion], pseudo: PseudoPairs) -> list[tuple
 def is_number(value: object) -> bool:
     """Whether a setting is a number; true and false are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_label_free(criterion: str) -> bool:
+    """Whether a criterion reads no labels: "teacher", "neighbours:corpus.jsonl"; a score such as "accuracy" does."""
+    return criterion.partition(":")[0] in criteria

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from essent.recipe import Recipe
+from essent.selection.criterion import is_label_free
 from essent.selection.leaderboard import Leaderboard, Trial, ranked
 from essent.selection.question import Question
-from essent.selection.significance import Comparison, Scored, against, draws_of, is_label_free
 from essent.selection.sweep import Sweep
 from essent.selection.verdict import OTHER_USES, Judged, cross_validated, decided, mean_ranks
-from essent.tasks import interval
+from essent.tasks import Comparison, Scored, against, draws_of, interval
 
 RANKS = "mean rank"  # of several data sets; 1 for a recipe that is the best on each
 
@@ -131,7 +131,7 @@ def judged_without_labels(
     made, pseudo, where = next(part for part in question.parts if part[0].spec() == criterion)
     how = f"{WITHOUT_LABELS}, without labels, by {criterion}"
     if made.reads_weights:
-        none = [Comparison(leader, name, *(math.nan,) * 4, criterion) for name in others]
+        none = [Comparison(leader, name, *(math.nan,) * 4, criterion, by_labels=False) for name in others]
         return decided(board, [(c, f"{criterion} compares token weights, not vectors") for c in none], how)
     names = list(rows)
     own = Judged.by(made, np.array(cosines[list(rows.values()), where]), pseudo, seed)

@@ -12,18 +12,19 @@ import numpy as np
 
 from essent.atomic import write_json
 from essent.encoder import Encoder
+from essent.notebook import html_block, html_lines, html_picture, html_table, html_title
 from essent.recipe import Recipe
 from essent.selection.checks import Check
-from essent.selection.significance import Comparison, Scored
 from essent.sources import LAYER
-from essent.tasks import plain
-from essent.types import InputError, optional_import
+from essent.tasks import Comparison, Scored, plain
+from essent.types import InputError, MissingDependencyError, optional_import
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
 FORMAT = "essent-leaderboard/1"
+INTERVAL = "95 % interval"
 
 
 @dataclass(frozen=True)
@@ -175,24 +176,56 @@ class Leaderboard:
         from rich.table import Table
         from rich.text import Text
 
+        columns, rows = self._rows(top)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("#", justify="right")
-        for name in self.trials[0].scores if self.trials else ():
-            table.add_column(name, justify="right")
-        intervals = any(_low_high(trial) for trial in self.trials)
-        if intervals:
-            table.add_column("95 % interval")
-        table.add_column("recipe", overflow="fold")
+        for name in columns[:-1]:
+            table.add_column(name, justify="left" if name == INTERVAL else "right")
+        table.add_column(columns[-1], overflow="fold")
         best = self.best if self.is_scored else None
-        for place, trial in enumerate(self.trials, start=1):
+        for trial, (*cells, recipe) in rows:
             baseline = str(trial.recipe) in self.baselines
-            if place > top and not baseline:
-                continue
-            scores = [_shown(score) for score in trial.scores.values()]
             style = "bold" if trial.recipe == best else "cyan" if baseline else ""
-            shown = [_low_high(trial)] if intervals else []
-            table.add_row(str(place), *scores, *shown, Text(str(trial.recipe)), style=style)
+            table.add_row(*cells, Text(recipe), style=style)
         return table
+
+    def _rows(self, top: int) -> tuple[list[str], list[tuple[Trial, list[str]]]]:
+        """Names of columns, and the first trials and the baselines with their cells."""
+        intervals = [INTERVAL] if any(_low_high(trial) for trial in self.trials) else []
+        columns = ["#", *(self.trials[0].scores if self.trials else ()), *intervals, "recipe"]
+        rows = []
+        for place, trial in enumerate(self.trials, start=1):
+            if place <= top or str(trial.recipe) in self.baselines:
+                scores = map(_shown, trial.scores.values())
+                shown = [_low_high(trial)] if intervals else []
+                rows.append((trial, [str(place), *scores, *shown, str(trial.recipe)]))
+        return columns, rows
+
+    def _repr_html_(self) -> str:
+        columns, rows = self._rows(top=20)
+        best = self.best if self.is_scored else None
+        bold = [
+            (line, place)
+            for line, (trial, _) in enumerate(rows)
+            for place in range(len(columns))
+            if trial.recipe == best
+        ]
+        about = self.provenance
+        return html_block(
+            html_title(f"{len(self.trials)} recipes by {self.criterion}"),
+            html_lines([*(f"{name}: {about[name]}" for name in ("model", "data") if name in about), self.verdict]),
+            html_table(columns, [cells for _, cells in rows], texts=(len(columns) - 1,), bold=bold),
+            self._picture(),
+            html_lines([*(comparison.in_words() for comparison in self.comparisons), *self.notes]),
+        )
+
+    def _picture(self) -> str:
+        """What `draw_leaderboard` draws, where matplotlib is installed and there is a score."""
+        from essent.selection.picture import png_of  # which reads this class
+
+        try:
+            return html_picture(png_of(self), "The scores as a picture")
+        except (MissingDependencyError, InputError):
+            return ""
 
     def to_frame(self) -> pd.DataFrame:
         """A row a trial, best first, numbered from 1: recipe, scores by name, low and high, whether it is a baseline.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from essent.atomic import replacing_file
+from essent.selection.criterion import is_label_free
 from essent.selection.leaderboard import Leaderboard
-from essent.selection.significance import is_label_free
 from essent.types import InputError, optional_import
 
 INK, FAINT, GRID = "#1B1F24", "#6A7178", "#E4E4E4"
@@ -20,12 +21,26 @@ ROWS = 10
 
 
 def draw_leaderboard(board: Leaderboard, path: str | Path) -> None:
-    """Write the picture, PNG or whatever the suffix says, with the panels that the search has scores for.
+    """Write the picture, PNG or whatever the suffix says.
 
     Raises:
         InputError: no recipe has a score.
         MissingDependencyError: matplotlib is not installed.
     """
+    figure = figure_of(board)
+    with replacing_file(path) as temporary:
+        figure.savefig(temporary, format=temporary.suffix[1:] or "png")
+
+
+def png_of(board: Leaderboard) -> bytes:
+    """The picture as the bytes of a PNG file; errors as `draw_leaderboard`."""
+    written = io.BytesIO()
+    figure_of(board).savefig(written, format="png")
+    return written.getvalue()
+
+
+def figure_of(board: Leaderboard) -> Any:
+    """A matplotlib figure with the panels that the search has scores for; errors as `draw_leaderboard`."""
     optional_import("matplotlib", "demo")
     from matplotlib.figure import Figure
 
@@ -47,8 +62,7 @@ def draw_leaderboard(board: Leaderboard, path: str | Path) -> None:
     caption = f"{about.get('data', 'data')}: {_label(board)}; the winner was chosen on these pairs"
     figure.text(0.01, 0.905, caption, fontsize=11.5, color=FAINT, parse_math=False)
     figure.tight_layout(rect=(0, 0, 1, 0.9), w_pad=2.5)
-    with replacing_file(path) as temporary:
-        figure.savefig(temporary, format=temporary.suffix[1:] or "png")
+    return figure
 
 
 def _label(board: Leaderboard) -> str:

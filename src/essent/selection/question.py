@@ -13,8 +13,8 @@ import numpy as np
 
 from essent.recipe import Recipe
 from essent.selection.combined import Criterion, PseudoPairs, criteria, default_criterion
+from essent.selection.criterion import is_label_free
 from essent.selection.pairs import TextPairs
-from essent.selection.significance import is_label_free
 from essent.selection.sweep import Sweep
 from essent.tasks import COLUMNS, SCORE_NAMES, JudgedTask, load_judged, rows_of
 from essent.texts import check_texts

@@ -16,8 +16,16 @@ from essent.selection.checks import Check
 from essent.selection.criterion import Criterion, mean_rank
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.pseudo import PseudoPairs
-from essent.selection.significance import SEVERAL, Comparison, Scored, weighted_mean
-from essent.tasks import RESAMPLES, bootstrap, interval, scores_of_parts
+from essent.tasks import (
+    RESAMPLES,
+    SEVERAL,
+    Comparison,
+    Scored,
+    bootstrap,
+    interval,
+    mean_of_data_sets,
+    scores_of_parts,
+)
 
 FOLDS = 5
 FEWEST = 5  # units of a fold
@@ -57,7 +65,7 @@ def cross_validated(found: Sequence[Scored], baselines: Sequence[str], seed: int
             bootstrap(one.task, row, one.score, seed=seed + number + place, among=np.flatnonzero(units))
             for place, (one, row, units) in enumerate(zip(found, rows, here, strict=True))
         ]
-        score, draw = weighted_mean(found, scores), weighted_mean(found, draws)
+        score, draw = mean_of_data_sets(found, scores), mean_of_data_sets(found, draws)
         differences.append(score[0] - score[1:])
         drawn.append(draw[0] - draw[1:])
     lead, spread = np.mean(differences, axis=0), np.mean(drawn, axis=0)
@@ -76,7 +84,7 @@ def best_of(found: Sequence[Scored], scores: Sequence[np.ndarray]) -> int:
 
 def mean_ranks(found: Sequence[Scored], scores: Sequence[np.ndarray]) -> np.ndarray:
     """Weighted mean over the data sets of each recipe's rank among all (R,): 1 for the best in every one."""
-    return weighted_mean(found, [mean_rank([values]) for values in scores])
+    return mean_of_data_sets(found, [mean_rank([values]) for values in scores])
 
 
 def _folds(items: Sequence[tuple[str, ...]], seed: int) -> np.ndarray:
@@ -123,7 +131,8 @@ class Judged:
         """Two of the recipes."""
         a, b = names.index(first), names.index(second)
         low, high = interval(self.draws[a] - self.draws[b])
-        return Comparison(first, second, float(self.scores[a] - self.scores[b]), low, high, math.nan, self.spec)
+        lead = float(self.scores[a] - self.scores[b])
+        return Comparison(first, second, lead, low, high, math.nan, self.spec, by_labels=False)
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------------

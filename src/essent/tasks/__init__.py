@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from essent.tasks.base import Task, TaskLike, unit_rows
     from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add
     from essent.tasks.clusters import ClusterTask, cores
+    from essent.tasks.comparison import (
+        SEVERAL,
+        Comparison,
+        Scored,
+        against,
+        compare,
+        compare_each,
+        draws_of,
+        mean_of_data_sets,
+    )
     from essent.tasks.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
     from essent.tasks.duplicates import DuplicateTask
     from essent.tasks.examples import Example
@@ -34,7 +44,7 @@ if TYPE_CHECKING:
     from essent.tasks.resampling import RESAMPLES, interval
     from essent.tasks.result import FORMAT, Result, library_versions, load_results, plain, save_results
     from essent.tasks.retrieval import RetrievalTask
-    from essent.tasks.table import ResultsTable, results_table
+    from essent.tasks.table import ResultsTable, few_labels_tables, results_table
     from essent.tasks.triplets import TripletTask
 
 __all__ = [
@@ -50,12 +60,14 @@ __all__ = [
     "RESAMPLES",
     "SAME_COSINE",
     "SCORE_NAMES",
+    "SEVERAL",
     "STS7",
     "SUBSETS",
     "SUFFIXES",
     "TRANSFER7",
     "ClusterTask",
     "Clusters",
+    "Comparison",
     "DuplicateTask",
     "Example",
     "GeometryTask",
@@ -70,16 +82,22 @@ __all__ = [
     "ResultsTable",
     "RetrievalTask",
     "Row",
+    "Scored",
     "Task",
     "TaskLike",
     "Tokenize",
     "TripletTask",
     "add",
+    "against",
     "as_task",
     "average_cosine",
     "bootstrap",
+    "compare",
+    "compare_each",
     "comparisons",
     "cores",
+    "draws_of",
+    "few_labels_tables",
     "interval",
     "levenshtein",
     "lexical_overlap",
@@ -90,6 +108,7 @@ __all__ = [
     "load_results",
     "load_task",
     "located_rows",
+    "mean_of_data_sets",
     "permutation_p",
     "plain",
     "read_text",
@@ -108,6 +127,14 @@ __all__ = [
 __getattr__, __dir__ = lazy_door(
     __name__,
     {
+        "SEVERAL": "essent.tasks.comparison",
+        "Comparison": "essent.tasks.comparison",
+        "Scored": "essent.tasks.comparison",
+        "against": "essent.tasks.comparison",
+        "compare": "essent.tasks.comparison",
+        "compare_each": "essent.tasks.comparison",
+        "draws_of": "essent.tasks.comparison",
+        "mean_of_data_sets": "essent.tasks.comparison",
         "SCORE_NAMES": "essent.tasks.kinds",
         "COLUMNS": "essent.tasks.kinds",
         "load_judged": "essent.tasks.locate",
@@ -164,6 +191,7 @@ __getattr__, __dir__ = lazy_door(
         "lexical_overlap": "essent.tasks.overlap",
         "plain": "essent.tasks.result",
         "read_text": "essent.tasks.data",
+        "few_labels_tables": "essent.tasks.table",
         "results_table": "essent.tasks.table",
         "rows_of": "essent.tasks.pairs",
         "save_results": "essent.tasks.result",

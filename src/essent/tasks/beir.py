@@ -22,10 +22,10 @@ def beir_task(path: Path) -> RetrievalTask:
         DataError: a file is missing, an id comes twice, or a judgement names an id that is not there (file and line).
     """
     folder = path.parent.parent if path.is_file() else path
-    judgements = path if path.is_file() else _judgements(folder)
     for name in ("corpus.jsonl", "queries.jsonl"):
         if not (folder / name).is_file():
             raise DataError(f"{folder} has no {name}; a retrieval data set is a folder as BEIR publishes them.")
+    judgements = path if path.is_file() else _judgements(folder)
     corpus = _by_id(folder / "corpus.jsonl", with_title=True)
     queries = _by_id(folder / "queries.jsonl", with_title=False)
     relevant: dict[str, dict[str, int]] = {}

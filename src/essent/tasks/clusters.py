@@ -22,8 +22,8 @@ import numpy as np
 
 from essent.lazy import needs_torch
 from essent.tasks.examples import Example, check_examples
-from essent.tasks.judged import JudgedTask, Scorer
-from essent.tasks.resampling import weighted_mean
+from essent.tasks.judged import JudgedTask, Scorer, bootstrap
+from essent.tasks.resampling import interval, weighted_mean
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError, InputError
 
@@ -140,7 +140,8 @@ class ClusterTask(JudgedTask):
         once = np.ones((1, len(gold)))
         accuracy = [100 * matched_accuracy(gold, labels) for labels in found]
         together = [float(v_measures(gold, labels, once)[0]) for labels in found]
-        metrics = {"accuracy": _summary(accuracy), "v_measure": _summary(together)}
+        low, high = interval(bootstrap(self, evidence[None], "accuracy")[0])  # of other texts; runs differ by `std`
+        metrics = {"accuracy": {**_summary(accuracy), "low": low, "high": high}, "v_measure": _summary(together)}
         provenance = {
             **self.source,
             "protocol": f"k-means, k = {len(names)}, {len(self.seeds)} runs, {self.starts} starts, Hungarian matching",
@@ -156,7 +157,7 @@ class ClusterTask(JudgedTask):
             notes = (*notes, f"{different} different vectors for {len(names)} classes: some clusters stay empty.")
         if provenance["length_spread"] > UNEQUAL:
             notes = (*notes, UNEQUAL_NOTE)
-        return Result(self.name, metrics, {}, len(self), provenance, notes, ("accuracy", "mean"))
+        return Result(self.name, metrics, {}, len(self), provenance, notes, ("accuracy", "mean"), evidence)
 
 
 @needs_torch("Clustering")

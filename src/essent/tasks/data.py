@@ -270,7 +270,7 @@ def _sentences(row: Row, columns: dict[str, str]) -> tuple[str, str]:
         if len(pieces) != 2:
             raise DataError(
                 f"{row.where}: the column {columns[JOINED_COLUMN]!r} must hold two sentences on two lines, "
-                f"not {len(pieces)}. For labelled texts write classification:FILE or clustering:FILE."
+                f"not {len(pieces)}. The class of a single text stands in a column label or cluster."
             )
         return pieces[0], pieces[1]
     first, second = (text_value(row, side, _find(row, columns, side)) for side in ("sentence1", "sentence2"))

@@ -119,7 +119,8 @@ class DuplicateTask(JudgedTask):
             "sha256": self.digest(),
             "versions": library_versions(),
         }
-        return Result(self.name, metrics, {}, len(self), provenance, self.notes, ("average_precision", "all"))
+        main = ("average_precision", "all")
+        return Result(self.name, metrics, {}, len(self), provenance, self.notes, main, cosines)
 
 
 def _average_precision(order: Order, gold: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -70,8 +70,18 @@ def kind_of(rows: Sequence[Row]) -> str:
             return "pairs"  # two sentences on two lines, as STR-2022 has them
     raise DataError(
         f"{rows[0].where}: no kind of judgement has the columns {', '.join(map(repr, rows[0].values)) or '(none)'}. "
-        f"Known: {KNOWN}. KIND:FILE says which one a file holds."
+        f"Known: {KNOWN}. Rename the columns to those of one kind."
     )
+
+
+def hint_of_kind(kind: str, rows: Sequence[Row]) -> str:
+    """What rows that are not of the kind that was named could be read as; "" where nothing would work."""
+    try:
+        found = kind_of(rows)
+        task_of_rows(found, "rows", rows, {})
+    except DataError:
+        return ""
+    return "" if found == kind else f" These columns are those of {found}: give the file without {kind!r} before it."
 
 
 def task_of_rows(kind: str, name: str, rows: Sequence[Row], source: Mapping[str, Any]) -> JudgedTask:

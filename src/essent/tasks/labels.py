@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from essent.tasks.examples import Example, check_examples
-from essent.tasks.judged import JudgedTask, Scorer
+from essent.tasks.judged import JudgedTask, Scorer, with_interval
 from essent.tasks.label_scores import f1_macro, natural_order, share
-from essent.tasks.pairs import correlations
+from essent.tasks.pairs import correlations, interval
 from essent.tasks.probes import STRENGTHS, cross_validated, few_labels, held_out
 from essent.tasks.resampling import correlation, weighted_correlation, weighted_mean
 from essent.tasks.result import Result, library_versions
@@ -195,7 +195,10 @@ class LabelTask(JudgedTask):
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
         """The number of the class that is predicted for each judged example (the expected score of soft targets)."""
         features = self._features(vectors[list(rows)])  # (N,F)
-        predicted = self._predicted(self._probabilities(features)[0])[self.judged].astype(np.float64)
+        return self._evidence(features, self._probabilities(features)[0])
+
+    def _evidence(self, features: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+        predicted = self._predicted(probabilities)[self.judged].astype(np.float64)
         return np.concatenate([predicted, *(self._few(features, shot) for shot in self.shots)])
 
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
@@ -247,7 +250,6 @@ class LabelTask(JudgedTask):
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         features = self._features(vectors[list(rows)])  # (N,F)
         probabilities, strengths, protocol = self._probabilities(features)
-        judged = self.judged
         provenance = {
             **self.source,
             "protocol": f"logistic regression, {protocol}",
@@ -257,23 +259,20 @@ class LabelTask(JudgedTask):
             "sha256": self.digest(),
             "versions": library_versions(),
         }
-        metrics, notes = self._scores(probabilities[judged], np.flatnonzero(judged))
-        for shot in self.shots:
-            right = self._few(features, shot)
-            metrics[f"accuracy@{shot}"] = {"all": 100 * float(right.mean())}
+        metrics, notes = self._scores(probabilities[self.judged], np.flatnonzero(self.judged))
+        evidence = self._evidence(features, probabilities)
+        metrics |= {name: with_interval(self, evidence, name) for name in self.score_names if "@" in name}
         main = ("pearson", "all") if self.scale is not None else ("accuracy", "all")
-        return Result(self.name, metrics, {}, int(judged.sum()), provenance, (*self.notes, *notes), main)
+        return Result(self.name, metrics, {}, self.units, provenance, (*self.notes, *notes), main, evidence)
 
     def _probabilities(self, features: np.ndarray) -> tuple[np.ndarray, list[float], str]:
         """Probabilities (N,K) of the classes, the strengths chosen for them, and how, in words."""
         parts = np.array([example.part or "" for example in self.examples])
         if (parts == "").all():
             folds = self._folds(np.arange(len(self)))
-            probabilities, strengths = cross_validated(
-                features, self.targets(), folds, self.strengths, nested=self.nested
-            )
+            found = cross_validated(features, self.targets(), folds, self.strengths, nested=self.nested)
             how = "" if self.nested else ", C chosen on the same folds"
-            return probabilities, strengths, f"{folds.max() + 1}-fold cross-validation{how}"
+            return *found, f"{folds.max() + 1}-fold cross-validation{how}"
         train, dev = parts == "train", (parts == "dev") & self._learned()
         folds = np.zeros(len(self), dtype=int)
         if not dev.any():
@@ -338,8 +337,9 @@ class LabelTask(JudgedTask):
             if below := int((gold < self.scale[0]).sum()):
                 notes.append(f"{below} gold scores are below {self.scale[0]} and count as the class {self.scale[0]}.")
             nearest = np.clip(np.floor(gold + 0.5), *self.scale)
-            right = values[probabilities.argmax(axis=1)] == nearest
-            return {name: {"all": score} for name, score in scores.items()} | {"accuracy": share(right)}, notes
+            nearest_is_likeliest = share(values[probabilities.argmax(axis=1)] == nearest)
+            correlated = {name: {"all": score, **interval(name, score, len(gold))} for name, score in scores.items()}
+            return correlated | {"accuracy": nearest_is_likeliest}, notes
         from sklearn.metrics import f1_score
 
         chosen = [self.classes[place] for place in probabilities.argmax(axis=1)]

@@ -16,7 +16,7 @@ from essent.tasks.kinds import COLUMNS, kind_of, rows_in_memory, task_of_example
 from essent.tasks.locate_labelled import labelled_task, task_of_file
 from essent.tasks.names import find_row, task_names
 from essent.tasks.pairs import PairTask
-from essent.types import DataError, InputError
+from essent.types import DataError, InputError, UnknownNameError
 
 GEOMETRY = {"geometry": "simcse", "geometry-raw": "raw"}
 
@@ -52,8 +52,14 @@ def load_task(
     if _is_beir(Path(name)):
         return beir_task(Path(name))
     if _is_file_name(name):
+        if Path(name).suffix.lower() not in SUFFIXES:
+            _refuse_path(Path(name))
         return task_of_file(Path(name))
-    row, chosen = find_row(str(name), split)
+    try:
+        row, chosen = find_row(str(name), split)
+    except UnknownNameError:
+        _refuse_path(Path(name))
+        raise
     if not isinstance(row, Pairs):
         return labelled_task(row, None if data is None else Path(data))
     return _pairs_of_row(row, chosen, data)
@@ -114,7 +120,7 @@ def as_task(given: Any, folder: str | Path | None = None, number: int = 1) -> Ta
     if isinstance(given, (Mapping, tuple)) or not (hasattr(given, "__iter__") or hasattr(given, "columns")):
         raise InputError(
             f"Task {number} is a {type(given).__name__}; a task is a name, a file, a Task, or rows in a list, a frame "
-            "or a data set: [pairs], not pairs."
+            "or a data set: [rows], not rows."
         )
     rows = rows_in_memory(given, "data" if number == 1 else f"data {number}")
     kind = kind_of(rows)
@@ -151,6 +157,24 @@ def _is_beir(path: Path) -> bool:
     return is_beir_folder(path) or (
         path.is_file() and path.parent.name == "qrels" and is_beir_folder(path.parent.parent)
     )
+
+
+def _refuse_path(path: Path) -> None:
+    """What to do with a file or folder that is there, and that no task can be read from as it is named.
+
+    Raises:
+        DataError: where the path exists.
+    """
+    if path.is_dir():
+        raise DataError(
+            f"{path} is a folder, and not one of a retrieval data set (corpus.jsonl, queries.jsonl, qrels). Name a "
+            f"file in it; a folder with data sets of the catalogue is --data-folder {path}."
+        )
+    if path.is_file():
+        raise DataError(
+            f"{path} is a file in no format that judgements are read from: {', '.join(SUFFIXES)}. Texts without "
+            "labels are for --texts, of search and distill."
+        )
 
 
 def _is_file_name(name: str | Path) -> bool:

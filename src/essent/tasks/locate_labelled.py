@@ -11,7 +11,7 @@ from essent.tasks.clusters import ClusterTask
 from essent.tasks.data import SUFFIXES, Row, hub_rows, located_rows
 from essent.tasks.examples import PART_NAMES, PARTS, Example, examples_from_rows, scored_from_rows
 from essent.tasks.judged import JudgedTask
-from essent.tasks.kinds import kind_of, task_of_rows
+from essent.tasks.kinds import hint_of_kind, kind_of, task_of_rows
 from essent.tasks.labels import LabelTask
 from essent.tasks.names import task_names
 from essent.types import DataError
@@ -40,7 +40,12 @@ def task_of_file(path: Path, kind: str | None = None) -> JudgedTask:
         present = {other: file for other, file in files.items() if file.is_file()}
         if len(present) > 1:
             return LabelTask(before + name, tuple(examples_from_rows(_rows_of_parts(present))), source=source)
-    return task_of_rows(found, before + path.stem, rows, source)
+    try:
+        return task_of_rows(found, before + path.stem, rows, source)
+    except DataError as error:
+        if kind is None:
+            raise
+        raise DataError(f"{error}{hint_of_kind(kind, rows)}") from None
 
 
 def labelled_task(row: Labels | Clusters, data: Path | None) -> LabelTask | ClusterTask:

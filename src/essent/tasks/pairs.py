@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import reprlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,8 +41,11 @@ def columns_of(row: Any) -> dict[str, Any]:
         return {str(name): value for name, value in row.items()}
     if isinstance(row, (tuple, list)) and 3 <= len(row) <= len(Pair._fields):
         return dict(zip(Pair._fields, row, strict=False))
+    if hasattr(row, "columns"):
+        raise DataError(f"A {type(row).__name__} stands where a row is expected; give it without a list around it.")
     raise DataError(
-        f"A pair in memory is (sentence1, sentence2, score), or a row with columns of these names, not {row!r}."
+        f"A row in memory is a dictionary by column, such as text and label, or for pairs a tuple (sentence1, "
+        f"sentence2, score), not {reprlib.repr(row)}."
     )
 
 
@@ -225,7 +229,7 @@ class PairTask(JudgedTask):
                 metrics[metric]["mean"] = float(np.average(values))
                 metrics[metric]["wmean"] = float(np.average(values, weights=sizes))
         provenance = {**self.source, "sha256": self.digest(), "versions": library_versions()}
-        return Result(self.name, metrics, subsets, len(self), provenance, (*self.notes, *notes))
+        return Result(self.name, metrics, subsets, len(self), provenance, (*self.notes, *notes), evidence=similarity)
 
     def _members(self) -> dict[str, list[int]]:
         """Positions of each subset's pairs, subsets in order of appearance."""

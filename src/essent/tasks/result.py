@@ -10,10 +10,14 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from essent.atomic import write_json
+from essent.notebook import html_block, html_lines, html_table, html_title
 from essent.types import DataError, InputError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FORMAT = "essent-results/1"
 LIBRARIES = ("essent", "numpy", "scipy", "datasets", "sentence-transformers", "transformers", "torch")
@@ -33,6 +37,8 @@ class Result:
         provenance: plain values: where the data came from, its digest, library versions, and what the caller adds.
         notes: sentences a reader of the numbers needs.
         main: metric and key of the main score; None for a task that has no single one.
+        evidence: what each unit of judgement was given, see `JudgedTask.evidence`: it lets recipes be compared pair by
+            pair, text by text. In memory only; None for tasks without it and for results from a file.
     """
 
     task: str
@@ -42,6 +48,7 @@ class Result:
     provenance: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     main: tuple[str, str] | None = ("spearman", "all")
+    evidence: np.ndarray | None = field(default=None, repr=False, compare=False)
 
     @property
     def main_score(self) -> float:
@@ -55,13 +62,33 @@ class Result:
         metric, which = self.main
         return self.metrics[metric][which]
 
+    def _repr_html_(self) -> str:
+        digits = 2 if self.main is not None else 3
+        keys = list(dict.fromkeys(key for scores in self.metrics.values() for key in scores))
+        rows = [
+            [metric, *(_figure(scores.get(key), digits) for key in keys)] for metric, scores in self.metrics.items()
+        ]
+        of_subsets = list(dict.fromkeys(key for scores in self.subsets.values() for key in scores))
+        subsets = [
+            [name, *(_figure(scores.get(key), 0 if key == "n" else digits) for key in of_subsets)]
+            for name, scores in self.subsets.items()
+        ]
+        by = {name: self.provenance[name] for name in ("recipe", "model") if self.provenance.get(name)}
+        return html_block(
+            html_title(self.task if self.main is None else f"{self.task}: {self.main_score:.2f}"),
+            html_lines(f"{name}: {value}" for name, value in by.items()),
+            html_table(["", *keys], rows),
+            html_table(["subset", *of_subsets], subsets) if subsets else "",
+            html_lines(self.notes),
+        )
+
     def with_provenance(self, **extra: Any) -> Result:
         """A copy that also says, e.g., recipe="ditto:1-10", digest=…, model=…."""
         return replace(self, provenance={**self.provenance, **extra})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that JSON can hold; NaN becomes None."""
-        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        """Plain values that JSON can hold, without the evidence; NaN becomes None."""
+        values = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "evidence"}
         return dict(plain(values))
 
     @classmethod
@@ -88,6 +115,10 @@ class Result:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"Not a result of essent: {type(error).__name__}: {error}.") from None
         return result
+
+
+def _figure(value: float | None, digits: int) -> str:
+    return "" if value is None else "nan" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def _main(value: Any) -> tuple[str, str] | None:

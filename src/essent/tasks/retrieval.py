@@ -179,7 +179,7 @@ class RetrievalTask(JudgedTask):
             "versions": library_versions(),
         }
         metrics = {score: with_interval(self, evidence, score) for score in SCORES}
-        return Result(self.name, metrics, {}, len(self), provenance, self.notes, (SCORES[0], "all"))
+        return Result(self.name, metrics, {}, len(self), provenance, self.notes, (SCORES[0], "all"), evidence)
 
 
 @needs_torch("Retrieval")

@@ -103,4 +103,4 @@ class TripletTask(JudgedTask):
             "versions": library_versions(),
         }
         metrics = {"accuracy": with_interval(self, cosines, "accuracy")}
-        return Result(self.name, metrics, {}, len(self), provenance, self.notes, ("accuracy", "all"))
+        return Result(self.name, metrics, {}, len(self), provenance, self.notes, ("accuracy", "all"), cosines)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from essent.selection.criterion import criteria
-from essent.tasks import JudgedTask, bootstrap, interval, permutation_p
+from essent.tasks.judged import JudgedTask, bootstrap, permutation_p
+from essent.tasks.resampling import interval
 
 SEVERAL = "mean of the data sets"
 
@@ -27,6 +27,7 @@ class Comparison:
         low, high: 95 % interval of the difference, paired bootstrap.
         p: two-sided, paired permutation test; 1 for recipes that judge all alike; NaN where none was made.
         criterion: what is compared: a score ×100 with labels, such as "spearman", or a criterion without labels.
+        by_labels: whether labels were read.
     """
 
     first: str
@@ -36,6 +37,7 @@ class Comparison:
     high: float
     p: float
     criterion: str = "spearman"
+    by_labels: bool = True
 
     @property
     def is_better(self) -> bool:
@@ -49,23 +51,20 @@ class Comparison:
 
     def figures(self) -> str:
         """The difference with its interval, and p where there is one."""
-        digits = 3 if is_label_free(self.criterion) else 2
+        digits = 2 if self.by_labels else 3
         shown = f"{self.difference:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
         return shown if math.isnan(self.p) else f"{shown}, p = {self.p:.3g}"
 
     def in_words(self) -> str:
         """One sentence; "no difference" is a result."""
-        by = f"By {self.criterion}, " if is_label_free(self.criterion) else ""
+        if math.isnan(self.difference):
+            return f"{self.first} and {self.second} cannot be compared: a score is undefined."
+        by = "" if self.by_labels else f"By {self.criterion}, "
         if self.is_clear:
             verb = "is better than" if self.difference > 0 else "is worse than"
             return f"{by}{self.first} {verb} {self.second} by {self.figures()}."
         none = "no difference is shown" if by else "No difference is shown"
         return f"{by}{none} between {self.first} and {self.second}: {self.figures()}."
-
-
-def is_label_free(criterion: str) -> bool:
-    """Whether a criterion reads no labels: "teacher", "neighbours:corpus.jsonl"; a score such as "accuracy" does."""
-    return criterion.partition(":")[0] in criteria
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class Scored:
         return bootstrap(self.task, np.asarray(self.evidence), self.score, seed=seed)
 
 
-def weighted_mean(found: Sequence[Scored], values: Sequence[np.ndarray]) -> np.ndarray:
+def mean_of_data_sets(found: Sequence[Scored], values: Sequence[np.ndarray]) -> np.ndarray:
     """The mean of values of several data sets, by their weights."""
     weights = np.array([one.weight for one in found], np.float64)
     return np.asarray(np.tensordot(weights / weights.sum(), np.stack(values), axes=1))
@@ -117,23 +116,33 @@ def weighted_mean(found: Sequence[Scored], values: Sequence[np.ndarray]) -> np.n
 
 def draws_of(found: Sequence[Scored], names: Sequence[str], seed: int) -> np.ndarray:
     """Scores of recipes on bootstrap draws (r,resamples), drawn in each data set by itself."""
-    return weighted_mean(found, [one.only(names).draws(seed + place) for place, one in enumerate(found)])
+    return mean_of_data_sets(found, [one.only(names).draws(seed + place) for place, one in enumerate(found)])
 
 
 def compare(found: Sequence[Scored], first: str, second: str, *, seed: int = 0) -> Comparison:
     """Two recipes on the same data sets."""
-    both = [one.only([first, second]) for one in found]
-    scores = weighted_mean(both, [one.scores() for one in both])
-    draws = draws_of(both, [first, second], seed)
-    low, high = interval(draws[0] - draws[1])
-    lead = float(scores[0] - scores[1])
-    if len(both) > 1:
-        return Comparison(first, second, lead, low, high, math.nan, SEVERAL)
-    (one,) = both
-    p = permutation_p(one.task, one.evidence, one.score, seed=seed)
-    return Comparison(first, second, lead, low, high, p, one.score)
+    return compare_each(found, [(first, second)], seed=seed)[0]
 
 
 def against(found: Sequence[Scored], winner: str, baselines: Sequence[str], seed: int) -> tuple[Comparison, ...]:
     """A recipe against each of the baselines."""
-    return tuple(compare(found, winner, other, seed=seed) for other in baselines if other != winner)
+    return compare_each(found, [(winner, other) for other in baselines if other != winner], seed=seed)
+
+
+def compare_each(found: Sequence[Scored], pairs: Sequence[tuple[str, str]], *, seed: int = 0) -> tuple[Comparison, ...]:
+    """Some pairs of recipes on the same data sets; each recipe's draws are made once."""
+    names = list(dict.fromkeys(name for pair in pairs for name in pair))
+    if not names:
+        return ()
+    some = [one.only(names) for one in found]
+    scores = dict(zip(names, mean_of_data_sets(some, [one.scores() for one in some]), strict=True))
+    draws = dict(zip(names, draws_of(some, names, seed), strict=True))
+    made = []
+    for first, second in pairs:
+        low, high = interval(draws[first] - draws[second])
+        p, score = math.nan, SEVERAL
+        if len(some) == 1:
+            (one,) = some
+            p, score = permutation_p(one.task, one.rows([first, second]), one.score, seed=seed), one.score
+        made.append(Comparison(first, second, float(scores[first] - scores[second]), low, high, p, score))
+    return tuple(made)
