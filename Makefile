@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 CORE := $(addprefix tests/,recipe tokens weighting shaping model pipeline saving encoder folders test_compat.py test_atomic.py \
 	test_registry.py test_pooling.py) --ignore tests/encoder/test_libraries.py -k "not openvino and not onnx and not graph and not export"
 
-.PHONY: help demo test test-all test-oldest check format lint types imports check-data check-browser check-faults bench clean
+.PHONY: help demo test test-all test-oldest check format lint types imports check-slim check-data check-browser check-faults bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -46,6 +46,13 @@ test-oldest:  ## run the core tests with the oldest versions that pyproject.toml
 	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable ".[test]"
 	.venv-oldest/bin/python -m pytest --numprocesses 2 --dist loadfile $(CORE)
 
+check-slim:  ## install the wheel without extras, so without torch, in .venv-slim and try what must work there
+	rm -rf .venv-slim
+	$(PYTHON) -m venv .venv-slim
+	.venv-slim/bin/python -m pip wheel --quiet --no-deps --wheel-dir .venv-slim/wheel .
+	.venv-slim/bin/python -m pip install --quiet .venv-slim/wheel/*.whl
+	.venv-slim/bin/python tests/check_slim.py
+
 check-data: $(INSTALLED)  ## check published figures on real data: make check-data DATA=DIR [RAW_MODEL=DIR] [PAPERS=DIR]
 	@test -n "$(DATA)" || { echo "give the folder with sts/*.jsonl: make check-data DATA=DIR"; exit 2; }
 	ESSENT_DATA="$(abspath $(DATA))" ESSENT_RAW_MODEL="$(if $(RAW_MODEL),$(abspath $(RAW_MODEL)))" \
@@ -66,4 +73,4 @@ bench: $(INSTALLED)  ## time against the named peers, paired in one run: make be
 	$(if $(DATA),$(BIN)/python benchmarks/suite.py --data "$(DATA)")
 
 clean:
-	rm -rf $(VENV) demo-output
+	rm -rf $(VENV) .venv-slim demo-output

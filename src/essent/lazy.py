@@ -1,13 +1,20 @@
-"""Doors of packages that import a name when it is first used: who asks for one name pays for no other.
+"""Doors of packages that import a name when it is first used, and what is said where that needs an extra.
 
-The names stand in the package's `if TYPE_CHECKING:` block too, for type checkers and editors.
+Who asks for one name pays for no other. The names stand in the package's `if TYPE_CHECKING:` block too, for type
+checkers and editors.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
+
+from essent.types import MissingDependencyError
+
+IN_TORCH = ("torch", "transformers", "sentence_transformers", "sklearn", "joblib", "filelock")  # of the extra `torch`
 
 
 def lazy_door(package: str, where: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -21,6 +28,41 @@ def lazy_door(package: str, where: Mapping[str, str]) -> tuple[Callable[[str], A
     def find(name: str) -> Any:
         if name not in where:
             raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(sorted(where))}.")
-        return getattr(importlib.import_module(where[name]), name)
+        with needs_torch(f"{package}.{name}"):
+            return getattr(importlib.import_module(where[name]), name)
 
     return find, lambda: sorted(where)
+
+
+@contextmanager
+def needs_torch(what: str) -> Iterator[None]:
+    """Say how to install the libraries of the extra `torch` where an import inside finds that one is not installed.
+
+    Raises:
+        MissingDependencyError: names `what` and the library.
+    """
+    try:
+        yield
+    except (ModuleNotFoundError, MissingDependencyError) as error:
+        if error.name not in IN_TORCH:
+            raise
+        raise _missing(what, error.name) from None  # of nested ones the outermost is what was asked for
+
+
+def check_torch(what: str) -> None:
+    """Look for the libraries of the extra `torch`, and import none of them.
+
+    Raises:
+        MissingDependencyError: one is not installed; names `what` and the library.
+    """
+    for name in IN_TORCH:
+        if find_spec(name) is None:
+            raise _missing(what, name)
+
+
+def _missing(what: str, name: str) -> MissingDependencyError:
+    return MissingDependencyError(
+        f"{what} needs {name!r}, which is not installed. Install what runs models with: "
+        'pip install "essent[torch]". Without it essent runs static encoders: essent.StaticEncoder, essent encode.',
+        name=name,
+    )

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 
 from essent.atomic import recover
-from essent.encoder import Encoder
 from essent.folders import (
     ABOUT,
     ARRAYS,
@@ -25,8 +23,9 @@ from essent.folders import (
     read_about,
     read_arrays,
 )
-from essent.saving import folder_of
-from essent.types import EssentError, ModelError, VerificationError
+from essent.lazy import check_torch
+from essent.static import StaticEncoder
+from essent.types import EssentError, MissingDependencyError, ModelError, VerificationError
 
 TOLERANCE = 1e-5
 
@@ -60,6 +59,8 @@ class Verification:
 def verify(name: str, *, untrusted: bool = False) -> Verification:
     """Compare a saved folder with what was saved: its files with their digests, its vectors with the golden vectors.
 
+    Where torch is not installed, a static encoder is loaded by `StaticEncoder` alone.
+
     Args:
         name: a folder that `Encoder.save` or `essent export` wrote, or a name on the hub.
         untrusted: look at the files alone, and load nothing.
@@ -68,6 +69,7 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
         ModelError: not an essent folder.
         VerificationError: a file is missing, damaged, changed, or asks for more than to be read; a way of loading
             differs by more than 1e-5; or there is nothing to compare with.
+        MissingDependencyError: loading the folder needs torch, which is not installed.
     """
     recover(name)
     exported = is_exported_folder(name)
@@ -76,12 +78,14 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
             f"{name!r} is not a folder that essent saved: it has neither {STATE_FOLDER}/{ABOUT} (essent save) nor "
             f"{STATE_FOLDER}/engine.json (essent export)."
         )
-    root = Path(name) if exported else folder_of(name, {})
+    root = _folder(name)
     try:
         with damage_named(name):
             check_folder(root)
             files = check_digests(root, whole=True) if has_digests(root) else None
             report = (_graph if exported else _encoder)(root, files, untrusted)
+    except MissingDependencyError:
+        raise  # which says nothing about the folder
     except EssentError as error:
         raise VerificationError(f"{name!r} is not what was saved: {error}") from error
     if untrusted and files is None:
@@ -100,20 +104,43 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
     return report
 
 
+def _folder(name: str) -> Path:
+    """The folder itself, or that of the hub's cache."""
+    if Path(name).is_dir():
+        return Path(name)
+    from essent.saving import folder_of
+
+    return folder_of(name, {})
+
+
 def _encoder(root: Path, files: int | None, untrusted: bool) -> Verification:
     """What a folder of `Encoder.save` gives, in every way of loading it."""
     about, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
     texts, golden, portable = about["golden_texts"], arrays["golden"], about["portable"]
-    ways: dict[str, SentenceTransformer] = {}
-    if texts and not untrusted:
-        ways["essent"] = Encoder(str(root))
-    if texts and not untrusted and portable:
-        with opening(str(root), {}):
-            ways["sentence-transformers"] = SentenceTransformer(str(root))
+    ways = _ways(root, portable, about["table"] is not None) if texts and not untrusted else {}
     differences = {
         way: _difference(model.encode(texts, show_progress_bar=False), golden) for way, model in ways.items()
     }
     return Verification(about["text"], portable, about["reason"], differences, files)
+
+
+def _ways(root: Path, portable: bool, static: bool) -> dict[str, Any]:
+    """The encoder as each way of loading the folder gives it."""
+    try:
+        check_torch("Loading this folder")
+    except MissingDependencyError:
+        if not static:
+            raise
+        return {"StaticEncoder": StaticEncoder.load(root)}
+    from essent.encoder import Encoder
+
+    ways: dict[str, Any] = {"essent": Encoder(str(root))}
+    if portable:
+        from sentence_transformers import SentenceTransformer
+
+        with opening(str(root), {}):
+            ways["sentence-transformers"] = SentenceTransformer(str(root))
+    return ways
 
 
 def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:

@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,12 +68,19 @@ def wants_progress(quiet: bool) -> bool:
     return not quiet and sys.stderr.isatty()
 
 
+def show_logs() -> None:
+    """Show what every library reports."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+
+
 def calm_libraries(verbose: bool = False) -> None:
     """Turn off transformers' own bars and advice, or show what every library reports; call before a model is loaded."""
+    if verbose:
+        show_logs()
+        return
+    if find_spec("transformers") is None:
+        return
     from transformers.utils import logging as of_transformers
 
-    if verbose:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
-        return
     of_transformers.disable_progress_bar()
     of_transformers.set_verbosity_error()

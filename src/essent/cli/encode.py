@@ -5,17 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from essent.cli import options as opt
-from essent.cli.console import calm_libraries, show_note
+from essent.cli.console import calm_libraries, show_logs, show_note
 from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
 from essent.cli.fitting import is_ready, learns, note_unused
 from essent.cli.table import TextTable, check_columns, read_table
 from essent.cli.texts import STANDARD_INPUT, listed, read_files
-from essent.types import DataError, InputError
+from essent.lazy import check_torch
+from essent.types import DamagedError, DataError, InputError, MissingDependencyError, ModelError
+
+if TYPE_CHECKING:
+    from essent.static import StaticEncoder
 
 
 def encode(
@@ -71,9 +75,11 @@ def encode(
     fit_texts = None if fit is None else read_files(fit, column)
     counted = None if frequencies is None else read_files(frequencies, column)
     options = opt.model_options(device, revision, trust_remote_code)
-    encoder = _load(model, recipe, options, max_seq_length, verbose)
-    start = time.monotonic()
     asked = fit is not None or frequencies is not None  # else what was saved fitted stays
+    if max_seq_length is not None:
+        options["max_seq_length"] = max_seq_length
+    encoder = _load(model, recipe, options, asked, verbose)
+    start = time.monotonic()
     fits = learns(encoder) and (asked or not is_ready(encoder))
     if not quiet:
         _note_rows(table, output)
@@ -91,7 +97,7 @@ def encode(
     write_vectors(output, table, vectors)
     if not quiet:
         seconds = time.monotonic() - start
-        show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {encoder.recipe}, {seconds:.1f} s")
+        show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {_what(encoder)}, {seconds:.1f} s")
 
 
 def _read(sources: Sequence[Path], column: str, output: Path, strict: bool) -> TextTable:
@@ -122,25 +128,63 @@ def _note_rows(table: TextTable, output: Path) -> None:
         show_note(f"A .npy file has vectors alone: {names} of the input are not kept; .parquet and .jsonl keep them.")
 
 
-def _load(model: str, recipe: str | None, options: dict[str, Any], max_seq_length: int | None, verbose: bool) -> Any:
-    """An Encoder, or the graph of a folder that `essent export` wrote."""
+def _load(model: str, recipe: str | None, options: dict[str, Any], learning: bool, verbose: bool) -> Any:
+    """A StaticEncoder, the graph of a folder that `essent export` wrote, or else an Encoder.
+
+    Args:
+        options: those given that only an Encoder takes; with them or with a recipe it is always an Encoder.
+        learning: whether texts are given that the recipe may learn from, which only an Encoder does.
+    """
+    from essent.folders import is_exported_folder
     from essent.recipe import Recipe
 
     parsed = None if recipe is None else Recipe.parse(recipe)  # before the slow imports
+    if verbose:
+        show_logs()
+    exported = is_exported_folder(model) and parsed is None
+    if exported and options:
+        raise InputError(f"{model!r} is an exported graph, which takes no {' or '.join(options)}.")
+    if not (exported or parsed or options or learning) and (static := _static(model)) is not None:
+        return static
+    check_torch(f"Encoding with {model!r}" if exported or parsed is None else f"The recipe {recipe!r}")
     from essent.encoder import Encoder
-    from essent.folders import is_exported_folder
 
     calm_libraries(verbose)
-    if is_exported_folder(model) and parsed is None:
-        if given := {**options, **({} if max_seq_length is None else {"max_seq_length": max_seq_length})}:
-            raise InputError(f"{model!r} is an exported graph, which takes no {' or '.join(given)}.")
+    if exported:
         from essent.engine import load
 
         return load(model)
+    longest = options.pop("max_seq_length", None)
     encoder = Encoder(model, parsed, **options)
-    if max_seq_length is not None:
-        encoder.max_seq_length = max_seq_length
+    if longest is not None:
+        encoder.max_seq_length = longest
     return encoder
+
+
+def _static(model: str) -> StaticEncoder | None:
+    """The encoder of a static folder, which needs no torch and starts at once; None where an Encoder is needed.
+
+    Raises:
+        DamagedError: the folder is damaged.
+        MissingDependencyError: an Encoder is needed and torch is not installed; says why StaticEncoder refuses.
+    """
+    from essent.static import StaticEncoder
+
+    try:
+        return StaticEncoder.load(model)
+    except DamagedError:
+        raise
+    except ModelError as refused:
+        try:
+            check_torch("Every other model")
+        except MissingDependencyError as missing:
+            raise MissingDependencyError(f"{refused} {missing}") from refused
+        return None
+
+
+def _what(encoder: Any) -> str:
+    """What the encoder computes: its recipe, or which static encoder it is."""
+    return str(getattr(encoder, "recipe", encoder))
 
 
 def _fit_note(recipe: str, fit: Sequence[Path] | None, inputs: Sequence[Path]) -> str:

@@ -13,6 +13,8 @@ from essent.types import NotFittedError
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from essent.static import StaticEncoder
+
 
 def is_ready(encoder: SentenceTransformer) -> bool:
     """Whether the encoder can encode already: its recipe learns nothing, or has learned it."""
@@ -27,8 +29,12 @@ def is_ready(encoder: SentenceTransformer) -> bool:
     return True
 
 
-def learns(encoder: SentenceTransformer) -> bool:
+def learns(encoder: SentenceTransformer | StaticEncoder) -> bool:
     """Whether the recipe learns anything at all."""
+    from essent.static import StaticEncoder
+
+    if isinstance(encoder, StaticEncoder):
+        return False
     from essent.encoder import Encoder
 
     return isinstance(encoder, Encoder) and (encoder.module.plan.reads_stats or encoder.module.chain.needs_fit)

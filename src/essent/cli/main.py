@@ -27,6 +27,7 @@ from essent.cli.search_templates import search_templates
 from essent.cli.several import Command
 from essent.cli.train import train
 from essent.cli.verify import verify
+from essent.lazy import check_torch
 from essent.types import DamagedError, EssentError, VerificationError
 from essent.version import __version__
 
@@ -61,6 +62,15 @@ class Commands(TyperGroup):
             place = f"{error.filename}: " if error.filename else ""
             show_error(f"{place}{error.strerror}.")
             raise typer.Exit(FAILED) from None
+
+
+class ModelCommand(Command):
+    """A command that always runs a model: where torch is not installed it says so before it reads anything."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        check_torch(ctx.command_path)
+        return super().invoke(ctx)
 
 
 app = typer.Typer(
@@ -111,10 +121,12 @@ def _help_of(command: Callable[..., None]) -> str:
 
 
 COMMANDS = (recipes, encode, evaluate, search, distill, train, report, reproduce, save, verify, export, pretrain, demo)
+LIGHT = (recipes, encode, report, verify)  # they need no torch, or not for every model
 
 
 def _add(group: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:
-    group.command(name or command.__name__, cls=Command, help=_help_of(command))(command)
+    kind = Command if command in LIGHT else ModelCommand
+    group.command(name or command.__name__, cls=kind, help=_help_of(command))(command)
 
 
 for command in COMMANDS:

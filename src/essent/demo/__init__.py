@@ -17,7 +17,10 @@ all-MiniLM-L6-v2 in view, so that model's figure on this set is not an independe
 and to see that a recipe does something; use the real benchmarks for any number you want to report.
 """
 
-from essent.demo.files import minimal_pairs_path, pairs_path
-from essent.demo.run import run_demo
+from essent.lazy import needs_torch
+
+with needs_torch(__name__):
+    from essent.demo.files import minimal_pairs_path, pairs_path
+    from essent.demo.run import run_demo
 
 __all__ = ["minimal_pairs_path", "pairs_path", "run_demo"]

@@ -1,7 +1,10 @@
 """An Encoder is a SentenceTransformer that runs a recipe; EncoderTransformer is one in scikit-learn's pipelines."""
 
-from essent.encoder.encoder import Encoder
-from essent.encoder.estimator import EncoderTransformer
+from essent.lazy import needs_torch
+
+with needs_torch(__name__):
+    from essent.encoder.encoder import Encoder
+    from essent.encoder.estimator import EncoderTransformer
 
 __all__ = [
     "Encoder",

@@ -1,17 +1,20 @@
 """Looks into a model: which tokens matter to it, which attention heads know, what it predicts, how its tokens lie."""
 
-from essent.explain.bias import BiasReport, SentenceAnisotropy, TokenMap, token_bias, token_map
-from essent.explain.importance import (
-    Agreement,
-    HeadAgreement,
-    Impact,
-    backbone_of,
-    head_agreement,
-    impact_agreement,
-    impact_matrix,
-)
-from essent.explain.picture import draw_bias
-from essent.explain.predictions import MaskPrediction, MaskPredictions, Predicted, mask_predictions
+from essent.lazy import needs_torch
+
+with needs_torch(__name__):
+    from essent.explain.bias import BiasReport, SentenceAnisotropy, TokenMap, token_bias, token_map
+    from essent.explain.importance import (
+        Agreement,
+        HeadAgreement,
+        Impact,
+        backbone_of,
+        head_agreement,
+        impact_agreement,
+        impact_matrix,
+    )
+    from essent.explain.picture import draw_bias
+    from essent.explain.predictions import MaskPrediction, MaskPredictions, Predicted, mask_predictions
 
 __all__ = [
     "Agreement",

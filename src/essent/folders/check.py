@@ -25,6 +25,7 @@ from essent.folders.rules import (
     is_stock_class,
 )
 from essent.hub import file_options, has_file
+from essent.lazy import needs_torch
 from essent.types import DamagedError
 
 OWN_CLASS = "essent_module.RecipeModule"  # of a folder that no stock modules compute; essent reads it by itself
@@ -71,7 +72,8 @@ class Repository:
 
     def find(self, file: str) -> Path | None:
         """The path of a file, or None where there is none."""
-        from sentence_transformers.util import load_file_path  # which loads torch: static encoders do without
+        with needs_torch(f"Reading {self.name!r}"):
+            from sentence_transformers.util import load_file_path  # late: static encoders do without
 
         folder, _, last = file.rpartition("/")
         found = load_file_path(self.name, last, subfolder=folder, **self.hub)

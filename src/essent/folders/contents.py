@@ -16,6 +16,7 @@ from essent.folders.names import STATE_FOLDER
 from essent.folders.places import check_places
 from essent.folders.reading import read_json
 from essent.hub import file_options, reach_model
+from essent.lazy import needs_torch
 from essent.types import DamagedError, ModelError, RecipeError
 from essent.version import __version__
 
@@ -164,7 +165,8 @@ def read_config(name: str, hub: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _find(name: str, file: str, hub: dict[str, Any], subfolder: str = "") -> Path | None:
-    from sentence_transformers.util import load_file_path  # which loads torch: static encoders do without
+    with needs_torch(f"Reading {name!r}"):
+        from sentence_transformers.util import load_file_path  # late: static encoders do without
 
     found = load_file_path(name, file, subfolder=subfolder, **hub)
     return None if found is None else Path(found)

@@ -9,18 +9,21 @@ Source: Chiang et al. 2023, "Revealing the Blind Spot of Sentence Encoder Evalua
 chose the words by hand, here WordNet offers them and a masked language model judges them.
 """
 
-from essent.minimal_pairs.build import Resources, build
-from essent.minimal_pairs.check import Finding, check_rows
-from essent.minimal_pairs.groups import CannotNegateError
-from essent.minimal_pairs.masked import MaskedModel
-from essent.minimal_pairs.negation import Negation, Style, negate
-from essent.minimal_pairs.parsed import SpacyTagger
-from essent.minimal_pairs.push import push_rows
-from essent.minimal_pairs.quality import Quality, as_dict, overlaps, sample
-from essent.minimal_pairs.rows import PairRow, write_rows
-from essent.minimal_pairs.tags import Tagger
-from essent.minimal_pairs.typos import misspelling_list, misspellings
-from essent.minimal_pairs.wordnet import WordNet, find_wordnet
+from essent.lazy import needs_torch
+
+with needs_torch(__name__):
+    from essent.minimal_pairs.build import Resources, build
+    from essent.minimal_pairs.check import Finding, check_rows
+    from essent.minimal_pairs.groups import CannotNegateError
+    from essent.minimal_pairs.masked import MaskedModel
+    from essent.minimal_pairs.negation import Negation, Style, negate
+    from essent.minimal_pairs.parsed import SpacyTagger
+    from essent.minimal_pairs.push import push_rows
+    from essent.minimal_pairs.quality import Quality, as_dict, overlaps, sample
+    from essent.minimal_pairs.rows import PairRow, write_rows
+    from essent.minimal_pairs.tags import Tagger
+    from essent.minimal_pairs.typos import misspelling_list, misspellings
+    from essent.minimal_pairs.wordnet import WordNet, find_wordnet
 
 __all__ = [
     "CannotNegateError",

@@ -1,12 +1,15 @@
 """A pretrained transformer: loading, what it offers to recipes, its states, templates, masked-LM head, token tables."""
 
-from essent.model.backbone import Backbone, RequiredOutputs
-from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe
-from essent.model.loading import POOLING, Loaded, load, open_model, read_capabilities
-from essent.model.mlm_head import NO_HEAD, MaskedLMHead, expected_rows, load_masked
-from essent.model.template import check_room, make_frame
-from essent.model.template_bias import debias, template_states
-from essent.model.token_rows import LONG, is_static, rows_backbone, unlimited
+from essent.lazy import needs_torch
+
+with needs_torch(__name__):
+    from essent.model.backbone import Backbone, RequiredOutputs
+    from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe
+    from essent.model.loading import POOLING, Loaded, load, open_model, read_capabilities
+    from essent.model.mlm_head import NO_HEAD, MaskedLMHead, expected_rows, load_masked
+    from essent.model.template import check_room, make_frame
+    from essent.model.template_bias import debias, template_states
+    from essent.model.token_rows import LONG, is_static, rows_backbone, unlimited
 
 __all__ = [
     "LONG",

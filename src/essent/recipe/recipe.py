@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from essent.lazy import needs_torch
 from essent.notebook import html_block, html_pairs, html_title
 from essent.recipe.named import NAMED, TEMPLATES, NamedRecipe
 from essent.registry import did_you_mean
@@ -52,7 +53,6 @@ class Recipe:
 
     def __post_init__(self) -> None:
         from essent.pooling import reductions
-        from essent.shaping import shapers
         from essent.weighting import weightings
 
         _check_template(self.template)
@@ -64,7 +64,7 @@ class Recipe:
         object.__setattr__(self, "layers", checked_mix(list(self.layers), shown))
         object.__setattr__(self, "weights", tuple(weightings.create(spec).spec() for spec in self.weights))
         object.__setattr__(self, "reduce", reductions.create(self.reduce).spec())  # type: ignore[attr-defined]
-        object.__setattr__(self, "shaping", tuple(shapers.create(spec).spec() for spec in self.shaping))
+        object.__setattr__(self, "shaping", _checked_steps(self.shaping))
         if "mask" in self.weights and MASK not in (self.template or ""):
             raise RecipeError(
                 f"weights=mask needs a template with {MASK}, e.g. template=T0; this recipe has "
@@ -279,6 +279,14 @@ def _unquote(value: str) -> str:
         except json.JSONDecodeError as error:
             raise RecipeError(f"Cannot read the quoted text {value}: {error}") from None
     return value[1:-1] if value.startswith("'") else value
+
+
+def _checked_steps(shaping: tuple[str, ...]) -> tuple[str, ...]:
+    if not shaping:
+        return ()
+    with needs_torch(f"The shaping {' | '.join(shaping)!r}"):
+        from essent.shaping import shapers
+    return tuple(shapers.create(spec).spec() for spec in shaping)
 
 
 def read_field(key: str, value: str) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from essent.lazy import needs_torch
 from essent.tasks import FORMAT, Result, load_results
 from essent.types import DataError, EssentError
 
@@ -30,7 +31,8 @@ def read_results(path: str | Path) -> list[Result] | Leaderboard:
     found = content.get("format") if isinstance(content, dict) else None
     if found == FORMAT:
         return load_results(path)
-    from essent.selection import FORMAT as BOARD_FORMAT  # it loads torch
+    with needs_torch(f"{path}: a leaderboard of essent search"):
+        from essent.selection import FORMAT as BOARD_FORMAT
 
     if found != BOARD_FORMAT:
         raise DataError(

@@ -10,10 +10,13 @@ One table with a model for each of its roles:
     rich.print(render(done))
 """
 
-from essent.reproduce.parts import only_tasks
-from essent.reproduce.run import Measured, Reproduction, run_table
-from essent.reproduce.show import render, settings_of, summary, to_dict
-from essent.reproduce.tables import Cell, Published, Table, find_table, tables
+from essent.lazy import needs_torch
+
+with needs_torch(__name__):
+    from essent.reproduce.parts import only_tasks
+    from essent.reproduce.run import Measured, Reproduction, run_table
+    from essent.reproduce.show import render, settings_of, summary, to_dict
+    from essent.reproduce.tables import Cell, Published, Table, find_table, tables
 
 __all__ = [
     "Cell",

@@ -1,10 +1,13 @@
 """A recipe's module as a folder: stock sentence-transformers modules where they compute the same, golden vectors."""
 
-from essent.saving.card import amend_card
-from essent.saving.load import folder_of, load_folder
-from essent.saving.save import GOLDEN_TEXTS, SavableModule, save_folder
-from essent.saving.static_table import STORED, UNIT, rounded
-from essent.saving.stock_modules import NoStockModulesError, stock_modules
+from essent.lazy import needs_torch
+
+with needs_torch(__name__):
+    from essent.saving.card import amend_card
+    from essent.saving.load import folder_of, load_folder
+    from essent.saving.save import GOLDEN_TEXTS, SavableModule, save_folder
+    from essent.saving.static_table import STORED, UNIT, rounded
+    from essent.saving.stock_modules import NoStockModulesError, stock_modules
 
 __all__ = [
     "GOLDEN_TEXTS",

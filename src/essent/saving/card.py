@@ -47,7 +47,7 @@ def _usage(stock: str, reason: str) -> str:
     if not reason:
         return f"### Direct Usage (Sentence Transformers)\n{stock}With essent: `essent.Encoder(name_or_folder)`.\n\n"
     own = stock.replace("First install the Sentence Transformers library:", "First install essent:")
-    own = own.replace("pip install -U sentence-transformers", "pip install -U essent")
+    own = own.replace("pip install -U sentence-transformers", 'pip install -U "essent[torch]"')
     own = own.replace("from sentence_transformers import SentenceTransformer", "from essent import Encoder")
     own = own.replace("SentenceTransformer(", "Encoder(")
     note = f"Plain sentence-transformers loads it only with `trust_remote_code=True`, because {reason}."

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from essent.lazy import needs_torch
 from essent.tasks.examples import Example, check_examples
 from essent.tasks.judged import JudgedTask, Scorer, bootstrap
 from essent.tasks.resampling import interval, weighted_mean
@@ -167,6 +168,7 @@ class ClusterTask(JudgedTask):
         return Result(self.name, metrics, {}, len(self), provenance, notes, ("accuracy", "mean"), evidence)
 
 
+@needs_torch("Clustering")
 def cluster(vectors: np.ndarray, clusters: int, seeds: Sequence[int] = SEEDS, starts: int = 10) -> np.ndarray:
     """Numbers of the clusters of rows (N,D), one k-means run a seed: (S,N).
 

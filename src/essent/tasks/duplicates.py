@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from essent.lazy import needs_torch
 from essent.tasks.judged import JudgedTask, Scorer, pair_cosines, with_interval
 from essent.tasks.resampling import Order
 from essent.tasks.result import Result, library_versions
@@ -137,6 +138,7 @@ def _average_precision(order: Order, gold: np.ndarray, counts: np.ndarray) -> np
     return np.asarray(100 * np.divide(total, whole, out=np.full_like(total, np.nan), where=whole > 0))
 
 
+@needs_torch("A threshold of duplicates")
 def best_threshold(cosines: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
     """The cosine from which on pairs are called duplicates for the best F1, and that F1 ×100."""
     from sklearn.metrics import precision_recall_curve

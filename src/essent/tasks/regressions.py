@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from essent.lazy import needs_torch
+
 if TYPE_CHECKING:
     import torch
 
@@ -41,7 +43,8 @@ def logits_by_strength(
     Yields:
         For each strength the logits (N,B,K) of all rows, those left out included.
     """
-    import torch
+    with needs_torch("A probe of labelled texts"):
+        import torch
 
     matrix = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))  # (N,D)
     seen = matrix[torch.from_numpy(used.any(axis=1))]

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from essent.lazy import needs_torch
 from essent.tasks.base import as_matrix, unit_rows
 from essent.tasks.judged import JudgedTask, Scorer, with_interval
 from essent.tasks.resampling import weighted_mean
@@ -189,6 +190,7 @@ class RetrievalTask(JudgedTask):
         return Result(self.name, metrics, {}, len(self), provenance, self.notes, (SCORES[0], "all"), evidence)
 
 
+@needs_torch("Retrieval")
 def nearest(queries: np.ndarray, documents: np.ndarray, depth: int) -> np.ndarray:
     """Places (Q,k), best first, of the k = min(depth, C) nearest documents, by exact search in blocks.
 
