@@ -136,7 +136,10 @@ def test_labelled_files_run_as_they_are_and_refusals_name_what_runs(run: Run, ti
     assert "trec60" in run("evaluate", "-m", tiny, "-r", "mean", "-d", booleans, "-q").stdout
     assert "accuracy" in run("search", "-m", tiny, "--data", booleans, "--space", "layers", "-q").stdout
     assert evaluate(tiny, ["mean"], [pandas.DataFrame(rows)])["mean"][0].main == ("accuracy", "all")
-    refused = run("distill", "-m", "none", "-t", booleans, "-o", tmp_path / "o", "--validate", booleans, code=2).stderr
+    more = tmp_path / "more.csv"
+    more.write_bytes(booleans.read_bytes())
+    both = ("--validate", f"{booleans},{more}")  # several are ranked together, which only scored pairs can be
+    refused = run("distill", "-m", "none", "-t", booleans, "-o", tmp_path / "o", *both, code=2).stderr
     assert "holds classification, and only scored pairs will do here" in " ".join(refused.split())
     plain = tmp_path / "lines.txt"
     plain.write_text("\n".join(row["text"] for row in rows))  # type: ignore[misc]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from essent import Encoder
 from essent.evaluation import evaluate
 from essent.recipe import Recipe
 from essent.selection import Grid, Space, search
@@ -191,6 +192,17 @@ def test_bad_questions_are_refused_before_the_model_is_loaded(bert: Path, monkey
     ):
         with pytest.raises((InputError, UnknownNameError), match=message):
             search(model, space=SPACE, **arguments)
+
+
+def test_a_saved_encoder_learns_from_prompted_queries(shell_of: Shells) -> None:
+    shell = shell_of("bert")
+    board = search(shell, retrieval(), Space(named=("mean weights=idf | zscore",)))
+    encoder = board.encoder(anyway=True)
+    texts = retrieval().texts_for({})
+    assert texts[0].startswith("query: ")
+    again = Encoder(shell, encoder.recipe).fit(texts)
+    np.testing.assert_allclose(encoder.encode(texts[:3]), again.encode(texts[:3]), atol=1e-6)
+    assert retrieval().run(encoder).main_score == pytest.approx(board.find(encoder.recipe).scores["ndcg@10"], abs=3.4)
 
 
 def test_leaked_units_are_left_out_of_any_kind(shell_of: Shells) -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from training_helpers import SMALL, TEXTS, about
 
 from essent import Encoder, verify
 from essent.atomic import _HOST
-from essent.tasks import Example, LabelTask, PairTask
+from essent.tasks import Example, LabelTask, PairTask, RetrievalTask
 from essent.train import make_collator, make_loss, train
 from essent.train.build import warn
 from essent.train.checkpoints import check_checkpoint, last_checkpoint
@@ -84,6 +85,23 @@ def test_any_kind_of_judgement_validates(bert: Path, tmp_path: Path) -> None:
     assert run["best_score"] == max(scores[2], scores[4])
     best = task.for_choice().run(Encoder(str(tmp_path / "run"))).main_score
     assert best == pytest.approx(run["best_score"], abs=100 / len(TEXTS))
+
+
+def test_queries_are_validated_with_the_models_prompts(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    queries, corpus = ({f"{side}{n}": text for n, text in enumerate(TEXTS)} for side in "qd")
+    task = RetrievalTask("r", queries, corpus, {f"q{n}": {f"d{(n + 3) % len(TEXTS)}": 1} for n in range(len(TEXTS))})
+    shell = SentenceTransformer(str(folder_of("bert")), prompts={"query": "ask of it : ", "document": "a text : "})
+    shell.save(str(tmp_path / "prompted"))
+    train(
+        tmp_path / "prompted", TEXTS, "simcse-unsup", output=tmp_path / "run", validate=task,
+        max_steps=1, validate_every=1, **SMALL
+    )  # fmt: skip
+    run = about(tmp_path / "run")
+    encoder = Encoder(str(tmp_path / "run"))
+    assert encoder.prompts["query"] == "ask of it : "
+    assert run["best_score"] == pytest.approx(task.run(encoder).main_score, abs=1e-4)
+    plain = replace(task, query_prompt="", document_prompt="").run(encoder).main_score
+    assert plain != pytest.approx(run["best_score"], abs=1e-4)
 
 
 def test_same_seed_same_bytes(whole: Path, bert: Path, dev: PairTask, tmp_path: Path) -> None:

@@ -110,6 +110,12 @@ class Question:
         pairs = None if self.task is None else self.task.compared()
         return 0 if pairs is None else len(pairs)
 
+    def learned(self, prompts: Mapping[str, str]) -> list[str]:
+        """What a saved encoder learns from: the texts, with the prompts of queries and documents."""
+        if self.task is None or self.task.kind != "retrieval":
+            return list(self.texts)
+        return self.task.texts_for(prompts)
+
     def text_pairs(self, prompts: Mapping[str, str], default: str) -> TextPairs:
         """The texts with the model's prompts, and the pairs that are compared."""
         texts = [default + text for text in self.texts] if self.task is None else self.task.texts_for(prompts, default)

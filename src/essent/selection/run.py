@@ -110,7 +110,10 @@ def search(
         "seconds": round(time.perf_counter() - started, 2),
         "versions": library_versions(),
     }
-    source = (model, tuple(texts), dict(options))
+    # the default prompt is not among them: an Encoder puts it before what it learns from
+    prompts = {} if runner.loaded.default_prompt else dict(runner.loaded.settings.get("prompts") or {})
+    learned = [text for question in questions for text in question.learned(prompts)]
+    source = (model, tuple(learned), dict(options))
     board = replace(board, notes=tuple(notes), provenance=provenance, _source=source)
     return tested(board, model, others, how, options, questions[0].score or "")
 

@@ -57,6 +57,7 @@ class RetrievalTask(JudgedTask):
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        optional_import("pytrec_eval", "retrieval")  # before a model has run for an hour
         for side in ("queries", "corpus"):
             object.__setattr__(self, side, {str(key): text for key, text in getattr(self, side).items()})
         judged = {str(q): {str(d): int(grade) for d, grade in found.items()} for q, found in self.relevant.items()}
@@ -125,7 +126,7 @@ class RetrievalTask(JudgedTask):
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
         """Each score of each query: (scores·Q,)."""
-        pytrec_eval = optional_import("pytrec_eval", "data")
+        pytrec_eval = optional_import("pytrec_eval", "retrieval")
         units = unit_rows(vectors)[list(rows)]  # (Q+C,D)
         # trec_eval puts equal documents in falling order of their ids, and reads similarities in float32: it gets ranks
         ids = sorted(self.corpus, reverse=True)

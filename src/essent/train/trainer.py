@@ -52,7 +52,7 @@ class TaskScore(BaseEvaluator):
         """
         try:
             with exact_forward(model):
-                score = self.task.run(self._encode(model)).main_score
+                score = self.task.run(_Encoding(model, self.projection_head)).main_score
         except InputError as error:  # a vector that is not finite
             kept = left_over(Path(output_path).parent) if output_path else ""
             raise TrainingError(f"Step {steps} cannot be validated: {error} {kept}") from error
@@ -60,18 +60,24 @@ class TaskScore(BaseEvaluator):
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
         return metrics
 
-    def _encode(self, model: Any) -> Any:
-        def encode(texts: list[str]) -> torch.Tensor:
-            vectors = model.encode(texts, convert_to_tensor=True, show_progress_bar=False)
-            with torch.no_grad():
-                found: torch.Tensor = (
-                    vectors
-                    if self.projection_head is None
-                    else self.projection_head(vectors.to(next(self.projection_head.parameters()).device))
-                )
-                return found
 
-        return encode
+class _Encoding:
+    """A model in training as a task sees it: with its prompts, and its projection head where that is kept."""
+
+    def __init__(self, model: Any, projection_head: ProjectionHead | None) -> None:
+        self.model, self.projection_head = model, projection_head
+        self.prompts: dict[str, str] = dict(getattr(model, "prompts", None) or {})
+        self.default_prompt_name = getattr(model, "default_prompt_name", None)
+
+    def encode(self, texts: list[str], prompt: str | None = None) -> torch.Tensor:
+        """Vectors (N,D) of texts; `prompt` as sentence-transformers takes it."""
+        given = {} if prompt is None else {"prompt": prompt}
+        vectors: torch.Tensor = self.model.encode(texts, convert_to_tensor=True, show_progress_bar=False, **given)
+        if self.projection_head is None:
+            return vectors
+        with torch.no_grad():
+            found: torch.Tensor = self.projection_head(vectors.to(next(self.projection_head.parameters()).device))
+        return found
 
 
 @contextlib.contextmanager
