@@ -78,7 +78,8 @@ def test_the_first_baseline_that_is_not_beaten_is_kept() -> None:
     kept = decided(board(), [(lead(-0.5), ""), both[1]], "Measured")
     assert kept.verdict == "Measured, mean is kept: ditto:1-1 is not shown to be better: +0.50 [-0.50, +1.50]."
     assert decided(board(), [(lead(1.0), "halves sees the opposite"), both[1]], "Measured").kept == "mean"
-    assert decided(board(), [(lead(math.nan), "")], "Measured").kept == "mean"
+    unknown = decided(board(), [(lead(math.nan), "")], "Measured")
+    assert (unknown.kept, "too few judgements to compare ditto:1-1 with it" in unknown.verdict) == ("mean", True)
     assert decided(board(), [], "Measured").kept is None
     later = decided(board("first-last"), [(lead(-1, first="first-last"), "")], "Measured")
     assert (str(later.leader), later.kept) == ("first-last", "mean")

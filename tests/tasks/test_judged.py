@@ -279,6 +279,17 @@ def test_few_labels_of_small_classes_are_judged_by_sets_without_them() -> None:
         assert result.metrics[f"accuracy@{shot}"]["all"] == 100
 
 
+def test_one_unit_that_differs_shows_nothing() -> None:
+    """Every exchange gives the same difference, but for rounding; p is 1."""
+    task = retrieval()
+    for count in range(2, COUNT):
+        part = task.without(np.arange(COUNT) >= count)
+        values = np.random.default_rng(count).choice([1.0, 0.63092975357, 0.5, 0.0], 4 * count)
+        other = values.copy()
+        other[0] = 0.43067655807
+        assert permutation_p(part, np.stack([values, other]), "ndcg@10", resamples=100) > 0.5, count
+
+
 def test_one_unit_has_no_test() -> None:
     task = TripletTask("t", (("a", "b", "c"),))
     assert np.isnan(permutation_p(task, np.array([[1.0, 0.0], [0.0, 1.0]])))

@@ -115,7 +115,9 @@ def _read(sources: Sequence[Path], column: str, output: Path, strict: bool) -> T
 
 def _note_rows(table: TextTable, output: Path) -> None:
     """Say what is encoded, and what has no vector or is not kept."""
-    show_note(f"{len(table.texts):,} texts are encoded.")
+    empty = sum(not text.strip() for text in table.texts)  # an empty cell of a CSV file is an empty text
+    also = f", {empty:,} of them empty" if empty else ""
+    show_note(f"{len(table.texts):,} texts are encoded{also}.")
     if table.places:
         shown = "NaN" if output.suffix.lower() == ".npy" else "null"
         counted = f"{len(table.places):,} of {len(table.all_texts):,} rows"

@@ -184,7 +184,9 @@ def decided(board: Leaderboard, evidence: Sequence[tuple[Comparison, str]], how:
         return replace(board, kept=None, verdict=f"{leader} is compared with no baseline.")
     for comparison, objection in evidence:
         if not comparison.is_better or objection:
-            why = objection or f"{leader} is not shown to be better: {comparison.figures()}"
+            few = f"there are too few judgements to compare {leader} with it"
+            shown = few if math.isnan(comparison.low) else f"{leader} is not shown to be better: {comparison.figures()}"
+            why = objection or shown
             verdict = f"{how}, {comparison.second} is kept: {why}."
             return replace(board, kept=comparison.second, verdict=verdict)
     shown = " and ".join(f"{comparison.second} by {comparison.figures()}" for comparison, _ in evidence)
