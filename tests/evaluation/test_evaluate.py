@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from essent.encoder.encoder import Encoder
 from essent.evaluation.run import evaluate
 from essent.recipe.recipe import Recipe
-from essent.tasks import PairTask
+from essent.tasks import Example, LabelTask, PairTask
 from essent.tasks.data import Pair
 from essent.types import DataError, InputError, ModelError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from families import CORPUS
@@ -291,3 +291,10 @@ def test_a_model_that_no_recipe_describes_is_scored_as_it_is(bert: Path, tmp_pat
     with pytest.raises(RecipeError, match="include_prompt=False"):
         Encoder(without)
     assert Encoder(without, "mean").encode("a cat").shape == (size,)
+
+
+def test_labels_without_a_test_part_are_refused_before_the_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("essent.evaluation.run.load", lambda *_: pytest.fail("the model was loaded"))
+    task = LabelTask("mine", tuple(Example((f"t{n}",), "ab"[n % 2], "train") for n in range(20)))
+    with pytest.raises(DataError, match="'mine' has no test part to score"):
+        evaluate("no-such-model", ["mean"], [task])

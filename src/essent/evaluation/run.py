@@ -20,7 +20,7 @@ from essent.recipe import Recipe
 from essent.shaping import Chain
 from essent.tasks import LabelTask, Result, Task, TaskLike, as_task
 from essent.texts import check_texts
-from essent.types import InputError, ModelLike, RecipeError
+from essent.types import DataError, InputError, ModelLike, RecipeError
 
 
 def evaluate(
@@ -80,6 +80,8 @@ def evaluate(
     names = [task.name for task in found]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise InputError(f"Two tasks are called {twice[0]!r}; leave one out, or rename its file.")
+    if unjudged := [task.name for task in found if getattr(task, "units", 1) == 0]:
+        raise DataError(f"The task {unjudged[0]!r} has no test part to score; search chooses on what it has.")
     if not found:
         raise InputError("evaluate needs at least one task, e.g. ['stsb'].")
     if not parsed and (fit_texts is not None or frequency_texts is not None):

@@ -9,20 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from essent.lazy import needs_torch
-from essent.tasks.judged import JudgedTask, Scorer, pair_cosines, with_interval
+from essent.tasks.judged import Scorer, TwoTextTask, with_interval
 from essent.tasks.resampling import Order
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError
 
 
 @dataclass(frozen=True)
-class DuplicateTask(JudgedTask):
+class DuplicateTask(TwoTextTask):
     """P pairs of texts, each of which is a pair of duplicates (paraphrases) or not.
 
     Attributes:
@@ -32,7 +32,6 @@ class DuplicateTask(JudgedTask):
     """
 
     kind: ClassVar[str] = "duplicates"
-    unit: ClassVar[str] = "pairs"
     score_names: ClassVar[tuple[str, ...]] = ("average_precision",)
     name: str
     pairs: tuple[tuple[str, str, bool], ...]
@@ -49,45 +48,14 @@ class DuplicateTask(JudgedTask):
                 f"The task {self.name!r}: {which} of the {len(self.pairs)} pairs is a duplicate; give both."
             )
 
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def texts(self) -> list[str]:
-        """All first texts, then all second ones."""
-        return [pair[0] for pair in self.pairs] + [pair[1] for pair in self.pairs]
-
     def digest(self) -> str:
         """SHA-256 of the pairs."""
         content = json.dumps([list(pair) for pair in self.pairs], ensure_ascii=False)
         return hashlib.sha256(content.encode()).hexdigest()
 
-    @property
-    def units(self) -> int:
-        """How many pairs there are."""
-        return len(self.pairs)
-
-    evidence_size = units
-
-    def compared(self) -> np.ndarray:
-        """Each pair's places in `texts()`."""
-        return np.asarray(np.arange(2 * len(self)).reshape(2, -1).T)
-
-    def items(self) -> list[tuple[str, ...]]:
-        """The two texts of each pair."""
-        return [pair[:2] for pair in self.pairs]
-
     def strata(self) -> np.ndarray | None:
         """Whether each pair is a pair of duplicates."""
         return self._gold
-
-    def without(self, left_out: np.ndarray) -> DuplicateTask:
-        """The task without some of its pairs."""
-        kept = [pair for pair, gone in zip(self.pairs, left_out, strict=True) if not gone]
-        return replace(self, pairs=tuple(kept))
-
-    def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
-        """The pairs' cosines (P,)."""
-        return pair_cosines(vectors, rows, self.compared())
 
     @property
     def _gold(self) -> np.ndarray:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -101,6 +102,47 @@ class JudgedTask(Task):
         None: this score has no test by exchange.
         """
         return None
+
+
+class TwoTextTask(JudgedTask):
+    """Judgements of P pairs of texts, whose evidence is their cosines: `pairs` of (first, second, judgement …)."""
+
+    unit: ClassVar[str] = "pairs"
+    pairs: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def texts(self) -> list[str]:
+        """All first texts, then all second ones: 2P texts, duplicates kept.
+
+        What is fitted on a task (idf, shaping) is fitted on these: on distinct texts a task moves by up to 1.2 points.
+        """
+        return [pair[0] for pair in self.pairs] + [pair[1] for pair in self.pairs]
+
+    @property
+    def units(self) -> int:
+        """How many pairs there are."""
+        return len(self.pairs)
+
+    evidence_size = units
+
+    def compared(self) -> np.ndarray:
+        """Each pair's places in `texts()`, (P,2)."""
+        return np.asarray(np.arange(2 * len(self)).reshape(2, -1).T)
+
+    def items(self) -> list[tuple[str, ...]]:
+        """The two texts of each pair."""
+        return [tuple(pair[:2]) for pair in self.pairs]
+
+    def without(self, left_out: np.ndarray) -> Self:
+        """The task without some of its pairs."""
+        kept = tuple(pair for pair, gone in zip(self.pairs, left_out, strict=True) if not gone)
+        return replace(self, pairs=kept)  # type: ignore[type-var]
+
+    def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+        """The pairs' cosines (P,)."""
+        return pair_cosines(vectors, rows, self.compared())
 
 
 def pair_cosines(vectors: np.ndarray, rows: Sequence[int], pairs: np.ndarray) -> np.ndarray:

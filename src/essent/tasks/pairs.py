@@ -12,13 +12,13 @@ import math
 import reprlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from essent.tasks.data import Pair, Row, pairs_from_rows
-from essent.tasks.judged import JudgedTask, Scorer, pair_cosines
+from essent.tasks.judged import Scorer, TwoTextTask
 from essent.tasks.resampling import Order, correlation, weighted_correlation
 from essent.tasks.result import Result, library_versions
 from essent.types import DataError, InputError
@@ -50,7 +50,7 @@ def columns_of(row: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class PairTask(JudgedTask):
+class PairTask(TwoTextTask):
     """P sentence pairs with gold scores.
 
     Attributes:
@@ -61,7 +61,6 @@ class PairTask(JudgedTask):
     """
 
     kind: ClassVar[str] = "pairs"
-    unit: ClassVar[str] = "pairs"
     score_names: ClassVar[tuple[str, ...]] = ("spearman",)
     name: str
     pairs: tuple[Pair, ...]
@@ -115,16 +114,6 @@ class PairTask(JudgedTask):
         }
         return cls(" + ".join(names), pairs, source, (*notes, note))
 
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def texts(self) -> list[str]:
-        """All first sentences, then all second ones: 2P texts, duplicates kept.
-
-        What is fitted on a task (idf, shaping) is fitted on these: on distinct texts a task moves by up to 1.2 points.
-        """
-        return [pair.sentence1 for pair in self.pairs] + [pair.sentence2 for pair in self.pairs]
-
     def digest(self) -> str:
         """SHA-256 of the pairs: the same for the same rows from whatever file or hub."""
         total = hashlib.sha256()
@@ -133,30 +122,6 @@ class PairTask(JudgedTask):
         return total.hexdigest()
 
     # -- what a search reads ----------------------------------------------------------------------------------------
-
-    @property
-    def units(self) -> int:
-        """How many pairs there are."""
-        return len(self.pairs)
-
-    evidence_size = units
-
-    def compared(self) -> np.ndarray:
-        """Each pair's places in `texts()`."""
-        return np.asarray(np.arange(2 * len(self)).reshape(2, -1).T)
-
-    def items(self) -> list[tuple[str, ...]]:
-        """The two sentences of each pair."""
-        return [pair[:2] for pair in self.pairs]
-
-    def without(self, left_out: np.ndarray) -> PairTask:
-        """The task without some of its pairs."""
-        kept = [pair for pair, gone in zip(self.pairs, left_out, strict=True) if not gone]
-        return replace(self, pairs=tuple(kept))
-
-    def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
-        """The pairs' cosines (P,)."""
-        return pair_cosines(vectors, rows, self.compared())
 
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
         """Spearman ×100 in draws of the pairs. Ranks within a draw follow from running sums of its counts."""
