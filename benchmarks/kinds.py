@@ -1,17 +1,18 @@
 """What a search over many recipes gains on each kind of judgement, chosen on one part and reported on another.
 
-    python benchmarks/kinds.py MODEL DATA [--space full] [--texts 1500]
+    python benchmarks/kinds.py MODEL DATA [--space full] [--texts 1500] [--only trec,mrpc]
 
 DATA is the folder with classification/ and clustering/. Data sets without parts are halved: every second text is
-the test. A line each: the recipe ranked first, its score where it was chosen, on the test, the points over `mean`
-there with their 95 % interval, what the search keeps, and seconds.
+the test. Of those with parts, what is judged is kept whole, and every n-th text that is only learned on. A line each:
+the recipe ranked first, its score where it was chosen, on the test, the points over `mean` there with their 95 %
+interval, what the search keeps, and seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,10 +23,11 @@ LABELLED = ("trec", "sst2", "cr")
 CLUSTERED = ("agnews", "stackoverflow")
 
 
-def pairs_of_tasks(folder: Path, most: int) -> Iterator[tuple[JudgedTask, JudgedTask]]:
+def pairs_of_tasks(folder: Path, most: int, only: Sequence[str]) -> Iterator[tuple[JudgedTask, JudgedTask]]:
     """A task to choose on and one to report on."""
-    yield tuple(_shortened(load_judged(f"duplicates:mrpc.{part}", folder), most) for part in ("train", "test"))  # type: ignore[misc]
-    for name in LABELLED:
+    if "mrpc" in only:
+        yield tuple(_shortened(load_judged(f"duplicates:mrpc.{part}", folder), most) for part in ("train", "test"))  # type: ignore[misc]
+    for name in (name for name in LABELLED if name in only):
         task = load_judged(name, folder)
         assert isinstance(task, LabelTask)
         if all(example.part is None for example in task.examples):
@@ -33,7 +35,7 @@ def pairs_of_tasks(folder: Path, most: int) -> Iterator[tuple[JudgedTask, Judged
             yield _shortened(parts[0], most), _shortened(parts[1], most)
         else:
             yield _shortened(task.for_choice(), most), task
-    for name in CLUSTERED:
+    for name in (name for name in CLUSTERED if name in only):
         task = load_judged(name, folder)
         assert isinstance(task, ClusterTask)
         few = replace(task, seeds=(0, 1, 2), starts=3)
@@ -43,7 +45,12 @@ def pairs_of_tasks(folder: Path, most: int) -> Iterator[tuple[JudgedTask, Judged
 
 def _shortened(task: JudgedTask, most: int) -> JudgedTask:
     """Every n-th example, so that at most `most` are left."""
-    if isinstance(task, (LabelTask, ClusterTask)):
+    if isinstance(task, LabelTask):
+        learned = [example for example in task.examples if example.part == "train"]
+        judged = [example for example in task.examples if example.part != "train"]
+        thinned = judged[:: -(-len(judged) // most)] + learned[:: -(-len(learned) // most)]
+        return replace(task, examples=tuple(thinned))
+    if isinstance(task, ClusterTask):
         return replace(task, examples=task.examples[:: -(-len(task.examples) // most)])
     assert isinstance(task, DuplicateTask)
     return replace(task, pairs=task.pairs[:: -(-len(task.pairs) // most)])
@@ -56,9 +63,10 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--space", default="full")
     parser.add_argument("--texts", type=int, default=1500, help="most examples of each part")
+    parser.add_argument("--only", default=",".join(("mrpc", *LABELLED, *CLUSTERED)), help="data sets")
     given = parser.parse_args()
     print("| data | score | recipes | first | chosen | test | over mean | kept | seconds |", flush=True)
-    for task, test in pairs_of_tasks(given.data, given.texts):
+    for task, test in pairs_of_tasks(given.data, given.texts, given.only.split(",")):
         start = time.perf_counter()
         board = search(given.model, task, given.space, test=[test])
         (check,) = board.checks
