@@ -70,6 +70,7 @@ bench: $(INSTALLED)  ## time against the named peers, paired in one run: make be
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/train.py
 	$(if $(DATA),$(BIN)/python benchmarks/heads.py --data "$(DATA)/classification/cr.jsonl")
+	$(if $(DATA),$(BIN)/python benchmarks/grid_search.py --data "$(DATA)/classification/trec.train.jsonl")
 	$(if $(DATA),$(BIN)/python benchmarks/suite.py --data "$(DATA)")
 
 clean:

@@ -103,7 +103,7 @@ def main() -> None:
     folds = np.random.default_rng(0).permutation(len(labels)) % 10
     rows = scaled(vectors)
     print(f"{len(labels)} texts, {vectors.shape[1]} dimensions, {len(task.classes)} classes; encoding {encoding:.1f} s")
-    (probabilities, _), ours = timed(cross_validated, vectors, task.targets(), folds)
+    (probabilities, _), ours = timed(cross_validated, vectors, task.targets, folds)
     right = probabilities.argmax(1) == labels
     some = folds < given.outer
     accuracy = f"accuracy {100 * right.mean():.2f}, on the peers' folds {100 * right[some].mean():.2f}"

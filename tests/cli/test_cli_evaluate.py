@@ -51,7 +51,10 @@ def test_the_mean_of_tasks_is_compared_and_tasks_of_other_scores_one_by_one(
     alike = run("evaluate", "-m", tiny, "-r", "mean,cls", "-d", pairs, "-d", again, "-q").stdout
     assert "avg" in alike
     assert "Compared with mean on average over my-pairs, again" in alike
-    mixed = run("evaluate", "-m", tiny, "-r", "mean,cls", "-d", pairs, "-d", labelled, "--shots", "2,4", "-q").stdout
+    noted = run("evaluate", "-m", tiny, "-r", "mean,cls", "-d", pairs, "-d", labelled, "--shots", "2,4")
+    mixed = noted.stdout
+    how = "classes: logistic regression by 10-fold cross-validation, its strength chosen inside each fold."
+    assert " ".join(noted.stderr.split()).count(how) == 1
     assert "Compared with mean on my-pairs: difference of spearman" in mixed
     assert "Compared with mean on classes: difference of accuracy" in mixed
     assert "Accuracy ×100 with N labels a class: classes" in mixed

@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 from transformers import AutoModel
@@ -26,7 +26,8 @@ import essent
 import essent.encoder.estimator
 from essent import Encoder, EncoderTransformer, Recipe
 from essent.encoder.estimator import forget_model
-from essent.types import InputError, ModelError, NotFittedError, RecipeError, UnsupportedRecipeError
+from essent.model import Backbone
+from essent.types import InputError, ModelError, NotFittedError, RecipeError, Tokens, UnsupportedRecipeError
 from families import CORPUS
 from samples import TEXTS
 
@@ -165,32 +166,68 @@ def test_scikit_learns_own_checks(bert: Path) -> None:
 # -- what is kept between fits ----------------------------------------------------------------------------------------
 
 
-class Counted:
-    """Texts that went through the model."""
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many texts went through the model, pass by pass."""
+    found: list[int] = []
+    run = Backbone.states
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.texts: list[str] = []
-        run = Encoder._computed_vectors
+    def counting(backbone: Backbone, tokens: Tokens, *rest: Any) -> Any:
+        found.append(len(tokens))
+        return run(backbone, tokens, *rest)
 
-        def counting(encoder: Encoder, texts: list[str], *rest: object) -> object:
-            self.texts.extend(texts)
-            return run(encoder, texts, *rest)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(Encoder, "_computed_vectors", counting)
+    monkeypatch.setattr(Backbone, "states", counting)
+    return found
 
 
-def test_a_search_computes_each_text_once_for_all_folds_and_shapings(
-    bert: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forget_model()
-    counted = Counted(monkeypatch)
-    texts, labels = [*TRAIN, *TEXTS], [n % 2 for n in range(len(TRAIN) + len(TEXTS))]
-    steps = make_pipeline(EncoderTransformer(str(bert), "mean"), LogisticRegression())
-    recipes = ["mean", "mean | centre", "mean | zscore", "first-last"]
-    search = GridSearchCV(steps, {"encodertransformer__recipe": recipes}, cv=3, error_score="raise")
-    search.fit(texts, labels)
-    distinct = len(set(texts))
-    assert len(counted.texts) == 2 * distinct, "one pass for mean, one for first-last"
+SOME, CLASSES = [*TRAIN[:8], *TEXTS], [n % 2 for n in range(8 + len(TEXTS))]
+
+
+def grid(model: Path, recipes: list[str], **settings: Any) -> GridSearchCV:
+    steps = make_pipeline(EncoderTransformer(str(model), "mean"), LogisticRegression())
+    return GridSearchCV(steps, {"encodertransformer__recipe": recipes}, cv=3, error_score="raise", **settings)
+
+
+def test_a_search_computes_each_text_once_for_all_folds_and_shapings(bert: Path, passes: list[int]) -> None:
+    grid(bert, ["mean", "mean | centre", "mean | zscore"]).fit(SOME, CLASSES)
+    assert sum(passes) == len(set(SOME))
+
+
+def test_a_search_over_other_weights_and_layers_computes_each_text_once_more(bert: Path, passes: list[int]) -> None:
+    recipes = ["mean", "first-last", "weights=idf", "weights=idf | zscore", "layers=1", "ditto:2-1", "first-last-idf"]
+    search = grid(bert, recipes).fit(SOME, CLASSES)
+    assert sum(passes) == 2 * len(set(SOME))
+    alone = []
+    for recipe in recipes:  # the same folds, nothing kept
+        for train, test in StratifiedKFold(3).split(SOME, CLASSES):
+            encoder = Encoder(bert, recipe).fit([SOME[i] for i in train])
+            fitted = LogisticRegression().fit(encoder.encode([SOME[i] for i in train]), np.array(CLASSES)[train])
+            alone.append(fitted.score(encoder.encode([SOME[i] for i in test]), np.array(CLASSES)[test]))
+    means = np.array(alone).reshape(-1, 3).mean(axis=1)
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"], means)
+
+
+@pytest.mark.parametrize("recipe", ["weights=idf", "weights=sif", "weights=idf*ditto:2-1 | zscore", "weights=remove:3"])
+def test_kept_states_are_weighted_by_the_counts_of_the_fit_alone(bert: Path, recipe: str) -> None:
+    for other in ("mean", "cls", "ditto:1-1"):
+        EncoderTransformer(bert, other).fit_transform(SOME)
+    for fitted in (TRAIN[:4], TRAIN[2:7], SOME):
+        made = EncoderTransformer(bert, recipe).fit(fitted)
+        expected = Encoder(bert, recipe).fit(fitted)
+        np.testing.assert_array_equal(made.encoder_.module.stats.count, expected.module.stats.count)
+        np.testing.assert_allclose(made.transform(SOME), expected.encode(SOME), atol=2e-5)
+
+
+@pytest.mark.slow
+def test_worker_processes_and_kept_steps_give_the_same(bert: Path, tmp_path: Path) -> None:
+    recipes = ["mean", "first-last", "weights=idf | zscore", "ditto:2-1"]
+    alone = grid(bert, recipes).fit(SOME, CLASSES)
+    workers = grid(bert, recipes, n_jobs=2).fit(SOME, CLASSES)
+    kept = grid(bert, recipes)
+    kept.estimator.memory = str(tmp_path / "memory")
+    for search in (workers, kept.fit(SOME, CLASSES), clone(kept).fit(SOME, CLASSES)):
+        np.testing.assert_array_equal(search.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"])
+        np.testing.assert_allclose(search.predict_proba(TEXTS), alone.predict_proba(TEXTS), atol=1e-4)
 
 
 def test_kept_vectors_are_those_that_are_computed(bert: Path) -> None:
@@ -226,11 +263,11 @@ def _fresh(made: EncoderTransformer) -> np.ndarray:
     return made.transform(TEXTS)
 
 
-def test_a_folder_keeps_vectors_for_the_next_run(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_keeps_vectors_for_the_next_run(bert: Path, tmp_path: Path, passes: list[int]) -> None:
     made = EncoderTransformer(str(bert), "mean", cache=tmp_path / "kept")
     first = made.fit(TRAIN).transform(TEXTS)
     forget_model()
-    counted = Counted(monkeypatch)
+    passes.clear()
     np.testing.assert_array_equal(clone(made).fit(TRAIN).transform(TEXTS), first)
-    assert counted.texts == []
+    assert passes == []
     assert pickle.loads(pickle.dumps(made)).encoder_.cache.folder == tmp_path / "kept"  # noqa: S301

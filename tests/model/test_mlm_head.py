@@ -20,7 +20,7 @@ from essent import Encoder, Recipe
 from essent.evaluation.run import evaluate
 from essent.model.loading import open_model, read_capabilities
 from essent.model.mlm_head import MaskedLMHead, expected_rows, load_masked
-from essent.pipeline.cache import digest_of
+from essent.pipeline.digests import digest_of
 from essent.selection import Grid, Space, search
 from essent.tasks import PairTask
 from essent.tasks.data import Pair

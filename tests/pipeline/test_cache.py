@@ -15,7 +15,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
-from essent.pipeline.cache import PooledCache, digest_of, digest_of_backbone, key_of
+from essent.pipeline.cache import PooledCache
+from essent.pipeline.digests import digest_of, digest_of_backbone, key_of
 from essent.types import CorpusStats, DataError
 
 
@@ -184,3 +185,28 @@ def test_another_tokenizer_or_configuration_is_another_model(bert: Path, tmp_pat
     pipeline["normalizer"] = {"type": "Lowercase"} if pipeline["normalizer"] is None else None
     tokenizer.write_text(json.dumps(pipeline), "utf-8")
     assert digest(folder) != same
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.int8])
+@pytest.mark.parametrize("rows", [(0, 1), (3, 2900)])
+def test_a_digest_that_is_remembered_tells_weights_that_changed_places(
+    rows: tuple[int, int], dtype: torch.dtype
+) -> None:
+    model = torch.nn.Module()
+    model.register_buffer("rows", (torch.randn(3000, 7, generator=torch.manual_seed(0)) * 50).to(dtype))
+    before = digest_of(model)
+    changed = model.rows.data.numpy()  # torch does not see what changes here
+    changed[list(rows)] = changed[list(rows[::-1])]
+    assert digest_of(model) != before
+    changed[list(rows)] = changed[list(rows[::-1])]
+    assert digest_of(model) == before
+    changed[-1, -1] += 1  # behind the last whole block
+    assert digest_of(model) != before
+
+
+def test_tokens_that_are_added_to_a_tokenizer_change_its_digest(bert: Path) -> None:
+    backbone = Encoder(bert, "mean").module.backbone
+    before = digest_of_backbone(backbone)
+    assert digest_of_backbone(backbone) == before
+    backbone.tokenizer.add_tokens(["flutist"])
+    assert digest_of_backbone(backbone) != before

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from essent.tasks import (
     LabelTask,
     RetrievalTask,
     TripletTask,
+    cores,
 )
 from essent.types import InputError, UnknownNameError
 
@@ -226,6 +227,31 @@ def test_the_cost_is_said_before_it_is_paid(made: Callable[[], JudgedTask], shel
     found = re.fullmatch(r"[dl]: 15 recipes, 1 pass over \d+ texts, about (\d+) s\.", text)
     assert found is not None, text
     assert float(found[1]) <= 10 * spent + 1  # the order of magnitude: machines are loaded
+
+
+@dataclass(frozen=True)
+class Watched(RetrievalTask):
+    """Notes how many recipes are judged at the same time."""
+
+    together: list[int] = field(default_factory=list, compare=False, repr=False)
+    running: list[int] = field(default_factory=list, compare=False, repr=False)
+
+    def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+        self.running.append(1)
+        self.together.append(len(self.running))
+        time.sleep(0.02)
+        found = super().evidence(vectors, rows)
+        self.running.pop()
+        return found
+
+
+@pytest.mark.skipif(cores() < 2, reason="one core judges one recipe at a time")
+def test_memory_holds_for_what_is_judged_side_by_side(shell_of: Shells) -> None:
+    made = retrieval()
+    for memory, most in ((0.01, 1), (4.0, cores())):
+        task = Watched(made.name, made.queries, made.corpus, made.relevant)
+        search(shell_of("bert"), task, SPACE, memory=memory)
+        assert max(task.together) == most
 
 
 def test_the_disk_must_have_room(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:

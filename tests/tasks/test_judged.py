@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,7 @@ from essent.tasks import (
     permutation_p,
     scores_of_parts,
 )
+from essent.tasks.base import UnitRows
 from essent.tasks.retrieval import nearest
 from essent.types import DataError, InputError
 
@@ -142,7 +144,8 @@ def test_retrieval_against_the_formula() -> None:
     assert result.metrics["mrr@10"]["all"] == pytest.approx(100 * first.mean(), abs=1e-4)
     assert result.metrics["recall@10"]["all"] == pytest.approx(100 * ranked[:, :10].sum() / (2 * COUNT), abs=1e-4)
     assert result.metrics["ndcg@10"]["low"] < gain < result.metrics["ndcg@10"]["high"]
-    np.testing.assert_array_equal(nearest(unit[:COUNT], unit[COUNT:], 5), order[:, :5])
+    rows = np.arange(len(vectors))
+    np.testing.assert_array_equal(nearest(UnitRows(vectors), rows[:COUNT], rows[COUNT:], 5), order[:, :5])
 
 
 def test_nearest_keeps_the_order_where_all_cosines_are_close_to_one() -> None:
@@ -151,9 +154,43 @@ def test_nearest_keeps_the_order_where_all_cosines_are_close_to_one() -> None:
     vectors = np.ones(64) + 1e-4 * rng.normal(size=(300, 64))
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     apart = np.linalg.norm(units[:20, None] - units[20:], axis=2)
-    found = np.take_along_axis(apart, nearest(units[:20], units[20:], 210)[:, :10], axis=1)
+    rows = np.arange(len(units))
+    found = np.take_along_axis(apart, nearest(UnitRows(units), rows[:20], rows[20:], 210)[:, :10], axis=1)
     np.testing.assert_allclose(found, np.sort(apart, axis=1)[:, :10], atol=1e-6)
     assert (apart.std() > 1e-5) & (apart.max() < 0.01)
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = retrieval()
+    vectors = vectors_of(task).astype(np.float32)
+    whole = task.evidence(vectors, range(len(vectors)))
+    monkeypatch.setattr("essent.tasks.retrieval.BLOCK", 500)
+    monkeypatch.setattr("essent.tasks.base.ROWS", 7)
+    np.testing.assert_array_equal(task.evidence(vectors, range(len(vectors))), whole)
+    np.testing.assert_array_equal(task.evidence(vectors.astype(np.float64), range(len(vectors))), whole)
+
+
+def many_documents() -> RetrievalTask:
+    corpus = {f"d{n}": f"document {n}" for n in range(6000)}
+    return RetrievalTask("r", {"q": "query"}, corpus, {"q": {"d7": 1}})
+
+
+def many_texts() -> LabelTask:
+    return LabelTask("l", tuple(Example((f"t{n}",), "abc"[n % 3]) for n in range(6000)), folds=2, strengths=(1e-3,))
+
+
+@pytest.mark.parametrize("made", [many_documents, many_texts])
+def test_evidence_takes_no_copies_in_float64(made: Callable[[], JudgedTask], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("essent.tasks.retrieval.BLOCK", 2**14)
+    monkeypatch.setattr("essent.tasks.base.ROWS", 64)
+    monkeypatch.setattr("essent.tasks.probes.ROWS", 64)
+    task = made()
+    vectors = np.random.default_rng(0).normal(size=(len(task.texts()), 200)).astype(np.float32)
+    tracemalloc.start()
+    task.evidence(vectors, range(len(vectors)))
+    _, peak = tracemalloc.get_traced_memory()  # NumPy's, and not torch's
+    tracemalloc.stop()
+    assert peak < 3 * vectors.nbytes
 
 
 def test_prompts_for_queries_and_documents() -> None:
@@ -214,6 +251,12 @@ def test_parts_of_labels_that_a_choice_may_read() -> None:
     assert (without.folds, without.nested, len(without)) == (5, False, 20)
     assert not set(without.texts()) & {e.texts[0] for e in rows if e.part == "test"}
     assert len(whole.without(np.arange(20) < 5).items()) == 15
+    assert with_dev.notes[-1].endswith("scored on the dev part; `essent evaluate` scores the test part.")
+    assert "on the train part, by logistic regression by 5-fold cross-validation" in without.notes[-1]
+    assert without.for_choice().notes == without.notes
+    (note,) = labels().for_choice().notes
+    assert "by 3-fold cross-validation, its strength chosen on the same folds. `essent evaluate`" in note
+    assert "by 3-fold cross-validation, its strength chosen inside each fold; for the same" in note
 
 
 def test_a_few_labels_a_class() -> None:

@@ -34,7 +34,9 @@ def test_cross_validation() -> None:
     assert result.main_score == result.metrics["accuracy"]["all"] > 90
     assert result.metrics["accuracy"]["low"] < result.main_score <= result.metrics["accuracy"]["high"]
     assert result.n == 60
-    assert result.provenance["protocol"] == "logistic regression, 5-fold cross-validation"
+    assert result.provenance["protocol"] == (
+        "logistic regression by 5-fold cross-validation, its strength chosen inside each fold"
+    )
     assert len(result.provenance["strengths"]) == 5
     assert result.provenance["source"] == "here"
     assert result == task.score_vectors(encode(task.texts())) == task.run(encode)
@@ -63,7 +65,7 @@ def test_parts(parts: tuple[str, ...]) -> None:
     model = LogisticRegression(C=strength, max_iter=5000).fit(vectors[rows["train"]], labels[rows["train"]])
     expected = 100 * np.mean(model.predict(vectors[rows["test"]]) == labels[rows["test"]])
     assert result.main_score == pytest.approx(expected, abs=2.6)
-    assert ("folds" in result.provenance["protocol"]) == (parts == ("train", "test"))
+    assert ("-fold" in result.provenance["protocol"]) == (parts == ("train", "test"))
 
 
 def test_pairs_are_differences_and_products() -> None:
@@ -83,7 +85,7 @@ def test_soft_targets() -> None:
     scores = [0.5, 1.0, 3.6, 5.0, 2.25, 4.5]
     task = LabelTask("soft", tuple(Example(("a", "b"), s) for s in scores), (1, 5), folds=2)
     np.testing.assert_allclose(
-        task.targets(),
+        task.targets,
         [
             [1, 0, 0, 0, 0],
             [1, 0, 0, 0, 0],
@@ -108,7 +110,7 @@ def test_soft_targets() -> None:
     from essent.tasks.probes import held_out
 
     part = np.array(parts)
-    found, _ = held_out(task._features(apart), task.targets(), part == "train", part == "dev", np.zeros(150, int))
+    found, _ = held_out(task._features(apart), task.targets, part == "train", part == "dev", np.zeros(150, int))
     expected = stats.pearsonr(found[part == "test"] @ np.arange(1, 6), gold[part == "test"]).statistic
     assert result.main_score == pytest.approx(100 * float(expected))
 

@@ -206,6 +206,11 @@ def _show_result(recipe: str, result: Result) -> None:
 def _show_notes(scores: dict[str, list[Result]]) -> None:
     """What a reader of the numbers needs, each sentence once; with its recipes unless it holds for all."""
     notes: dict[str, list[str]] = {}
+    protocols = {
+        r.task: r.provenance["protocol"] for found in scores.values() for r in found if "protocol" in r.provenance
+    }
+    for task, protocol in protocols.items():
+        show_note(f"{task}: {protocol}.")
     for recipe, found in scores.items():
         for note in dict.fromkeys(f"{r.task}: {note}" for r in found for note in r.notes):
             notes.setdefault(note, []).append(recipe)

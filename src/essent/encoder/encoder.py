@@ -20,7 +20,7 @@ from essent.encoder.html import encoder_html
 from essent.folders import is_essent_folder
 from essent.hub import reach_model
 from essent.model import load
-from essent.pipeline import PORTION, PooledCache, RecipeModule, digest_of, kept_vectors, key_of
+from essent.pipeline import PORTION, KeptStates, PooledCache, RecipeModule, digest_of, kept_vectors, key_of
 from essent.progress import text_progress
 from essent.recipe import Recipe
 from essent.saving import SavableModule, amend_card, load_folder, save_folder
@@ -47,6 +47,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
 
     Attributes:
         cache: keeps pooled vectors by weights, recipe, counts and text, so that another shaping of them needs no pass.
+        states: beside a cache, keeps hidden states in memory, so that other weights and layers need none either.
 
     Raises:
         RecipeError: a malformed recipe, or one given for a folder that has its own.
@@ -66,6 +67,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         given = {key: options[key] for key in settings if options.get(key) is not None}
         super().__init__(modules=[module], **{**settings, **given})
         self.cache: PooledCache | None = None
+        self.states: KeptStates | None = None
         self._origin = f"{model} {options.get('revision')}" if isinstance(model, (str, Path)) else str(id(model))
         short = Path(str(model)).name if isinstance(model, (str, Path)) else type(model).__name__
         self.model_card_data.model_name = f"essent/{short}-{self.recipe.digest()[:8]}"
@@ -229,7 +231,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
             def compute(missing: list[str]) -> torch.Tensor:
                 return self._computed_vectors(missing, batch_size, progress, False, device, True)
 
-            pooled = kept_vectors(module, self.cache, texts, compute)
+            pooled = kept_vectors(module, self.cache, self.states, texts, batch_size, compute)
             parts = [module.shaped(part.to(device), shape) for part in pooled.split(PORTION)]
             return torch.cat(parts).cpu() if on_cpu else torch.cat(parts)
         return self._computed_vectors(texts, batch_size, progress, shape, device, on_cpu)

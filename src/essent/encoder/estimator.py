@@ -14,8 +14,8 @@ from sklearn.utils import Tags
 
 from essent.encoder.encoder import Encoder
 from essent.folders import is_essent_folder, is_exported_folder
-from essent.model import open_model
-from essent.pipeline import PooledCache
+from essent.model import load, open_model
+from essent.pipeline import KeptStates, PooledCache, StatesStore
 from essent.recipe import Recipe
 from essent.sources import reads_mlm_head
 from essent.texts import check_texts
@@ -23,7 +23,9 @@ from essent.types import InputError, ModelLike, TextsLike, not_fitted
 
 _one_loader = Lock()
 KEPT = 2**30  # bytes of pooled vectors kept in a temporary folder, after which they are forgotten
+KEPT_STATES = 2**30  # bytes of hidden states kept in memory, after which no more are
 _pooled: list[PooledCache] = []
+_states = StatesStore(KEPT_STATES)
 _last: list[tuple[Any, SentenceTransformer]] = []  # the last model that was loaded by name, with what it was loaded by
 
 
@@ -32,7 +34,9 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     The model is loaded in `fit`. One that is loaded by name stays in memory for the next fit on it, so that a search
     over recipes reads its weights once; `forget_model` frees it. A loaded one is shared between copies. Pooled vectors
-    are kept by weights, recipe and text: a text goes through the model once for all folds and all shapings.
+    are kept by weights, recipe and text: a text goes through the model once for all folds and all shapings. When it
+    comes for the second time, for another recipe or other counts, its hidden states are kept too (1 GiB in all), and
+    it does not go through the model again.
 
     Args:
         model: a hub name, a folder, or a loaded SentenceTransformer, as `Encoder` takes them.
@@ -115,16 +119,17 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return np.asarray(vectors, np.float32)
 
     def _load(self) -> Encoder:
-        encoder = self._opened_encoder()
-        encoder.cache = _cache_of(self.cache)
-        return encoder
-
-    def _opened_encoder(self) -> Encoder:
         options = {**(self.options or {}), **({} if self.device is None else {"device": self.device})}
-        if not isinstance(self.model, (str, Path)) or _has_its_own_recipe(self.model, options):
-            return Encoder(self.model, self.recipe, **options)
-        recipe = None if self.recipe is None else Recipe.parse(self.recipe)
-        return Encoder(_opened(self.model, options, recipe is not None and reads_mlm_head(recipe.layers)), recipe)
+        recipe, model = None if self.recipe is None else Recipe.parse(self.recipe), self.model
+        if not isinstance(model, (str, Path)) or _has_its_own_recipe(model, options):
+            encoder = Encoder(model, recipe, **options)
+        else:
+            model = _opened(model, options, recipe is not None and reads_mlm_head(recipe.layers))
+            encoder = Encoder(model, recipe)
+        encoder.cache = _cache_of(self.cache)
+        if isinstance(model, SentenceTransformer):
+            encoder.states = KeptStates(load(model, [encoder.recipe], {}).backbone, _states)
+        return encoder
 
     def _reading(self) -> dict[str, Any]:
         return {
@@ -160,10 +165,11 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
 
 def forget_model() -> None:
-    """Free the model that the last fit by name has left in memory, and the pooled vectors that were kept."""
+    """Free the model that the last fit by name has left in memory, and the vectors and states that were kept."""
     with _one_loader:
         _last.clear()
         _pooled.clear()
+        _states.clear()
 
 
 def _cache_of(folder: str | Path | None) -> PooledCache:

@@ -147,13 +147,18 @@ class Backbone(nn.Module):
         """Whether transformers itself, given the cut model's weights and configuration, computes the same."""
         return self.top == self.last or not self.model.drops_norm
 
+    @property
+    def gives_diagonals(self) -> bool:
+        """Whether attention diagonals cost hardly anything; elsewhere all of the attention is computed for them."""
+        return can_set_attention(self.model)
+
     def _watch_attention(self) -> bool:
         """Route attention through `diagonal_attention`; False where the family does not use the attention interface.
 
         Without a recorder that function is sdpa, so it stays in place: switching it back and forth would not be safe
         when threads share the model.
         """
-        if not can_set_attention(self.model):
+        if not self.gives_diagonals:
             return False
         for module in self.model.modules():
             if (config := getattr(module, "config", None)) is not None:

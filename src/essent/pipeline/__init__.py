@@ -1,10 +1,12 @@
-"""A recipe on a model: plan, module, static pooling without padding, one pass for many recipes, kept vectors."""
+"""A recipe on a model: plan, module, static pooling, one pass for many recipes, kept vectors and states."""
 
 from essent.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.pipeline.cache import PooledCache, digest_of, digest_of_backbone, key_of
+    from essent.pipeline.cache import PooledCache
+    from essent.pipeline.digests import digest_of, digest_of_backbone, key_of
     from essent.pipeline.kept import kept_vectors
+    from essent.pipeline.kept_states import KeptStates, StatesStore
     from essent.pipeline.module import RecipeModule
     from essent.pipeline.plan import Plan
     from essent.pipeline.shared_pass import as_module, count_frames, pool_texts
@@ -12,9 +14,11 @@ with needs_torch(__name__):
 
 __all__ = [
     "PORTION",
+    "KeptStates",
     "Plan",
     "PooledCache",
     "RecipeModule",
+    "StatesStore",
     "as_module",
     "count_frames",
     "digest_of",

@@ -8,31 +8,22 @@ not what was written, as its check says, is computed again.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import tempfile
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from filelock import FileLock
-from torch import nn
 
 from essent.atomic import sync
-from essent.tokens import tokenizer_digest
-from essent.types import CorpusStats, DataError
-
-if TYPE_CHECKING:
-    from essent.model import Backbone
+from essent.types import DataError
 
 FLOAT = np.dtype("<f4")
 ENTRY = np.dtype([("text", "V32"), ("check", "<u4")])  # SHA-256 of a text, CRC-32 of it and its row
 Listed = dict[bytes, tuple[int, int]]  # text -> its row and check
-NOT_COMPUTED = ("_name_or_path", "transformers_version")  # entries of a configuration that change nothing
 
 
 class PooledCache:
@@ -75,7 +66,7 @@ class PooledCache:
         """Rows of the texts, (N,K) for each key; what some key lacks is computed, for all keys in one call.
 
         Args:
-            keys: one for each recipe, see `key_of`.
+            keys: one for each recipe, see `essent.pipeline.key_of`.
             widths: K of each.
             compute: distinct texts to their rows for every key, in the order of the keys.
         """
@@ -158,28 +149,3 @@ class PooledCache:
 def _check(name: bytes, row: np.ndarray) -> int:
     """What tells a row of a text from another text's, and from one that has changed on the disk."""
     return zlib.crc32(row, zlib.crc32(name))  # type: ignore[arg-type]  # an array is a buffer
-
-
-def key_of(model: str, recipe: str, stats: CorpusStats | None) -> str:
-    """The key of a recipe's rows: the model's digest, the recipe's, and what it has counted."""
-    total = hashlib.sha256(f"{model}\n{recipe}\n".encode())
-    if stats is not None:
-        total.update(str(stats.texts).encode() + stats.document_frequency.tobytes() + stats.count.tobytes())
-    return total.hexdigest()[:32]
-
-
-def digest_of_backbone(backbone: Backbone, *settings: object) -> str:
-    """SHA-256 of what makes a backbone's states: parameters, configuration, tokenizer, length limit; settings."""
-    config = {key: value for key, value in backbone.model.config.to_dict().items() if key not in NOT_COMPUTED}
-    computed = json.dumps(config, sort_keys=True, default=str)
-    return digest_of(backbone, computed, tokenizer_digest(backbone.tokenizer), backbone.max_seq_length, *settings)
-
-
-def digest_of(model: nn.Module, *settings: object) -> str:
-    """SHA-256 of a model's parameters and settings: other weights under the same name are another model."""
-    total = hashlib.sha256(repr(settings).encode())
-    for name, value in sorted(model.state_dict().items()):
-        tensor = value.detach().cpu().contiguous()
-        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        total.update(tensor.flatten().view(dtype=torch.uint8).numpy().data)
-    return total.hexdigest()

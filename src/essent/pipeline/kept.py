@@ -8,25 +8,32 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from essent.pipeline.cache import PooledCache, digest_of_backbone, key_of
+from essent.pipeline.cache import PooledCache
+from essent.pipeline.digests import digest_of_backbone, key_of
+from essent.pipeline.kept_states import KeptStates
 from essent.pipeline.module import RecipeModule
 
 
 def kept_vectors(
-    module: RecipeModule, cache: PooledCache, texts: list[str], compute: Callable[[list[str]], torch.Tensor]
+    module: RecipeModule,
+    cache: PooledCache,
+    states: KeptStates | None,
+    texts: list[str],
+    batch_size: int,
+    compute: Callable[[list[str]], torch.Tensor],
 ) -> torch.Tensor:
     """Pooled vectors (N,K) of the texts before shaping, float32 on the CPU.
 
-    Every weight is read for the key, each time: torch's counts of changes miss those through `.data`.
-
     Args:
-        compute: gives those of texts that the cache lacks.
+        states: what to pool those from that the cache lacks, where it has them.
+        compute: gives the others.
     """
     recipe = replace(module.recipe, shaping=())
     stats = module.stats if module.plan.reads_stats else None
     key = key_of(digest_of_backbone(module.backbone) + module.plan.rows_digest, recipe.digest(), stats)
 
     def run(missing: list[str]) -> list[np.ndarray]:
-        return [compute(missing).cpu().numpy()]
+        found = compute(missing) if states is None else states.pool(module, missing, batch_size, compute)
+        return [found.cpu().numpy()]
 
     return torch.from_numpy(cache.vectors([key], [module.plan.width(module.backbone)], texts, run)[0])

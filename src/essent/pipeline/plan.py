@@ -52,7 +52,7 @@ class Plan(nn.Module):
         self.reduction: Reduction = reductions.create(recipe.reduce)
         self.sources: list[Source] = [resolve(name, backbone.last) for name, _ in recipe.layers]
         self.factors = [factor for _, factor in recipe.layers]
-        leading_space = backbone.vocabulary.marker == "Ġ" and any(w.leading_space for w in self.weightings)
+        leading_space = any(w.leading_space for w in self.weightings) and backbone.vocabulary.marker == "Ġ"
         self.frame: Frame = make_frame(backbone.tokenizer, recipe.template, leading_space)
         check_room(self.frame, recipe.template, backbone.max_seq_length)
         self.tables: dict[str, str] = {}  # source -> buffer

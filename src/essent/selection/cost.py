@@ -7,7 +7,8 @@ import time
 import numpy as np
 
 from essent.selection.question import Question
-from essent.selection.sweep import Sweep
+from essent.selection.stored import judged_at_once
+from essent.selection.sweep import GIB, Sweep
 from essent.tasks import JudgedTask, cores
 from essent.types import EssentError
 
@@ -25,6 +26,8 @@ def announced(sweep: Sweep, question: Question) -> str:
     )
     seconds = _of_passes(sweep) + _of_judging(sweep, question)
     text = f"{about}, about {_shown(seconds)}."
+    if 0 < (count := judged_at_once(sweep, question)) < cores() and seconds > LONG:
+        text += f" A larger --memory than {sweep.memory / GIB:.2g} judges more than {count} recipes at a time."
     if seconds > LONG:
         text += " Fewer texts or a smaller --space take less; --work DIR lets the same command go on after a stop."
     return text
@@ -54,9 +57,9 @@ def _of_judging(sweep: Sweep, question: Question) -> float:
     few = _some_of(task)
     vectors = np.random.default_rng(0).normal(size=(len(few.texts()), sweep.backbone.dimensions))
     start = time.perf_counter()
-    few.evidence(vectors, range(len(vectors)))
+    few.evidence(vectors.astype(np.float32), range(len(vectors)))
     once = time.perf_counter() - start
-    return once * len(task.texts()) / len(vectors) * len(sweep.program.recipes) / cores()
+    return once * len(task.texts()) / len(vectors) * len(sweep.program.recipes) / judged_at_once(sweep, question)
 
 
 def _some_of(task: JudgedTask) -> JudgedTask:

@@ -23,6 +23,7 @@ from essent.shaping import AffineShaper, Chain, Moments
 from essent.tasks import cores
 
 PAIRS = 16_384  # compared at a time
+FLOAT = 4  # bytes
 
 
 def judge_stored(sweep: Sweep, question: Question, data: TextPairs, store: Store, *, progress: bool) -> None:
@@ -35,7 +36,8 @@ def judge_stored(sweep: Sweep, question: Question, data: TextPairs, store: Store
             places.setdefault(place, []).append(number)
     total = sum(len(members) for places in weightings.values() for members in places.values())
     desc = "Judging" if question.takes_vectors else "Shaping"
-    with tqdm(total=total, desc=desc, disable=not progress) as bar, _side_by_side(question.takes_vectors) as each:
+    count = judged_at_once(sweep, question)
+    with tqdm(total=total, desc=desc, disable=not progress) as bar, _side_by_side(count) as each:
         for key, places in weightings.items():
             unit = f"shaping {key[0]} {key[1]} {key[2]}"
             if not store.done(unit):
@@ -49,13 +51,22 @@ def judge_stored(sweep: Sweep, question: Question, data: TextPairs, store: Store
             sweep.release(next(iter(places)))  # also where a run was killed before it did so
 
 
+def judged_at_once(sweep: Sweep, question: Question) -> int:
+    """How many recipes are judged side by side: one on each core, as far as memory goes; 0 where none is."""
+    if question.task is None or not question.takes_vectors:
+        return 0
+    dimensions = sweep.backbone.dimensions
+    vectors = FLOAT * len(sweep.data.texts) * dimensions
+    return max(1, min(cores(), sweep.memory // (vectors + question.task.working_bytes(dimensions))))
+
+
 @contextlib.contextmanager
-def _side_by_side(wanted: bool) -> Iterator[Callable[..., Iterator[Any]]]:
-    """A `map` that judges one recipe on each core.
+def _side_by_side(count: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """A `map` that judges so many recipes at a time, each on one thread.
 
     Small products gain little from several threads, and threads of several libraries fight over the cores.
     """
-    if not wanted:
+    if not count:
         yield map
         return
     threads = torch.get_num_threads()
@@ -64,12 +75,12 @@ def _side_by_side(wanted: bool) -> Iterator[Callable[..., Iterator[Any]]]:
         waiting: deque[Future[Any]] = deque()
         for item in items:  # a few at a time: each holds the vectors of a recipe
             waiting.append(pool.submit(judge, item))
-            if len(waiting) > cores():
+            if len(waiting) > count:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
 
-    with ThreadPoolExecutor(cores(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         try:
             with threadpool_limits(1):
                 yield mapped
@@ -102,7 +113,7 @@ def _judge(shaped: tuple[int, np.ndarray], *, sweep: Sweep, question: Question, 
     if sweep.program.recipes[number].shaping:  # others were compared during the pass
         store.rows[number, : len(data.pairs)] = cosines_of(vectors, data.pairs)
     if question.task is not None and question.takes_vectors:
-        evidence = question.task.evidence(np.asarray(vectors, np.float64), data.fit.tolist())
+        evidence = question.task.evidence(vectors, data.fit.tolist())
         store.rows[number, question.place] = evidence
 
 

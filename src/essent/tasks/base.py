@@ -13,6 +13,8 @@ from essent.tasks.result import Result
 from essent.texts import distinct_texts
 from essent.types import InputError
 
+ROWS = 4096  # converted at a time
+
 
 class HasEncode(Protocol):
     """Anything with `encode`: an essent Encoder, a SentenceTransformer."""
@@ -93,11 +95,38 @@ def as_matrix(vectors: Any, texts: Sequence[str]) -> np.ndarray:
 
 def unit_rows(matrix: np.ndarray) -> np.ndarray:
     """Scale the rows of (N,D) to length one; a zero row stays zero, so that its cosine with anything is 0."""
-    largest = np.abs(matrix).max(axis=1, keepdims=True)  # first: squares of 1e200 would overflow
-    scaled = matrix / np.where(largest > 0, largest, 1.0)
-    length = np.linalg.norm(scaled, axis=1, keepdims=True)
-    units: np.ndarray = scaled / np.where(length > 0, length, 1.0)
+    largest, length = _lengths(matrix)
+    units: np.ndarray = matrix / largest / length
     return units
+
+
+def _lengths(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The largest number of each row, and the length of the row divided by it: (N,1) each, 1 where it is 0."""
+    largest = np.abs(matrix).max(axis=1, keepdims=True)  # first: squares of 1e200 would overflow
+    largest = np.where(largest > 0, largest, 1.0)
+    length = np.linalg.norm(matrix / largest, axis=1, keepdims=True)
+    return largest, np.where(length > 0, length, 1.0)
+
+
+class UnitRows:
+    """Rows of (N,D) scaled to length one, float64, made when they are asked for: all of them are large.
+
+    Args:
+        vectors: floats of any width; they are not copied.
+    """
+
+    def __init__(self, vectors: np.ndarray) -> None:
+        self.vectors, self.width = vectors, vectors.shape[1]
+        parts = [_lengths(self._rows(slice(at, at + ROWS))) for at in range(0, len(vectors), ROWS)]
+        self._largest, self._length = (np.concatenate(found) for found in zip(*parts, strict=True))  # (N,1)
+
+    def _rows(self, where: slice | np.ndarray) -> np.ndarray:
+        return np.asarray(self.vectors[where], np.float64)
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        """Some rows, (n,D)."""
+        found: np.ndarray = self._rows(rows) / self._largest[rows] / self._length[rows]
+        return found
 
 
 # A task; the name or file of one; or scored pairs in memory: a data frame, a data set, rows.

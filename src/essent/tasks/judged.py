@@ -81,12 +81,16 @@ class JudgedTask(Task):
 
     @abstractmethod
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
-        """What is kept of one recipe, (E,) float64; vectors (M,D) as in `_measure`."""
+        """What is kept of one recipe, (E,) float64; vectors (M,D) as in `_measure`, or float32, to be left alone."""
 
     @property
     @abstractmethod
     def evidence_size(self) -> int:
         """E."""
+
+    def working_bytes(self, dimensions: int) -> int:
+        """About what `evidence` of vectors with so many dimensions takes in memory, beside them."""
+        return 32 * len(self.texts()) * dimensions  # eight float32 copies
 
     @abstractmethod
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:

@@ -59,4 +59,13 @@ def share_of_draws(right: np.ndarray, counted: np.ndarray) -> np.ndarray:
 def soft_targets(scores: Sequence[float], low: int, high: int) -> np.ndarray:
     """Scores as probabilities (N,K) of the classes from `low` to `high`: 3.6 is class 3 by 0.4 and class 4 by 0.6."""
     places = np.clip(scores, low, high) - low  # (N,)
-    return np.asarray(np.maximum(1 - np.abs(places[:, None] - np.arange(high - low + 1)), 0.0))
+    classes = np.arange(high - low + 1)[:, None]
+    return np.asarray(np.maximum(1 - np.abs(places - classes), 0.0).astype(np.float32).T)  # (K,N) in memory
+
+
+def class_targets(names: Sequence[str], classes: Sequence[str]) -> np.ndarray:
+    """Probabilities (N,K) of the classes, 0 or 1, K = 1 for two classes; other names have zeros."""
+    number = {name: place for place, name in enumerate(classes)}
+    known = np.array([number.get(name, -1) for name in names])
+    places = np.arange(len(number))[len(number) == 2 :, None]
+    return np.asarray((known == places).astype(np.float32).T)  # (K,N) in memory

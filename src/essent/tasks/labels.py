@@ -20,8 +20,9 @@ import numpy as np
 
 from essent.tasks.examples import Example, check_examples
 from essent.tasks.judged import JudgedTask, Scorer, with_interval
+from essent.tasks.label_protocol import choice_note, protocol_of
 from essent.tasks.label_scores import f1_macro, natural_order, share
-from essent.tasks.label_sets import few_label_sets, share_of_draws, soft_targets, spread_folds
+from essent.tasks.label_sets import class_targets, few_label_sets, share_of_draws, soft_targets, spread_folds
 from essent.tasks.pairs import correlations, interval
 from essent.tasks.probes import STRENGTHS, cross_validated, few_labels, held_out
 from essent.tasks.resampling import correlation, weighted_correlation, weighted_mean
@@ -121,14 +122,12 @@ class LabelTask(JudgedTask):
             return [str(value) for value in range(self.scale[0], self.scale[1] + 1)]
         return sorted({str(e.target) for e in self.examples if e.part in {None, "train"}}, key=natural_order)
 
+    @cached_property
     def targets(self) -> np.ndarray:
-        """Probabilities of the classes (N,K), K = 1 for two classes; a class that is not learned has zeros."""
+        """Probabilities of the classes (N,K) float32, K = 1 for two classes: one array for all recipes."""
         if self.scale is not None:
             return soft_targets([float(e.target) for e in self.examples], *self.scale)
-        number = {name: place for place, name in enumerate(self.classes)}
-        known = np.array([number.get(str(e.target), -1) for e in self.examples])
-        hot = (known[:, None] == np.arange(len(number))).astype(np.float64)
-        return np.asarray(hot[:, 1:] if len(number) == 2 else hot)
+        return class_targets([str(e.target) for e in self.examples], self.classes)
 
     # -- what a search reads ----------------------------------------------------------------------------------------
 
@@ -160,6 +159,10 @@ class LabelTask(JudgedTask):
         """What is predicted for each judged example, and what share of draws of a few labels is right."""
         return self.units * (1 + len(self.shots))
 
+    def working_bytes(self, dimensions: int) -> int:
+        """Float32 rows in two bases, and what the regressions keep of every example."""
+        return 24 * len(self.texts()) * dimensions + 24 * self.targets.size * self.folds
+
     def items(self) -> list[tuple[str, ...]]:
         """The texts of the judged examples."""
         return [self.examples[row].texts for row in np.flatnonzero(self.judged)]
@@ -186,17 +189,12 @@ class LabelTask(JudgedTask):
         cheap = replace(self, folds=min(self.folds, CHOICE_FOLDS), nested=False)
         if self.chosen_on:
             return self
-        if parts == {None}:
-            return replace(cheap, chosen_on=True)
-        name = {"train": "train" if "dev" in parts else None, "dev": "test"}
-        kept = tuple(e._replace(part=name[e.part]) for e in self.examples if e.part is not None and e.part != "test")
-        how = "the dev part" if "dev" in parts else "the training part by cross-validation"
-        return replace(
-            self if "dev" in parts else cheap,
-            examples=kept,
-            chosen_on=True,
-            notes=(*self.notes, f"{self.name}: recipes are chosen on {how}."),
-        )
+        if parts != {None}:
+            name = {"train": "train" if "dev" in parts else None, "dev": "test"}
+            kept = tuple(e._replace(part=name[e.part]) for e in self.examples if e.part and e.part != "test")
+            cheap = replace(self if "dev" in parts else cheap, examples=kept)
+        note = choice_note(self.name, parts, cheap.protocol, self.protocol)
+        return replace(cheap, chosen_on=True, notes=(*self.notes, note))
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
         """The number of the class that is predicted for each judged example (the expected score of soft targets)."""
@@ -257,10 +255,10 @@ class LabelTask(JudgedTask):
         if not self.units:
             raise DataError(f"The task {self.name!r} has no test part to score; search chooses on what it has.")
         features = self._features(vectors[list(rows)])  # (N,F)
-        probabilities, strengths, protocol = self._probabilities(features)
+        probabilities, strengths = self._probabilities(features)
         provenance = {
             **self.source,
-            "protocol": f"logistic regression, {protocol}",
+            "protocol": self.protocol,
             "strengths": strengths,
             "classes": self.classes,
             "seed": self.seed,
@@ -273,21 +271,23 @@ class LabelTask(JudgedTask):
         main = ("pearson", "all") if self.scale is not None else ("accuracy", "all")
         return Result(self.name, metrics, {}, self.units, provenance, (*self.notes, *notes), main, evidence)
 
-    def _probabilities(self, features: np.ndarray) -> tuple[np.ndarray, list[float], str]:
-        """Probabilities (N,K) of the classes, the strengths chosen for them, and how, in words."""
+    @property
+    def protocol(self) -> str:
+        """How recipes are scored, in words."""
+        return protocol_of({example.part for example in self.examples}, self.folds, self.nested)
+
+    def _probabilities(self, features: np.ndarray) -> tuple[np.ndarray, list[float]]:
+        """Probabilities (N,K) of the classes, and the strengths chosen for them."""
         parts = np.array([example.part or "" for example in self.examples])
         if (parts == "").all():
             folds = self._folds(np.arange(len(self)))
-            found = cross_validated(features, self.targets(), folds, self.strengths, nested=self.nested)
-            how = "" if self.nested else ", C chosen on the same folds"
-            return *found, f"{folds.max() + 1}-fold cross-validation{how}"
+            return cross_validated(features, self.targets, folds, self.strengths, nested=self.nested)
         train, dev = parts == "train", (parts == "dev") & self._learned()
         folds = np.zeros(len(self), dtype=int)
         if not dev.any():
             folds[train] = self._folds(np.flatnonzero(train))
-        probabilities, strength = held_out(features, self.targets(), train, dev, folds, self.strengths)
-        protocol = "train, dev and test" if dev.any() else f"train and test, {self.folds} folds to choose C"
-        return probabilities, [strength], protocol
+        probabilities, strength = held_out(features, self.targets, train, dev, folds, self.strengths)
+        return probabilities, [strength]
 
     def _predicted(self, probabilities: np.ndarray) -> np.ndarray:
         """The place of the likeliest class, or the expected score (N,)."""
@@ -305,7 +305,7 @@ class LabelTask(JudgedTask):
         place = {name: number for number, name in enumerate(self._known)}
         numbers = np.array([place.get(str(example.target), -1) for example in self.examples])
         used = few_label_sets(numbers, learned, self.judged, shot, self.seed)  # (N,DRAWS)
-        found = few_labels(features, self.targets(), used)  # (N,DRAWS)
+        found = few_labels(features, self.targets, used)  # (N,DRAWS)
         return share_of_draws((found == numbers[:, None])[self.judged], ~used[self.judged])
 
     def _learned(self) -> np.ndarray:
@@ -316,7 +316,7 @@ class LabelTask(JudgedTask):
     def _features(self, vectors: np.ndarray) -> np.ndarray:
         if len(self.examples[0].texts) == 1:
             return vectors
-        first, second = np.split(vectors, 2)
+        first, second = np.split(np.asarray(vectors, np.float64), 2)
         return np.hstack([np.abs(first - second), first * second])
 
     def _folds(self, members: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from essent.tasks.regressions import logits_by_strength, losses
 STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 30.0, 100.0)  # C, for numbers of variance about 1
 PATIENCE = 2  # strengths that are tried beyond the best one
 SURE = 2.0  # standard errors by which a strength is so much worse that no further one is tried
+COLUMNS, ROWS = 32, 4096  # converted to float64 at a time
 AT_MOST = 3e8  # logits of all problems; beyond, each test fold has one inner fold instead of all others
 
 
@@ -28,16 +29,27 @@ def scaled(vectors: np.ndarray, seen: np.ndarray | None = None) -> np.ndarray:
     Args:
         seen: which rows (N,) centre and number come from; all by default.
     """
-    rows = np.asarray(vectors, dtype=np.float64)
-    base = rows if seen is None else rows[seen]
-    largest = np.abs(base).max(initial=0.0) or 1.0  # first: squares of 1e200 would overflow
-    columns = np.sort((base / largest).T, axis=1)  # (D,n); several times as fast as np.median
-    middle = (columns[:, (len(base) - 1) // 2] + columns[:, len(base) // 2]) / 2
-    squares = np.mean((base / largest - middle) ** 2, axis=1)  # (n,)
+    base = vectors if seen is None else vectors[seen]
+    largest = float(max(base.max(initial=0.0), -base.min(initial=0.0))) or 1.0  # first: squares of 1e200 would overflow
+    middle = np.concatenate([_middle(base[:, at : at + COLUMNS], largest) for at in range(0, base.shape[1], COLUMNS)])
+    parts = [slice(at, at + ROWS) for at in range(0, len(vectors), ROWS)]  # float64 all at once would be large
+
+    def centred(rows: np.ndarray) -> np.ndarray:
+        return np.asarray(np.asarray(rows, np.float64) / largest - middle)
+
+    squares = np.concatenate([np.mean(centred(base[part]) ** 2, axis=1) for part in parts])  # (n,)
     scale = np.sqrt(np.median(squares) or squares.mean() or 1.0)
     limit = np.finfo(np.float32).max ** 0.25  # their products stay finite
-    found: np.ndarray = np.clip((rows / largest - middle) / scale, -limit, limit).astype(np.float32)
+    found = np.empty(vectors.shape, np.float32)
+    for part in parts:
+        found[part] = np.clip(centred(vectors[part]) / scale, -limit, limit)
     return found
+
+
+def _middle(columns: np.ndarray, largest: float) -> np.ndarray:
+    """Medians of some columns (n,d), divided by a number."""
+    ordered = np.sort((np.asarray(columns, np.float64) / largest).T, axis=1)  # several times as fast as np.median
+    return np.asarray((ordered[:, (len(columns) - 1) // 2] + ordered[:, len(columns) // 2]) / 2)
 
 
 def cross_validated(

@@ -50,7 +50,8 @@ def logits_by_strength(
     seen = matrix[torch.from_numpy(used.any(axis=1))]
     _, basis = torch.linalg.eigh((seen.T @ seen).double())
     rows = torch.cat([matrix @ basis.float(), torch.ones(len(matrix), 1)], dim=1)  # (N,D+1), the intercept last
-    goal, chosen = torch.from_numpy(targets).float(), torch.from_numpy(used).float()
+    goal = torch.from_numpy(targets).float().T.contiguous()[:, None]  # (K,1,N), shared by the groups
+    chosen = torch.from_numpy(used).float()
     numbers = targets.shape[1] * (5 * len(rows) + 2 * MEMORY * rows.shape[1])  # of one problem
     together = max(int(AT_ONCE / max(numbers, 1)), 1)  # problems
     groups = [_Problems(rows, goal, part) for part in chosen.split(together, dim=1)]
@@ -69,7 +70,7 @@ class _Problems:
     def __init__(self, rows: torch.Tensor, targets: torch.Tensor, used: torch.Tensor) -> None:
         import torch
 
-        self.rows, self.targets = rows, targets.T.contiguous()[:, None]  # (N,D+1), (K,1,N)
+        self.rows, self.targets = rows, targets  # (N,D+1), (K,1,N)
         self.counts = used.sum(0).clamp(min=1.0)  # (B,)
         self.share = (used / self.counts).T.contiguous()  # (B,N), what each row counts for in the mean loss
         self.spread = rows[used.any(1)].square().mean(0)  # (D+1,)

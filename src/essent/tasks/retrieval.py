@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from essent.lazy import needs_torch
-from essent.tasks.base import as_matrix, unit_rows
+from essent.tasks.base import UnitRows, as_matrix
 from essent.tasks.judged import JudgedTask, Scorer, with_interval
 from essent.tasks.resampling import weighted_mean
 from essent.tasks.result import Result, library_versions
@@ -24,7 +24,7 @@ from essent.types import DataError, optional_import
 
 DEPTH = 100  # documents of each query that are scored
 SPARE = 100  # more, taken in float32 and compared again in float64: cosines of an anisotropic model lie close together
-BLOCK = 2**26  # float32 similarities at a time
+BLOCK = 2**24  # float32 similarities, or numbers of vectors, at a time
 SCORES = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 TREC = {"ndcg@10": "ndcg_cut_10", "mrr@10": "recip_rank", "recall@10": "recall_10", "recall@100": "recall_100"}
 
@@ -115,6 +115,10 @@ class RetrievalTask(JudgedTask):
         """Every score of each query."""
         return len(SCORES) * len(self)
 
+    def working_bytes(self, dimensions: int) -> int:
+        """Float32 rows, and blocks of similarities."""
+        return 8 * (len(self) + len(self.corpus)) * dimensions + 8 * BLOCK
+
     def items(self) -> list[tuple[str, ...]]:
         """The queries."""
         return [(text,) for text in self.queries.values()]
@@ -127,12 +131,12 @@ class RetrievalTask(JudgedTask):
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
         """Each score of each query: (scores·Q,)."""
         pytrec_eval = optional_import("pytrec_eval", "retrieval")
-        units = unit_rows(vectors)[list(rows)]  # (Q+C,D)
+        units, at = UnitRows(vectors), np.asarray(rows)
         # trec_eval puts equal documents in falling order of their ids, and reads similarities in float32: it gets ranks
         ids = sorted(self.corpus, reverse=True)
         place = {document: number for number, document in enumerate(self.corpus, start=len(self))}
-        documents = units[[place[document] for document in ids]]
-        found = nearest(units[: len(self)], documents, DEPTH + SPARE + self.ignore_identical_ids)
+        documents = at[[place[document] for document in ids]]
+        found = nearest(units, at[: len(self)], documents, DEPTH + SPARE + self.ignore_identical_ids)
         run: dict[str, dict[str, float]] = {}
         for query, places in zip(self.queries, found.tolist(), strict=True):
             ranked = [ids[number] for number in places if not self._is_itself(ids[number], query)]
@@ -192,26 +196,31 @@ class RetrievalTask(JudgedTask):
 
 
 @needs_torch("Retrieval")
-def nearest(queries: np.ndarray, documents: np.ndarray, depth: int) -> np.ndarray:
+def nearest(units: UnitRows, queries: np.ndarray, documents: np.ndarray, depth: int) -> np.ndarray:
     """Places (Q,k), best first, of the k = min(depth, C) nearest documents, by exact search in blocks.
 
     Candidates are found in float32 around the documents' mean, which keeps digits where all cosines are close to 1, and
     put in order in float64, by distances to six decimals: what is nearer than that is alike but for the rounding of
-    float32 vectors, and stays in the order of the documents.
+    float32 vectors, and stays in the order of the documents. In memory are float32 rows and one block.
 
     Args:
-        queries, documents: unit vectors (Q,D), (C,D) float64.
+        units: the vectors, scaled to length one.
+        queries, documents: their rows (Q,), (C,).
     """
     import torch
 
-    count = min(depth, len(documents))
-    left = torch.from_numpy(queries.astype(np.float32))
-    right = torch.from_numpy((documents - documents.mean(axis=0)).astype(np.float32))
+    count, width = min(depth, len(documents)), units.width
+    parts = [slice(start, start + BLOCK // width) for start in range(0, len(documents), BLOCK // width)]
+    centre = sum(units[documents[part]].sum(axis=0) for part in parts) / len(documents)  # (D,)
+    right = torch.empty(len(documents), width)
+    for part in parts:
+        right[part] = torch.from_numpy(units[documents[part]] - centre)
     places = np.empty((len(queries), count), np.int64)
     some = max(1, BLOCK // max(len(documents), 1))
     for start in range(0, len(queries), some):
-        found = torch.topk(left[start : start + some] @ right.T, count, dim=1).indices.numpy()
-        for row, chosen in enumerate(found, start=start):
-            distance = np.linalg.norm(documents[chosen] - queries[row], axis=1)
-            places[row] = chosen[np.lexsort((chosen, distance.round(6)))]
+        asked = units[queries[start : start + some]]  # (q,D)
+        found = torch.topk(torch.from_numpy(asked.astype(np.float32)) @ right.T, count, dim=1).indices.numpy()
+        for row, chosen in enumerate(found):
+            distance = np.linalg.norm(units[documents[chosen]] - asked[row], axis=1)
+            places[start + row] = chosen[np.lexsort((chosen, distance.round(6)))]
     return places

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOKENS_PER_TEXT, SHORT_TEXTS = 64, 16  # what a batch size means, see `batches`
+_digests: dict[tuple[bytes, str], str] = {}  # of tokenizers, by what they and their settings are written as
 _one_reader = Lock()  # tokenizers are shared, and what is set on them for one text must not meet another thread's
 DROPPED = "dropped_ids"  # a tokenizer's own setting, in its tokenizer_config.json: ids that leave every text
 
@@ -151,10 +152,19 @@ def read_ids(backend: Tokenizer, texts: list[str]) -> list[list[int]]:
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     """SHA-256 of how a tokenizer reads texts, its padding aside: normaliser, vocabulary, special tokens, settings."""
-    pipeline = {**json.loads(fast_backend(tokenizer).to_str()), "padding": None, "truncation": None}
+    written = fast_backend(tokenizer).to_str()
     special = [tokenizer.mask_token_id, tokenizer.pad_token_id, sorted(tokenizer.all_special_ids)]
     settings = [special, dropped_ids(tokenizer), getattr(tokenizer, "truncation_side", "right")]
-    return hashlib.sha256(json.dumps([pipeline, settings]).encode("utf-8", "surrogatepass")).hexdigest()
+    said = json.dumps(settings)
+    key = hashlib.sha256(written.encode("utf-8", "surrogatepass")).digest(), said
+    found = _digests.get(key)
+    if found is None:  # reading and writing a vocabulary as JSON takes a hundred times as long
+        pipeline = {**json.loads(written), "padding": None, "truncation": None}
+        whole = json.dumps([pipeline, settings]).encode("utf-8", "surrogatepass")
+        if len(_digests) >= 16:
+            _digests.clear()
+        found = _digests[key] = hashlib.sha256(whole).hexdigest()
+    return found
 
 
 def dropped_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
