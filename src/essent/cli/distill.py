@@ -8,14 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from essent.atomic import remove_leftovers
 from essent.cli import options as opt
-from essent.cli import several
 from essent.cli.console import results
 from essent.cli.save import check_folder
-from essent.cli.settings import with_options
+from essent.cli.settings import with_help, with_options
 from essent.cli.texts import listed, read_corpus, read_judged
 from essent.cli.verify import show_verification
 from essent.static import Choice, TableSettings
@@ -29,6 +26,7 @@ TABLE, SEARCH = "Table", "Search and scores"
 STATE = "distill.safetensors"
 
 
+@with_help({opt.INPUTS: "column duplicates", TABLE: "recipe contexts", SEARCH: "validate test"})
 @with_options(Choice, {"": TABLE}, into="choice", metavars={"layers": "MIX", "weights": "WEIGHTS", "shaping": "CHAIN"})
 @with_options(
     TableSettings,
@@ -43,46 +41,15 @@ def distill(
         list[Path], opt.texts("Texts like those to be encoded: one a line, or .jsonl, .csv, .tsv or .parquet.")
     ],
     output: Annotated[Path, opt.output("DIR", "The folder to write.")],
-    recipe: Annotated[
-        str | None,
-        opt.recipe("Recipe of the vectors that are fitted. Default: the model's own.", TABLE),
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Columns that hold texts. Default: text, or both sentences of pairs.",
-            rich_help_panel=opt.INPUTS,
-            callback=several.names,
-        ),
-    ] = None,
-    duplicates: Annotated[
-        bool,
-        typer.Option("--duplicates", help="Count a text as often as it occurs.", rich_help_panel=opt.INPUTS),
-    ] = False,
+    recipe: Annotated[str | None, opt.recipe()] = None,
+    column: opt.Names = None,
+    duplicates: bool = False,
     *,
     choice: Choice,
     table: TableSettings,
-    contexts: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder in which the averages are kept too, for recipes with layers=avg:DIR.",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
-    validate: Annotated[
-        list[str] | None,
-        opt.tasks(
-            "--validate",
-            "Choose layers, weights, ridge and shaping on these judgements of any kind, e.g. stsb.dev.",
-            SEARCH,
-        ),
-    ] = None,
-    test: Annotated[
-        list[str] | None,
-        opt.tasks("--test", "Tasks on which the static encoder is compared with the model.", SEARCH),
-    ] = None,
+    contexts: opt.Folder = None,
+    validate: opt.Tasks = None,
+    test: opt.Tasks = None,
     data_folder: opt.DataFolder = None,
     batch_size: opt.BatchSize = 32,
     run: opt.Run,
@@ -96,6 +63,14 @@ def distill(
     \b
     [dim]$[/] essent distill -m all-MiniLM-L6-v2 -t texts.txt -o minilm-static
     [dim]$[/] essent distill -m bert-base-uncased -t a.jsonl,b.jsonl -o static --validate stsb.dev --test stsb,sickr
+
+    Args:
+        recipe: recipe of the vectors that are fitted. Default: the model's own.
+        column: columns that hold texts. Default: text, or both sentences of pairs.
+        duplicates: count a text as often as it occurs.
+        contexts: folder in which the averages are kept too, for recipes with layers=avg:DIR.
+        validate: choose layers, weights, ridge and shaping on these judgements of any kind, e.g. stsb.dev.
+        test: tasks on which the static encoder is compared with the model.
     """
     check_folder(_beside_state(output), "stock", run.force)
     if contexts is not None:

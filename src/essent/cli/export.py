@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from essent.cli import options as opt
-from essent.cli import several
 from essent.cli.console import results
 from essent.cli.fitting import is_ready, learns, note_unused
 from essent.cli.save import check_folder
-from essent.cli.settings import with_options
+from essent.cli.settings import with_help, with_options
 from essent.cli.texts import listed, read_files
 from essent.types import EngineError, NotFittedError, RecipeError
 
@@ -20,36 +19,19 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
+@with_help()
 @with_options(opt.Learning, into="learning")
 @with_options(opt.Run, into="run", by_hand=("device",))
 def export(
     model: opt.Model,
     output: Annotated[Path, opt.output("DIR", "The folder to write.")],
-    engine: Annotated[
-        str, typer.Option("--format", metavar="openvino|onnx", help="The engine that will run it.")
-    ] = "openvino",
+    engine: Annotated[str, typer.Option("--format", metavar="openvino|onnx")] = "openvino",
     recipe: Annotated[str | None, opt.recipe()] = None,
     *,
     learning: opt.Learning,
-    precision: Annotated[
-        str, typer.Option(metavar="float32|bfloat16|int8", help="Number format of the graph's arithmetic.")
-    ] = "float32",
-    calibrate: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILES",
-            help="For int8: texts like those that will be encoded. Without them only the weights are int8.",
-            callback=several.files,
-        ),
-    ] = None,
-    compare: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILES",
-            help="Measure on these texts how much faster the graph is than torch, and what it costs.",
-            callback=several.files,
-        ),
-    ] = None,
+    precision: Annotated[str, typer.Option(metavar="float32|bfloat16|int8")] = "float32",
+    calibrate: opt.Files = None,
+    compare: opt.Files = None,
     max_seq_length: opt.MaxSeqLength = None,
     run: opt.Run,
 ) -> None:
@@ -64,6 +46,12 @@ def export(
     [dim]$[/] essent export -m all-MiniLM-L6-v2 -o minilm-openvino
     [dim]$[/] essent export -m all-MiniLM-L6-v2 -o minilm-openvino --compare texts.txt
     [dim]$[/] essent export -m my-model --precision int8 --calibrate texts.txt -o my-model-int8
+
+    Args:
+        engine: the engine that will run it.
+        precision: number format of the graph's arithmetic.
+        calibrate: for int8: texts like those that will be encoded. Without them only the weights are int8.
+        compare: measure on these texts how much faster the graph is than torch, and what it costs.
     """
     check_folder(output, "stock", run.force)
     if calibrate is not None and precision != "int8":

@@ -41,6 +41,23 @@ INPUTS, RUN = "Texts", "Model and run"
 SPACES = ("heads", "layers", "weights", "shaping", "full")  # of `essent.selection`, which takes seconds to import
 
 
+# Values of a command's own options, whose help stands in the command's docstring (`with_help`).
+File = Annotated[Path | None, typer.Option(metavar="FILE")]
+Folder = Annotated[Path | None, typer.Option(metavar="DIR")]
+Files = Annotated[list[Path] | None, typer.Option(metavar="FILES", callback=several.files)]
+Tasks = Annotated[list[str] | None, typer.Option(metavar="TASKS|FILES", callback=several.tasks)]
+Names = Annotated[list[str] | None, typer.Option(metavar="NAMES", callback=several.names)]
+Patterns = Annotated[list[str] | None, typer.Option(metavar="PATTERNS", callback=several.names)]
+Numbers = Annotated[list[str] | None, typer.Option(metavar="NUMBERS", callback=several.names)]
+Count = Annotated[int, typer.Option(min=1)]
+AnyCount = Annotated[int | None, typer.Option(min=1, metavar="N")]
+
+
+def one_model(text: str = "", panel: str | None = None) -> Any:
+    """`--model` with its help."""
+    return typer.Option("--model", "-m", metavar="NAME|DIR", help=text, rich_help_panel=panel)
+
+
 def texts(text: str, panel: str | None = INPUTS) -> Any:
     """`--texts` with its help."""
     return typer.Option(
@@ -48,14 +65,9 @@ def texts(text: str, panel: str | None = INPUTS) -> Any:
     )
 
 
-def data(text: str, panel: str | None = None) -> Any:
+def data(text: str = "", panel: str | None = None) -> Any:
     """`--data` with its help."""
     return typer.Option("--data", "-d", metavar="TASKS|FILES", help=text, rich_help_panel=panel, callback=several.tasks)
-
-
-def tasks(name: str, text: str, panel: str | None = None) -> Any:
-    """Another option that takes tasks and files, with its help."""
-    return typer.Option(name, metavar="TASKS|FILES", help=text, rich_help_panel=panel, callback=several.tasks)
 
 
 def recipe(
@@ -97,10 +109,7 @@ def space_names(incomplete: str) -> list[str]:
     return [name for name in SPACES if name.startswith(incomplete)]
 
 
-Model = Annotated[
-    str,
-    typer.Option("--model", "-m", metavar="NAME|DIR", help="A model on the hub, or a folder.", rich_help_panel=RUN),
-]
+Model = Annotated[str, one_model("A model on the hub, or a folder.", RUN)]
 Models = Annotated[
     list[str],
     typer.Option(

@@ -15,8 +15,8 @@ from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import results, show_note
 from essent.cli.files import write_json_file
-from essent.cli.search import CHOSEN_ON, FOUND, SearchOptions, save_choice, show_board
-from essent.cli.settings import with_options
+from essent.cli.search import FOUND, PANELS, SearchOptions, save_choice, show_board
+from essent.cli.settings import with_help, with_options
 from essent.cli.texts import read_pairs
 from essent.types import DataError, InputError
 
@@ -33,57 +33,19 @@ class Method(str, enum.Enum):
     GENERATE = "generate"
 
 
-@with_options(SearchOptions)
+@with_help({FOUND: "data method grammar t5 definitions candidates longest layers shaping"})
+@with_options(SearchOptions, PANELS)
 def search_templates(
     model: opt.Model,
-    data: Annotated[list[str], CHOSEN_ON],
-    method: Annotated[
-        Method,
-        typer.Option(
-            help="greedy chooses slot by slot in a grammar; generate has templates written by a T5.",
-            rich_help_panel=FOUND,
-        ),
-    ] = Method.GREEDY,
-    grammar: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="greedy: promptbert (default, the candidates of its Table 4), or a .yaml file with the template and "
-            "choices for its slots.",
-            rich_help_panel=FOUND,
-        ),
-    ] = None,
-    t5: Annotated[
-        str | None,
-        typer.Option(
-            "--t5",
-            metavar="NAME|DIR",
-            help="generate: a T5, e.g. t5-large; on the hub or a folder.",
-            rich_help_panel=FOUND,
-        ),
-    ] = None,
-    definitions: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="generate: word–definition pairs, columns word and definition. Default: the 50 pairs in this package.",
-            rich_help_panel=FOUND,
-        ),
-    ] = None,
-    candidates: Annotated[
-        int | None, typer.Option(min=2, help="generate: templates to write. Default: 500.", rich_help_panel=FOUND)
-    ] = None,
-    longest: Annotated[
-        int | None,
-        typer.Option(min=2, help="generate: most tokens of a filling. Default: 20.", rich_help_panel=FOUND),
-    ] = None,
-    layers: Annotated[
-        str, typer.Option(metavar="MIX", help="Layers that are read at the mask.", rich_help_panel=FOUND)
-    ] = "L",
-    shaping: Annotated[
-        str,
-        typer.Option(metavar="CHAIN", help='A shaping chain for the vectors, such as "zscore".', rich_help_panel=FOUND),
-    ] = "",
+    data: Annotated[list[str], opt.data()],
+    method: Method = Method.GREEDY,
+    grammar: Annotated[str | None, typer.Option(metavar="NAME|FILE")] = None,
+    t5: Annotated[str | None, typer.Option("--t5", metavar="NAME|DIR")] = None,
+    definitions: opt.File = None,
+    candidates: Annotated[int | None, typer.Option(min=2)] = None,
+    longest: Annotated[int | None, typer.Option(min=2)] = None,
+    layers: Annotated[str, typer.Option(metavar="MIX")] = "L",
+    shaping: Annotated[str, typer.Option(metavar="CHAIN")] = "",
     *,
     settings: SearchOptions,
 ) -> None:
@@ -95,6 +57,19 @@ def search_templates(
     \b
     [dim]$[/] essent search-templates -m bert-base-uncased --data stsb.dev --test stsb --json templates.json
     [dim]$[/] essent search-templates -m ./my-mlm --data pairs.jsonl --method generate --t5 t5-large --work found
+
+    Args:
+        data: scored pairs to choose on: tasks such as stsb.dev, or files; the pairs of several are put together.
+        method: choose slot by slot in a grammar (greedy), or have templates written by a T5 (generate).
+        grammar: for greedy: promptbert (default, the candidates of its Table 4), or a .yaml file with the template and
+            choices for its slots.
+        t5: for generate: a T5, e.g. t5-large; on the hub or a folder.
+        definitions: for generate: word–definition pairs, columns word and definition. Default: the 50 pairs in this
+            package.
+        candidates: for generate: templates to write. Default: 500.
+        longest: for generate: most tokens of a filling. Default: 20.
+        layers: layers that are read at the mask.
+        shaping: a shaping chain for the vectors, such as "zscore".
     """
     _check_method(
         method,

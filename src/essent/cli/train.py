@@ -12,7 +12,7 @@ import typer
 from essent.cli import options as opt
 from essent.cli.console import results
 from essent.cli.save import check_folder
-from essent.cli.settings import with_options
+from essent.cli.settings import with_help, with_options
 from essent.cli.texts import read_files, read_judged
 from essent.train import Settings, last_checkpoint
 from essent.types import DataError, InputError, optional_import
@@ -21,69 +21,24 @@ WHAT, HOW, CHOSEN = "What it is trained on", "How it is trained, by default as t
 SAVED = ("validate_every", "keep_projection_head")
 
 
+@with_help({WHAT: "pairs", HOW: "preset continuous template recipe seeds", CHOSEN: "validate test"})
 @with_options(Settings, {"": HOW, **dict.fromkeys(SAVED, CHOSEN)}, by_hand=("templates", "recipe"), preset=True)
 @with_options(opt.Run, into="run")
 def train(
     model: opt.Model,
     output: Annotated[Path, opt.output("DIR", "The folder of the encoder and its checkpoints.")],
     texts: Annotated[list[Path] | None, opt.texts("Unlabelled texts, one a line or a column.", WHAT)] = None,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Pairs instead: columns anchor, positive and, if you have them, negative (or premise, entailment, "
-            "contradiction; sent0, sent1, hard_neg).",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
+    pairs: opt.File = None,
     column: opt.Column = "text",
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A paper's settings: promptbert-unsup, promptbert-sup, simcse-unsup, simcse-sup, optiprompt. "
-            "Default: PromptBERT's for what it is trained on.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
-    continuous: Annotated[
-        bool,
-        typer.Option(
-            "--continuous", help="Train the template's words as free vectors, the model frozen.", rich_help_panel=HOW
-        ),
-    ] = False,
-    template: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME|TEXT",
-            help="Template with {text} and [MASK]; repeat the option for the second view.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
-    recipe: Annotated[
-        str | None,
-        opt.recipe("Recipe of the trained encoder: prompt or prompt-denoised; with simcse cls, mean and others.", HOW),
-    ] = None,
+    preset: str | None = None,
+    continuous: bool = False,
+    template: Annotated[list[str] | None, typer.Option(metavar="NAME|TEXT")] = None,
+    recipe: Annotated[str | None, opt.recipe()] = None,
     *,
     settings: dict[str, Any],
-    seeds: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Number of runs with different seeds, from --seed upwards; shows mean ± deviation.",
-            rich_help_panel=HOW,
-        ),
-    ] = 1,
-    validate: Annotated[
-        list[str] | None,
-        opt.tasks(
-            "--validate", "Judgements of any kind, as in search; the checkpoint that is best on them is kept.", CHOSEN
-        ),
-    ] = None,
-    test: Annotated[
-        list[str] | None, opt.tasks("--test", "Tasks on which the encoder is scored at the end.", CHOSEN)
-    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
+    validate: opt.Tasks = None,
+    test: opt.Tasks = None,
     data_folder: opt.DataFolder = None,
     resume: opt.Resume = False,
     run: opt.Run,
@@ -99,6 +54,18 @@ def train(
     [dim]$[/] essent train -m bert-base-uncased --texts wiki1m.txt --validate stsb.dev -o my-promptbert
     [dim]$[/] essent train -m bert-base-uncased --pairs nli.csv --preset simcse-sup --validate stsb.dev -o my-simcse
     [dim]$[/] essent train -m bert-base-uncased --texts wiki1m.txt --continuous --validate stsb.dev -o my-template
+
+    Args:
+        pairs: pairs instead: columns anchor, positive and, if you have them, negative (or premise, entailment,
+            contradiction; sent0, sent1, hard_neg).
+        preset: a paper's settings: promptbert-unsup, promptbert-sup, simcse-unsup, simcse-sup, optiprompt. Default:
+            PromptBERT's for what it is trained on.
+        continuous: train the template's words as free vectors, the model frozen.
+        template: template with {text} and [MASK]; repeat the option for the second view.
+        recipe: recipe of the trained encoder: prompt or prompt-denoised; with simcse cls, mean and others.
+        seeds: number of runs with different seeds, from --seed upwards; shows mean ± deviation.
+        validate: judgements of any kind, as in search; the checkpoint that is best on them is kept.
+        test: tasks on which the encoder is scored at the end.
     """
     changes = dict(settings)
     if template:
