@@ -41,7 +41,7 @@ def distill(
         list[Path], opt.texts("Texts like those to be encoded: one a line, or .jsonl, .csv, .tsv or .parquet.")
     ],
     output: Annotated[Path, opt.output("DIR", "The folder to write.")],
-    recipe: Annotated[str | None, opt.recipe()] = None,
+    recipe: opt.Recipe = None,
     column: opt.Names = None,
     duplicates: bool = False,
     *,

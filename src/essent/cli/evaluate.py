@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 @with_options(opt.Run, into="run")
 def evaluate(
     model: opt.Models,
-    recipe: Annotated[list[str] | None, opt.recipes("")] = None,
+    recipe: opt.Recipes = None,
     as_is: bool = False,
-    data: Annotated[list[str] | None, opt.data()] = None,
+    data: opt.Data = None,
     data_folder: opt.DataFolder = None,
     metric: Annotated[str, typer.Option(metavar="main|METRIC")] = "main",
     average: Annotated[str, typer.Option(metavar="all|mean|wmean")] = "all",

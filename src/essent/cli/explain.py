@@ -73,8 +73,8 @@ def mask(
 def bias(
     model: opt.Model,
     output: Annotated[Path, opt.output("DIR", "Folder for the picture (PNG, SVG), the numbers and a table.")],
-    texts: Annotated[list[Path] | None, opt.texts("")] = None,
-    data: Annotated[list[str] | None, opt.data()] = None,
+    texts: opt.Texts = None,
+    data: opt.Data = None,
     data_folder: opt.DataFolder = None,
     column: opt.Column = "text",
     seed: int = 0,

@@ -26,7 +26,7 @@ def export(
     model: opt.Model,
     output: Annotated[Path, opt.output("DIR", "The folder to write.")],
     engine: Annotated[str, typer.Option("--format", metavar="openvino|onnx")] = "openvino",
-    recipe: Annotated[str | None, opt.recipe()] = None,
+    recipe: opt.Recipe = None,
     *,
     learning: opt.Learning,
     precision: Annotated[str, typer.Option(metavar="float32|bfloat16|int8")] = "float32",

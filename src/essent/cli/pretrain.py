@@ -33,7 +33,7 @@ def pretrain(
     output: Annotated[Path, opt.output("DIR", "Folder of the model; checkpoints stand below it.")],
     column: opt.Column = "text",
     held_out: opt.Files = None,
-    model: Annotated[str | None, opt.one_model()] = None,
+    model: opt.AnyModel = None,
     config: Annotated[str | None, typer.Option(metavar="SIZE|FILE")] = None,
     tokenizer: Annotated[str | None, typer.Option(metavar="NAME|DIR")] = None,
     vocabulary: Annotated[int, typer.Option(min=100)] = 30_522,

@@ -36,7 +36,7 @@ def reproduce(
         typer.Option("--model", "-m", metavar="[ROLE=]NAMES|DIRS", callback=several.models),
     ] = None,
     data_folder: opt.DataFolder = None,
-    texts: Annotated[list[Path] | None, opt.texts("")] = None,
+    texts: opt.Texts = None,
     contexts: opt.Folder = None,
     only_rows: opt.Patterns = None,
     only_columns: opt.Patterns = None,

@@ -94,9 +94,9 @@ class SearchOptions(opt.Run):
 @with_options(SearchOptions, PANELS)
 def search(
     model: opt.Model,
-    data: Annotated[list[str] | None, opt.data()] = None,
+    data: opt.Data = None,
     weight: Annotated[list[str] | None, typer.Option(metavar="NUMBER", callback=several.names)] = None,
-    texts: Annotated[list[Path] | None, opt.texts("")] = None,
+    texts: opt.Texts = None,
     space: Annotated[str, typer.Option("--space", "-s", metavar="NAME|FILE", autocompletion=opt.space_names)] = "full",
     picture: Annotated[Path | None, typer.Option(metavar="FILE.png")] = None,
     column: opt.Column = "text",
@@ -192,16 +192,8 @@ def show_board(board: Leaderboard, settings: SearchOptions) -> None:
     """Print the leaderboard, what the winner was compared with, and the verdict."""
     console = results(settings.json_file)
     console.print(board.table(settings.top))
-    for check in board.checks:
-        console.print(check.in_words(), markup=False)
-        for recipe, (score, low, high) in check.scores.items():
-            console.print(f"  {score:6.2f}  [{low:.2f}, {high:.2f}]  {recipe}", markup=False)
-        for comparison in check.comparisons:
-            console.print(f"  {comparison.in_words()}", markup=False)
-    for comparison in board.comparisons:
-        console.print(comparison.in_words(), markup=False)
-    if board.verdict:
-        console.print(board.verdict, markup=False)
+    for line in board.in_words():
+        console.print(line, markup=False)
     for note in board.notes:
         settings.note(note)
     about = board.provenance

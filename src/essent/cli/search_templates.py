@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import enum
-import json
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,10 +16,7 @@ from essent.cli.files import write_json_file
 from essent.cli.search import FOUND, PANELS, SearchOptions, save_choice, show_board
 from essent.cli.settings import with_help, with_options
 from essent.cli.texts import read_pairs
-from essent.types import DataError, InputError
-
-if TYPE_CHECKING:
-    from essent.selection import Candidate, Settings
+from essent.types import InputError
 
 KEPT = "generated.json"  # in the work folder
 
@@ -37,7 +32,7 @@ class Method(str, enum.Enum):
 @with_options(SearchOptions, PANELS)
 def search_templates(
     model: opt.Model,
-    data: Annotated[list[str], opt.data()],
+    data: Annotated[list[str], opt.DATA],
     method: Method = Method.GREEDY,
     grammar: Annotated[str | None, typer.Option(metavar="NAME|FILE")] = None,
     t5: Annotated[str | None, typer.Option("--t5", metavar="NAME|DIR")] = None,
@@ -77,7 +72,7 @@ def search_templates(
         {"--t5": t5, "--definitions": definitions, "--candidates": candidates, "--longest": longest},
     )
     settings.check_outputs()
-    from essent.selection import find_grammar, search_candidates
+    from essent.selection import DEFINITIONS, find_grammar, generate_templates, read_definitions, search_candidates
     from essent.selection import search_templates as search_greedily
 
     settings.calm()
@@ -91,7 +86,14 @@ def search_templates(
         for step in greedy.steps:
             show_note(f"{step.slot}: {step.chosen!r}")
     else:
-        made = _generated(str(t5), definitions, (candidates or 500, longest or 20), run, settings.device)
+        made = generate_templates(
+            str(t5),
+            DEFINITIONS if definitions is None else read_definitions(definitions),
+            **{name: value for name, value in (("candidates", candidates), ("longest", longest)) if value is not None},
+            progress=settings.progress,
+            device=settings.device,
+            keep=None if settings.work is None else settings.work / KEPT,
+        )
         under = None if settings.work is None else settings.work / "search"
         found = search_candidates(model, pairs_of, made, settings=replace(run, work=under), **shared)
         board, template = found.board, found.template
@@ -113,26 +115,3 @@ def _check_method(method: Method, greedy: dict[str, Any], generate: dict[str, An
         raise InputError(f"{given[0]} belongs to --method {name.value}.")
     if method is Method.GENERATE and generate["--t5"] is None:
         raise InputError("--method generate needs a T5 that writes the templates: --t5 t5-large, or a folder.")
-
-
-def _generated(
-    t5: str, file: Path | None, limits: tuple[int, int], settings: Settings, device: str | None
-) -> list[Candidate]:
-    """Templates by a T5; those that the work folder has from the same T5 and pairs."""
-    from essent.selection import DEFINITIONS, Candidate, Generator, generate_templates, read_definitions
-
-    definitions = DEFINITIONS if file is None else read_definitions(file)
-    count, longest = limits
-    about = {"t5": t5, "pairs": [list(pair) for pair in definitions], "candidates": count, "longest": longest}
-    path = None if settings.work is None else Path(settings.work) / KEPT
-    if path is not None and path.is_file():
-        kept = json.loads(path.read_text("utf-8"))
-        if {key: kept.get(key) for key in about} != about:
-            raise DataError(f"{path} holds templates by another T5 or from other pairs; give another --work folder.")
-        return [Candidate(*one) for one in kept["templates"]]
-    made = generate_templates(
-        Generator(t5, device), definitions, candidates=count, longest=longest, progress=settings.progress
-    )
-    if path is not None:
-        write_json(path, {**about, "templates": made}, indent=None)
-    return made

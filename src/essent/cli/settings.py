@@ -76,6 +76,8 @@ def with_help(panels: Mapping[str, str] | None = None) -> Callable[[Callable[...
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature, helps = inspect.signature(command, eval_str=True), described(command)
+        if unknown := place.keys() - helps.keys():
+            raise ValueError(f"The docstring of {command.__name__} does not describe {', '.join(sorted(unknown))}.")
         own = [
             parameter.replace(annotation=_option(parameter.name, parameter.annotation, helps, place))
             if parameter.name in helps

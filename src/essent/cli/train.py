@@ -33,7 +33,7 @@ def train(
     preset: str | None = None,
     continuous: bool = False,
     template: Annotated[list[str] | None, typer.Option(metavar="NAME|TEXT")] = None,
-    recipe: Annotated[str | None, opt.recipe()] = None,
+    recipe: opt.Recipe = None,
     *,
     settings: dict[str, Any],
     seeds: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
