@@ -70,7 +70,7 @@ class SearchOptions(opt.Run):
         if self.save_anyway and self.save is None:
             raise InputError("--save-anyway belongs to --save DIR.")
         if self.save is not None:
-            check_folder(self.save, "stock", self.force)
+            check_folder(self.save, self.force)
         check_output(self.json_file, self.force)
 
     def how(self) -> Settings:

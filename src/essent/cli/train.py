@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +13,8 @@ from essent.cli.console import results
 from essent.cli.save import check_folder
 from essent.cli.settings import with_help, with_options
 from essent.cli.texts import read_files, read_judged
-from essent.train import Settings, last_checkpoint
-from essent.types import DataError, InputError, optional_import
+from essent.train import Settings, check_unfinished
+from essent.types import InputError, optional_import
 
 WHAT, HOW, CHOSEN = "What it is trained on", "How it is trained, by default as the preset says", "What is kept"
 SAVED = ("validate_every", "keep_projection_head")
@@ -72,8 +71,12 @@ def train(
         changes["templates"] = tuple(template)
     if recipe is not None:
         changes["recipe"] = recipe
-    _check(output, texts, pairs, validate, seeds, force=run.force or resume)
-    data: Any = _read(texts, pairs, column)
+    if seeds > 1 and validate is None:
+        raise InputError("--seeds compares what the runs reach on the validation pairs: give --validate.")
+    if not (run.force or resume):
+        check_unfinished(output)
+    check_folder(output, run.force or resume)
+    data = _read(texts, pairs, column)
     from essent.tasks import load_judged
 
     task = None if validate is None else read_judged(validate, data_folder, run.quiet)
@@ -83,10 +86,9 @@ def train(
 
     run.calm()
     optional_import("datasets", "train").disable_progress_bars()
-    if run.force and not resume:
-        _clear(output)
     changes |= {
         "resume": resume,
+        "force": run.force,
         "device": run.device,
         "progress": run.progress,
         "options": opt.model_options(None, run.revision, run.trust_remote_code),
@@ -105,56 +107,21 @@ def train(
         return
     encoder = by(model, data, chosen, output=output, validate=task, **changes)
     about = json.loads((output / "training.json").read_text(encoding="utf-8"))
-    for note in [
-        *about["notes"],
-        f"{output}: {about['steps']} steps on {about['examples']} examples, {encoder.recipe}",
-    ]:
+    for note in about["notes"]:
         run.note(note)
+    run.note(f"{output}: {about['steps']} steps on {about['examples']} examples, {encoder.recipe}")
     if task is not None:
-        best, step = about["best_score"], about["best_step"]
-        before = about["before"]
-        console.print(f"{task.name}: {before:.2f} before, {best:.2f} after {step} steps", markup=False)
+        best = f"{about['best_score']:.2f} after {about['best_step']} steps"
+        console.print(f"{task.name}: {about['before']:.2f} before, {best}", markup=False)
     for part in tests:
         console.print(f"{part.name}: {part.run(encoder).main_score:.2f}", markup=False)
 
 
-def _check(
-    output: Path,
-    texts: list[Path] | None,
-    pairs: Path | None,
-    validate: list[str] | None,
-    seeds: int,
-    *,
-    force: bool,
-) -> None:
-    """Refuse options that contradict each other before anything is read or loaded."""
-    if (texts is None) == (pairs is None):
-        raise InputError("Give either --texts (unlabelled) or --pairs (anchor, positive and perhaps negative).")
-    if seeds > 1 and validate is None:
-        raise InputError("--seeds compares what the runs reach on the validation pairs: give --validate.")
-    runs = [] if force else [output, *output.glob("seed-*")]
-    if found := next(filter(None, (last_checkpoint(folder / "checkpoints") for folder in runs)), None):
-        raise DataError(
-            f"{output} holds a run, its last checkpoint is {found}. --resume goes on from there; --force begins anew "
-            "and removes its checkpoints."
-        )
-    check_folder(output, "stock", force)
-
-
 def _read(texts: list[Path] | None, pairs: Path | None, column: str) -> Any:
-    if texts is not None:
+    if texts is not None and pairs is None:
         return read_files(texts, column)
+    if pairs is None or texts is not None:
+        raise InputError("Give either --texts (unlabelled) or --pairs (anchor, positive and perhaps negative).")
     from essent.train import read_examples
 
-    if pairs is None:
-        raise InputError("Give --texts or --pairs.")
     return read_examples(pairs)
-
-
-def _clear(output: Path) -> None:
-    """Remove the checkpoints of earlier runs, and nothing else."""
-    for checkpoints in (output / "checkpoints", *output.glob("seed-*/checkpoints")):
-        if (checkpoints / "run.json").is_file():
-            shutil.rmtree(checkpoints)
-        elif checkpoints.exists():
-            raise DataError(f"{checkpoints} is not essent's; --force leaves it alone. Choose another folder.")
