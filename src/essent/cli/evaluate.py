@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from essent.cli import options as opt
+from essent.cli import several
 from essent.cli.console import results, show_note
 from essent.cli.files import check_output, write_json_file
 from essent.cli.labels import row_labels
@@ -82,7 +83,7 @@ def evaluate(
     for name in model[1:]:  # before the first one has run for an hour
         reach_model(name, run.options)
     given: dict[str, Any] = {"max_seq_length": max_seq_length, "report": None if run.quiet else _show_result}
-    given |= {"shots": _whole_numbers(shots), **run.options}
+    given |= {"shots": several.numbers("--shots", shots, int), **run.options}
     fitted: dict[str, Any] = {"fit_texts": fit_texts, "frequency_texts": frequency_texts, "batch_size": batch_size}
     fitted |= {"cache": cache, "progress": run.progress}
     scores: dict[tuple[str, str], list[Result]] = {}
@@ -104,13 +105,6 @@ def evaluate(
         console.print(line, markup=False, soft_wrap=True)
     for note in labelled.notes():
         run.note(note)
-
-
-def _whole_numbers(given: list[str] | None) -> list[int]:
-    try:
-        return [int(number) for number in given or ()]
-    except ValueError:
-        raise InputError(f"--shots takes whole numbers such as 8,16,64, not {', '.join(given or ())}.") from None
 
 
 def _show_result(recipe: str, result: Result) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from essent.atomic import replacing_file, write_json
+from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import results
 from essent.cli.files import check_output, write_json_file
@@ -22,7 +22,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-WRITTEN = ("bias.png", "bias.svg", "bias.json", "bias.txt")
 
 
 @with_help()
@@ -65,7 +64,7 @@ def mask(
         model, given, template=template, top=top, denoised=denoised, batch_size=batch_size, **run.options
     )
     results(json_file).print(found.table())
-    write_json_file(json_file, partial(_write, values={"model": model, **found.to_dict()}))
+    write_json_file(json_file, partial(write_json, value={"model": model, **found.to_dict()}, indent=None))
 
 
 @with_help({opt.INPUTS: "texts"})
@@ -95,14 +94,14 @@ def bias(
         data: scored pairs whose Spearman correlation stands beside the anisotropy, e.g. stsb,sickr.
         seed: seed by which texts are drawn where there are many.
     """
+    from essent.explain import BIAS_FILES, token_bias, write_bias
+
     optional_import("matplotlib", "demo")
     if output.is_file():
         raise InputError(f"{output} is a file; the output is a folder.")
-    for name in WRITTEN:
+    for name in BIAS_FILES:
         check_output(output / name, run.force)
     given = None if texts is None else read_files(texts, column)
-    from essent.explain import draw_bias, token_bias
-
     run.calm()
     found = token_bias(
         model,
@@ -114,19 +113,7 @@ def bias(
         progress=run.progress,
         **run.options,
     )
-    output.mkdir(parents=True, exist_ok=True)
-    for name in WRITTEN[:2]:
-        draw_bias(found, output / name)
-    _write(output / "bias.json", found.to_dict())
-    from rich.console import Console
-
-    with replacing_file(output / "bias.txt") as temporary, temporary.open("w", encoding="utf-8") as file:
-        for table in found.tables():
-            Console(file=file, width=120).print(table)
+    write_bias(found, output)
     for table in found.tables():
         results().print(table)
-    run.note(f"{output}: {', '.join(WRITTEN)}.")
-
-
-def _write(path: Path, values: dict[str, Any]) -> None:
-    write_json(path, values, indent=None)
+    run.note(f"{output}: {', '.join(BIAS_FILES)}.")

@@ -148,7 +148,9 @@ def search(
         if asked is None:
             return
         how = how if how.work is None else replace(how, work=Path(how.work) / "search")
-    board = run_search(model, asked, space, weights=_weights(weight), settings=how, **settings.question())
+    board = run_search(
+        model, asked, space, weights=several.numbers("--weight", weight, float), settings=how, **settings.question()
+    )
     show_board(board, settings)
     write_json_file(settings.json_file, board.to_json)
     if picture is not None:
@@ -168,13 +170,6 @@ def save_choice(board: Leaderboard, settings: SearchOptions) -> None:
         show_note(f"Saved {board.leader} to {save}, which is not shown to be better than {board.kept}.")
     else:
         show_note(f"Saved {board.kept} to {save}; --save-anyway saves {board.leader}.")
-
-
-def _weights(given: list[str] | None) -> list[float]:
-    try:
-        return [float(weight) for weight in given or ()]
-    except ValueError:
-        raise InputError(f"--weight takes numbers, not {', '.join(given or ())}.") from None
 
 
 def _read_question(data: list[str] | None, texts: list[Path] | None, column: str, folder: Path | None) -> Any:
