@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sentence_transformers import SentenceTransformer
+from typing import TYPE_CHECKING, Any
 
 from essent.encoder.encoder import Encoder
 from essent.model import open_model
 from essent.types import ModelLike, RecipeError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 
 def open_as_it_is(model: ModelLike, options: dict[str, Any] | None = None) -> SentenceTransformer:
