@@ -67,9 +67,21 @@ def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def compiled_by(bert: Path) -> Callable[[str], CompiledEncoder]:
-    """Engine -> the tiny BERT's first layer, converted once a session: a conversion takes seconds."""
+def compiled_by(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CompiledEncoder]:
+    """Engine -> the tiny BERT's first layer, converted once for all processes of a run: a conversion takes seconds."""
+    from filelock import FileLock
+
     import essent
 
-    encoder = essent.Encoder(str(bert), "layers=1", device="cpu")
-    return cache(lambda engine: essent.compile(encoder, engine, threads=2, streams=2))
+    place = tmp_path_factory.getbasetemp()
+    place = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place
+
+    def compiled(engine: str) -> CompiledEncoder:
+        folder = place / f"compiled-by-{engine}"
+        with FileLock(f"{folder}.lock"):
+            if not folder.is_dir():
+                encoder = essent.Encoder(str(bert), "layers=1", device="cpu")
+                essent.compile(encoder, engine, threads=2, streams=2).save(str(folder))
+        return essent.engine.load(str(folder), threads=2, streams=2)
+
+    return cache(compiled)

@@ -1,4 +1,11 @@
-"""Texts that the tests of the core share."""
+"""Texts that the tests of the core share, and how their products are sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import Any
+
+import pytest
 
 TEXTS = [
     "A man is playing a large flute.",
@@ -12,3 +19,9 @@ TEXTS = [
 ]
 LONG = "The old oak tree stayed there all the morning and the kitten climbed it. " * 14  # 200 tokens or so
 HEADS = ("1-1", "2-3", "3-4")  # tiny models have 3 layers of 4 heads
+
+
+def daily(every: Iterable[Any], *names: Any) -> list[Any]:
+    """All values for a test, of which `make test` takes the named ones and `make test-all` the others too."""
+    chosen: Container[Any] = names
+    return [pytest.param(value, marks=() if value in chosen else pytest.mark.slow) for value in every]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,25 @@ class Verification:
     def passed(self) -> bool:
         """Whether nothing differs."""
         return all(difference <= self.allowed for difference in self.differences.values())
+
+    def in_words(self) -> Iterator[str]:
+        """What was compared, and what loads the folder, line by line."""
+        if self.files is None:
+            yield "The folder lists no digests of its files: an older version saved it."
+        else:
+            yield f"✓ {self.files} files are the ones that were saved (SHA-256)"
+        if not self.differences:
+            yield "Nothing was loaded, so the vectors were not compared."
+            return
+        yield "Largest difference to the saved vectors, by what loads the folder:"
+        for way, difference in self.differences.items():
+            yield f"  {way:<21}  {difference:.1e}  ✓ same vectors"
+        if self.portable is False:
+            yield "  sentence-transformers  –        only with essent's code, trust_remote_code=True"
+        if self.portable:
+            yield "Plain sentence-transformers loads this folder; essent need not be installed."
+        else:
+            yield f"Plain sentence-transformers cannot load this folder: {self.reason}."
 
 
 def verify(name: str, *, untrusted: bool = False) -> Verification:

@@ -16,7 +16,12 @@ from essent.types import InputError
 
 CPUS = {"with bf16": {"avx2": True, "avx512_bf16": True}, "without": {"avx2": True, "avx512_bf16": False}}
 DEVICES: dict[str, tuple[object, ...]] = {"no device": (), "cpu": ("--device", "cpu")}
-NAMED_OR_NOT = ["no device", pytest.param("cpu", marks=pytest.mark.slow)]
+ASKED = [  # each device and each precision once, and every pair of them with `make test-all`
+    pytest.param(device, precision, marks=() if (device == "cpu") == (precision == "bfloat16") else pytest.mark.slow)
+    for device in DEVICES
+    for precision in (None, "bfloat16")
+]
+ASKED += [pytest.param(device, "float32", marks=pytest.mark.slow) for device in DEVICES]
 
 
 @pytest.fixture(params=CPUS)
@@ -39,8 +44,7 @@ def about(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "training.json").read_text("utf-8")))
 
 
-@pytest.mark.parametrize("precision", [None, pytest.param("float32", marks=pytest.mark.slow), "bfloat16"])
-@pytest.mark.parametrize("device", NAMED_OR_NOT)
+@pytest.mark.parametrize(("device", "precision"), ASKED)
 def test_pretrain(
     cpu: str, device: str, precision: str | None, run: Run, tiny: str, many: Path, tmp_path: Path
 ) -> None:
@@ -53,8 +57,7 @@ def test_pretrain(
     assert 0 < found["held_out_loss"] < 20
 
 
-@pytest.mark.parametrize("precision", [None, pytest.param("float32", marks=pytest.mark.slow), "bfloat16"])
-@pytest.mark.parametrize("device", NAMED_OR_NOT)
+@pytest.mark.parametrize(("device", "precision"), ASKED)
 def test_train(cpu: str, device: str, precision: str | None, run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
     given = [*DEVICES[device], *(("--precision", precision) if precision else ())]
     small = ["--max-steps", 1, "--batch-size", 4, "-q"]

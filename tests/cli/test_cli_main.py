@@ -14,7 +14,6 @@ from cli_helpers import Run, commands
 from essent import NAMED, TEMPLATES, Recipe, __version__, selection
 from essent.cli.options import SPACES
 from essent.cli.parts import in_source, parts, registered, shaping_steps
-from essent.cli.recipes import text_form
 from essent.shaping import Centre, shapers
 from essent.types import EssentError
 
@@ -196,7 +195,7 @@ def test_no_word_of_the_lists_is_broken(run: Run, width: int, monkeypatch: pytes
     monkeypatch.setenv("COLUMNS", str(width))
     shown = set(run("recipes").stdout.split())
     described = [text for members in parts().values() for part in members.values() for text in part]
-    published = [text for row in NAMED.values() for text in (text_form(row), row.about, row.paper)]
+    published = [text for row in NAMED.values() for text in (row.form, row.about, row.paper)]
     words = {word for text in (*described, *published) for word in text.split()}
     assert {word for word in words if not any(word in one for one in shown)} == set()
 

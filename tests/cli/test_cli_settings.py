@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+import typer
 from cli_helpers import Run, commands
+from typer.testing import CliRunner
 
-from essent.cli.settings import described, with_options
+from essent.cli.settings import described, with_help, with_options
 from essent.pretrain import Pretraining
 from essent.pretrain.settings import PRECISIONS
 from essent.selection import Settings as Search
@@ -102,9 +104,6 @@ def test_values_of_a_command(preset: bool, given: dict[str, Any], expected: dict
     def command(output: str, *, settings: Any, by_hand: str = "y") -> None:
         got.update(settings if preset else {name: getattr(settings, name) for name in expected})
 
-    import typer
-    from typer.testing import CliRunner
-
     app = typer.Typer()
     app.command()(command)
     words = [
@@ -120,3 +119,36 @@ def test_a_wrong_value_names_the_setting(run: Run, tmp_path: Any) -> None:
     arguments = ("pretrain", "-t", tmp_path / "t.txt", "-o", tmp_path / "m", "--config", "tiny", "--max-steps", 1)
     error = run(*arguments, "--mask-probability", 0, code=2).stderr
     assert error == "Error: mask_probability=0.0; it must be a number between 0 and 1.\n"
+
+
+def test_every_option_and_argument_has_help() -> None:
+    lacking = [
+        (path, parameter.name) for path, command in commands() for parameter in command.params if not parameter.help
+    ]
+    assert lacking == []
+
+
+Name = Annotated[str | None, typer.Option("--name", "-n", metavar="WORD")]
+
+
+def test_help_from_the_docstring_of_a_command() -> None:
+    @with_help({"Panel": "name"})
+    def command(name: Name = None, twice: bool = False) -> None:
+        """Say a name.
+
+        Args:
+            name: the name
+                of somebody.
+            twice: say it `twice`.
+        """
+        typer.echo(f"{name} {twice}")
+
+    app = typer.Typer()
+    app.command()(command)
+    assert CliRunner().invoke(app, ["-n", "Ann", "--twice"]).stdout == "Ann True\n"
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    for text in ("Panel", "WORD", "The name of somebody.", "Say it twice."):
+        assert text in shown
+    assert "no-twice" not in shown
+    with pytest.raises(ValueError, match="nmae"):
+        with_help({"Panel": "nmae"})(command)

@@ -37,7 +37,7 @@ def test_texts(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> 
     assert "2 steps on 6 examples" in shown.stderr
     vectors = Encoder(str(output)).encode(["A text."])
     np.testing.assert_allclose(SentenceTransformer(str(output)).encode(["A text."]), vectors, atol=1e-5)
-    assert "--resume goes on from there; --force begins anew" in run(*command, code=2).stderr
+    assert "--resume (resume=True) goes on from there; --force (force=True) begins anew" in run(*command, code=2).stderr
     resumed = run(*command, "--resume")
     assert resumed.stdout == shown.stdout  # nothing was left to do
     assert "all 2 steps are done" in resumed.stderr

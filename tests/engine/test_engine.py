@@ -353,11 +353,9 @@ def test_int8_says_what_it_costs(bert: Path, tmp_path: Path, caplog: pytest.LogC
 # -- families ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=() if name == "bert" else pytest.mark.slow) for name in FAMILIES]
-)
+@pytest.mark.slow  # a conversion each; BERT is the model of every other test here
+@pytest.mark.parametrize("family", FAMILIES)
 def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -> None:
-    """T5 differs most from BERT; the others take a minute or more."""
     encoder = Encoder(shell_of(family), "layers=1 weights=ditto:1-3")
     compiled = essent.compile(encoder, "openvino", threads=1)
     texts = [*CORPUS[:8], "a", "the moon " * 40]

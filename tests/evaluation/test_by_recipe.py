@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from essent.evaluation import ByRecipe, evaluate
+from essent import Encoder
+from essent.evaluation import ByRecipe, default_recipes, evaluate
 from essent.tasks import (
     GeometryTask,
     JudgedTask,
@@ -161,3 +163,36 @@ def test_few_labels_of_labelled_texts_alone(bert: Path) -> None:
             evaluate("no-such-model", ["mean"], [judged], shots=shots)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="a score of labelled texts"):
         evaluate("no-such-model", ["mean"], [pairs], shots=[2])
+
+
+def test_comparisons_in_words(bert: Path) -> None:
+    pairs, labels = task("pairs"), task("classification")
+    both = evaluate(bert, RECIPES, [pairs, labels])
+    heads = [line for line in both.in_words() if line.startswith("Compared")]
+    assert [" ".join(line.split()[:5]) for line in heads] == [
+        f"Compared with mean on {of.name}:" for of in (pairs, labels)
+    ]
+    lines = list(both.in_words())
+    assert len(lines) == 2 * (1 + len(RECIPES) - 1)
+    assert lines[1] == f"  {both.comparisons(task=pairs.name)[0].in_words()}"
+    alone = ByRecipe(dict(both), [labels])
+    assert "difference of f1_macro ×100" in next(iter(alone.in_words("f1_macro")))
+    assert next(iter(alone.in_words("pearson"))) == next(iter(alone.in_words()))  # it is not a score of this task
+    assert not list(ByRecipe({"mean": both["mean"]}, [pairs]).in_words())
+    assert not list(ByRecipe(both, []).in_words())
+
+
+def test_notes_name_recipes_unless_all_have_them(bert: Path) -> None:
+    found = evaluate(bert, ["mean", "cls"], [task("pairs")])
+    (mean,), (cls,) = found.values()
+    noted = {"mean": [replace(mean, notes=("all", "one", "one"))], "cls": [replace(cls, notes=("all",))]}
+    assert ByRecipe(noted).notes() == [f"{mean.task}: all", f"{mean.task}: one (mean)"]
+
+
+def test_recipes_of_a_first_look(bert: Path, tmp_path: Path) -> None:
+    assert "first-last-idf-zscore" in default_recipes(bert)
+    assert default_recipes("no/model-of-the-hub") == default_recipes(bert)
+    Encoder(bert, "mean").save(str(tmp_path / "saved"))
+    assert default_recipes(tmp_path / "saved") == []
+    (tmp_path / "vectors.txt").write_text("word 1 2\n", encoding="utf-8")
+    assert all(recipe.startswith("static") for recipe in default_recipes(str(tmp_path / "vectors.txt")))

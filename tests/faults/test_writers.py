@@ -233,7 +233,7 @@ def test_one_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str]
     from essent.train.examples import as_examples
     from essent.train.settings import resolve_settings
 
-    run = Run(tmp_path / "run", False, "cpu", False, {})
+    run = Run(tmp_path / "run", device="cpu")
     encoder = open_encoder(str(folder_of("bert")), run)
     settings = resolve_settings("promptbert-unsup", "bert", {"batch_size": 4, "max_steps": 3, "validate_every": 1})
     examples = as_examples(CORPUS[:12])

@@ -26,6 +26,7 @@ from essent.tasks import PairTask
 from essent.tasks.data import Pair
 from essent.types import EngineError, ModelError, RecipeError, UnsupportedRecipeError
 from families import CORPUS, FAMILIES, MASKED, RELATIVE, WITHOUT_MASK
+from samples import daily
 
 TEXTS = [*CORPUS[:6], "dogs", ""]
 PAIRS = PairTask("pairs", tuple(Pair(a, b, float(n)) for n, (a, b) in enumerate(pairwise(TEXTS))))
@@ -170,7 +171,7 @@ def test_kept_vectors_know_the_head(bert: Path) -> None:
     assert digest_of(backbone) != before
 
 
-@pytest.mark.parametrize("family", MASKED)
+@pytest.mark.parametrize("family", daily(MASKED, "bert", "distilbert", "modernbert", "xlm-roberta"))
 def test_the_head_is_saved_with_the_folder(family: str, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     name = "prompt-topk" if family in RELATIVE else "prompt-topk-denoised"
     encoder = Encoder(str(folder_of(family)), f"{name} | zscore").fit(TEXTS)

@@ -66,8 +66,14 @@ def retrieval() -> RetrievalTask:
 KINDS = [pairs, triplets, labels, clusters, retrieval]
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2"])
-@pytest.mark.parametrize("made", KINDS)
+@pytest.mark.parametrize(
+    ("made", "family"),
+    [
+        pytest.param(made, family, marks=() if family == "bert" or made is triplets else pytest.mark.slow)
+        for made in KINDS
+        for family in ("bert", "gpt2")
+    ],
+)
 def test_every_score_is_that_of_the_recipe_alone(
     made: Callable[[], JudgedTask], family: str, shell_of: Shells, tmp_path: Path
 ) -> None:
@@ -108,7 +114,7 @@ def test_a_test_part_is_not_read_and_decides(shell_of: Shells, monkeypatch: pyte
     assert "On the test (l)" in board.verdict
 
 
-@pytest.mark.parametrize("score", ["f1_macro", "accuracy@2", "accuracy@4"])
+@pytest.mark.parametrize("score", ["f1_macro", "accuracy@2", pytest.param("accuracy@4", marks=pytest.mark.slow)])
 def test_another_score_ranks(score: str, shell_of: Shells) -> None:
     board = search(shell_of("bert"), labels(), Space(named=("mean", "static", "random")), criterion=score)
     assert board.criterion == score

@@ -33,7 +33,7 @@ from essent.atomic import _HOST
 from essent.tasks import Example, LabelTask, PairTask, RetrievalTask
 from essent.train import make_collator, make_loss, train
 from essent.train.build import warn
-from essent.train.checkpoints import check_checkpoint, last_checkpoint
+from essent.train.checkpoints import check_checkpoint, last_checkpoint, remove_checkpoints
 from essent.train.examples import as_examples
 from essent.train.settings import resolve_settings
 from essent.types import DataError, EssentError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
@@ -120,7 +120,7 @@ def test_resumed_after_a_stop_in_the_second_epoch(whole: Path, bert: Path, dev: 
     assert same(tmp_path / "run" / "checkpoints" / "checkpoint-6", whole / "checkpoints" / "checkpoint-6")
     with pytest.raises(DataError, match=r"learning_rate was 0\.001 and is 0\.01"):
         train(bert, TEXTS, output=tmp_path / "run", resume=True, **{**settings, "learning_rate": 1e-2}, validate=dev)
-    with pytest.raises(DataError, match="holds the checkpoints of another run"):
+    with pytest.raises(DataError, match=r"resume=True\) goes on from there"):
         train(bert, TEXTS, output=tmp_path / "run", **settings)
     other = SentenceTransformer(str(bert), device="cpu")
     with torch.no_grad():
@@ -527,3 +527,15 @@ def test_a_file_in_the_way(bert: Path, tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(DataError, match="is a file"):
         train(bert, TEXTS, output=tmp_path / "out", **SMALL)
+
+
+def test_only_checkpoints_of_a_run_are_removed(tmp_path: Path) -> None:
+    checkpoints = tmp_path / "checkpoints"
+    (checkpoints / "checkpoint-5").mkdir(parents=True)
+    with pytest.raises(DataError, match="is not essent's"):
+        remove_checkpoints(checkpoints)
+    (checkpoints / "run.json").write_text("{}")
+    remove_checkpoints(checkpoints)
+    assert tmp_path.is_dir()
+    assert not checkpoints.exists()
+    remove_checkpoints(checkpoints)  # there are none

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from essent.atomic import remove_leftovers
 from essent.cli import options as opt
-from essent.cli import several
 from essent.cli.console import results
 from essent.cli.save import check_folder
-from essent.cli.settings import with_options
+from essent.cli.settings import with_help, with_options
 from essent.cli.texts import listed, read_corpus, read_judged
 from essent.cli.verify import show_verification
 from essent.static import Choice, TableSettings
-from essent.types import DataError, InputError
+from essent.types import InputError
 
 if TYPE_CHECKING:
-    from essent.static import Distilled, Material, Trial
-    from essent.tasks import JudgedTask, Task
+    from essent.static import Kept, Material, Trial
+    from essent.tasks import JudgedTask
 
 TABLE, SEARCH = "Table", "Search and scores"
 STATE = "distill.safetensors"
 
 
+@with_help({opt.INPUTS: "column duplicates", TABLE: "recipe contexts", SEARCH: "validate test"})
 @with_options(Choice, {"": TABLE}, into="choice", metavars={"layers": "MIX", "weights": "WEIGHTS", "shaping": "CHAIN"})
 @with_options(
     TableSettings,
@@ -43,46 +40,15 @@ def distill(
         list[Path], opt.texts("Texts like those to be encoded: one a line, or .jsonl, .csv, .tsv or .parquet.")
     ],
     output: Annotated[Path, opt.output("DIR", "The folder to write.")],
-    recipe: Annotated[
-        str | None,
-        opt.recipe("Recipe of the vectors that are fitted. Default: the model's own.", TABLE),
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Columns that hold texts. Default: text, or both sentences of pairs.",
-            rich_help_panel=opt.INPUTS,
-            callback=several.names,
-        ),
-    ] = None,
-    duplicates: Annotated[
-        bool,
-        typer.Option("--duplicates", help="Count a text as often as it occurs.", rich_help_panel=opt.INPUTS),
-    ] = False,
+    recipe: opt.Recipe = None,
+    column: opt.Names = None,
+    duplicates: bool = False,
     *,
     choice: Choice,
     table: TableSettings,
-    contexts: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder in which the averages are kept too, for recipes with layers=avg:DIR.",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
-    validate: Annotated[
-        list[str] | None,
-        opt.tasks(
-            "--validate",
-            "Choose layers, weights, ridge and shaping on these judgements of any kind, e.g. stsb.dev.",
-            SEARCH,
-        ),
-    ] = None,
-    test: Annotated[
-        list[str] | None,
-        opt.tasks("--test", "Tasks on which the static encoder is compared with the model.", SEARCH),
-    ] = None,
+    contexts: opt.Folder = None,
+    validate: opt.Tasks = None,
+    test: opt.Tasks = None,
     data_folder: opt.DataFolder = None,
     batch_size: opt.BatchSize = 32,
     run: opt.Run,
@@ -96,10 +62,18 @@ def distill(
     \b
     [dim]$[/] essent distill -m all-MiniLM-L6-v2 -t texts.txt -o minilm-static
     [dim]$[/] essent distill -m bert-base-uncased -t a.jsonl,b.jsonl -o static --validate stsb.dev --test stsb,sickr
+
+    Args:
+        recipe: recipe of the vectors that are fitted. Default: the model's own.
+        column: columns that hold texts. Default: text, or both sentences of pairs.
+        duplicates: count a text as often as it occurs.
+        contexts: folder in which the averages are kept too, for recipes with layers=avg:DIR.
+        validate: choose layers, weights, ridge and shaping on these judgements of any kind, e.g. stsb.dev.
+        test: tasks on which the static encoder is compared with the model.
     """
-    check_folder(_beside_state(output), "stock", run.force)
+    check_folder(_beside_state(output), run.force)
     if contexts is not None:
-        _check_contexts(contexts, run.force or (output / STATE).is_file())  # a killed run may have written it
+        check_folder(contexts, run.force or (output / STATE).is_file())  # a killed run may have written it
     if validate is not None and choice != Choice():
         raise InputError("--validate chooses layers, weights, ridge and shaping: give either it or these.")
     given = read_corpus(texts, column, duplicates)
@@ -109,7 +83,9 @@ def distill(
     if other := next((task.name for task in asked if not task.has_main), None):
         raise InputError(f"--test: {other} has no single main score to compare; essent evaluate shows its numbers.")
     judge = None if validate is None else read_judged(validate, data_folder, run.quiet)
-    from essent.static import Settings, check_choice, collect, make_encoder
+    from essent.encoder import Encoder
+    from essent.static import Settings, check_choice, collect, compare, make_encoder
+    from essent.verification import verify
 
     check_choice(choice, table.dtype, table.dimensions)
     run.calm()
@@ -135,16 +111,14 @@ def distill(
     made = make_encoder(material, choice, dimensions=table.dimensions, dtype=table.dtype, progress=run.progress)
     made.encoder.save(str(output))
     (output / STATE).unlink(missing_ok=True)
-    _show(made, str(output), run)
+    report = verify(str(output))
+    if not run.quiet:
+        for line in made.in_words():
+            run.note(line)
+        show_verification(report, str(output))
     if asked:
-        _compare(model, made, asked, run.options, batch_size, recipe)
-
-
-def _check_contexts(folder: Path, may_replace: bool) -> None:
-    if folder.is_file():
-        raise DataError(f"{folder} is a file; context-averaged tables are saved as a folder.")
-    if folder.is_dir() and any(folder.iterdir()) and not may_replace:
-        raise DataError(f"{folder} is not empty; give another --contexts folder, or --force to replace what is in it.")
+        whole = Encoder(model, recipe, **run.options)
+        _compare(compare(made, partial(whole.encode, batch_size=batch_size), asked))
 
 
 def _beside_state(output: Path) -> Path:
@@ -164,44 +138,14 @@ def _search(material: Material, judge: JudgedTask, run: opt.Run) -> Choice:
     return trials[0].choice
 
 
-def _show(made: Distilled, output: str, run: opt.Run) -> None:
-    from essent.verification import verify
-
-    report = verify(output)
-    if run.quiet:
-        return
-    contexts, losses = made.material.contexts, made.losses
-    run.note(
-        f"{made.choice}; {contexts.about['tokens']} tokens, {int(contexts.seen.sum())} of {len(contexts.count)} seen, "
-        f"the others: {contexts.about['unseen']}"
-    )
-    if losses.variance is not None:
-        run.note(
-            f"Fewer dimensions: {100 * losses.variance:.1f} % of the variance kept, similarities agree to "
-            f"{losses.dimensions:.2f} (Spearman ×100)"
-        )
-    if losses.bits is not None:
-        run.note(f"Fewer bits: similarities agree to {losses.bits:.2f} (Spearman ×100)")
-    show_verification(report, output)
-
-
-def _compare(
-    model: str, made: Distilled, tasks: Sequence[Task], options: dict[str, Any], batch_size: int, teacher: str | None
-) -> None:
+def _compare(kept: Sequence[Kept]) -> None:
     """A table of both scores, task by task."""
     from rich.table import Table
 
-    from essent.encoder import Encoder
-    from essent.static import coverage_of
-
-    whole = partial(Encoder(model, teacher, **options).encode, batch_size=batch_size)
     table = Table("task", "model", "static", "kept", "tokens found in the corpus", box=None)
-    shares = []
-    for task in tasks:
-        full, static = task.run(whole).main_score, task.run(made.encoder).main_score
-        share = 100 * static / full if full else math.nan  # of nothing no share can be kept
-        shares.append(share)
-        known = f"{100 * coverage_of(made.material.tokenizer, made.material.contexts.count, task.texts()):.1f} %"
-        table.add_row(task.name, f"{full:.2f}", f"{static:.2f}", f"{share:.1f} %", known)
-    table.add_row("average", "", "", f"{sum(shares) / len(shares):.1f} %", "")
+    for row in kept:
+        table.add_row(
+            row.task, f"{row.model:.2f}", f"{row.static:.2f}", f"{row.share:.1f} %", f"{100 * row.coverage:.1f} %"
+        )
+    table.add_row("average", "", "", f"{sum(row.share for row in kept) / len(kept):.1f} %", "")
     results().print(table)

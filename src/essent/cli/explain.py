@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from essent.atomic import replacing_file, write_json
+from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import results
 from essent.cli.files import check_output, write_json_file
-from essent.cli.settings import with_options
+from essent.cli.settings import with_help, with_options
 from essent.cli.texts import read_files
 from essent.types import InputError, optional_import
 
@@ -22,24 +22,17 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-WRITTEN = ("bias.png", "bias.svg", "bias.json", "bias.txt")
 
 
+@with_help()
 @with_options(opt.Run, into="run", by_hand=("quiet",))
 def mask(
     model: opt.Model,
     text: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to look at.")] = None,
     texts: Annotated[list[Path] | None, opt.texts("Texts from files, as in essent encode.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Tokens to show.")] = 10,
-    template: Annotated[
-        str, typer.Option(metavar="NAME|TEXT", help="T0 … T4, bert, roberta, or a text with {text} and [MASK].")
-    ] = "bert",
-    denoised: Annotated[
-        bool,
-        typer.Option(
-            "--denoised", help="Also show the predictions after template denoising (PromptBERT 4.3, Table 7)."
-        ),
-    ] = False,
+    top: opt.Count = 10,
+    template: Annotated[str, typer.Option(metavar="NAME|TEXT")] = "bert",
+    denoised: bool = False,
     json_file: Annotated[Path | None, opt.json_file("Also write the predictions.")] = None,
     column: opt.Column = "text",
     batch_size: opt.BatchSize = 32,
@@ -54,6 +47,11 @@ def mask(
     \b
     [dim]$[/] essent explain mask -m bert-base-uncased "i am sad." "the man is playing the guitar." --denoised
     [dim]$[/] essent explain mask -m ./my-mlm -t texts.txt --template T1 --top 5 --json predictions.json
+
+    Args:
+        top: tokens to show.
+        template: T0 … T4, bert, roberta, or a text with {text} and [MASK].
+        denoised: also show the predictions after template denoising (PromptBERT 4.3, Table 7).
     """
     if not text and texts is None:
         raise InputError('Give texts: essent explain mask "a text", or --texts FILE.')
@@ -66,26 +64,19 @@ def mask(
         model, given, template=template, top=top, denoised=denoised, batch_size=batch_size, **run.options
     )
     results(json_file).print(found.table())
-    write_json_file(json_file, partial(_write, values={"model": model, **found.to_dict()}))
+    write_json_file(json_file, partial(write_json, value={"model": model, **found.to_dict()}, indent=None))
 
 
+@with_help({opt.INPUTS: "texts"})
 @with_options(opt.Run, into="run")
 def bias(
     model: opt.Model,
     output: Annotated[Path, opt.output("DIR", "Folder for the picture (PNG, SVG), the numbers and a table.")],
-    texts: Annotated[
-        list[Path] | None,
-        opt.texts(
-            "Texts to count tokens in and to measure sentences on. Default: the vocabulary's order, no sentences."
-        ),
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        opt.data("Scored pairs whose Spearman correlation stands beside the anisotropy, e.g. stsb,sickr."),
-    ] = None,
+    texts: opt.Texts = None,
+    data: opt.Data = None,
     data_folder: opt.DataFolder = None,
     column: opt.Column = "text",
-    seed: Annotated[int, typer.Option(help="Seed by which texts are drawn where there are many.")] = 0,
+    seed: int = 0,
     batch_size: opt.BatchSize = 32,
     *,
     run: opt.Run,
@@ -97,15 +88,20 @@ def bias(
 
     \b
     [dim]$[/] essent explain bias -m bert-base-cased --texts wikipedia.txt --data stsb --output bias
+
+    Args:
+        texts: texts to count tokens in and to measure sentences on. Default: the vocabulary's order, no sentences.
+        data: scored pairs whose Spearman correlation stands beside the anisotropy, e.g. stsb,sickr.
+        seed: seed by which texts are drawn where there are many.
     """
+    from essent.explain import BIAS_FILES, token_bias, write_bias
+
     optional_import("matplotlib", "demo")
     if output.is_file():
         raise InputError(f"{output} is a file; the output is a folder.")
-    for name in WRITTEN:
+    for name in BIAS_FILES:
         check_output(output / name, run.force)
     given = None if texts is None else read_files(texts, column)
-    from essent.explain import draw_bias, token_bias
-
     run.calm()
     found = token_bias(
         model,
@@ -117,19 +113,7 @@ def bias(
         progress=run.progress,
         **run.options,
     )
-    output.mkdir(parents=True, exist_ok=True)
-    for name in WRITTEN[:2]:
-        draw_bias(found, output / name)
-    _write(output / "bias.json", found.to_dict())
-    from rich.console import Console
-
-    with replacing_file(output / "bias.txt") as temporary, temporary.open("w", encoding="utf-8") as file:
-        for table in found.tables():
-            Console(file=file, width=120).print(table)
+    write_bias(found, output)
     for table in found.tables():
         results().print(table)
-    run.note(f"{output}: {', '.join(WRITTEN)}.")
-
-
-def _write(path: Path, values: dict[str, Any]) -> None:
-    write_json(path, values, indent=None)
+    run.note(f"{output}: {', '.join(BIAS_FILES)}.")

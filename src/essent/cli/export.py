@@ -3,53 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from essent.cli import options as opt
-from essent.cli import several
 from essent.cli.console import results
-from essent.cli.fitting import is_ready, learns, note_unused
+from essent.cli.fitting import fit_on
 from essent.cli.save import check_folder
-from essent.cli.settings import with_options
-from essent.cli.texts import listed, read_files
-from essent.types import EngineError, NotFittedError, RecipeError
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+from essent.cli.settings import with_help, with_options
+from essent.cli.texts import read_files
+from essent.types import EngineError
 
 
+@with_help()
 @with_options(opt.Learning, into="learning")
 @with_options(opt.Run, into="run", by_hand=("device",))
 def export(
     model: opt.Model,
     output: Annotated[Path, opt.output("DIR", "The folder to write.")],
-    engine: Annotated[
-        str, typer.Option("--format", metavar="openvino|onnx", help="The engine that will run it.")
-    ] = "openvino",
-    recipe: Annotated[str | None, opt.recipe()] = None,
+    engine: Annotated[str, typer.Option("--format", metavar="openvino|onnx")] = "openvino",
+    recipe: opt.Recipe = None,
     *,
     learning: opt.Learning,
-    precision: Annotated[
-        str, typer.Option(metavar="float32|bfloat16|int8", help="Number format of the graph's arithmetic.")
-    ] = "float32",
-    calibrate: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILES",
-            help="For int8: texts like those that will be encoded. Without them only the weights are int8.",
-            callback=several.files,
-        ),
-    ] = None,
-    compare: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILES",
-            help="Measure on these texts how much faster the graph is than torch, and what it costs.",
-            callback=several.files,
-        ),
-    ] = None,
+    precision: Annotated[str, typer.Option(metavar="float32|bfloat16|int8")] = "float32",
+    calibrate: opt.Files = None,
+    compare: opt.Files = None,
     max_seq_length: opt.MaxSeqLength = None,
     run: opt.Run,
 ) -> None:
@@ -64,14 +43,20 @@ def export(
     [dim]$[/] essent export -m all-MiniLM-L6-v2 -o minilm-openvino
     [dim]$[/] essent export -m all-MiniLM-L6-v2 -o minilm-openvino --compare texts.txt
     [dim]$[/] essent export -m my-model --precision int8 --calibrate texts.txt -o my-model-int8
+
+    Args:
+        engine: the engine that will run it.
+        precision: number format of the graph's arithmetic.
+        calibrate: for int8: texts like those that will be encoded. Without them only the weights are int8.
+        compare: measure on these texts how much faster the graph is than torch, and what it costs.
     """
-    check_folder(output, "stock", run.force)
+    check_folder(output, run.force)
     if calibrate is not None and precision != "int8":
         raise EngineError(f"--calibrate is for --precision int8, not {precision!r}.")
     texts = None if calibrate is None else read_files(calibrate, learning.column)
     measured = None if compare is None else read_files(compare, learning.column)
-    fit_texts, counted = learning.read()
-    from essent.encoder import Encoder
+    learned = learning.read()
+    from essent.encoder import Encoder, open_as_it_is
     from essent.engine import compare as compare_speed
     from essent.engine import compile, runtime_of, texts_to_compare
     from essent.folders import GRAPH, check_replaceable
@@ -80,18 +65,11 @@ def export(
     measured = None if measured is None else texts_to_compare(measured)
     check_replaceable(output, GRAPH)
     run.calm()
-    loaded = _load(model, recipe, {**run.options, "device": "cpu"})
+    options = {**run.options, "device": "cpu"}
+    loaded = open_as_it_is(model, options) if recipe is None else Encoder(model, recipe, **options)
     if max_seq_length is not None:
         loaded.max_seq_length = max_seq_length
-    if isinstance(loaded, Encoder) and fit_texts is not None and learns(loaded):
-        loaded.fit(fit_texts, frequency_texts=counted, show_progress_bar=run.progress)
-    elif isinstance(loaded, Encoder) and not is_ready(loaded):
-        raise NotFittedError(f"The recipe {str(loaded.recipe)!r} learns from texts: give them with --fit FILE.")
-    if not run.quiet:
-        note_unused(loaded, learning.fit, learning.frequencies)
-        if learns(loaded) and learning.fit is None and learning.frequencies is not None:
-            unused = f"--frequencies {listed(learning.frequencies)} is not used without --fit"
-            run.note(f"{model} is fitted already: {unused}.")
+    fit_on(loaded, learning, learned, run)
     compiled = compile(loaded, engine, precision=precision, calibration=texts)
     compiled.save(str(output))
     size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
@@ -99,16 +77,3 @@ def export(
     if measured is not None:
         gain = compare_speed(compiled, loaded, measured, calibration=texts or ())
         results().print(str(gain), markup=False)
-
-
-def _load(model: str, recipe: str | None, options: dict[str, Any]) -> SentenceTransformer:
-    """An Encoder; a sentence-transformers model stays one where no recipe describes its modules."""
-    from essent.encoder import Encoder
-    from essent.model import open_model
-
-    try:
-        return Encoder(model, recipe, **options)
-    except RecipeError:
-        if recipe is not None:
-            raise
-    return open_model(model, options)

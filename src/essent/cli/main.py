@@ -116,7 +116,7 @@ def essent(
 
 def _help_of(command: Callable[..., None]) -> str:
     """The docstring with each paragraph on one line, so that the terminal wraps it; examples keep their lines."""
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    paragraphs = (inspect.getdoc(command) or "").partition("\n\nArgs:\n")[0].split("\n\n")
     return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
 
 

@@ -41,48 +41,36 @@ INPUTS, RUN = "Texts", "Model and run"
 SPACES = ("heads", "layers", "weights", "shaping", "full")  # of `essent.selection`, which takes seconds to import
 
 
-def texts(text: str, panel: str | None = INPUTS) -> Any:
+def option(text: str, panel: str | None, *names: str, **how: Any) -> Any:
+    """An option with its help."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, **how)
+
+
+def texts(text: str = "", panel: str | None = INPUTS) -> Any:
     """`--texts` with its help."""
-    return typer.Option(
-        "--texts", "-t", metavar="FILES|-", help=text, rich_help_panel=panel, callback=several.files, show_default=False
-    )
+    how = {"metavar": "FILES|-", "callback": several.files, "show_default": False}
+    return option(text, panel, "--texts", "-t", **how)
 
 
-def data(text: str, panel: str | None = None) -> Any:
-    """`--data` with its help."""
-    return typer.Option("--data", "-d", metavar="TASKS|FILES", help=text, rich_help_panel=panel, callback=several.tasks)
-
-
-def tasks(name: str, text: str, panel: str | None = None) -> Any:
-    """Another option that takes tasks and files, with its help."""
-    return typer.Option(name, metavar="TASKS|FILES", help=text, rich_help_panel=panel, callback=several.tasks)
-
-
-def recipe(
-    text: str = "Recipe of the vectors. By default what the model's own folder says, else mean.",
-    panel: str | None = None,
-) -> Any:
+def recipe(text: str = "Recipe of the vectors. By default what the model's own folder says, else mean.") -> Any:
     """`--recipe` with its help."""
-    return typer.Option(
-        "--recipe", "-r", metavar="RECIPE", help=text, rich_help_panel=panel, autocompletion=recipe_names
-    )
+    return option(text, None, "--recipe", "-r", metavar="RECIPE", autocompletion=recipe_names)
 
 
-def recipes(text: str) -> Any:
+def recipes(text: str = "") -> Any:
     """`--recipe` where it takes several."""
-    return typer.Option(
-        "--recipe", "-r", metavar="RECIPES", help=text, callback=several.recipes, autocompletion=recipe_names
-    )
+    how = {"metavar": "RECIPES", "callback": several.recipes, "autocompletion": recipe_names}
+    return option(text, None, "--recipe", "-r", **how)
 
 
 def output(metavar: str, text: str) -> Any:
     """`--output` with its help."""
-    return typer.Option("--output", "-o", metavar=metavar, help=text)
+    return option(text, None, "--output", "-o", metavar=metavar)
 
 
 def json_file(text: str, panel: str | None = None) -> Any:
     """`--json` with its help."""
-    return typer.Option("--json", metavar="FILE|-", help=f"{text} - is standard output.", rich_help_panel=panel)
+    return option(f"{text} - is standard output.", panel, "--json", metavar="FILE|-")
 
 
 def recipe_names(incomplete: str) -> list[str]:
@@ -97,83 +85,55 @@ def space_names(incomplete: str) -> list[str]:
     return [name for name in SPACES if name.startswith(incomplete)]
 
 
-Model = Annotated[
-    str,
-    typer.Option("--model", "-m", metavar="NAME|DIR", help="A model on the hub, or a folder.", rich_help_panel=RUN),
-]
+# Kinds of values, for options whose help stands in the command's docstring (`with_help`).
+File = Annotated[Path | None, typer.Option(metavar="FILE")]
+Folder = Annotated[Path | None, typer.Option(metavar="DIR")]
+Files = Annotated[list[Path] | None, typer.Option(metavar="FILES", callback=several.files)]
+Names = Annotated[list[str] | None, typer.Option(metavar="NAMES", callback=several.names)]
+Numbers = Annotated[list[str] | None, typer.Option(metavar="NUMBERS", callback=several.names)]
+Patterns = Annotated[list[str] | None, typer.Option(metavar="PATTERNS", callback=several.names)]
+Tasks = Annotated[list[str] | None, typer.Option(metavar="TASKS|FILES", callback=several.tasks)]
+Count = Annotated[int, typer.Option(min=1)]
+AnyCount = Annotated[int | None, typer.Option(min=1, metavar="N")]
+# Options whose help says what the command does with them.
+DATA = typer.Option("--data", "-d", metavar="TASKS|FILES", callback=several.tasks)
+Data = Annotated[list[str] | None, DATA]
+Texts = Annotated[list[Path] | None, texts()]
+AnyModel = Annotated[str | None, typer.Option("--model", "-m", metavar="NAME|DIR")]
+Recipe = Annotated[str | None, recipe()]
+Recipes = Annotated[list[str] | None, recipes()]
+
+# Options that are the same everywhere.
+Model = Annotated[str, option("A model on the hub, or a folder.", RUN, "--model", "-m", metavar="NAME|DIR")]
+SEVERAL_MODELS = "Models on the hub, or folders. With several, each row names its model."
 Models = Annotated[
-    list[str],
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="NAMES|DIRS",
-        help="Models on the hub, or folders. With several, each row names its model.",
-        rich_help_panel=RUN,
-        callback=several.models,
-    ),
+    list[str], option(SEVERAL_MODELS, RUN, "--model", "-m", metavar="NAMES|DIRS", callback=several.models)
 ]
 Column = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME", help="Column with the texts, in .jsonl, .csv, .tsv and .parquet files.", rich_help_panel=INPUTS
-    ),
+    str, option("Column with the texts, in .jsonl, .csv, .tsv and .parquet files.", INPUTS, metavar="NAME")
 ]
-Fit = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--fit",
-        metavar="FILES",
-        help="Texts that the recipe learns from (token counts, shaping), the papers' superscript W.",
-        rich_help_panel=INPUTS,
-        callback=several.files,
-    ),
-]
+LEARNED_FROM = "Texts that the recipe learns from (token counts, shaping), the papers' superscript W."
+Fit = Annotated[list[Path] | None, option(LEARNED_FROM, INPUTS, "--fit", metavar="FILES", callback=several.files)]
+COUNTED = "Other texts for the token counts of idf, tf-idf and sif alone (idf with superscript W)."
 Frequencies = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--frequencies",
-        metavar="FILES",
-        help="Other texts for the token counts of idf, tf-idf and sif alone (idf with superscript W).",
-        rich_help_panel=INPUTS,
-        callback=several.files,
-    ),
+    list[Path] | None, option(COUNTED, INPUTS, "--frequencies", metavar="FILES", callback=several.files)
 ]
-BatchSize = Annotated[int, typer.Option(min=1, help="Texts of about 64 tokens in a batch.", rich_help_panel=RUN)]
-Device = Annotated[
-    str | None,
-    typer.Option(metavar="DEVICE", help="cpu, cuda, cuda:1, mps … By default the best there is.", rich_help_panel=RUN),
-]
-Revision = Annotated[
-    str | None, typer.Option(metavar="COMMIT", help="Branch, tag or commit of a model on the hub.", rich_help_panel=RUN)
-]
-Trust = Annotated[
-    bool,
-    typer.Option("--trust-remote-code", help="Run Python code from the model's folder.", rich_help_panel=RUN),
-]
+BatchSize = Annotated[int, option("Texts of about 64 tokens in a batch.", RUN, min=1)]
+Device = Annotated[str | None, option("cpu, cuda, cuda:1, mps … By default the best there is.", RUN, metavar="DEVICE")]
+Revision = Annotated[str | None, option("Branch, tag or commit of a model on the hub.", RUN, metavar="COMMIT")]
+Trust = Annotated[bool, option("Run Python code from the model's folder.", RUN, "--trust-remote-code")]
 MaxSeqLength = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="The most tokens of a text, its template counted. Default: the model's limit.", rich_help_panel=RUN
-    ),
+    int | None, option("The most tokens of a text, its template counted. Default: the model's limit.", RUN, min=1)
 ]
-DataFolder = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR", help="Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub."
-    ),
-]
-Cache = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR", help="Folder in which vectors are kept; later runs encode only new texts.", rich_help_panel=RUN
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output folder.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no notes and no progress bar.")]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Also show the notes and bars of transformers and the other libraries.")
-]
+NAMED_TASKS = "Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub."
+DataFolder = Annotated[Path | None, option(NAMED_TASKS, None, metavar="DIR")]
+KEPT = "Folder in which vectors are kept; later runs encode only new texts."
+Cache = Annotated[Path | None, option(KEPT, RUN, metavar="DIR")]
+Force = Annotated[bool, option("Replace the output if it exists.", None, "--force", "-f")]
+Resume = Annotated[bool, option("Go on from the last checkpoint in the output folder.", None, "--resume")]
+Quiet = Annotated[bool, option("Show no notes and no progress bar.", None, "--quiet", "-q")]
+ALSO_OF_LIBRARIES = "Also show the notes and bars of transformers and the other libraries."
+Verbose = Annotated[bool, option(ALSO_OF_LIBRARIES, None, "--verbose", "-v")]
 
 
 def model_options(device: str | None, revision: str | None, trust_remote_code: bool) -> dict[str, Any]:

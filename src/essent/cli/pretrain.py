@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from essent.cli import options as opt
-from essent.cli import several
-from essent.cli.settings import with_options
+from essent.cli.settings import with_help, with_options
 from essent.cli.texts import read_files
 from essent.pretrain import Pretraining
 
@@ -24,6 +23,7 @@ PANELS = {
 }
 
 
+@with_help({opt.INPUTS: "held_out", START: "model config tokenizer vocabulary"})
 @with_options(Pretraining, PANELS)
 @with_options(opt.Run, into="run")
 def pretrain(
@@ -32,40 +32,11 @@ def pretrain(
     ],
     output: Annotated[Path, opt.output("DIR", "Folder of the model; checkpoints stand below it.")],
     column: opt.Column = "text",
-    held_out: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILES",
-            help="Texts to measure on, not to learn from. Default: one in a hundred.",
-            rich_help_panel=opt.INPUTS,
-            callback=several.files,
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model", "-m", metavar="NAME|DIR", help="An existing model to go on training.", rich_help_panel=START
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE|FILE",
-            help="A new model: tiny, mini, small, medium or base (BERT's), or a config.json of any encoder.",
-            rich_help_panel=START,
-        ),
-    ] = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|DIR",
-            help="The tokenizer of a new model. Default: word pieces are learned from the texts.",
-            rich_help_panel=START,
-        ),
-    ] = None,
-    vocabulary: Annotated[
-        int, typer.Option(min=100, help="The most word pieces that are learned.", rich_help_panel=START)
-    ] = 30_522,
+    held_out: opt.Files = None,
+    model: opt.AnyModel = None,
+    config: Annotated[str | None, typer.Option(metavar="SIZE|FILE")] = None,
+    tokenizer: Annotated[str | None, typer.Option(metavar="NAME|DIR")] = None,
+    vocabulary: Annotated[int, typer.Option(min=100)] = 30_522,
     *,
     settings: Pretraining,
     resume: opt.Resume = False,
@@ -80,6 +51,13 @@ def pretrain(
     \b
     [dim]$[/] essent pretrain -t texts.txt --config mini --epochs 3 -o my-model
     [dim]$[/] essent pretrain -t domain.txt -m bert-base-uncased --epochs 1 --learning-rate 5e-5 -o adapted
+
+    Args:
+        held_out: texts to measure on, not to learn from. Default: one in a hundred.
+        model: an existing model to go on training.
+        config: a new model: tiny, mini, small, medium or base (BERT's), or a config.json of any encoder.
+        tokenizer: the tokenizer of a new model. Default: word pieces are learned from the texts.
+        vocabulary: the most word pieces that are learned.
     """
     found = read_files(texts, column)
     measured = None if held_out is None else read_files(held_out, column)

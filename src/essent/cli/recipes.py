@@ -14,7 +14,7 @@ from essent.cli import options as opt
 from essent.cli.console import results
 from essent.cli.files import check_output, write_json_file
 from essent.cli.parts import parts
-from essent.recipe import NAMED, TEMPLATES, NamedRecipe
+from essent.recipe import NAMED, TEMPLATES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,39 +45,24 @@ def recipes(
     [dim]$[/] essent recipes "ditto:1-10 | zscore"
     [dim]$[/] essent recipes --json -
     """
-    if json_file is not None:
-        check_output(json_file, force)
+    check_output(json_file, force)
     console = results(json_file)
     if name is None:
         _show_all(console)
-        described = _everything() if json_file is not None else {}
+        described = _everything()
     else:
         recipe = _show_one(name, console)
         described = {"text": str(recipe), "digest": recipe.digest(), **recipe.to_dict()}
-    if json_file is not None:
-        write_json_file(json_file, partial(write_json, value=described))
-
-
-def text_form(row: NamedRecipe) -> str:
-    """How the recipe is written: `mean`, `ditto:HEAD`."""
-    return f"{row.name}:{row.argument.upper()}" if row.argument else row.name
+    write_json_file(json_file, partial(write_json, value=described))
 
 
 # -- all of them ------------------------------------------------------------------------------------------------------
 
 
 def _everything() -> dict[str, Any]:
+    told = ("name", "form", "fields", "paper", "section", "about")
     listed = [
-        {
-            "name": row.name,
-            "form": text_form(row),
-            "fields": _fields(row),
-            "argument": row.argument or None,
-            "example": f"{row.name}:{row.example}" if row.argument else row.name,
-            "paper": row.paper,
-            "section": row.section,
-            "about": row.about,
-        }
+        {name: getattr(row, name) for name in told} | {"argument": row.argument or None, "example": row.one}
         for row in NAMED.values()
     ]
     described = {
@@ -88,7 +73,7 @@ def _everything() -> dict[str, Any]:
 
 
 def _show_all(console: Console) -> None:
-    published = [(text_form(row), row.about, _fields(row), f"{row.paper}, {row.section}") for row in NAMED.values()]
+    published = [(row.form, row.about, row.fields, f"{row.paper}, {row.section}") for row in NAMED.values()]
     _show_table(console, "Published recipes", ("recipe", "what it does", "the same in fields", "paper"), published)
     fields = [(f"{field:<10}{symbol}", about) for field, (symbol, about) in FIELDS.items()]
     _show_table(console, "Fields of a recipe, e(s) = g( Σₙ ωₙ · Σₖ αₖ · hₙ⁽ᵏ⁾ )", ("field", "values"), fields)
@@ -98,10 +83,6 @@ def _show_all(console: Console) -> None:
     _show_table(console, "Templates, byte for byte", ("name", "text"), list(TEMPLATES.items()))
     console.print('Write one as NAME, NAME field=value, or field=value … | step, e.g. "mean layers=3 | whiten:256".')
     console.print("essent recipes NAME shows the fields of one.")
-
-
-def _fields(row: NamedRecipe) -> str:
-    return row.text.format(row.argument.upper()) if row.argument else row.text
 
 
 def _show_table(console: Console, title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -125,34 +106,26 @@ def _show_table(console: Console, title: str, columns: tuple[str, ...], rows: Se
 
 
 def _show_one(name: str, console: Console) -> Recipe:
-    from essent.recipe import Recipe
-
-    row = NAMED.get(name.strip())
-    recipe = Recipe.parse(f"{row.name}:{row.example}" if row is not None and row.argument else name)
-    _show_recipe(recipe, row or NAMED.get(str(recipe).partition(" ")[0].partition(":")[0]), console)
-    return recipe
-
-
-def _show_recipe(recipe: Recipe, row: NamedRecipe | None, console: Console) -> None:
     from rich.text import Text
 
+    from essent.recipe import Recipe
+    from essent.sources import format_mix
+
+    row = NAMED.get(name.strip())
+    recipe = Recipe.parse(name if row is None else row.one)
+    row = row or NAMED.get(str(recipe).partition(" ")[0].partition(":")[0])
     console.print(Text(str(recipe), style="bold cyan"), soft_wrap=True)
     if row is not None:
         console.print(Text(f"{row.about} — {row.paper}, {row.section}"), soft_wrap=True)
         if row.argument:
-            console.print(Text(f"Written {text_form(row)}, e.g. {row.name}:{row.example}."), soft_wrap=True)
-    named = zip(FIELDS.items(), _values(recipe), strict=True)
+            console.print(Text(f"Written {row.form}, e.g. {row.one}."), soft_wrap=True)
+    weights, shaping = "*".join(recipe.weights), " | ".join(recipe.shaping)
+    values = (recipe.template, format_mix(recipe.layers), weights, recipe.reduce, shaping)
+    named = zip(FIELDS.items(), values, strict=True)
     rows = [(f"{field:<10}{symbol}", value or "none") for (field, (symbol, _)), value in named]
     _show_table(console, "Fields", ("field", "value"), rows)
     for title, text in (("JSON", recipe.to_json()), ("YAML", recipe.to_yaml())):
         console.print(Text(title, style="bold"))
         console.print(Text(text.rstrip() + "\n"), soft_wrap=True)
     console.print(Text(f"Digest {recipe.digest()}"))
-
-
-def _values(recipe: Recipe) -> tuple[str, ...]:
-    """The fields of a recipe in their text form."""
-    from essent.sources import format_mix
-
-    weights, shaping = "*".join(recipe.weights), " | ".join(recipe.shaping)
-    return recipe.template or "", format_mix(recipe.layers), weights, recipe.reduce, shaping
+    return recipe

@@ -14,7 +14,7 @@ from essent.cli import options as opt
 from essent.cli import several
 from essent.cli.console import results, show_note
 from essent.cli.files import check_output, write_json_file
-from essent.cli.settings import with_options
+from essent.cli.settings import with_help, with_options
 from essent.cli.texts import read_files
 from essent.types import InputError
 
@@ -24,54 +24,24 @@ if TYPE_CHECKING:
     from essent.reproduce import Table
 
 
+@with_help()
 @with_options(opt.Run, into="run")
 def reproduce(
     table: Annotated[
         str | None, typer.Argument(metavar="[TABLE]", help="Name of a table, such as ditto-6; --list shows all.")
     ] = None,
-    list_tables: Annotated[bool, typer.Option("--list", help="List the tables and exit.")] = False,
+    list_tables: Annotated[bool, typer.Option("--list")] = False,
     model: Annotated[
         list[str] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="[ROLE=]NAMES|DIRS",
-            help="What to run in place of the paper's model; without ROLE for the table's main one. Several for more "
-            "roles, or as checkpoints of one. Default: the paper's models, from the hub.",
-            callback=several.models,
-        ),
+        typer.Option("--model", "-m", metavar="[ROLE=]NAMES|DIRS", callback=several.models),
     ] = None,
     data_folder: opt.DataFolder = None,
-    texts: Annotated[
-        list[Path] | None,
-        opt.texts("Texts in place of the corpus on which the paper counted, fitted or measured.", None),
-    ] = None,
-    contexts: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Token averages that essent distill --contexts wrote, for Avg. Default: averaged over --texts.",
-        ),
-    ] = None,
-    only_rows: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERNS", help='Only these rows, e.g. "avg.*,idf^T".', callback=several.names),
-    ] = None,
-    only_columns: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERNS", help='Only these columns, e.g. "RE,T0".', callback=several.names),
-    ] = None,
-    only_tasks: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATTERNS",
-            help='Only these tasks, e.g. "sts*,cr"; means are taken over these alone.',
-            callback=several.names,
-        ),
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="The most seeds of random embeddings that are run.")
-    ] = None,
+    texts: opt.Texts = None,
+    contexts: opt.Folder = None,
+    only_rows: opt.Patterns = None,
+    only_columns: opt.Patterns = None,
+    only_tasks: opt.Patterns = None,
+    seeds: opt.AnyCount = None,
     column: opt.Column = "text",
     json_file: Annotated[Path | None, opt.json_file("Also write every cell.")] = None,
     cache: opt.Cache = None,
@@ -87,6 +57,17 @@ def reproduce(
     [dim]$[/] essent reproduce --list
     [dim]$[/] essent reproduce ditto-6 --model bert-base-uncased --data-folder data
     [dim]$[/] essent reproduce stankevicius-A1 -m bert-base-uncased --only-columns RE --data-folder data -t wiki.txt
+
+    Args:
+        list_tables: list the tables and exit.
+        model: what to run in place of the paper's model; without ROLE for the table's main one. Several for more roles,
+            or as checkpoints of one. Default: the paper's models, from the hub.
+        texts: texts in place of the corpus on which the paper counted, fitted or measured.
+        contexts: token averages that essent distill --contexts wrote, for Avg. Default: averaged over --texts.
+        only_rows: only these rows, e.g. "avg.*,idf^T".
+        only_columns: only these columns, e.g. "RE,T0".
+        only_tasks: only these tasks, e.g. "sts*,cr"; means are taken over these alone.
+        seeds: the most seeds of random embeddings that are run.
     """
     from essent.reproduce import find_table, render, run_table, settings_of, summary, to_dict
     from essent.reproduce import only_tasks as with_tasks

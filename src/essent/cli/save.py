@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from essent.cli import options as opt
-from essent.cli.fitting import is_ready, note_unused
-from essent.cli.settings import with_options
+from essent.cli.fitting import fit_on
+from essent.cli.settings import with_help, with_options
 from essent.cli.verify import show_verification
 from essent.folders import LAYOUTS, check_layout
-from essent.types import DataError, NotFittedError
+from essent.types import DataError
 
 
+@with_help()
 @with_options(opt.Learning, into="learning")
 @with_options(opt.Run, into="run")
 def save(
@@ -23,12 +24,7 @@ def save(
     output: Annotated[Path, opt.output("DIR", "The folder to write.")],
     *,
     learning: opt.Learning,
-    layout: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(LAYOUTS), help="legacy: class paths and flags that servers such as vLLM and TEI parse."
-        ),
-    ] = "stock",
+    layout: Annotated[str, typer.Option(metavar="|".join(LAYOUTS))] = "stock",
     max_seq_length: opt.MaxSeqLength = None,
     batch_size: opt.BatchSize = 32,
     run: opt.Run,
@@ -40,12 +36,16 @@ def save(
 
     \b
     [dim]$[/] essent save -m bert-base-uncased -r "first-last | whiten:256" --fit corpus.txt -o my-model
+
+    Args:
+        layout: stock, or legacy with class paths and flags that servers such as vLLM and TEI parse.
     """
     from essent.recipe import Recipe
 
-    check_folder(output, layout, run.force)
+    check_layout(layout)
+    check_folder(output, run.force)
     parsed = Recipe.parse(recipe)
-    fit_texts, counted = learning.read()
+    texts = learning.read()
     from essent.encoder import Encoder
     from essent.verification import verify
 
@@ -53,22 +53,16 @@ def save(
     encoder = Encoder(model, parsed, **run.options)
     if max_seq_length is not None:
         encoder.max_seq_length = max_seq_length
-    if not run.quiet:
-        note_unused(encoder, learning.fit, learning.frequencies)
-    if fit_texts is not None:
-        encoder.fit(fit_texts, frequency_texts=counted, batch_size=batch_size, show_progress_bar=run.progress)
-    elif not is_ready(encoder):
-        raise NotFittedError(f"The recipe {str(parsed)!r} learns from texts: give them with --fit FILE.")
+    fit_on(encoder, learning, texts, run, batch_size)
     encoder.save(str(output), layout=layout)
     report = verify(str(output))
     if not run.quiet:
         show_verification(report, str(output))
 
 
-def check_folder(output: Path, layout: str, force: bool) -> None:
-    """Refuse a place or layout before anything is loaded."""
-    check_layout(layout)
+def check_folder(output: Path, force: bool) -> None:
+    """Refuse a place for a folder before anything is loaded."""
     if output.is_file():
-        raise DataError(f"{output} is a file; a model is saved as a folder.")
+        raise DataError(f"{output} is a file; what is saved there is a folder.")
     if output.is_dir() and any(output.iterdir()) and not force:
         raise DataError(f"The folder {output} exists and is not empty. --force writes into it.")

@@ -14,7 +14,7 @@ from essent.cli.ask import check_ask, judged_pairs
 from essent.cli.console import results, show_note
 from essent.cli.files import check_output, write_json_file
 from essent.cli.save import check_folder
-from essent.cli.settings import with_options
+from essent.cli.settings import with_help, with_options
 from essent.cli.texts import read_files
 from essent.selection import Settings
 from essent.types import InputError, optional_import
@@ -23,81 +23,46 @@ if TYPE_CHECKING:
     from essent.selection import Leaderboard
 
 FOUND, JUDGED, OUTPUT = "What is searched", "How it is judged", "Output"
-CHOSEN_ON = opt.data(
-    "Scored pairs to choose on: tasks such as stsb.dev, or files; the pairs of several are put together.", FOUND
-)
-JUDGED_ON = opt.data(
-    "Judgements to choose on: tasks such as stsb.dev or trec, files, folders. The columns tell the kind: scored pairs, "
-    "duplicates, triplets, classes, clusters, retrieval; or KIND:FILE. Of several, the mean of the ranks decides.",
-    FOUND,
-)
+PANELS = {
+    "": OUTPUT,
+    **dict.fromkeys(("criterion", "baseline", "test"), JUDGED),
+    **dict.fromkeys(("memory", "seed"), opt.RUN),
+}
 
 
 @dataclass(frozen=True)
 class SearchOptions(opt.Run):
-    """What both searches take."""
+    """What both searches take.
+
+    Attributes:
+        criterion: what ranks the recipes; of several the first, all are shown. Default: the main score of the data
+            (spearman, accuracy, ndcg@10 …), the best label-free criterion without labels.
+        baseline: compare the winner with these. Default: mean and first-last.
+        test: report the winner on these, not chosen on them.
+        top: rows to show.
+        save: save the best recipe, fitted on the data, as a folder.
+        save_anyway: save the recipe ranked first, also where it is not shown to be better than the baselines.
+        work: folder in which results are kept; the same command goes on from them.
+        memory: memory for hidden states and vectors, beside the model itself.
+        seed: seed of resampling and label-free criteria.
+    """
 
     criterion: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--criterion",
-            "-c",
-            metavar="NAMES",
-            help="What ranks the recipes; of several the first, all are shown. Default: the main score of the data "
-            "(spearman, accuracy, ndcg@10 …), the best label-free criterion without labels.",
-            rich_help_panel=JUDGED,
-            callback=several.criteria,
-        ),
+        list[str] | None, typer.Option("--criterion", "-c", metavar="NAMES", callback=several.criteria)
     ] = None
     baseline: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="RECIPES",
-            help="Compare the winner with these. Default: mean and first-last.",
-            rich_help_panel=JUDGED,
-            callback=several.recipes,
-            autocompletion=opt.recipe_names,
-        ),
+        typer.Option(metavar="RECIPES", callback=several.recipes, autocompletion=opt.recipe_names),
     ] = None
-    test: Annotated[
-        list[str] | None, opt.tasks("--test", "Report the winner on these, not chosen on them.", JUDGED)
-    ] = None
+    test: opt.Tasks = None
     data_folder: opt.DataFolder = None
-    top: Annotated[int, typer.Option(min=1, help="Rows to show.", rich_help_panel=OUTPUT)] = Settings.top
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Save the best recipe, fitted on the data, as a folder.", rich_help_panel=OUTPUT
-        ),
-    ] = None
-    save_anyway: Annotated[
-        bool,
-        typer.Option(
-            "--save-anyway",
-            help="Save the recipe ranked first, also where it is not shown to be better than the baselines.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False
+    top: opt.Count = Settings.top
+    save: opt.Folder = None
+    save_anyway: bool = False
     json_file: Annotated[Path | None, opt.json_file("Write every trial.", OUTPUT)] = None
-    work: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder in which results are kept; the same command goes on from them.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None
-    memory: Annotated[
-        float,
-        typer.Option(
-            metavar="GIB",
-            help="Memory for hidden states and vectors, beside the model itself.",
-            rich_help_panel=opt.RUN,
-        ),
-    ] = Settings.memory
-    seed: Annotated[int, typer.Option(help="Seed of resampling and label-free criteria.", rich_help_panel=opt.RUN)] = (
-        Settings.seed
-    )
+    work: opt.Folder = None
+    memory: Annotated[float, typer.Option(metavar="GIB")] = Settings.memory
+    seed: int = Settings.seed
     batch_size: opt.BatchSize = Settings.batch_size
 
     def check_outputs(self) -> None:
@@ -105,7 +70,7 @@ class SearchOptions(opt.Run):
         if self.save_anyway and self.save is None:
             raise InputError("--save-anyway belongs to --save DIR.")
         if self.save is not None:
-            check_folder(self.save, "stock", self.force)
+            check_folder(self.save, self.force)
         check_output(self.json_file, self.force)
 
     def how(self) -> Settings:
@@ -125,61 +90,18 @@ class SearchOptions(opt.Run):
         }
 
 
-@with_options(SearchOptions)
+@with_help({FOUND: "data weight texts space ask ask_file", OUTPUT: "picture"})
+@with_options(SearchOptions, PANELS)
 def search(
     model: opt.Model,
-    data: Annotated[list[str] | None, JUDGED_ON] = None,
-    weight: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Of each --data, when there are several.",
-            rich_help_panel=FOUND,
-            callback=several.names,
-        ),
-    ] = None,
-    texts: Annotated[
-        list[Path] | None,
-        opt.texts("Choose without labels on these texts; running text must be in its order.", FOUND),
-    ] = None,
-    space: Annotated[
-        str,
-        typer.Option(
-            "--space",
-            "-s",
-            metavar="NAME|FILE",
-            help=f"{', '.join(opt.SPACES)}, or a .yaml file of grids.",
-            autocompletion=opt.space_names,
-            rich_help_panel=FOUND,
-        ),
-    ] = "full",
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.png",
-            help="Draw a picture: heads × layers, the layer curve and the first rows.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    data: opt.Data = None,
+    weight: Annotated[list[str] | None, typer.Option(metavar="NUMBER", callback=several.names)] = None,
+    texts: opt.Texts = None,
+    space: Annotated[str, typer.Option("--space", "-s", metavar="NAME|FILE", autocompletion=opt.space_names)] = "full",
+    picture: Annotated[Path | None, typer.Option(metavar="FILE.png")] = None,
     column: opt.Column = "text",
-    ask: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Of --texts, N pairs to judge by hand that tell the recipes apart; then search with them.",
-            rich_help_panel=FOUND,
-        ),
-    ] = None,
-    ask_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A .csv or .jsonl file for --ask: written to be filled in, and used once it has scores. "
-            "Default: the terminal asks, and ask.csv keeps the answers.",
-            rich_help_panel=FOUND,
-        ),
-    ] = None,
+    ask: opt.AnyCount = None,
+    ask_file: opt.File = None,
     *,
     settings: SearchOptions,
 ) -> None:
@@ -195,6 +117,18 @@ def search(
     [dim]$[/] essent search -m ./my-model --data my-classes.csv,my-queries/ --weight 2 --weight 1
     [dim]$[/] essent search -m ./my-model --texts corpus.txt --space weights
     [dim]$[/] essent search -m ./my-model --texts corpus.txt --ask 50 --ask-file judge.csv
+
+    Args:
+        data: judgements to choose on: tasks such as stsb.dev or trec, files, folders. The columns tell the kind: scored
+            pairs, duplicates, triplets, classes, clusters, retrieval; or KIND:FILE. Of several, the mean of the ranks
+            decides.
+        weight: of each --data, when there are several.
+        texts: choose without labels on these texts; running text must be in its order.
+        space: the space: heads, layers, weights, shaping, full, or a .yaml file of grids.
+        picture: draw a picture: heads × layers, the layer curve and the first rows.
+        ask: of --texts, N pairs to judge by hand that tell the recipes apart; then search with them.
+        ask_file: a .csv or .jsonl file for --ask: written to be filled in, and used once it has scores. Default: the
+            terminal asks, and ask.csv keeps the answers.
     """
     check_ask(ask, ask_file, texts)
     settings.check_outputs()
@@ -214,7 +148,9 @@ def search(
         if asked is None:
             return
         how = how if how.work is None else replace(how, work=Path(how.work) / "search")
-    board = run_search(model, asked, space, weights=_weights(weight), settings=how, **settings.question())
+    board = run_search(
+        model, asked, space, weights=several.numbers("--weight", weight, float), settings=how, **settings.question()
+    )
     show_board(board, settings)
     write_json_file(settings.json_file, board.to_json)
     if picture is not None:
@@ -236,13 +172,6 @@ def save_choice(board: Leaderboard, settings: SearchOptions) -> None:
         show_note(f"Saved {board.kept} to {save}; --save-anyway saves {board.leader}.")
 
 
-def _weights(given: list[str] | None) -> list[float]:
-    try:
-        return [float(weight) for weight in given or ()]
-    except ValueError:
-        raise InputError(f"--weight takes numbers, not {', '.join(given or ())}.") from None
-
-
 def _read_question(data: list[str] | None, texts: list[Path] | None, column: str, folder: Path | None) -> Any:
     from essent.tasks import load_judged
 
@@ -258,16 +187,8 @@ def show_board(board: Leaderboard, settings: SearchOptions) -> None:
     """Print the leaderboard, what the winner was compared with, and the verdict."""
     console = results(settings.json_file)
     console.print(board.table(settings.top))
-    for check in board.checks:
-        console.print(check.in_words(), markup=False)
-        for recipe, (score, low, high) in check.scores.items():
-            console.print(f"  {score:6.2f}  [{low:.2f}, {high:.2f}]  {recipe}", markup=False)
-        for comparison in check.comparisons:
-            console.print(f"  {comparison.in_words()}", markup=False)
-    for comparison in board.comparisons:
-        console.print(comparison.in_words(), markup=False)
-    if board.verdict:
-        console.print(board.verdict, markup=False)
+    for line in board.in_words():
+        console.print(line, markup=False)
     for note in board.notes:
         settings.note(note)
     about = board.provenance

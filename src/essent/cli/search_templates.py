@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import enum
-import json
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,13 +13,10 @@ from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import results, show_note
 from essent.cli.files import write_json_file
-from essent.cli.search import CHOSEN_ON, FOUND, SearchOptions, save_choice, show_board
-from essent.cli.settings import with_options
+from essent.cli.search import FOUND, PANELS, SearchOptions, save_choice, show_board
+from essent.cli.settings import with_help, with_options
 from essent.cli.texts import read_pairs
-from essent.types import DataError, InputError
-
-if TYPE_CHECKING:
-    from essent.selection import Candidate, Settings
+from essent.types import InputError
 
 KEPT = "generated.json"  # in the work folder
 
@@ -33,57 +28,19 @@ class Method(str, enum.Enum):
     GENERATE = "generate"
 
 
-@with_options(SearchOptions)
+@with_help({FOUND: "data method grammar t5 definitions candidates longest layers shaping"})
+@with_options(SearchOptions, PANELS)
 def search_templates(
     model: opt.Model,
-    data: Annotated[list[str], CHOSEN_ON],
-    method: Annotated[
-        Method,
-        typer.Option(
-            help="greedy chooses slot by slot in a grammar; generate has templates written by a T5.",
-            rich_help_panel=FOUND,
-        ),
-    ] = Method.GREEDY,
-    grammar: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="greedy: promptbert (default, the candidates of its Table 4), or a .yaml file with the template and "
-            "choices for its slots.",
-            rich_help_panel=FOUND,
-        ),
-    ] = None,
-    t5: Annotated[
-        str | None,
-        typer.Option(
-            "--t5",
-            metavar="NAME|DIR",
-            help="generate: a T5, e.g. t5-large; on the hub or a folder.",
-            rich_help_panel=FOUND,
-        ),
-    ] = None,
-    definitions: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="generate: word–definition pairs, columns word and definition. Default: the 50 pairs in this package.",
-            rich_help_panel=FOUND,
-        ),
-    ] = None,
-    candidates: Annotated[
-        int | None, typer.Option(min=2, help="generate: templates to write. Default: 500.", rich_help_panel=FOUND)
-    ] = None,
-    longest: Annotated[
-        int | None,
-        typer.Option(min=2, help="generate: most tokens of a filling. Default: 20.", rich_help_panel=FOUND),
-    ] = None,
-    layers: Annotated[
-        str, typer.Option(metavar="MIX", help="Layers that are read at the mask.", rich_help_panel=FOUND)
-    ] = "L",
-    shaping: Annotated[
-        str,
-        typer.Option(metavar="CHAIN", help='A shaping chain for the vectors, such as "zscore".', rich_help_panel=FOUND),
-    ] = "",
+    data: Annotated[list[str], opt.DATA],
+    method: Method = Method.GREEDY,
+    grammar: Annotated[str | None, typer.Option(metavar="NAME|FILE")] = None,
+    t5: Annotated[str | None, typer.Option("--t5", metavar="NAME|DIR")] = None,
+    definitions: opt.File = None,
+    candidates: Annotated[int | None, typer.Option(min=2)] = None,
+    longest: Annotated[int | None, typer.Option(min=2)] = None,
+    layers: Annotated[str, typer.Option(metavar="MIX")] = "L",
+    shaping: Annotated[str, typer.Option(metavar="CHAIN")] = "",
     *,
     settings: SearchOptions,
 ) -> None:
@@ -95,6 +52,19 @@ def search_templates(
     \b
     [dim]$[/] essent search-templates -m bert-base-uncased --data stsb.dev --test stsb --json templates.json
     [dim]$[/] essent search-templates -m ./my-mlm --data pairs.jsonl --method generate --t5 t5-large --work found
+
+    Args:
+        data: scored pairs to choose on: tasks such as stsb.dev, or files; the pairs of several are put together.
+        method: choose slot by slot in a grammar (greedy), or have templates written by a T5 (generate).
+        grammar: for greedy: promptbert (default, the candidates of its Table 4), or a .yaml file with the template and
+            choices for its slots.
+        t5: for generate: a T5, e.g. t5-large; on the hub or a folder.
+        definitions: for generate: word–definition pairs, columns word and definition. Default: the 50 pairs in this
+            package.
+        candidates: for generate: templates to write. Default: 500.
+        longest: for generate: most tokens of a filling. Default: 20.
+        layers: layers that are read at the mask.
+        shaping: a shaping chain for the vectors, such as "zscore".
     """
     _check_method(
         method,
@@ -102,7 +72,7 @@ def search_templates(
         {"--t5": t5, "--definitions": definitions, "--candidates": candidates, "--longest": longest},
     )
     settings.check_outputs()
-    from essent.selection import find_grammar, search_candidates
+    from essent.selection import DEFINITIONS, find_grammar, generate_templates, read_definitions, search_candidates
     from essent.selection import search_templates as search_greedily
 
     settings.calm()
@@ -116,7 +86,14 @@ def search_templates(
         for step in greedy.steps:
             show_note(f"{step.slot}: {step.chosen!r}")
     else:
-        made = _generated(str(t5), definitions, (candidates or 500, longest or 20), run, settings.device)
+        made = generate_templates(
+            str(t5),
+            DEFINITIONS if definitions is None else read_definitions(definitions),
+            **{name: value for name, value in (("candidates", candidates), ("longest", longest)) if value is not None},
+            progress=settings.progress,
+            device=settings.device,
+            keep=None if settings.work is None else settings.work / KEPT,
+        )
         under = None if settings.work is None else settings.work / "search"
         found = search_candidates(model, pairs_of, made, settings=replace(run, work=under), **shared)
         board, template = found.board, found.template
@@ -138,26 +115,3 @@ def _check_method(method: Method, greedy: dict[str, Any], generate: dict[str, An
         raise InputError(f"{given[0]} belongs to --method {name.value}.")
     if method is Method.GENERATE and generate["--t5"] is None:
         raise InputError("--method generate needs a T5 that writes the templates: --t5 t5-large, or a folder.")
-
-
-def _generated(
-    t5: str, file: Path | None, limits: tuple[int, int], settings: Settings, device: str | None
-) -> list[Candidate]:
-    """Templates by a T5; those that the work folder has from the same T5 and pairs."""
-    from essent.selection import DEFINITIONS, Candidate, Generator, generate_templates, read_definitions
-
-    definitions = DEFINITIONS if file is None else read_definitions(file)
-    count, longest = limits
-    about = {"t5": t5, "pairs": [list(pair) for pair in definitions], "candidates": count, "longest": longest}
-    path = None if settings.work is None else Path(settings.work) / KEPT
-    if path is not None and path.is_file():
-        kept = json.loads(path.read_text("utf-8"))
-        if {key: kept.get(key) for key in about} != about:
-            raise DataError(f"{path} holds templates by another T5 or from other pairs; give another --work folder.")
-        return [Candidate(*one) for one in kept["templates"]]
-    made = generate_templates(
-        Generator(t5, device), definitions, candidates=count, longest=longest, progress=settings.progress
-    )
-    if path is not None:
-        write_json(path, {**about, "templates": made}, indent=None)
-    return made

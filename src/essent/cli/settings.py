@@ -1,13 +1,16 @@
-"""Options out of dataclasses: a field is an option, with the field's name, type and default.
+"""Options out of classes and signatures: a field or an argument is an option, with its name, type, default and help.
 
-A command takes such an object as a keyword argument, `settings` or another, and gets its options by `@with_options`:
+The help stands in the docstring, below "Attributes:" or "Args:". What else an option has (a letter, a placeholder, a
+callback that cuts at commas) is in its type: `Folder = Annotated[Path | None, typer.Option(metavar="DIR")]`.
 
+    @with_help({"Texts": "held_out", "What it starts from": "config tokenizer"})
     @with_options(Pretraining, {"untied": "What it starts from", "": "Learning"})
-    def pretrain(texts: …, *, settings: Pretraining, quiet: opt.Quiet = False) -> None: …
+    def pretrain(texts: …, held_out: opt.Files = None, *, settings: Pretraining, quiet: opt.Quiet = False) -> None: …
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 import typing
@@ -18,6 +21,7 @@ from typing import Annotated, Any
 
 import typer
 
+LIST = re.compile(r"\n(?:Attributes|Args):\n")
 NAMES = re.compile(r"^    (\w+(?:, \w+)*): ")  # of a line in the docstring's list of attributes
 
 
@@ -33,9 +37,8 @@ def with_options(
     """Put options of a settings class in the place of a command's argument.
 
     Args:
-        settings: a dataclass. Its fields are options of their own (`opt.Quiet`), or its docstring says below
-            "Attributes:" what each one is.
-        panels: where an option of the second kind stands in the help, by its field; "" for all others.
+        settings: a dataclass. Its docstring says below "Attributes:" what a field is, or its type does (`opt.Quiet`).
+        panels: where a field of the docstring stands in the help, by its name; "" for all others.
         into: the command's argument.
         metavars: what stands for an option's value in the help, by its field; for words NAME by default.
         by_hand: fields that are no options, or options of the command itself.
@@ -63,6 +66,30 @@ def with_options(
     return decorate
 
 
+def with_help(panels: Mapping[str, str] | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command's own options the help that its docstring has below "Args:".
+
+    Args:
+        panels: where they stand in the help, the names of a panel's options after one another.
+    """
+    place = {name: panel for panel, names in (panels or {}).items() for name in names.split()}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature, helps = inspect.signature(command, eval_str=True), described(command)
+        if unknown := place.keys() - helps.keys():
+            raise ValueError(f"The docstring of {command.__name__} does not describe {', '.join(sorted(unknown))}.")
+        own = [
+            parameter.replace(annotation=_option(parameter.name, parameter.annotation, helps, place))
+            if parameter.name in helps
+            else parameter
+            for parameter in signature.parameters.values()
+        ]
+        command.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
 def _parameters(
     settings: type, panels: Mapping[str, str], metavars: Mapping[str, str], preset: bool
 ) -> Iterator[inspect.Parameter]:
@@ -70,27 +97,36 @@ def _parameters(
     for field in fields(settings):
         kind, default = kinds[field.name], None if preset or field.default is MISSING else field.default
         if typing.get_origin(kind) is not Annotated:
-            words = str in (kind, *typing.get_args(kind))
             if kind is bool:
                 default = bool(default)
             elif default is None:
                 kind |= None
-            option = typer.Option(
-                f"--{field.name.replace('_', '-')}",
-                metavar=metavars.get(field.name, "NAME" if words else None),
-                help=helps[field.name],
-                rich_help_panel=panels.get(field.name, panels.get("")),
-            )
-            kind = Annotated[kind, option]
+        if field.name in helps:
+            kind = _option(field.name, kind, helps, panels, metavars)
         yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def described(settings: type) -> dict[str, str]:
-    """What the docstring of a class says of each attribute, as one sentence or more; names in a row share it."""
+def _option(
+    name: str, kind: Any, helps: Mapping[str, str], panels: Mapping[str, str], metavars: Mapping[str, str] | None = None
+) -> Any:
+    """The type with an option in it: the one that it has, or a plain one, with help and panel."""
+    if typing.get_origin(kind) is Annotated:
+        kind, option = typing.get_args(kind)
+        option = copy.copy(option)
+    else:
+        words = str in (kind, *typing.get_args(kind))
+        option = typer.Option(f"--{name.replace('_', '-')}", metavar="NAME" if words else None)
+    option.help, option.rich_help_panel = helps[name], panels.get(name, panels.get(""))
+    option.metavar = (metavars or {}).get(name, option.metavar)
+    return Annotated[kind, option]
+
+
+def described(documented: Any) -> dict[str, str]:
+    """What a docstring says of each attribute or argument, as one sentence or more; names in a row share it."""
     found: dict[str, str] = {}
     names: list[str] = []
-    _, _, listed = (inspect.getdoc(settings) or "").partition("\nAttributes:\n")
-    for line in listed.partition("\n\n")[0].split("\n"):
+    _, *listed = LIST.split(inspect.getdoc(documented) or "", maxsplit=1)
+    for line in "".join(listed).partition("\n\n")[0].split("\n"):
         if match := NAMES.match(line):
             names = match[1].split(", ")
             line = line[match.end() :]

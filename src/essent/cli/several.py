@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 from essent.types import EssentError, InputError
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 QUOTED_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|,')
 
 
@@ -85,6 +86,19 @@ def _shown(parameter: Any) -> str:
 def names(given: list[str] | None) -> list[str] | None:
     """Plain names and patterns."""
     return _each(_at_commas, given)
+
+
+def numbers(option: str, given: list[str] | None, kind: type[N]) -> list[N]:
+    """The numbers of an option, of a kind.
+
+    Raises:
+        InputError: one of them is none.
+    """
+    try:
+        return [kind(number) for number in given or ()]
+    except ValueError:
+        whole = "whole numbers such as 8,16,64" if kind is int else "numbers"
+        raise InputError(f"{option} takes {whole}, not {', '.join(given or ())}.") from None
 
 
 def files(given: list[Path] | None) -> list[Path] | None:

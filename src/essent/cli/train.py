@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,78 +11,33 @@ import typer
 from essent.cli import options as opt
 from essent.cli.console import results
 from essent.cli.save import check_folder
-from essent.cli.settings import with_options
+from essent.cli.settings import with_help, with_options
 from essent.cli.texts import read_files, read_judged
-from essent.train import Settings, last_checkpoint
-from essent.types import DataError, InputError, optional_import
+from essent.train import Settings, check_unfinished
+from essent.types import InputError, optional_import
 
 WHAT, HOW, CHOSEN = "What it is trained on", "How it is trained, by default as the preset says", "What is kept"
 SAVED = ("validate_every", "keep_projection_head")
 
 
+@with_help({WHAT: "pairs", HOW: "preset continuous template recipe seeds", CHOSEN: "validate test"})
 @with_options(Settings, {"": HOW, **dict.fromkeys(SAVED, CHOSEN)}, by_hand=("templates", "recipe"), preset=True)
 @with_options(opt.Run, into="run")
 def train(
     model: opt.Model,
     output: Annotated[Path, opt.output("DIR", "The folder of the encoder and its checkpoints.")],
     texts: Annotated[list[Path] | None, opt.texts("Unlabelled texts, one a line or a column.", WHAT)] = None,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Pairs instead: columns anchor, positive and, if you have them, negative (or premise, entailment, "
-            "contradiction; sent0, sent1, hard_neg).",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
+    pairs: opt.File = None,
     column: opt.Column = "text",
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A paper's settings: promptbert-unsup, promptbert-sup, simcse-unsup, simcse-sup, optiprompt. "
-            "Default: PromptBERT's for what it is trained on.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
-    continuous: Annotated[
-        bool,
-        typer.Option(
-            "--continuous", help="Train the template's words as free vectors, the model frozen.", rich_help_panel=HOW
-        ),
-    ] = False,
-    template: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME|TEXT",
-            help="Template with {text} and [MASK]; repeat the option for the second view.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
-    recipe: Annotated[
-        str | None,
-        opt.recipe("Recipe of the trained encoder: prompt or prompt-denoised; with simcse cls, mean and others.", HOW),
-    ] = None,
+    preset: str | None = None,
+    continuous: bool = False,
+    template: Annotated[list[str] | None, typer.Option(metavar="NAME|TEXT")] = None,
+    recipe: opt.Recipe = None,
     *,
     settings: dict[str, Any],
-    seeds: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Number of runs with different seeds, from --seed upwards; shows mean ± deviation.",
-            rich_help_panel=HOW,
-        ),
-    ] = 1,
-    validate: Annotated[
-        list[str] | None,
-        opt.tasks(
-            "--validate", "Judgements of any kind, as in search; the checkpoint that is best on them is kept.", CHOSEN
-        ),
-    ] = None,
-    test: Annotated[
-        list[str] | None, opt.tasks("--test", "Tasks on which the encoder is scored at the end.", CHOSEN)
-    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
+    validate: opt.Tasks = None,
+    test: opt.Tasks = None,
     data_folder: opt.DataFolder = None,
     resume: opt.Resume = False,
     run: opt.Run,
@@ -99,14 +53,30 @@ def train(
     [dim]$[/] essent train -m bert-base-uncased --texts wiki1m.txt --validate stsb.dev -o my-promptbert
     [dim]$[/] essent train -m bert-base-uncased --pairs nli.csv --preset simcse-sup --validate stsb.dev -o my-simcse
     [dim]$[/] essent train -m bert-base-uncased --texts wiki1m.txt --continuous --validate stsb.dev -o my-template
+
+    Args:
+        pairs: pairs instead: columns anchor, positive and, if you have them, negative (or premise, entailment,
+            contradiction; sent0, sent1, hard_neg).
+        preset: a paper's settings: promptbert-unsup, promptbert-sup, simcse-unsup, simcse-sup, optiprompt. Default:
+            PromptBERT's for what it is trained on.
+        continuous: train the template's words as free vectors, the model frozen.
+        template: template with {text} and [MASK]; repeat the option for the second view.
+        recipe: recipe of the trained encoder: prompt or prompt-denoised; with simcse cls, mean and others.
+        seeds: number of runs with different seeds, from --seed upwards; shows mean ± deviation.
+        validate: judgements of any kind, as in search; the checkpoint that is best on them is kept.
+        test: tasks on which the encoder is scored at the end.
     """
     changes = dict(settings)
     if template:
         changes["templates"] = tuple(template)
     if recipe is not None:
         changes["recipe"] = recipe
-    _check(output, texts, pairs, validate, seeds, force=run.force or resume)
-    data: Any = _read(texts, pairs, column)
+    if seeds > 1 and validate is None:
+        raise InputError("--seeds compares what the runs reach on the validation pairs: give --validate.")
+    if not (run.force or resume):
+        check_unfinished(output)
+    check_folder(output, run.force or resume)
+    data = _read(texts, pairs, column)
     from essent.tasks import load_judged
 
     task = None if validate is None else read_judged(validate, data_folder, run.quiet)
@@ -116,10 +86,9 @@ def train(
 
     run.calm()
     optional_import("datasets", "train").disable_progress_bars()
-    if run.force and not resume:
-        _clear(output)
     changes |= {
         "resume": resume,
+        "force": run.force,
         "device": run.device,
         "progress": run.progress,
         "options": opt.model_options(None, run.revision, run.trust_remote_code),
@@ -138,56 +107,21 @@ def train(
         return
     encoder = by(model, data, chosen, output=output, validate=task, **changes)
     about = json.loads((output / "training.json").read_text(encoding="utf-8"))
-    for note in [
-        *about["notes"],
-        f"{output}: {about['steps']} steps on {about['examples']} examples, {encoder.recipe}",
-    ]:
+    for note in about["notes"]:
         run.note(note)
+    run.note(f"{output}: {about['steps']} steps on {about['examples']} examples, {encoder.recipe}")
     if task is not None:
-        best, step = about["best_score"], about["best_step"]
-        before = about["before"]
-        console.print(f"{task.name}: {before:.2f} before, {best:.2f} after {step} steps", markup=False)
+        best = f"{about['best_score']:.2f} after {about['best_step']} steps"
+        console.print(f"{task.name}: {about['before']:.2f} before, {best}", markup=False)
     for part in tests:
         console.print(f"{part.name}: {part.run(encoder).main_score:.2f}", markup=False)
 
 
-def _check(
-    output: Path,
-    texts: list[Path] | None,
-    pairs: Path | None,
-    validate: list[str] | None,
-    seeds: int,
-    *,
-    force: bool,
-) -> None:
-    """Refuse options that contradict each other before anything is read or loaded."""
-    if (texts is None) == (pairs is None):
-        raise InputError("Give either --texts (unlabelled) or --pairs (anchor, positive and perhaps negative).")
-    if seeds > 1 and validate is None:
-        raise InputError("--seeds compares what the runs reach on the validation pairs: give --validate.")
-    runs = [] if force else [output, *output.glob("seed-*")]
-    if found := next(filter(None, (last_checkpoint(folder / "checkpoints") for folder in runs)), None):
-        raise DataError(
-            f"{output} holds a run, its last checkpoint is {found}. --resume goes on from there; --force begins anew "
-            "and removes its checkpoints."
-        )
-    check_folder(output, "stock", force)
-
-
 def _read(texts: list[Path] | None, pairs: Path | None, column: str) -> Any:
-    if texts is not None:
+    if texts is not None and pairs is None:
         return read_files(texts, column)
+    if pairs is None or texts is not None:
+        raise InputError("Give either --texts (unlabelled) or --pairs (anchor, positive and perhaps negative).")
     from essent.train import read_examples
 
-    if pairs is None:
-        raise InputError("Give --texts or --pairs.")
     return read_examples(pairs)
-
-
-def _clear(output: Path) -> None:
-    """Remove the checkpoints of earlier runs, and nothing else."""
-    for checkpoints in (output / "checkpoints", *output.glob("seed-*/checkpoints")):
-        if (checkpoints / "run.json").is_file():
-            shutil.rmtree(checkpoints)
-        elif checkpoints.exists():
-            raise DataError(f"{checkpoints} is not essent's; --force leaves it alone. Choose another folder.")

@@ -33,30 +33,10 @@ def verify(
 
 
 def show_verification(report: Verification, path: str) -> None:
-    """Print what was found as a small table."""
-    from rich import box
-    from rich.table import Table
+    """Print what was found, line by line."""
     from rich.text import Text
 
     console = results()
     console.print(Text(f"{path}: {report.recipe}", style="bold"), soft_wrap=True)
-    if report.files is None:
-        console.print("The folder lists no digests of its files: an older version saved it.")
-    else:
-        console.print(Text(f"✓ {report.files} files are the ones that were saved (SHA-256)", style="green"))
-    if not report.differences:
-        console.print("Nothing was loaded, so the vectors were not compared.")
-        return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("loaded by")
-    table.add_column("largest difference", justify="right")
-    table.add_column("")
-    for way, difference in report.differences.items():
-        table.add_row(Text(way), f"{difference:.1e}", Text("✓ same vectors", style="green"))
-    if report.portable is False:
-        table.add_row("sentence-transformers", "–", Text("only with essent's code, trust_remote_code=True"))
-    console.print(table)
-    if report.portable:
-        console.print("Plain sentence-transformers loads this folder; essent need not be installed.")
-    else:
-        console.print(Text(f"Plain sentence-transformers cannot load this folder: {report.reason}."), soft_wrap=True)
+    for line in report.in_words():
+        console.print(line, markup=False, soft_wrap=True)

@@ -8,11 +8,13 @@ from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.evaluation.by_recipe import ByRecipe
+    from essent.evaluation.defaults import default_recipes
     from essent.evaluation.run import Bench, evaluate, name_of
 
 __all__ = [
     "Bench",
     "ByRecipe",
+    "default_recipes",
     "evaluate",
     "name_of",
 ]
@@ -22,6 +24,7 @@ __getattr__, __dir__ = lazy_door(
     {
         "ByRecipe": "essent.evaluation.by_recipe",
         "Bench": "essent.evaluation.run",
+        "default_recipes": "essent.evaluation.defaults",
         "evaluate": "essent.evaluation.run",
         "name_of": "essent.evaluation.run",
     },

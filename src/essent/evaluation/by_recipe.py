@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,6 +82,38 @@ class ByRecipe(dict[str, list[Result]]):
         against = names[0] if baseline is None else self._name(baseline)
         pairs = [(name, against) for name in names if name != against]
         return compare_each(self._scored(task, score, names), pairs, seed=seed)
+
+    def in_words(self, score: str = "") -> Iterator[str]:
+        """A heading, and a sentence for each recipe against the first: on all tasks together, or on each of them.
+
+        By the score where all of the tasks can be compared by it, otherwise by the main one. Empty where there is one
+        recipe, or nothing to compare by.
+        """
+        if len(self) < 2 or not self.compared:
+            return
+        if not all(score in self.scores_of(task) for task in self.compared):
+            score = ""
+        for task in [None] if self.has_one_score or score else self.compared:
+            on = [task] if task else self.compared
+            where = f"on {on[0]}" if len(on) == 1 else f"on average over {', '.join(on)}"
+            by = score or self.scores_of(on[0])[0]
+            yield f"Compared with {next(iter(self))} {where}: difference of {by} ×100 and its 95 % interval, paired."
+            yield from (f"  {comparison.in_words()}" for comparison in self.comparisons(task=task, score=score))
+
+    def notes(self) -> list[str]:
+        """What a reader of the numbers needs, each sentence once; with its recipes unless it holds for all.
+
+        How labelled texts are judged comes first.
+        """
+        every = [result for results in self.values() for result in results]
+        protocols = {r.task: r.provenance["protocol"] for r in every if "protocol" in r.provenance}
+        found: dict[str, dict[str, None]] = {
+            f"{task}: {protocol}.": dict.fromkeys(self) for task, protocol in protocols.items()
+        }
+        for recipe, results in self.items():
+            for note in (f"{result.task}: {note}" for result in results for note in result.notes):
+                found.setdefault(note, {})[recipe] = None
+        return [note if len(of) == len(self) else f"{note} ({'; '.join(of)})" for note, of in found.items()]
 
     def _name(self, recipe: str) -> str:
         """The key of a recipe in any spelling."""

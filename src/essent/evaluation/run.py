@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from essent.encoder import Encoder
+from essent.encoder import open_as_it_is
 from essent.engine import load as load_exported
 from essent.evaluation.by_recipe import ByRecipe
 from essent.folders import is_exported_folder
-from essent.model import load, open_model
+from essent.model import load
 from essent.pipeline import Plan, PooledCache, as_module, count_frames, digest_of_backbone, key_of, pool_texts
 from essent.recipe import Recipe
 from essent.shaping import Chain
 from essent.tasks import LabelTask, Result, Task, TaskLike, as_task
 from essent.texts import check_texts
-from essent.types import DataError, InputError, ModelLike, RecipeError
+from essent.types import DataError, InputError, ModelLike
 
 
 def evaluate(
@@ -137,14 +137,6 @@ def _with_shots(tasks: list[Task], shots: Sequence[int]) -> list[Task]:
     return tasks
 
 
-def _own_encoder(model: str, options: dict[str, Any]) -> Any:
-    """The model with its own pooling; as sentence-transformers runs it where no recipe describes that (a Dense)."""
-    try:
-        return Encoder(model, **options)
-    except RecipeError:
-        return open_model(model, options)
-
-
 def name_of(model: ModelLike) -> str:
     """What a model is called in provenance: its name or folder; a loaded one by its type, whose text is long."""
     return str(model) if isinstance(model, (str, Path)) else type(model).__name__
@@ -165,7 +157,7 @@ def _as_it_is(
         raise InputError(f"{str(model)!r} is an exported graph; its maximum length was set when it was exported.")
     encoder: Any = model
     if isinstance(model, (str, Path)):
-        encoder = load_exported(str(model)) if exported else _own_encoder(str(model), options)
+        encoder = load_exported(str(model)) if exported else open_as_it_is(str(model), options)
     if max_seq_length is not None:
         encoder.max_seq_length = min(max_seq_length, encoder.max_seq_length or max_seq_length)
     label = str(getattr(encoder, "recipe", type(encoder).__name__))

@@ -4,6 +4,7 @@ from essent.lazy import needs_torch
 
 with needs_torch(__name__):
     from essent.explain.bias import BiasReport, SentenceAnisotropy, TokenMap, token_bias, token_map
+    from essent.explain.files import BIAS_FILES, write_bias
     from essent.explain.importance import (
         Agreement,
         HeadAgreement,
@@ -17,6 +18,7 @@ with needs_torch(__name__):
     from essent.explain.predictions import MaskPrediction, MaskPredictions, Predicted, mask_predictions
 
 __all__ = [
+    "BIAS_FILES",
     "Agreement",
     "BiasReport",
     "HeadAgreement",
@@ -34,4 +36,5 @@ __all__ = [
     "mask_predictions",
     "token_bias",
     "token_map",
+    "write_bias",
 ]

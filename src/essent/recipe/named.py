@@ -32,6 +32,21 @@ class NamedRecipe:
     argument: str = ""
     example: str = ""
 
+    @property
+    def form(self) -> str:
+        """How it is written: `mean`, `ditto:HEAD`."""
+        return f"{self.name}:{self.argument.upper()}" if self.argument else self.name
+
+    @property
+    def one(self) -> str:
+        """One recipe of this form: `mean`, `ditto:1-10`."""
+        return f"{self.name}:{self.example}" if self.argument else self.name
+
+    @property
+    def fields(self) -> str:
+        """The same without the name: `layers=0+L weights=ditto:HEAD`."""
+        return self.text.format(self.argument.upper())
+
 
 DITTO = "Ditto (Chen et al. 2023)"
 PROMPT_BERT = "PromptBERT (Jiang et al. 2022)"

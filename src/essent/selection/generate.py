@@ -10,19 +10,22 @@ first. All candidates are then scored on the data, one pass each.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from tqdm.auto import tqdm
 
+from essent.atomic import write_json
 from essent.folders import guarded, opening
 from essent.hub import reach_model
 from essent.recipe import MASK, SLOT
 from essent.selection.definitions import DEFINITIONS, Definition
-from essent.types import InputError, ModelError
+from essent.types import DataError, InputError, ModelError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -33,6 +36,7 @@ FORMS = {  # what T5 reads, and how its two fillings make a template
     "word first": ("." + FIRST + " {word}" + SECOND + " {definition}", "{first} [MASK]{second} {text}"),
 }
 SCORES = 2**25  # logits held at a time, 128 MiB
+CANDIDATES = 500  # templates that are written
 LONGEST = 20  # tokens of a filling, sentinels included
 
 
@@ -155,9 +159,11 @@ def generate_templates(
     generator: Generator | str,
     pairs: Sequence[Definition] = DEFINITIONS,
     *,
-    candidates: int = 500,
+    candidates: int = CANDIDATES,
     longest: int = LONGEST,
     progress: bool = False,
+    device: str | None = None,
+    keep: str | Path | None = None,
 ) -> list[Candidate]:
     """Distinct valid templates, most probable first: half of the beams go to each form.
 
@@ -165,20 +171,39 @@ def generate_templates(
         generator: a T5, or its hub name or folder.
         pairs: words with their definitions.
         candidates: at most so many; each form is searched with half as many beams.
+        device: of a T5 that is loaded here.
+        keep: a file that keeps the templates; where it is there already, they are read from it.
 
     Raises:
         InputError: no pairs, or fewer than two candidates.
         ModelError: see `Generator`.
+        DataError: the file holds templates by another T5, or from other pairs.
     """
     if not pairs:
         raise InputError("Templates are generated from word–definition pairs, got none.")
     if candidates < 2:
         raise InputError(f"candidates={candidates!r} must be at least 2: one for each form.")
-    made = Generator(generator) if isinstance(generator, str) else generator
+    t5 = generator if isinstance(generator, str) else generator.name
+    about = {"t5": t5, "pairs": [list(pair) for pair in pairs], "candidates": candidates, "longest": longest}
+    if keep is not None and Path(keep).is_file():
+        kept = json.loads(Path(keep).read_text("utf-8"))
+        if {key: kept.get(key) for key in about} != about:
+            raise DataError(f"{keep} holds templates by another T5 or from other pairs; give another place (--work).")
+        return [Candidate(*one) for one in kept["templates"]]
+    made = Generator(generator, device) if isinstance(generator, str) else generator
+    templates = _generated(made, pairs, candidates // 2, longest, progress)
+    if keep is not None:
+        write_json(keep, {**about, "templates": templates}, indent=None)
+    return templates
+
+
+def _generated(
+    made: Generator, pairs: Sequence[Definition], beams: int, longest: int, progress: bool
+) -> list[Candidate]:
     found: dict[str, float] = {}
     for source, target in FORMS.values():
         inputs = [source.format(word=pair.word, definition=sentence(pair.definition)) for pair in pairs]
-        for filling in made.fillings(inputs, candidates // 2, longest, progress):
+        for filling in made.fillings(inputs, beams, longest, progress):
             template = template_of(target, made.text(filling.first), made.text(filling.second))
             if template is not None:
                 found[template] = max(found.get(template, filling.log_likelihood), filling.log_likelihood)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -187,6 +187,16 @@ class Leaderboard:
             style = "bold" if trial.recipe == best else "cyan" if baseline else ""
             table.add_row(*cells, Text(recipe), style=style)
         return table
+
+    def in_words(self) -> Iterator[str]:
+        """What the winner was compared with and how that came out, line by line, the verdict last."""
+        for check in self.checks:
+            yield check.in_words()
+            yield from (f"  {s:6.2f}  [{low:.2f}, {high:.2f}]  {name}" for name, (s, low, high) in check.scores.items())
+            yield from (f"  {comparison.in_words()}" for comparison in check.comparisons)
+        yield from (comparison.in_words() for comparison in self.comparisons)
+        if self.verdict:
+            yield self.verdict
 
     def _rows(self, top: int) -> tuple[list[str], list[tuple[Trial, list[str]]]]:
         """Names of columns, and the first trials and the baselines with their cells."""

@@ -9,6 +9,7 @@ from essent.lazy import lazy_door
 if TYPE_CHECKING:
     from essent.sources import Contexts
     from essent.static.choose import Trial, find_choice
+    from essent.static.compared import Kept, compare
     from essent.static.coverage import coverage_of
     from essent.static.distillation import (
         Distilled,
@@ -30,6 +31,7 @@ __all__ = [
     "Contexts",
     "Distilled",
     "Extension",
+    "Kept",
     "Losses",
     "Material",
     "Settings",
@@ -39,6 +41,7 @@ __all__ = [
     "average_contexts",
     "check_choice",
     "collect",
+    "compare",
     "coverage_of",
     "distill",
     "extended",
@@ -55,6 +58,7 @@ __getattr__, __dir__ = lazy_door(
         "Distilled": "essent.static.distillation",
         "Extension": "essent.static.vocabulary",
         "FITTED": "essent.static.settings",
+        "Kept": "essent.static.compared",
         "Losses": "essent.static.smaller",
         "Material": "essent.static.distillation",
         "Settings": "essent.static.gather",
@@ -63,6 +67,7 @@ __getattr__, __dir__ = lazy_door(
         "Trial": "essent.static.choose",
         "average_contexts": "essent.static.gather",
         "check_choice": "essent.static.distillation",
+        "compare": "essent.static.compared",
         "collect": "essent.static.distillation",
         "coverage_of": "essent.static.coverage",
         "distill": "essent.static.distillation",

@@ -5,7 +5,7 @@ contexts ─ layer mix α ─ token weights u ─ fit to sentences ─ shaping g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -207,6 +207,21 @@ class Distilled:
     choice: Choice
     losses: Losses
     material: Material
+
+    def in_words(self) -> Iterator[str]:
+        """The choice, how much of the vocabulary the corpus has, and what making the table smaller lost."""
+        contexts, losses = self.material.contexts, self.losses
+        yield (
+            f"{self.choice}; {contexts.about['tokens']} tokens, {int(contexts.seen.sum())} of {len(contexts.count)} "
+            f"seen, the others: {contexts.about['unseen']}"
+        )
+        if losses.variance is not None:
+            yield (
+                f"Fewer dimensions: {100 * losses.variance:.1f} % of the variance kept, similarities agree to "
+                f"{losses.dimensions:.2f} (Spearman ×100)"
+            )
+        if losses.bits is not None:
+            yield f"Fewer bits: similarities agree to {losses.bits:.2f} (Spearman ×100)"
 
 
 def make_encoder(

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from essent.tasks.result import FORMAT, Result, library_versions, load_results, plain, save_results
     from essent.tasks.retrieval import RetrievalTask
     from essent.tasks.table import ResultsTable, few_labels_tables, results_table
+    from essent.tasks.text_files import read_texts
     from essent.tasks.triplets import TripletTask
 
 __all__ = [
@@ -126,6 +127,7 @@ __all__ = [
     "permutation_p",
     "plain",
     "read_text",
+    "read_texts",
     "results_table",
     "rows_of",
     "save_results",
@@ -209,6 +211,7 @@ __getattr__, __dir__ = lazy_door(
         "pairs_from_rows": "essent.tasks.data",
         "plain": "essent.tasks.result",
         "read_text": "essent.tasks.data",
+        "read_texts": "essent.tasks.text_files",
         "few_labels_tables": "essent.tasks.table",
         "results_table": "essent.tasks.table",
         "rows_of": "essent.tasks.pairs",

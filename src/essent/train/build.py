@@ -18,6 +18,7 @@ from essent.model import capabilities_of
 from essent.pipeline import Plan, RecipeModule
 from essent.saving import NoStockModulesError, stock_modules
 from essent.tasks import JudgedTask
+from essent.train.checkpoints import CHECKPOINTS
 from essent.train.device import find_device, on_device
 from essent.train.examples import Examples
 from essent.train.loss import ContrastiveLoss
@@ -28,8 +29,6 @@ from essent.types import ModelLike, RecipeError, optional_import
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINTS = "checkpoints"
-
 
 @dataclass(frozen=True)
 class Run:
@@ -38,6 +37,7 @@ class Run:
     Attributes:
         output: the folder of the trained encoder; checkpoints stand below it.
         resume: go on from the last checkpoint there, if there is one.
+        force: remove the checkpoints that are there, and begin anew.
         device: "cpu", "cuda" or another accelerator of this machine, or None for the best there is.
         progress: show a bar.
         options: keyword arguments for Encoder (revision, token, trust_remote_code …).
@@ -46,6 +46,7 @@ class Run:
 
     output: Path
     resume: bool = False
+    force: bool = False
     device: str | None = None
     progress: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from essent.atomic import remove_leftovers, sync, sync_tree
 from essent.folders import DIGESTS, check_digests, listed_names, write_digests
 from essent.types import DataError, EssentError, ModelError, TrainingError
 
+CHECKPOINTS, STARTED = "checkpoints", "run.json"
 STATE = "trainer_state.json"  # what transformers' trainer writes last
 TIMES = ("runtime", "samples_per_second", "steps_per_second", "total_flos")  # these differ from run to run
 # What a full disk looks like: an OSError, safetensors' own error, or torch's RuntimeError of its zip writer.
@@ -28,6 +29,32 @@ WRITE_ERRORS = (OSError, SafetensorError, RuntimeError)
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest whole checkpoint."""
     return next((path for path in reversed(_numbered(folder)) if is_whole(path)), None)
+
+
+def check_unfinished(output: Path) -> None:
+    """Refuse a folder that holds the checkpoints of a run, or of runs with several seeds.
+
+    Raises:
+        DataError: says how to go on from them, and how to begin anew.
+    """
+    folders = [output / CHECKPOINTS, *output.glob(f"seed-*/{CHECKPOINTS}")]
+    if found := next(filter(None, map(last_checkpoint, folders)), None):
+        raise DataError(
+            f"{output} holds a run, its last checkpoint is {found}. --resume (resume=True) goes on from there; --force "
+            "(force=True) begins anew and removes its checkpoints."
+        )
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove the checkpoints of an earlier run, and nothing else.
+
+    Raises:
+        DataError: they are not essent's.
+    """
+    if (folder / STARTED).is_file():
+        shutil.rmtree(folder)
+    elif folder.exists():
+        raise DataError(f"{folder} is not essent's, and force leaves it alone. Choose another folder.")
 
 
 def _numbered(folder: Path) -> list[Path]:

@@ -56,6 +56,7 @@ def train_continuous(
     output: str | Path,
     validate: str | Path | JudgedTask | None = None,
     resume: bool = False,
+    force: bool = False,
     device: str | None = None,
     progress: bool = False,
     options: Mapping[str, Any] | None = None,
@@ -71,7 +72,7 @@ def train_continuous(
         InputError: an objective with other than one template.
         UnsupportedRecipeError: a template without words, or a tokenizer that cannot take tokens of its own.
     """
-    run = Run(Path(output), resume, device, progress, options or {}, note)
+    run = Run(Path(output), resume, force, device, progress, options or {}, note)
     encoder, examples, settings, task = prepare(model, texts, preset, changes, run, validate)
     if len(settings.templates) != 1:
         raise InputError(

@@ -30,13 +30,16 @@ from essent.train.build import (
     warn,
 )
 from essent.train.checkpoints import (
+    STARTED,
     STATE,
     WRITE_ERRORS,
     check_checkpoint,
     check_same_run,
+    check_unfinished,
     history_of,
     last_checkpoint,
     left_over,
+    remove_checkpoints,
     where_it_goes_on,
 )
 from essent.train.device import on_device
@@ -48,7 +51,7 @@ from essent.types import DataError, EssentError, InputError, ModelLike, Training
 
 logger = logging.getLogger(__name__)
 
-ABOUT, STARTED = "training.json", "run.json"
+ABOUT = "training.json"
 LENGTH, EXTENDED = ("max_steps", "epochs"), "extended_after_steps"
 
 
@@ -60,6 +63,7 @@ def train(
     output: str | Path,
     validate: str | Path | JudgedTask | None = None,
     resume: bool = False,
+    force: bool = False,
     device: str | None = None,
     progress: bool = False,
     options: Mapping[str, Any] | None = None,
@@ -77,6 +81,7 @@ def train(
             the last. A test part is not read.
         resume: go on from the last whole checkpoint in `output`; the same weights come out as without a break. More
             steps or epochs than before extend the run, be it finished or not.
+        force: begin anew where `output` holds a run, and remove its checkpoints.
         device: "cpu", "cuda" or another accelerator of this machine, or None for the best there is.
         options: keyword arguments for Encoder.
         note: is called with a line about where a resumed run goes on; by default it is logged.
@@ -93,7 +98,7 @@ def train(
         KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
         MissingDependencyError: without the extra `train`.
     """
-    run = Run(Path(output), resume, device, progress, options or {}, note)
+    run = Run(Path(output), resume, force, device, progress, options or {}, note)
     encoder, examples, settings, task = prepare(model, data, preset, changes, run, validate)
     return train_encoder(encoder, examples, settings, run, task, checkpoint=checkpoint_of(model, encoder))
 
@@ -169,14 +174,13 @@ def _check_sizes(examples: Examples, settings: Settings) -> None:
 def _prepare_folder(run: Run, about: dict[str, Any]) -> Path | None:
     """Make the folder of a new run, or find where an old one goes on."""
     started = run.checkpoints / STARTED
-    found = last_checkpoint(run.checkpoints) if run.checkpoints.is_dir() else None
     require_replaceable(run.output)
     check_replaceable(run.output, ENCODER)
-    if found is not None and not run.resume:
-        raise DataError(
-            f"{run.output} holds the checkpoints of another run, the last one {found.name}. Resume it (resume=True, "
-            "--resume), or choose another folder."
-        )
+    if run.force and not run.resume:
+        remove_checkpoints(run.checkpoints)
+    elif not run.resume:
+        check_unfinished(run.output)
+    found = last_checkpoint(run.checkpoints) if run.checkpoints.is_dir() else None
     if found is not None:
         check_same_run(started, about, run.output, may_change=LENGTH)
         check_checkpoint(found)

@@ -1,0 +1,20 @@
+"""A model with its own pooling, whatever modules it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from essent.encoder.encoder import Encoder
+from essent.model import open_model
+from essent.types import ModelLike, RecipeError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+def open_as_it_is(model: ModelLike, options: dict[str, Any] | None = None) -> SentenceTransformer:
+    """An Encoder; where no recipe describes the modules (a Dense), the model as sentence-transformers runs it."""
+    try:
+        return Encoder(model, **(options or {}))
+    except RecipeError:
+        return open_model(model, options or {})
