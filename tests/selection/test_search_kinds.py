@@ -260,6 +260,18 @@ def test_memory_holds_for_what_is_judged_side_by_side(shell_of: Shells) -> None:
         assert max(task.together) == most
 
 
+@pytest.mark.parametrize("made", [pairs, labels])
+def test_the_number_of_cores_changes_nothing(
+    made: Callable[[], JudgedTask], shell_of: Shells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boards = []
+    for count in (1, 5):
+        monkeypatch.setattr("essent.selection.stored.cores", lambda count=count: count)
+        boards.append(search(shell_of("bert"), made(), SPACE, top=3, baselines=()))
+    one, many = ({str(trial.recipe): trial.scores for trial in board.trials} for board in boards)
+    assert one == many
+
+
 def test_the_disk_must_have_room(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent.selection.sweep.free_bytes", lambda _: 1000)
     with pytest.raises(InputError, match=r"need 0\.\d+ GiB .* free"):

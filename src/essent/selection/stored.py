@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,97 +22,98 @@ from essent.tasks import cores
 
 PAIRS = 16_384  # compared at a time
 FLOAT = 4  # bytes
+Weighting = tuple[int, int, int]  # pass, block and row in it
 
 
 def judge_stored(sweep: Sweep, question: Question, data: TextPairs, store: Store, *, progress: bool) -> None:
     """Fit and apply every chain of a program, and judge vectors; what is in the store already is not done again."""
-    program = sweep.program
-    weightings: dict[tuple[int, int, int], dict[Place, list[int]]] = {}
-    for number, (recipe, place) in enumerate(zip(program.recipes, program.places, strict=True)):
+    weightings: dict[Weighting, dict[Place, list[int]]] = {}
+    for number, (recipe, place) in enumerate(zip(sweep.program.recipes, sweep.program.places, strict=True)):
         if recipe.shaping or question.takes_vectors:
             places = weightings.setdefault((place.frame, place.block, place.row), {})
             places.setdefault(place, []).append(number)
     total = sum(len(members) for places in weightings.values() for members in places.values())
     desc = "Judging" if question.takes_vectors else "Shaping"
-    count = judged_at_once(sweep, question)
-    with tqdm(total=total, desc=desc, disable=not progress) as bar, _side_by_side(count) as each:
+    judge = partial(_judge_place, sweep=sweep, question=question, data=data, store=store)
+    with tqdm(total=total, desc=desc, disable=not progress) as bar:
+        todo = []
         for key, places in weightings.items():
-            unit = f"shaping {key[0]} {key[1]} {key[2]}"
-            if not store.done(unit):
-                for place, members in places.items():
-                    shaped = _shaped(sweep.pooled(place), members, sweep, data)
-                    for _ in each(partial(_judge, sweep=sweep, question=question, data=data, store=store), shaped):
-                        bar.update()
-                store.finish(unit)
-            else:
+            if store.done(_unit(key)):
                 bar.update(sum(map(len, places.values())))
-            sweep.release(next(iter(places)))  # also where a run was killed before it did so
+                sweep.release(next(iter(places)))  # where a run was killed before it did so
+            else:
+                todo += list(places.items())
+        left = {key: len(places) for key, places in weightings.items()}
+        for place, count in _side_by_side(judge, todo, judged_at_once(sweep, question)):
+            bar.update(count)
+            key = (place.frame, place.block, place.row)
+            left[key] -= 1
+            if not left[key]:
+                store.finish(_unit(key))
+                sweep.release(place)
+
+
+def _unit(key: Weighting) -> str:
+    """What the store calls the recipes of a weighting."""
+    return f"shaping {key[0]} {key[1]} {key[2]}"
 
 
 def judged_at_once(sweep: Sweep, question: Question) -> int:
-    """How many recipes are judged side by side: one on each core, as far as memory goes; 0 where none is."""
-    if question.task is None or not question.takes_vectors:
-        return 0
+    """How many recipes are shaped and judged side by side: one on each core, as far as memory goes."""
     dimensions = sweep.backbone.dimensions
-    vectors = FLOAT * len(sweep.data.texts) * dimensions
-    return max(1, min(cores(), sweep.memory // (vectors + question.task.working_bytes(dimensions))))
+    used = 4 * FLOAT * len(sweep.data.texts) * dimensions  # pooled vectors, those to fit on, shaped ones, unit ones
+    if question.task is not None and question.takes_vectors:
+        used += question.task.working_bytes(dimensions)
+    return max(1, min(cores(), sweep.memory // max(used, 1)))
 
 
-@contextlib.contextmanager
-def _side_by_side(count: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """A `map` that judges so many recipes at a time, each on one thread.
+def _side_by_side(
+    judge: Callable[[Place, list[int]], int], todo: Iterable[tuple[Place, list[int]]], count: int
+) -> Iterator[tuple[Place, int]]:
+    """Judge the recipes of so many places at a time, each on one thread; the results in the order of the places.
 
     Small products gain little from several threads, and threads of several libraries fight over the cores.
     """
-    if not count:
-        yield map
-        return
     threads = torch.get_num_threads()
-
-    def mapped(judge: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        waiting: deque[Future[Any]] = deque()
-        for item in items:  # a few at a time: each holds the vectors of a recipe
-            waiting.append(pool.submit(judge, item))
-            if len(waiting) > count:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
+    waiting: deque[tuple[Place, Future[int]]] = deque()
     with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         try:
             with threadpool_limits(1):
-                yield mapped
+                for place, members in todo:
+                    waiting.append((place, pool.submit(judge, place, members)))
+                    if len(waiting) > count:
+                        first, future = waiting.popleft()
+                        yield first, future.result()
+                while waiting:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
         finally:
+            for _, future in waiting:
+                future.cancel()
             torch.set_num_threads(threads)
 
 
-def _shaped(
-    vectors: np.ndarray, members: Iterable[int], sweep: Sweep, data: TextPairs
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Every chain on the same pooled vectors (N,D); their moments are taken once."""
+def _judge_place(
+    place: Place, members: list[int], *, sweep: Sweep, question: Question, data: TextPairs, store: Store
+) -> int:
+    """Put what is kept of every chain's vectors into its row; their number. The vectors' moments are taken once."""
+    vectors = sweep.pooled(place)  # (N,D)
     fitted = vectors[data.fit]
     moments: Moments | None = None
     for number in members:
         shaping = sweep.program.recipes[number].shaping
-        if not shaping:
-            yield number, vectors
-            continue
-        chain = Chain.parse(shaping)
-        if moments is None and isinstance(chain.steps[0], AffineShaper):
-            moments = Moments.of(fitted)
-        if chain.needs_fit:
-            chain.fit(fitted, moments=moments)
-        yield number, chain.transform(vectors)
-
-
-def _judge(shaped: tuple[int, np.ndarray], *, sweep: Sweep, question: Question, data: TextPairs, store: Store) -> None:
-    """Put what is kept of a recipe's vectors (N,K) into its row."""
-    number, vectors = shaped
-    if sweep.program.recipes[number].shaping:  # others were compared during the pass
-        store.rows[number, : len(data.pairs)] = cosines_of(vectors, data.pairs)
-    if question.task is not None and question.takes_vectors:
-        evidence = question.task.evidence(vectors, data.fit.tolist())
-        store.rows[number, question.place] = evidence
+        shaped = vectors
+        if shaping:
+            chain = Chain.parse(shaping)
+            if moments is None and isinstance(chain.steps[0], AffineShaper):
+                moments = Moments.of(fitted)
+            if chain.needs_fit:
+                chain.fit(fitted, moments=moments)
+            shaped = chain.transform(vectors)  # (N,K)
+            store.rows[number, : len(data.pairs)] = cosines_of(shaped, data.pairs)  # others': during the pass
+        if question.task is not None and question.takes_vectors:
+            store.rows[number, question.place] = question.task.evidence(shaped, data.fit.tolist())
+    return len(members)
 
 
 def cosines_of(vectors: np.ndarray, pairs: np.ndarray) -> np.ndarray:
