@@ -296,25 +296,30 @@ def test_ctrl_c_saves_a_checkpoint_and_the_run_goes_on(
 
 def test_a_run_is_extended_and_never_shortened(bert: Path, dev: PairTask, tmp_path: Path) -> None:
     notes: list[str] = []
-    resumed = {**SMALL, "output": tmp_path, "validate": dev, "validate_every": 1, "resume": True, "note": notes.append}
+    resumed = {**SMALL, "output": tmp_path, "validate": dev, "validate_every": 2, "resume": True, "note": notes.append}
     train(bert, TEXTS, max_steps=2, **resumed)
     train(bert, TEXTS, max_steps=2, **resumed)
-    before = shutil.copytree(tmp_path / "checkpoints" / "checkpoint-2", tmp_path / "before")
-    train(bert, TEXTS, epochs=1, **resumed)  # of four batches
+    train(bert, TEXTS, epochs=1.5, **resumed)  # of four batches each
     assert notes == [
         f"{tmp_path} has no checkpoint to resume from: the run begins at step 0.",
         f"{tmp_path}: all 2 steps are done. More of them (max_steps or epochs) would extend the run.",
-        f"{tmp_path}: going on after step 2 of 4.",
+        f"{tmp_path}: going on after step 2 of 6.",
     ]
     found = about(tmp_path)
-    assert (found["steps"], found["extended_after_steps"], found["settings"]["epochs"]) == (4, [2], 1)
-    assert [row["step"] for row in found["history"] if "eval_spearman" in row] == [0, 1, 2, 3, 4]
-    # its first step learns, though the optimizer of a finished run has come to the learning rate 0
-    assert not same(before, tmp_path / "checkpoints" / "checkpoint-3")
+    assert (found["steps"], found["extended_after_steps"], found["settings"]["epochs"]) == (6, [2], 1.5)
+    assert [row["step"] for row in found["history"] if "eval_spearman" in row] == [0, 2, 4, 6]
     rates = {row["step"]: row["learning_rate"] for row in found["history"] if "learning_rate" in row}
-    assert rates[3] == pytest.approx(SMALL["learning_rate"] * (1 - 3 / 4), rel=0.6)  # of the new length
-    with pytest.raises(DataError, match="has 4 steps, and 3 would be fewer"):
+    assert rates[4] == pytest.approx(SMALL["learning_rate"] * (1 - 4 / 6), rel=0.6)  # of the new length
+    with pytest.raises(DataError, match="has 6 steps, and 3 would be fewer"):
         train(bert, TEXTS, max_steps=3, **resumed)
+
+
+def test_the_first_step_of_an_extended_run_learns(bert: Path, tmp_path: Path) -> None:
+    """The optimizer of a finished run has come to the learning rate 0."""
+    settings = {**SMALL, "output": tmp_path, "validate_every": 1}
+    train(bert, TEXTS, max_steps=1, **settings)
+    train(bert, TEXTS, max_steps=2, resume=True, **settings)
+    assert not same(*(tmp_path / "checkpoints" / f"checkpoint-{step}" for step in (1, 2)))
 
 
 def reached(output: Path) -> int:
