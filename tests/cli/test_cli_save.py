@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
+from essent.cli.fitting import note_unused
 from essent.folders import write_digests
 
 
@@ -28,17 +29,20 @@ def test_not_portable_says_why(run: Run, tiny: str, tmp_path: Path) -> None:
     assert "ditto:1-2" in run("verify", tmp_path / "model").stdout
 
 
-def test_files_without_a_use_are_named(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
-    def said(recipe: str, *options: object) -> str:
-        return run("save", "-m", tiny, "-r", recipe, "-o", tmp_path / "model", "--force", *options).stderr
+def test_files_without_a_use_are_named(
+    run: Run, tiny: str, lines: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(recipe: str, fit: bool, frequencies: bool) -> str:
+        note_unused(Encoder(tiny, recipe), [lines] if fit else None, [lines] if frequencies else None)
+        return capsys.readouterr().err
 
-    assert f"mean learns nothing: --frequencies {lines} is not used." in said("mean", "--frequencies", lines)
-    both = said("mean", "--fit", lines, "--frequencies", lines)
-    assert f"--fit {lines} and --frequencies {lines} are not used." in both
-    shaped = said("mean | centre", "--fit", lines, "--frequencies", lines)
-    assert f"mean | centre counts no tokens: --frequencies {lines} is not used." in shaped
-    assert "not used" not in said("weights=idf", "--fit", lines, "--frequencies", lines)
-    assert not said("mean", "--frequencies", lines, "-q")
+    assert f"mean learns nothing: --frequencies {lines} is not used." in said("mean", False, True)
+    assert f"--fit {lines} and --frequencies {lines} are not used." in said("mean", True, True)
+    assert f"mean | centre counts no tokens: --frequencies {lines} is not used." in said("mean | centre", True, True)
+    assert not said("weights=idf", True, True)
+    command = ("save", "-m", tiny, "-r", "mean", "-o", tmp_path / "model", "--frequencies", lines)
+    assert "mean learns nothing" in run(*command).stderr
+    assert not run(*command, "--force", "-q").stderr
 
 
 def test_legacy(run: Run, tiny: str, tmp_path: Path) -> None:

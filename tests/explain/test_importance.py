@@ -46,8 +46,14 @@ def framed(reference: Reference, text: str) -> tuple[list[int], list[int]]:
     return list(sentence.ids), [n for n in range(len(sentence.ids)) if sentence.content[n]]
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "electra", "modernbert", "deberta-v2", "mpnet"])
-@pytest.mark.parametrize("layer", [None, 1])
+@pytest.mark.parametrize(
+    ("family", "layer"),
+    [  # every family with one of the two layers
+        pytest.param(family, layer, marks=() if number % 2 == place else pytest.mark.slow)
+        for number, family in enumerate(("bert", "roberta", "electra", "modernbert", "deberta-v2", "mpnet"))
+        for place, layer in enumerate((None, 1))
+    ],
+)
 def test_impact_matrix(
     folder_of: Callable[[str], Path], reference_of: Callable[[str], Reference], family: str, layer: int | None
 ) -> None:

@@ -18,13 +18,13 @@ from essent.model.backbone import find_layers
 from essent.recipe.recipe import Recipe
 from essent.types import ModelError, RecipeError
 from families import FAMILIES
-from samples import LONG, TEXTS
+from samples import LONG, TEXTS, daily
 
 Shells = Callable[[str], SentenceTransformer]
 RECIPES = ["mean", "layers=1", "layers=0+2", "static", "ditto:2-3", "random"]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "deberta-v2", "modernbert", "t5", "gpt2", "qwen3"))
 def test_a_folder_loaded_in_part_gives_what_the_whole_model_gives(
     family: str, folder_of: Callable[[str], Path], shell_of: Shells
 ) -> None:

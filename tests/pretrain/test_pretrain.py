@@ -24,6 +24,7 @@ from essent.pretrain.settings import Pretraining
 from essent.pretrain.start import Start
 from essent.train.device import has_bf16
 from essent.types import DataError, InputError, TrainingError
+from samples import daily
 
 TEXTS = [
     f"The {one} {two} {three} the {four}."
@@ -119,15 +120,12 @@ def test_training_json(whole: Path, start: Start) -> None:
     assert "nan" not in json.dumps(about).lower()
 
 
-def test_same_seed_same_bytes(whole: Path, start: Start, tmp_path: Path) -> None:
-    torch.manual_seed(99)
-    pretrain(TEXTS, tmp_path / "again", start, SETTINGS, device="cpu")
-    assert weights_of(tmp_path / "again") == weights_of(whole)
+def test_another_seed_gives_other_weights(whole: Path, start: Start, tmp_path: Path) -> None:
     pretrain(TEXTS, tmp_path / "other", start, replace(SETTINGS, seed=1), device="cpu")
     assert weights_of(tmp_path / "other") != weights_of(whole)
 
 
-@pytest.mark.parametrize("whole_words", [False, True])
+@pytest.mark.parametrize("whole_words", daily([False, True], True))
 def test_a_saved_model_goes_on_untied(whole_words: bool, whole: Path, tmp_path: Path) -> None:
     settings = replace(SETTINGS, max_steps=2, untied=True, whole_words=whole_words, precision=None)
     pretrain(TEXTS, tmp_path / "on", Start(model=str(whole)), settings, device="cpu")
@@ -214,14 +212,17 @@ def test_killed_and_resumed_is_the_same(
     assert not (folder / "checkpoints").exists()
 
 
-def test_resume_of_nothing_begins(whole: Path, start: Start, tmp_path: Path) -> None:
+def test_resume_of_nothing_begins_and_the_same_seed_gives_the_same_bytes(
+    whole: Path, start: Start, tmp_path: Path
+) -> None:
     notes: list[str] = []
+    torch.manual_seed(99)
     pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True, note=notes.append)
     assert "no checkpoint to resume from: the run begins at step 0" in notes[0]
     assert weights_of(tmp_path / "model") == weights_of(whole)
 
 
-@pytest.mark.parametrize("where", ["loss", "gradients"])
+@pytest.mark.parametrize("where", daily(["loss", "gradients"], "gradients"))
 def test_numbers_that_are_none(where: str, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = mlm_trainer.MaskedTrainer.compute_loss
 
@@ -285,10 +286,10 @@ def test_what_is_no_part_of_a_model_stays_and_an_older_model_goes(whole: Path, s
     (folder / "notes").mkdir()
     for name in ("spiece.model", "notes.md", "notes/today.txt"):
         (folder / name).write_text("mine", "utf-8")
-    pretrain(TEXTS, folder, start, SETTINGS, device="cpu", force=True)
+    pretrain(TEXTS, folder, start, replace(SETTINGS, max_steps=1), device="cpu", force=True)
     names = {str(path.relative_to(folder)) for path in folder.rglob("*")}
     assert names == {path.name for path in whole.iterdir()} | {"notes.md", "notes", "notes/today.txt"}
-    assert weights_of(folder) == weights_of(whole)
+    assert weights_of(folder) != weights_of(whole)
 
 
 def test_a_place_that_cannot_be_replaced_is_refused_first(

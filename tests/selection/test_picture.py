@@ -19,7 +19,13 @@ Shells = Callable[[str], SentenceTransformer]
 
 
 @pytest.mark.parametrize(
-    ("space", "panels"), [("heads", 2), ("layers", 2), ("weights", 1), pytest.param("full", 3, marks=pytest.mark.slow)]
+    ("space", "panels"),
+    [
+        ("heads", 2),
+        pytest.param("layers", 2, marks=pytest.mark.slow),
+        ("weights", 1),
+        pytest.param("full", 3, marks=pytest.mark.slow),
+    ],
 )
 def test_every_space_can_be_drawn(shell_of: Shells, tmp_path: Path, space: str, panels: int) -> None:
     import matplotlib.image

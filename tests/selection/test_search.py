@@ -304,6 +304,7 @@ def test_one_pair_and_constant_gold_give_a_leaderboard_without_scores(shell_of: 
         _ = board.best
 
 
+@pytest.mark.slow  # every template; smaller spaces are searched by the tests above
 def test_full_space_on_a_tiny_model(shell_of: Shells) -> None:
     board = search(shell_of("bert"), TASK, "full")
     capabilities = ModelCapabilities("bert", 3, 4, mask=True)

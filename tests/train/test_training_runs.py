@@ -32,9 +32,10 @@ from essent import Encoder, verify
 from essent.atomic import _HOST
 from essent.tasks import Example, LabelTask, PairTask, RetrievalTask
 from essent.train import make_collator, make_loss, train
-from essent.train.build import warn
+from essent.train.build import Run, warn
 from essent.train.checkpoints import check_checkpoint, last_checkpoint, remove_checkpoints
 from essent.train.examples import as_examples
+from essent.train.run import prepare
 from essent.train.settings import resolve_settings
 from essent.types import DataError, EssentError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
 
@@ -104,6 +105,7 @@ def test_queries_are_validated_with_the_models_prompts(folder_of: Callable[[str]
     assert plain != pytest.approx(run["best_score"], abs=1e-4)
 
 
+@pytest.mark.slow  # a run that is stopped and resumed gives the same bytes too, below
 def test_same_seed_same_bytes(whole: Path, bert: Path, dev: PairTask, tmp_path: Path) -> None:
     settings = {**SMALL, "max_steps": 6, "validate_every": 2}
     train(str(bert), list(TEXTS), output=tmp_path / "again", validate=dev, **settings)
@@ -408,8 +410,9 @@ def test_a_kept_head_is_part_of_the_folder(bert: Path, tmp_path: Path, dev: Pair
 
 
 def test_roberta_takes_its_own_templates(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
-    encoder = train(folder_of("roberta"), TEXTS, output=tmp_path, max_steps=1, **SMALL)
-    assert encoder.recipe.template == "This sentence : ' {text} ' means [MASK] ."
+    run = Run(tmp_path / "run", device="cpu")
+    _, _, settings, _ = prepare(folder_of("roberta"), TEXTS, "promptbert-unsup", {}, run, None)
+    assert settings.templates[0] == "This sentence : ' {text} ' means [MASK] ."
 
 
 def test_the_loss_in_a_trainer_of_one_s_own(bert: Path, tmp_path: Path) -> None:

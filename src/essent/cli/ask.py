@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,7 @@ from essent.cli.files import check_output
 from essent.types import InputError
 
 if TYPE_CHECKING:
-    from essent.cli.search import SearchOptions
-    from essent.selection import Asked, AskedPairs
+    from essent.selection import Ask, Asked, AskedPairs
 
 FILE = Path("ask.csv")  # where the answers of the terminal are kept
 SUFFIXES = (".csv", ".jsonl")
@@ -32,13 +32,14 @@ def on_terminal() -> bool:
 
 
 def judged_pairs(
-    model: str, texts: list[str], space: str, count: int, given: Path | None, settings: SearchOptions
+    given: Path | None, texts: list[str], choose: Callable[[], Ask], note: Callable[[str], None]
 ) -> AskedPairs | None:
     """Judged pairs of the texts, from a file or from whoever sits at the terminal.
 
     Args:
-        count: pairs to choose where there is no file yet.
         given: the file; None asks on the terminal, and keeps the answers in FILE.
+        choose: gives the pairs to judge; called where there is no file yet.
+        note: is called with what is to be done with a file that has been written.
 
     Returns:
         None where a file has been written that is to be filled in first.
@@ -51,25 +52,18 @@ def judged_pairs(
     file, answers = given or FILE, given is None and on_terminal()
     check_output(file, True, SUFFIXES)
     if not file.exists():
-        _choose(model, texts, space, count, file, settings)
+        chosen = choose()
+        chosen.write(file)
         if not answers:
-            settings.note(
-                f"{count} pairs to judge are in {file}. Fill in the column score, for example from 0 (unrelated) to 5 "
-                "(the same meaning), and run the same command again; pairs may be left without a score."
+            note(
+                f"{len(chosen.pairs)} pairs to judge are in {file}. Fill in the column score, for example from 0 "
+                "(unrelated) to 5 (the same meaning), and run the same command again; pairs may be left without a "
+                "score."
             )
             return None
     if answers:
         _ask_all(read_asked(file), file)
     return read_judged(file, texts)
-
-
-def _choose(model: str, texts: list[str], space: str, count: int, file: Path, settings: SearchOptions) -> None:
-    from essent.selection import ask
-
-    how = settings.how()
-    if how.work is not None:
-        how = replace(how, work=Path(how.work) / "ask")
-    ask(model, texts, space, count=count, settings=how, options=settings.options).write(file)
 
 
 def _ask_all(pairs: list[Asked], file: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -135,6 +136,7 @@ def search(
     if picture is not None:
         optional_import("matplotlib", "demo")
         check_output(picture, settings.force, (".png", ".svg", ".pdf"))
+    from essent.selection import ask as choose_pairs
     from essent.selection import draw_leaderboard, find_space
     from essent.selection import search as run_search
 
@@ -144,10 +146,12 @@ def search(
     settings.calm()
     how = settings.how()
     if ask is not None:
-        asked = judged_pairs(model, asked, space, ask, ask_file, settings)
+        parts = [None if how.work is None else Path(how.work) / part for part in ("ask", "search")]
+        given: dict[str, Any] = {"count": ask, "settings": replace(how, work=parts[0]), "options": settings.options}
+        asked = judged_pairs(ask_file, asked, partial(choose_pairs, model, asked, space, **given), settings.note)
         if asked is None:
             return
-        how = how if how.work is None else replace(how, work=Path(how.work) / "search")
+        how = replace(how, work=parts[1])
     board = run_search(
         model, asked, space, weights=several.numbers("--weight", weight, float), settings=how, **settings.question()
     )
