@@ -62,14 +62,14 @@ def judged_at_once(sweep: Sweep, question: Question) -> int:
 
 @contextlib.contextmanager
 def _side_by_side(count: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """A `map` that judges so many recipes at a time, each on one thread.
+    """A `map` that judges so many recipes at a time, each on its share of the cores.
 
     Small products gain little from several threads, and threads of several libraries fight over the cores.
     """
     if not count:
         yield map
         return
-    threads = torch.get_num_threads()
+    threads, share = torch.get_num_threads(), max(1, cores() // count)
 
     def mapped(judge: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         waiting: deque[Future[Any]] = deque()
@@ -80,9 +80,9 @@ def _side_by_side(count: int) -> Iterator[Callable[..., Iterator[Any]]]:
         while waiting:
             yield waiting.popleft().result()
 
-    with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,)) as pool:
         try:
-            with threadpool_limits(1):
+            with threadpool_limits(share):
                 yield mapped
         finally:
             torch.set_num_threads(threads)
