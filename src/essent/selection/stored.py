@@ -70,15 +70,15 @@ def judged_at_once(sweep: Sweep, question: Question) -> int:
 def _side_by_side(
     judge: Callable[[Place, list[int]], int], todo: Iterable[tuple[Place, list[int]]], count: int
 ) -> Iterator[tuple[Place, int]]:
-    """Judge the recipes of so many places at a time, each on one thread; the results in the order of the places.
+    """Judge the recipes of so many places at a time, each on its share of the cores; the results in the order of the places.
 
     Small products gain little from several threads, and threads of several libraries fight over the cores.
     """
-    threads = torch.get_num_threads()
+    threads, share = torch.get_num_threads(), max(1, cores() // count)
     waiting: deque[tuple[Place, Future[int]]] = deque()
-    with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,)) as pool:
         try:
-            with threadpool_limits(1):
+            with threadpool_limits(share):
                 for place, members in todo:
                     waiting.append((place, pool.submit(judge, place, members)))
                     if len(waiting) > count:

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from essent.tasks.resampling import RESAMPLES, interval
     from essent.tasks.result import FORMAT, Result, library_versions, load_results, plain, save_results
     from essent.tasks.retrieval import RetrievalTask
+    from essent.tasks.scoring import TaskScorer, scorer
     from essent.tasks.table import ResultsTable, few_labels_tables, results_table
     from essent.tasks.text_files import read_texts
     from essent.tasks.triplets import TripletTask
@@ -99,6 +100,7 @@ __all__ = [
     "Scored",
     "Task",
     "TaskLike",
+    "TaskScorer",
     "Tokenize",
     "TripletTask",
     "add",
@@ -131,6 +133,7 @@ __all__ = [
     "results_table",
     "rows_of",
     "save_results",
+    "scorer",
     "scores_of_parts",
     "split_lines",
     "spread_folds",
@@ -196,6 +199,7 @@ __getattr__, __dir__ = lazy_door(
         "TRANSFER7": "essent.tasks.labelled_sets",
         "Task": "essent.tasks.base",
         "TaskLike": "essent.tasks.base",
+        "TaskScorer": "essent.tasks.scoring",
         "Tokenize": "essent.tasks.overlap",
         "add": "essent.tasks.catalogue",
         "average_cosine": "essent.tasks.geometry",
@@ -216,6 +220,7 @@ __getattr__, __dir__ = lazy_door(
         "results_table": "essent.tasks.table",
         "rows_of": "essent.tasks.pairs",
         "save_results": "essent.tasks.result",
+        "scorer": "essent.tasks.scoring",
         "split_lines": "essent.tasks.data",
         "spread_folds": "essent.tasks.label_sets",
         "task_names": "essent.tasks.names",

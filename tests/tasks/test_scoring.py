@@ -1,0 +1,100 @@
+"""Judgements of any kind as scikit-learn's scorers: the score of `evaluate`, in a grid search and in its workers."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from essent import EncoderTransformer
+from essent.evaluation import evaluate
+from essent.tasks import (
+    ClusterTask,
+    DuplicateTask,
+    Example,
+    JudgedTask,
+    LabelTask,
+    PairTask,
+    RetrievalTask,
+    TripletTask,
+    scorer,
+)
+from essent.types import InputError, UnknownNameError
+
+WORDS = "cats dogs rain hills music bread winter trains".split()
+RECIPES = ["mean", "weights=idf | zscore", "layers=1"]
+
+
+def text(number: int, kind: str = "about") -> str:
+    return f"A line {kind} {WORDS[number % 8]} and {WORDS[number * 5 % 7]} with {number} words."
+
+
+def pairs() -> PairTask:
+    return PairTask("p", tuple((text(n), text(n + n % 3, "of"), float(n % 5)) for n in range(30)))  # type: ignore[arg-type]
+
+
+def duplicates() -> DuplicateTask:
+    return DuplicateTask("d", tuple((text(n), text(n + n % 3, "of"), n % 3 == 0) for n in range(30)))
+
+
+def triplets() -> TripletTask:
+    return TripletTask("t", tuple((text(n), text(n, "of"), text(n + 3)) for n in range(30)))
+
+
+def labels() -> LabelTask:
+    return LabelTask("l", tuple(Example((text(n),), WORDS[n % 3], ("train", "test")[n % 4 == 3]) for n in range(60)))
+
+
+def clusters() -> ClusterTask:
+    return ClusterTask("c", tuple(Example((text(n),), WORDS[n % 4]) for n in range(40)), seeds=(0, 1), starts=2)
+
+
+def retrieval() -> RetrievalTask:
+    queries, corpus = {f"q{n}": text(n) for n in range(20)}, {f"d{n}": text(n, "of") for n in range(30)}
+    return RetrievalTask("r", queries, corpus, {f"q{n}": {f"d{n}": 1} for n in range(20)}, query_prompt="query: ")
+
+
+@pytest.mark.parametrize("made", [pairs, duplicates, triplets, labels, clusters, retrieval])
+def test_a_grid_search_scores_as_an_evaluation(made: Callable[[], JudgedTask], bert: Path) -> None:
+    scored = scorer(made())
+    texts = scored.task.texts()
+    search = GridSearchCV(
+        EncoderTransformer(str(bert)),
+        {"recipe": RECIPES},
+        scoring=scored,
+        cv=[(range(len(texts)), range(len(texts)))],
+        error_score="raise",
+    ).fit(texts)
+    alone = evaluate(str(bert), RECIPES, [made().for_choice()])
+    wanted = [alone[recipe][0].main_score for recipe in RECIPES]
+    assert search.cv_results_["mean_test_score"] == pytest.approx(wanted, abs=1e-3)
+    assert search.best_params_["recipe"] == RECIPES[wanted.index(max(wanted))]
+
+
+def test_a_test_part_is_not_read() -> None:
+    whole = labels()
+    assert not {e.texts for e in whole.examples if e.part == "test"} & set(scorer(whole).task.items())
+
+
+def test_another_score_of_a_file_and_of_a_pipeline(bert: Path, tmp_path: Path) -> None:
+    file = tmp_path / "classes.jsonl"
+    file.write_text("".join(json.dumps({"text": text(n), "label": n % 3}) + "\n" for n in range(60)))
+    scored = pickle.loads(pickle.dumps(scorer(file, "f1_macro")))  # noqa: S301 — as worker processes get it
+    steps = make_pipeline(EncoderTransformer(str(bert)), StandardScaler()).fit(scored.task.texts())
+    macro = scored(steps)
+    assert macro != scorer(file)(steps)
+    assert 0 <= macro <= 100
+    assert scorer(file, "accuracy@2").score == "accuracy@2"
+
+
+def test_what_cannot_be_scored() -> None:
+    with pytest.raises(UnknownNameError, match=r"d \(duplicates\) has no score 'spearman'\. Known: average_precision"):
+        scorer(duplicates(), "spearman")
+    with pytest.raises(InputError):
+        scorer(3)
