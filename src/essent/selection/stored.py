@@ -70,7 +70,7 @@ def judged_at_once(sweep: Sweep, question: Question) -> int:
 def _side_by_side(
     judge: Callable[[Place, list[int]], int], todo: Iterable[tuple[Place, list[int]]], count: int
 ) -> Iterator[tuple[Place, int]]:
-    """Judge the recipes of so many places at a time, each on its share of the cores; the results in the order of the places.
+    """Judge the recipes of so many places at a time, each on its share of the cores; results in their order.
 
     Small products gain little from several threads, and threads of several libraries fight over the cores.
     """
