@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 
 import pytest
+from essent.minimal_pairs.tags import tag_words
+from essent.minimal_pairs.words import split_words
 
 from essent.minimal_pairs import (
     MaskedModel,
@@ -21,8 +23,6 @@ from essent.minimal_pairs import (
     overlaps,
 )
 from essent.minimal_pairs.substitutes import replaceable, substitutes
-from essent.minimal_pairs.tags import tag_words
-from essent.minimal_pairs.words import split_words
 from essent.tasks.data import read_rows
 from essent.tasks.heros import SUBSETS, MinimalPair
 

@@ -16,7 +16,6 @@ from essent.minimal_pairs.confidence import Evidence, Judged, fit
 from essent.minimal_pairs.edits import DATA
 from essent.types import DataError, InputError
 
-
 WEIGHTS = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "log senses": -1.0, "prefix": 3.0}
 ONE = Confidence({"synonym": WEIGHTS, "antonym": {"constant": -1.0}}, {})
 

@@ -34,7 +34,10 @@ class Esperanto(Language):
     """A language whose morphology has no exceptions: "ne" stands before what it negates."""
 
     name, pipelines, negators = "Esperanto", ("eo",), ("ne",)
-    alphabet = dict(a="sz", e="rw", i="uo", o="ip")  # noqa: RUF012
+
+    @property
+    def alphabet(self) -> dict[str, str]:
+        return {"a": "sz", "e": "rw", "i": "uo", "o": "ip"}
 
     def statement(self, doc: Any) -> Any:
         main = next((token for token in doc if token.dep_ == "ROOT" and token.tag_ == "VERB"), None)

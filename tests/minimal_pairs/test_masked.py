@@ -14,7 +14,8 @@ from heros_sentences import SENTENCES
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from essent.minimal_pairs import MaskedModel
-from essent.minimal_pairs.masked import PROBES, Asked
+from essent.minimal_pairs.edits import read_table
+from essent.minimal_pairs.masked import Asked
 from essent.types import ModelError
 
 
@@ -53,7 +54,9 @@ def test_similarities_are_cosines_of_states(model: MaskedModel, masked_folder: P
         inside = [n for n in range(hidden.shape[0]) if (span := ids.token_to_chars(n)) and span.start == start]
         return hidden[inside[0]].numpy()
 
-    vectors = np.stack([state(text, word, text.index(word)) for text, word in PROBES])
+    vectors = np.stack(
+        [state(text, word, text.index(word)) for text, word, _ in map(dict.values, read_table("probes.tsv"))]
+    )
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     base = np.mean([left @ right for left, right in permutations(vectors, 2)])
     assert 0 < base < 1

@@ -64,7 +64,8 @@ def build(
 ) -> None:
     """Build minimal pairs in the manner of HEROS from your own sentences (Chiang et al. 2023, section 2).
 
-    Declarative sentences are chosen by their parse, one verb or adjective in each, and six changes made: synonym, antonym, random word,
+    Declarative sentences are chosen by their parse, one verb or adjective in each, and six changes made: synonym,
+    antonym, random word,
     typo, negation of the main verb and of the word. Synonyms and antonyms need WordNet, the random word a masked
     language model too; what is missing is named, and the other subsets are built. The file goes into essent heros
     evaluate.

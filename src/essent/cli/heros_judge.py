@@ -47,7 +47,7 @@ def fit(
     *,
     run: opt.Run,
 ) -> None:
-    """Fit the confidence in synonyms and antonyms to judgements: logistic regressions of what the model and WordNet say.
+    """Fit the confidence in synonyms and antonyms to judgements, by what the model and WordNet say of them.
 
     The file has the digest of the judgements. Fit it anew for another masked language model, or with more judgements;
     those that essent comes with are src/essent/minimal_pairs/data/judgements.tsv.

@@ -14,7 +14,7 @@ import numpy as np
 
 from essent.minimal_pairs.confidence import Confidence, Evidence
 from essent.minimal_pairs.edits import word_lists
-from essent.minimal_pairs.language import CannotNegateError, Language, Negation, Token, UnsuitableError
+from essent.minimal_pairs.language import CannotNegateError, Language, Negation, Token, UnsuitableError, attempt
 from essent.minimal_pairs.masked import Asked, MaskedModel, Slot
 from essent.minimal_pairs.sentences import Suitable
 from essent.minimal_pairs.substitutes import Candidate, substitutes
@@ -58,7 +58,7 @@ class Chooser:
 
     def __call__(self, suitable: Sequence[Suitable]) -> Iterator[list[Choice] | UnsuitableError]:
         """For each sentence its choices, the best first, or why it has none."""
-        offered = [_attempt(self._options, one) for one in suitable]
+        offered = [attempt(self._options, one) for one in suitable]
         flat = [choice for found in offered if isinstance(found, list) for choice in found]
         judged = iter(self._in_context(flat) if self.model is not None and self.wordnet is not None else flat)
         for found in offered:
@@ -110,8 +110,8 @@ class Chooser:
     def evidence(
         self, choices: Sequence[Choice], slots: Sequence[Slot]
     ) -> list[tuple[dict[str, Evidence], dict[str, float]]]:
-        """For each choice what is known of its candidates, by word, and the likeness of all words that were compared."""
-        assert self.model is not None and self.wordnet is not None  # noqa: S101  callers asked
+        """For each choice what is known of its candidates, by word, and how alike all words are that were compared."""
+        assert self.model is not None  # noqa: S101  callers asked
         words = [[c.word for c in (*one.synonyms, *one.antonyms)] for one in choices]
         between = [[c.via for c in one.antonyms if c.via] for one in choices]
         compared = [list(dict.fromkeys((*some, *vias))) for some, vias in zip(words, between, strict=True)]
@@ -189,13 +189,6 @@ class Chooser:
         alike = alikeness(self.model, [choices[number] for number in some], list(some.values()))
         good = ({word: near for word, near in one.items() if near < RELATED} for one in alike)
         return {number: next(iter(words)) for number, words in zip(some, good, strict=True) if words}
-
-
-def _attempt(function: object, one: Suitable) -> list[Choice] | UnsuitableError:
-    try:
-        return function(one)  # type: ignore[operator,no-any-return]
-    except UnsuitableError as error:
-        return error
 
 
 def asked(one: Choice, words: Iterable[str]) -> Asked:

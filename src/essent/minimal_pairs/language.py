@@ -7,9 +7,9 @@ inflected. `English` is complete; the tests hold a small Esperanto to the same c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from essent.minimal_pairs.edits import Edit, apply_edits, like_case
 from essent.types import InputError, ModelError, optional_import
@@ -17,7 +17,9 @@ from essent.types import InputError, ModelError, optional_import
 if TYPE_CHECKING:
     from essent.minimal_pairs.wordnet import Synset
 
-Doc = Token = Any  # spaCy's, which is an extra and has no types that mypy reads the same everywhere
+Doc: TypeAlias = Any  # spaCy's, which is an extra
+Token: TypeAlias = Any
+Result = TypeVar("Result")
 SUBJECT = (
     "nsubj",
     "nsubjpass",
@@ -57,6 +59,14 @@ class Negation:
         return cls(apply_edits(str(doc.user_data.get("text", doc.text)), edits), tuple(edits), rule)
 
 
+def attempt(function: Callable[..., Result], *arguments: object) -> Result | UnsuitableError:
+    """What a function returns, or why it refuses."""
+    try:
+        return function(*arguments)
+    except UnsuitableError as error:
+        return error
+
+
 class Language(ABC):
     """One language.
 
@@ -64,13 +74,16 @@ class Language(ABC):
         name: as a reader says it.
         pipelines: packages of spaCy that parse it; the first that is installed is taken.
         negators: lower-case words that negate a verb.
-        alphabet: letter -> the letters that a finger or an ear mistakes it for.
     """
 
     name: str
     pipelines: tuple[str, ...]
     negators: tuple[str, ...]
-    alphabet: dict[str, str]
+
+    @property
+    @abstractmethod
+    def alphabet(self) -> dict[str, str]:
+        """Letter -> the letters that a finger or an ear mistakes it for."""
 
     @abstractmethod
     def statement(self, doc: Doc) -> Token:

@@ -15,25 +15,12 @@ import torch
 
 from essent.folders import guarded, opening
 from essent.hub import reach_model
+from essent.minimal_pairs.edits import read_table
 from essent.tasks import unit_rows
 from essent.types import ModelError
 
 FILLERS = 60
 KEPT = 10_000  # vectors, some 20 MB
-PROBES = (  # any sentences and words: how alike are the states of words that have nothing in common
-    ("The old bridge was closed for repairs last week.", "closed"),
-    ("My sister paints small pictures of birds.", "paints"),
-    ("They agreed that the price was too high.", "high"),
-    ("He forgot to bring the keys again.", "forgot"),
-    ("A cold wind blew across the empty square.", "cold"),
-    ("The doctor explained the results to her patient.", "explained"),
-    ("We finally reached the village before sunset.", "reached"),
-    ("That was the most boring film of the year.", "boring"),
-    ("Some students prefer to work at night.", "prefer"),
-    ("The new law protects people who rent a flat.", "protects"),
-    ("I think this soup is a bit salty.", "salty"),
-    ("You should clean the kitchen before they arrive.", "clean"),
-)
 
 
 class Asked(NamedTuple):
@@ -178,8 +165,11 @@ class MaskedModel:
     @cached_property
     def baseline(self) -> float:
         """Mean cosine of the states of different words in different sentences."""
-        vectors = self._states([(text, text.index(word), text.index(word) + len(word)) for text, word in PROBES])
-        others = ~np.eye(len(PROBES), dtype=bool)
+        probes = [
+            (row["sentence"], row["sentence"].index(row["word"]), len(row["word"])) for row in read_table("probes.tsv")
+        ]
+        vectors = self._states([(text, start, start + length) for text, start, length in probes])
+        others = ~np.eye(len(probes), dtype=bool)
         return min(float((vectors @ vectors.T)[others].mean()), 0.999)  # so alike that nothing is left to normalise by
 
     @torch.inference_mode()

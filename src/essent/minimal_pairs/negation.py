@@ -53,7 +53,7 @@ def negate_verb(verb: Token) -> Negation:
     following = verb.doc[finite.i + 1 : finite.i + 3] if finite is not None else ()
     if finite is not None and finite.lower_ == "ai":
         raise CannotNegateError("ain't")
-    if any((finite.lower_, one.lower_) in IDIOMS for one in following):
+    if finite is not None and any((finite.lower_, one.lower_) in IDIOMS for one in following):
         raise CannotNegateError("an idiom that takes no 'not': had better, would rather, gotta")
     no = negator(verb)
     if no is not None:
@@ -80,7 +80,7 @@ def negate_adjective(adjective: Token) -> Negation:
         return negate_verb(copula)
     if adjective.tag_ == "JJS":
         raise CannotNegateError("a superlative")
-    if first == 0 or doc[first - 1].i == doc[0].i and not doc[0].is_alpha:
+    if first == 0 or (doc[first - 1].i == doc[0].i and not doc[0].is_alpha):
         raise CannotNegateError("an adjective at the beginning")
     before = doc[first - 1]
     if before.lower_ in NEGATORS or before.lower_ in word_lists()["negative"] or negator(head) is not None:
@@ -95,7 +95,7 @@ def left_edge(adjective: Token) -> int:
     """Place of the first word that grades an adjective: "*very* good", "*a little* sad"; its own without one."""
     grades = [child for child in adjective.lefts if child.dep_ in ("advmod", "npadvmod")]
     edge = min([child.left_edge.i for child in grades], default=adjective.i)
-    return edge if all(one.is_alpha for one in adjective.doc[edge : adjective.i]) else adjective.i
+    return int(edge if all(one.is_alpha for one in adjective.doc[edge : adjective.i]) else adjective.i)
 
 
 def _check_negatives(verb: Token) -> None:

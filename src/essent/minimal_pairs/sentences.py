@@ -9,7 +9,7 @@ from functools import cache
 
 from essent.minimal_pairs.edits import word_lists
 from essent.minimal_pairs.english import English
-from essent.minimal_pairs.language import Doc, Language, Negation, Parser, Token, UnsuitableError
+from essent.minimal_pairs.language import Doc, Language, Negation, Parser, Token, UnsuitableError, attempt
 
 SHORTEST, LONGEST = 8, 25  # words
 NAME, NAME_INSTEAD = "[NAME]", "Jackie"  # Appendix A.1
@@ -53,12 +53,11 @@ class Filters:
 
     def check(self, sentences: Sequence[str]) -> list[Suitable | UnsuitableError]:
         """For each sentence an original with "Jackie" for [NAME], or the first filter that it does not pass."""
-        found: list[Suitable | UnsuitableError | str] = [_attempt(looks_suitable, one) for one in sentences]
-        texts = [one for one in found if isinstance(one, str)]
-        stated = iter([_attempt(self._parsed, doc) for doc in self.parser(texts)])
-        found = [next(stated) if isinstance(one, str) else one for one in found]
+        looked = [attempt(looks_suitable, one) for one in sentences]
+        docs = iter(self.parser([one for one in looked if isinstance(one, str)]))
+        found = [attempt(self._parsed, next(docs)) if isinstance(one, str) else one for one in looked]
         negated = iter(self.parser([one.negation.text for one in found if isinstance(one, Suitable)]))
-        return [_attempt(self._still, one, next(negated)) if isinstance(one, Suitable) else one for one in found]
+        return [attempt(self._still, one, next(negated)) if isinstance(one, Suitable) else one for one in found]
 
     def _parsed(self, doc: Doc) -> Suitable:
         if (reason := self._unknown(doc)) is not None:
@@ -100,14 +99,6 @@ class Filters:
         if main.lemma_ != one.main.lemma_ or self.language.ungrammatical(negated):
             raise UnsuitableError("main verb", "its negation has another main verb")
         return one
-
-
-def _attempt(function: Callable[..., object], *arguments: object) -> object:
-    """What a function returns, or why it refuses."""
-    try:
-        return function(*arguments)
-    except UnsuitableError as error:
-        return error
 
 
 def looks_suitable(sentence: str) -> str:

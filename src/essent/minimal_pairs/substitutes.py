@@ -6,7 +6,7 @@ Source: Chiang et al. 2023, section 2.2.3.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from essent.minimal_pairs.edits import excluded, word_lists

@@ -46,7 +46,7 @@ class Pointer(NamedTuple):
 class Synset(NamedTuple):
     """Words of one meaning, in lower case with blanks, and its pointers.
 
-    `places` has where an adjective may stand, if not everywhere: "a" before a noun, "p" after a verb, "ip" after a noun.
+    `places` has where an adjective may stand, if not everywhere: "a" before a noun, "p" after a verb, "ip" after one.
     `frames` are pairs of a number of WordNet's sentence frames and the word that it is of, 0 for all.
     """
 
