@@ -65,10 +65,9 @@ def build(
     """Build minimal pairs in the manner of HEROS from your own sentences (Chiang et al. 2023, section 2).
 
     Declarative sentences are chosen by their parse, one verb or adjective in each, and six changes made: synonym,
-    antonym, random word,
-    typo, negation of the main verb and of the word. Synonyms and antonyms need WordNet, the random word a masked
-    language model too; what is missing is named, and the other subsets are built. The file goes into essent heros
-    evaluate.
+    antonym, random word, typo, negation of the main verb and of the word. Synonyms and antonyms need WordNet, the
+    random word a masked language model too; what is missing is named, and the other subsets are built. The file goes
+    into essent heros evaluate.
 
     \b
     [dim]$[/] essent heros build --texts reviews.txt --output pairs.jsonl --model bert-large-uncased
