@@ -23,11 +23,11 @@ from essent.minimal_pairs.wordnet import WordNet
 SYNONYM_GAP, ANTONYM_GAP = 9.0, 9.5  # how much less likely (natural log) than the original a replacement may be
 UNSEEN_GAP = 5.0  # a word that the model has no token for counts as this much less likely than the original
 UNKNOWN_OWN = 3.0  # such an original as this much less likely than the likeliest filler
-SURE = 0.0  # log-odds from which a synonym or antonym is taken; of all that are the surest originals are kept
+SURE = -0.7  # log-odds from which a synonym or antonym is taken; of all that are the surest originals are kept
 BETWEEN, RELATED = 0.42, 0.60  # from which the word between a word and its antonym, and a random word, mean the same
 CONTRARY, UNSEEN_CONTRARY = 0.15, 0.30  # from which an antonym is of the word's sense; one that is not a single token
 PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
-LOOKED_AT = 8  # synonyms, antonyms and fillers whose states are compared
+LOOKED_AT, RANDOM = 8, 4  # synonyms and antonyms, and random words, whose states are compared
 
 
 @dataclass(frozen=True)
@@ -172,12 +172,11 @@ class Chooser:
             lemmas = [one for one in lemmas if one not in word_lists()["light"]]
             if not lemmas or {word, *lemmas} & present or any(lemma in self.wordnet.relatives(one) for one in lemmas):
                 continue
-            if not any(
-                self.language.fits(token, s.synset, one) for one in lemmas for s in self.wordnet.senses(one, part)
-            ):
+            usual = [(one, sense.synset) for one in lemmas for sense in self.wordnet.senses(one, part)[:2]]
+            if not any(self.language.fits(token, synset, one) for one, synset in usual):
                 continue
             found.append(word)
-            if len(found) == LOOKED_AT:
+            if len(found) == RANDOM:
                 break
         order = generator(token.doc.user_data["text"], self.seed).permutation(len(found))
         return [found[place] for place in order]

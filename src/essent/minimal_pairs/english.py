@@ -72,6 +72,12 @@ class English(Language):
             raise UnsuitableError("statement", "no subject of the main verb")
         if its_subject.i > finite.i or any(one.lower_ in QUESTION or one.dep_ == "mark" for one in main.lefts):
             raise UnsuitableError("statement", "a question or a clause of none")
+        if (
+            any(one.dep_ == "ccomp" and subject(one) for one in main.lefts)
+            and len(doc) - main.i > 4
+            and '"' not in doc.text
+        ):
+            raise UnsuitableError("statement", "clauses that a comma joins")
         words = [one for one in doc[1:] if one.is_alpha and len(one) > 3 and one.ent_type_ == ""]
         if len(words) > 3 and sum(one.text[0].isupper() for one in words) > len(words) / 2:
             raise UnsuitableError("statement", "a title")
@@ -104,13 +110,13 @@ class English(Language):
         if after == "-" or (token.i and doc[token.i - 1].text == "-"):
             return False
         if token.tag_.startswith("JJ"):
+            measured = token.i and doc[token.i - 1].tag_ in ("NN", "NNS", "CD")  # six years old
             attribute = token.dep_ == "amod" and token.head.i > token.i and token.head.tag_ not in ("CD", "RB")
             predicate = token.dep_ == "acomp" and token.head.lemma_ != "make"
-            whole = not any(
-                one.dep_ in ("prep", "npadvmod", "advcl") and one.lower_ in ("of", "as", "than", "to")
-                for one in token.children
+            whole = not any(one.lower_ in ("of", "as", "than", "to", "most", "least") for one in token.children)
+            return (
+                (attribute or predicate) and whole and not measured and after not in ("one", "ones", "of", "as", "than")
             )
-            return (attribute or predicate) and whole and after not in ("one", "ones", "of", "as", "than")
         if token.dep_ in ("aux", "auxpass", "amod", "compound", "prep", "ROOT") and token.dep_ != "ROOT":
             return False
         if any(one.dep_ in IN_A_PHRASE for one in token.children) or any(

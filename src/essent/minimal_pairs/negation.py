@@ -55,6 +55,12 @@ def negate_verb(verb: Token) -> Negation:
         raise CannotNegateError("ain't")
     if finite is not None and any((finite.lower_, one.lower_) in IDIOMS for one in following):
         raise CannotNegateError("an idiom that takes no 'not': had better, would rather, gotta")
+    if (
+        verb.lemma_ == "do"
+        and finite == verb
+        and not any(one.dep_ in ("dobj", "advmod", "prep") for one in verb.rights)
+    ):
+        raise CannotNegateError("a form of do that stands for another verb")
     no = negator(verb)
     if no is not None:
         return _take(verb, no)

@@ -66,14 +66,16 @@ class Filters:
             raise UnsuitableError("grammar", reason)
         main = self.language.statement(doc)
         following = doc[main.i + 1].text if main.i + 1 < len(doc) else "."
-        if main.lemma_ in word_lists()["filler verb"] and following in ",.":
+        speaker = main.i and doc[main.i - 1].lower_ in ("i", "you")
+        if speaker and main.lemma_ in word_lists()["filler verb"] and following in ",.":
             raise UnsuitableError("main verb", "a filler such as 'I mean,'")
         return Suitable(doc.user_data["text"], doc, main, self.language.negate(main))
 
     def _unknown(self, doc: Doc) -> str | None:
         for token in doc:
             lower = token.lower_
-            if lower in word_lists()["no apostrophe"]:
+            joined = token.i and not doc[token.i - 1].whitespace_  # spaCy parts "cant" as it does "can't"
+            if lower in word_lists()["no apostrophe"] or (joined and lower in ("nt", "m", "re", "ve", "s", "ll")):
                 return "a missing apostrophe"
             if lower in self.misspelled:
                 return "a misspelled word"
