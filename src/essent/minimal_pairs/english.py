@@ -32,6 +32,8 @@ AGREES = {  # finite forms that do not go with a pronoun
 }
 QUESTION = ("how", "what", "when", "where", "which", "who", "whom", "whose", "why")
 IN_A_PHRASE = ("prt", "dative", "oprd", "acomp", "attr", "agent")  # what belongs to the meaning of its verb
+WITH_MORE = ("of", "as", "than", "to", "most", "least", "one", "ones")  # what an adjective means something else with
+REPORT = 4  # tokens from the verb on: ", analysts *said* on Monday."
 IDIOMS = {  # lemma -> auxiliaries with which it means something else: I would like, I can't believe
     **dict.fromkeys(("like", "love"), ("would", "'d")),
     **dict.fromkeys(("believe", "wait", "stand", "bear", "help"), ("can", "ca", "could")),
@@ -63,26 +65,8 @@ class English(Language):
         if not roots:
             raise UnsuitableError("statement", "no words")
         main = next((one for one in roots if carrier(one) is not None and subject(one) is not None), roots[0])
-        finite, its_subject = carrier(main), subject(main)
-        if "?" in doc.text:
-            raise UnsuitableError("statement", "a question")
-        if main.pos_ not in ("VERB", "AUX") or finite is None:
-            raise UnsuitableError("statement", "no main verb")
-        if its_subject is None:
-            raise UnsuitableError("statement", "no subject of the main verb")
-        if its_subject.i > finite.i or any(one.lower_ in QUESTION or one.dep_ == "mark" for one in main.lefts):
-            raise UnsuitableError("statement", "a question or a clause of none")
-        if (
-            any(one.dep_ == "ccomp" and subject(one) for one in main.lefts)
-            and len(doc) - main.i > 4
-            and '"' not in doc.text
-        ):
-            raise UnsuitableError("statement", "clauses that a comma joins")
-        words = [one for one in doc[1:] if one.is_alpha and len(one) > 3 and one.ent_type_ == ""]
-        if len(words) > 3 and sum(one.text[0].isupper() for one in words) > len(words) / 2:
-            raise UnsuitableError("statement", "a title")
-        if any(one.dep_ == "aux" and one.lemma_ == "do" and one != finite for one in main.lefts):
-            raise UnsuitableError("statement", "two forms of do")
+        if (reason := _no_clause(main) or _no_statement(main)) is not None:
+            raise UnsuitableError("statement", reason)
         return main
 
     def negate(self, token: Token) -> Negation:
@@ -109,24 +93,7 @@ class English(Language):
         doc, after = token.doc, token.nbor().lower_ if token.i + 1 < len(token.doc) else ""
         if after == "-" or (token.i and doc[token.i - 1].text == "-"):
             return False
-        if token.tag_.startswith("JJ"):
-            measured = token.i and doc[token.i - 1].tag_ in ("NN", "NNS", "CD")  # six years old
-            attribute = token.dep_ == "amod" and token.head.i > token.i and token.head.tag_ not in ("CD", "RB")
-            predicate = token.dep_ == "acomp" and token.head.lemma_ != "make"
-            whole = not any(one.lower_ in ("of", "as", "than", "to", "most", "least") for one in token.children)
-            return (
-                (attribute or predicate) and whole and not measured and after not in ("one", "ones", "of", "as", "than")
-            )
-        if token.dep_ in ("aux", "auxpass", "amod", "compound", "prep", "ROOT") and token.dep_ != "ROOT":
-            return False
-        if any(one.dep_ in IN_A_PHRASE for one in token.children) or any(
-            one.dep_ == "ccomp" and carrier(one) is None for one in token.children
-        ):
-            return False
-        if any(one.lower_ in IDIOMS.get(token.lemma_, ()) for one in token.lefts):
-            return False
-        passive = any(one.dep_ in ("aux", "auxpass") for one in token.lefts)
-        return token.tag_ != "VBN" or passive or token.dep_ == "conj"
+        return _adjective_stands_alone(token, after) if token.tag_.startswith("JJ") else _verb_stands_alone(token)
 
     def part(self, token: Token) -> str:
         """See `Language.part`."""
@@ -167,6 +134,54 @@ class English(Language):
     def ungrammatical(self, doc: Doc) -> str | None:
         """A sign of bad grammar, or None: the stand-in for the paper's language-tool."""
         return next(_signs(doc), None)
+
+
+def _no_clause(main: Token) -> str | None:
+    """Why a root is no finite verb with a subject before it, or None."""
+    finite, its_subject = carrier(main), subject(main)
+    if "?" in main.doc.text:
+        return "a question"
+    if main.pos_ not in ("VERB", "AUX") or finite is None:
+        return "no main verb"
+    if its_subject is None:
+        return "no subject of the main verb"
+    asks = any(one.lower_ in QUESTION or one.dep_ == "mark" for one in main.lefts)
+    return "a question or a clause of none" if asks or its_subject.i > finite.i else None
+
+
+def _no_statement(main: Token) -> str | None:
+    """Why a finite verb with its subject makes no statement of its own, or None."""
+    doc = main.doc
+    before = [one for one in main.lefts if one.dep_ == "ccomp" and subject(one) is not None]
+    if before and len(doc) - main.i > REPORT and '"' not in doc.text:
+        return "clauses that a comma joins"
+    words = [one for one in doc[1:] if one.is_alpha and len(one) > 3]
+    if len(words) > 3 and sum(one.text[0].isupper() for one in words) > len(words) / 2:
+        return "a title"
+    supports = [one for one in main.lefts if one.dep_ == "aux" and one.lemma_ == "do"]
+    return "two forms of do" if len(supports) > 1 else None
+
+
+def _adjective_stands_alone(token: Token, after: str) -> bool:
+    """Whether an adjective is an attribute or predicate with nothing that measures, compares or completes it."""
+    if token.i and token.nbor(-1).tag_ in ("NN", "NNS", "CD"):  # six years old
+        return False
+    if (after in WITH_MORE and after != "to") or any(one.lower_ in WITH_MORE for one in token.children):
+        return False
+    if token.dep_ == "acomp":
+        return bool(token.head.lemma_ != "make")
+    return bool(token.dep_ == "amod" and token.head.i > token.i and token.head.tag_ not in ("CD", "RB"))
+
+
+def _verb_stands_alone(token: Token) -> bool:
+    """Whether a verb is no auxiliary or modifier, and has no particle, complement or auxiliary that it needs."""
+    children = list(token.children)
+    if token.dep_ in ("aux", "auxpass", "amod", "compound", "prep"):
+        return False
+    small = any(one.dep_ == "ccomp" and carrier(one) is None for one in children)  # I find it funny
+    if small or any(one.dep_ in IN_A_PHRASE or one.lower_ in IDIOMS.get(token.lemma_, ()) for one in children):
+        return False
+    return token.tag_ != "VBN" or token.dep_ == "conj" or any(one.dep_ in ("aux", "auxpass") for one in children)
 
 
 def _needs(verb: Token) -> tuple[str, ...]:

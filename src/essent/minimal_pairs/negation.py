@@ -48,27 +48,12 @@ def negator(verb: Token) -> Token | None:
 def negate_verb(verb: Token) -> Negation:
     """Put or take the "not" of a verb group."""
     _check_negatives(verb)
-    words = [child.lower_ for child in verb.children]
     finite = carrier(verb)
-    following = verb.doc[finite.i + 1 : finite.i + 3] if finite is not None else ()
-    if finite is not None and finite.lower_ == "ai":
-        raise CannotNegateError("ain't")
-    if finite is not None and any((finite.lower_, one.lower_) in IDIOMS for one in following):
-        raise CannotNegateError("an idiom that takes no 'not': had better, would rather, gotta")
-    if (
-        verb.lemma_ == "do"
-        and finite == verb
-        and not any(one.dep_ in ("dobj", "advmod", "prep") for one in verb.rights)
-    ):
-        raise CannotNegateError("a form of do that stands for another verb")
+    _check_idioms(verb, finite)
     no = negator(verb)
     if no is not None:
         return _take(verb, no)
-    beside = {*words, *(one.lower_ for one in following)} - ({"too", "already"} if finite != verb else {"too"})
-    if positive := word_lists()["positive adverb"] & beside:
-        raise CannotNegateError(f"{min(positive)!r} does not go with 'not'")
-    if any(one.lower_ in ("either", "yet") for one in (*following, *verb.doc[verb.i + 1 : verb.i + 2])):
-        raise CannotNegateError("'either' or 'yet' at the verb")
+    _check_adverbs(verb, finite)
     if finite is None:
         return _put_before(verb)
     if finite.lemma_ == "get" or (finite == verb and not (verb.lower_ in BE or verb.tag_ == "MD")):
@@ -113,6 +98,29 @@ def _check_negatives(verb: Token) -> None:
             raise CannotNegateError(f"negated by {word.lower_!r}")
     if verb.dep_ == "conj" and subject(verb) is None and negator(verb.head) is not None:
         raise CannotNegateError("shares the negation of another verb")
+
+
+def _check_idioms(verb: Token, finite: Token | None) -> None:
+    """Refuse groups that take no "not", or lose no "not"."""
+    if finite is None:
+        return
+    if finite.lower_ == "ai":
+        raise CannotNegateError("ain't")
+    if any((finite.lower_, one.lower_) in IDIOMS for one in verb.doc[finite.i + 1 : finite.i + 3]):
+        raise CannotNegateError("an idiom that takes no 'not': had better, would rather, gotta")
+    alone = not any(one.dep_ in ("dobj", "advmod", "prep") for one in verb.rights)
+    if verb.lemma_ == "do" and finite == verb and alone:
+        raise CannotNegateError("a form of do that stands for another verb")
+
+
+def _check_adverbs(verb: Token, finite: Token | None) -> None:
+    """Refuse to put "not" beside an adverb that does not go with it."""
+    after = verb.doc[finite.i + 1 : finite.i + 3] if finite is not None else ()
+    beside = {one.lower_ for one in (*verb.children, *after)} - ({"too", "already"} if finite != verb else {"too"})
+    if positive := word_lists()["positive adverb"] & beside:
+        raise CannotNegateError(f"{min(positive)!r} does not go with 'not'")
+    if any(one.lower_ in ("either", "yet") for one in (*after, *verb.doc[verb.i + 1 : verb.i + 2])):
+        raise CannotNegateError("'either' or 'yet' at the verb")
 
 
 def _take(verb: Token, no: Token) -> Negation:
