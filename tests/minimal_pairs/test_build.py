@@ -194,7 +194,7 @@ def test_what_is_refused(resources: Resources) -> None:
 WORDS = sorted({word for sentence in SENTENCES for word in sentence.split()})
 
 
-@settings(max_examples=40)
+@settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.one_of(st.text(max_size=120), st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)), max_size=4)
 )
