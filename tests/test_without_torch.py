@@ -187,6 +187,8 @@ COMMANDS = {
     "heros evaluate": "-m static -d pairs.jsonl",
     "heros build": "-t texts.txt -o made.tsv",
     "heros check": "pairs.jsonl",
+    "heros judge": "pairs.jsonl -o made.tsv",
+    "heros fit": "made.tsv -o made.json -m bert-base-uncased",
     "encode": "-m other -t texts.txt -o made.npy",
     "encode -m static -r mean": "-t texts.txt -o made.npy",
     "encode -m static --device cpu": "-t texts.txt -o made.npy",

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from essent.minimal_pairs import (
+    English,
     MaskedModel,
+    Parser,
     Resources,
     build,
     check_rows,
@@ -20,9 +22,7 @@ from essent.minimal_pairs import (
     misspellings,
     overlaps,
 )
-from essent.minimal_pairs.substitutes import replaceable, substitutes
-from essent.minimal_pairs.tags import tag_words
-from essent.minimal_pairs.words import split_words
+from essent.minimal_pairs.substitutes import substitutes
 from essent.tasks.data import read_rows
 from essent.tasks.heros import SUBSETS, MinimalPair
 
@@ -31,29 +31,30 @@ pytestmark = pytest.mark.data
 
 def test_the_papers_words_in_the_real_wordnet() -> None:
     """Table 2: for illegal and boosted synonyms and antonyms in the right form."""
-    wordnet = find_wordnet()
+    wordnet, language = find_wordnet(), English()
+    docs = Parser(language)(
+        ["And that is why it is (or was) illegal.", "You do not know how much that boosted my self-esteem."]
+    )
     found = {}
-    for sentence in (
-        "And that is why it is (or was) illegal.",
-        "You do not know how much that boosted my self-esteem.",
-    ):
-        tags = tag_words(split_words(sentence), wordnet.count)
-        place = next(n for n in replaceable(tags) if tags[n].word.lower in ("illegal", "boosted"))
-        found[tags[place].lemma] = [{one.word for one in some} for some in substitutes(wordnet, tags, place)]
+    for doc in docs:
+        token = next(one for one in language.replaceable(doc) if one.lower_ in ("illegal", "boosted"))
+        found[token.lower_] = [{one.word for one in some} for some in substitutes(wordnet, language, token)]
     assert "illegitimate" in found["illegal"][0]
     assert "legal" in found["illegal"][1]
-    assert found["boost"][0]
-    assert "decreased" in found["boost"][1]
+    assert found["boosted"][0]
+    assert "decreased" in found["boosted"][1]
 
 
 def test_a_thousand_originals() -> None:
     texts = [row["text"] for row in read_rows(Path(os.environ["ESSENT_DATA"]) / "corpus" / "goemotions.jsonl")]
     model = os.environ.get("ESSENT_RAW_MODEL")
     assert model, "give a masked language model: make check-data DATA=DIR RAW_MODEL=DIR"
-    resources = Resources(find_wordnet(), MaskedModel(model), misspellings(misspelling_list()))
+    language, listed = English(), misspellings(misspelling_list())
+    parser = Parser(language)
+    resources = Resources(parser, find_wordnet(), MaskedModel(model), listed, same_negations=True)
     rows, quality = build(texts, resources, n=1000, seed=0)
-    assert quality.originals == 1000
+    assert quality.originals >= 1000
     assert len(rows) == len(SUBSETS) * quality.originals
     pairs = [MinimalPair(row.original, row.converted, row.subset) for row in rows]
-    assert check_rows(pairs) == []
+    assert len(check_rows(pairs, parser, language, listed)) <= len(pairs) / 100
     assert overlaps(rows)["all"]["rouge1"] == pytest.approx(92.9, abs=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,18 +12,18 @@ from tiny_wordnet import SYNSETS, write_wordnet
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-from essent.minimal_pairs import MaskedModel, Resources, WordNet, choose, misspelling_list, misspellings
+from essent.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet, misspelling_list, misspellings
+from essent.minimal_pairs import choose as choosing
 from essent.minimal_pairs.inflection import inflect
-from essent.minimal_pairs.words import split_words
 
 FILLERS = "green strange nice famous empty eat eats ate eating see sees saw watch watched make made call called cold"
 
 
 def write_masked_model(folder: Path) -> Path:
     """A BERT with random weights whose vocabulary is whole words; returns the folder."""
-    words = {word.lower for sentence in SENTENCES for word in split_words(sentence)} | set(FILLERS.split())
+    words = set(re.findall(r"\w+|[^\w\s]", " ".join(SENTENCES).lower())) | set(FILLERS.split())
     for part, spelled, _, _ in SYNSETS.values():
-        for word in spelled.split():
+        for word in spelled.replace("(p)", "").split():
             forms = ("VB", "VBZ", "VBD", "VBG", "VBN") if part == "verb" else ("JJ",)
             words |= {inflect(word, form) or word for form in forms}
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "##s", *sorted(words)]
@@ -66,13 +67,19 @@ def model(masked_folder: Path) -> MaskedModel:
 
 
 @pytest.fixture(scope="session")
-def resources(wordnet_folder: Path, model: MaskedModel) -> Resources:
-    return Resources(WordNet(wordnet_folder), model, misspellings(misspelling_list()))
+def parser() -> Parser:
+    return Parser(English())
+
+
+@pytest.fixture(scope="session")
+def resources(parser: Parser, wordnet_folder: Path, model: MaskedModel) -> Resources:
+    listed = misspellings(misspelling_list())
+    return Resources(parser, WordNet(wordnet_folder), model, listed, same_negations=True)
 
 
 @pytest.fixture
 def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model with random weights finds nothing alike."""
     for name in ("SURE", "BETWEEN", "CONTRARY", "UNSEEN_CONTRARY"):
-        monkeypatch.setattr(choose, name, -99.0)
-    monkeypatch.setattr(choose, "RELATED", 2.0)
+        monkeypatch.setattr(choosing, name, -99.0)
+    monkeypatch.setattr(choosing, "RELATED", 2.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -59,6 +60,7 @@ def test_all_subsets_and_the_report(
 ) -> None:
     output, report = tmp_path / "new" / "pairs.jsonl", tmp_path / "report.json"
     given = ("--texts", texts, "--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
+    given = (*given, "--same-negations")
     shown = run("build", *given, "-o", output, "--json", report)
     task = load_heros(output)
     assert {pair.subset for pair in task.pairs} == set(SUBSETS)
@@ -131,9 +133,34 @@ def test_the_hub_cannot_be_reached(run: Run, texts: Path, tmp_path: Path, monkey
         push.push_rows([], "me/my-pairs")
 
 
-def test_another_tagger(run: Run, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = ("build", "-t", texts, "-o", tmp_path / "pairs.jsonl", "--tagger")
-    assert "rules, spacy or spacy:PIPELINE" in run(*base, "nltk", code=2).stderr
+def test_another_parser_or_none(run: Run, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = ("build", "-t", texts, "-o", tmp_path / "pairs.jsonl")
+    shown = run(*base, "--parser", "xx_nowhere_sm", code=2).stderr
+    assert "python -m spacy download xx_nowhere_sm" in " ".join(shown.split())
     monkeypatch.setitem(sys.modules, "spacy", None)
-    assert "essent[spacy]" in run(*base, "spacy", code=2).stderr
+    assert "essent[heros]" in run(*base, code=2).stderr
     assert not (tmp_path / "pairs.jsonl").exists()
+
+
+def test_a_sheet_is_judged_and_fitted(
+    run: Run, texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path
+) -> None:
+    """With a reader who likes every second pair; the coefficients go back into build."""
+    output, sheet, fitted = (tmp_path / name for name in ("pairs.jsonl", "sheet.tsv", "fitted.json"))
+    given = ("--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
+    run("build", "-t", texts, "-o", output, "--same-negations", *given)
+    assert "Antonym: grammatical, and means the opposite" in run("judge", output, "-o", sheet, "-n", 50).stdout
+    head, *lines = sheet.read_text("utf-8").splitlines()
+    assert head == "subset\toriginal\tconverted\tgood"
+    assert len(lines) == len(load_heros(output).pairs)
+    assert "too few to fit" in run("fit", sheet, "-o", fitted, *given, code=2).stderr
+    marked = [f"{line}{n % 2}" for n, line in enumerate(lines)]
+    sheet.write_text("\n".join([head, *marked, *marked, *marked]), "utf-8")
+    run("fit", sheet, sheet, "-o", fitted, *given)
+    told = json.loads(fitted.read_text("utf-8"))
+    assert told["fitted_on"]["sha256"] == hashlib.sha256(2 * sheet.read_bytes()).hexdigest()
+    run("build", "-t", texts, "-o", output, "--force", "--confidence", fitted, "--same-negations", *given)
+    sheet.write_text(f"{head}\n{lines[0]}maybe\n", "utf-8")
+    assert "line 2: good is 1 or 0, not 'maybe'" in run("fit", sheet, "-o", fitted, "-f", *given, code=2).stderr
+    sheet.write_text("a\tb\n", "utf-8")
+    assert "needs the columns" in run("fit", sheet, "-o", fitted, "-f", *given, code=2).stderr

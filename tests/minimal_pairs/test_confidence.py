@@ -2,34 +2,75 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 from heros_sentences import SENTENCES
 
-from essent.minimal_pairs import Resources, build
-from essent.minimal_pairs.confidence import Evidence, confidence
-from essent.types import InputError
+from essent.minimal_pairs import Confidence, Parser, Resources, build
+from essent.minimal_pairs.confidence import Evidence, Judged, fit
+from essent.minimal_pairs.edits import DATA
+from essent.types import DataError, InputError
+
+WEIGHTS = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "log senses": -1.0, "prefix": 3.0}
+ONE = Confidence({"synonym": WEIGHTS, "antonym": {"constant": -1.0}}, {})
 
 
 def test_the_log_odds_are_a_sum() -> None:
     evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, own=-2.0, senses=4, verb=True, prefix=True)
-    assert math.isclose(evidence.synonym, 4.9 + 2.05 - 0.25 - 0.72 - 0.86 - 0.93 * math.log(4))
-    assert math.isclose(evidence.antonym, 4.2 + 1.1 - 0.35 - 0.72 - 0.46 - 0.23 * math.log(4) + 0.93 - 0.6)
+    assert math.isclose(ONE.log_odds("synonym", evidence), 1.0 + 1.0 - 2.0 - math.log(4) + 3.0)
+    assert ONE.log_odds("antonym", evidence) == -1.0
 
 
 def test_words_without_a_token_and_improbable_ones() -> None:
-    unseen = Evidence(0.5, -1.0, -math.inf, -math.inf, 1)
-    assert math.isclose(unseen.synonym, Evidence(0.5, -1.0, -12.0, -12.0, 1).synonym)
-    assert Evidence(0.5, -1.0, -40.0, -2.0, 1).antonym == Evidence(0.5, -1.0, -14.0, -2.0, 1).antonym
-    assert unseen.synonym < Evidence(0.5, -1.0, -4.0, -2.0, 1).synonym
+    unseen = Evidence(0.5, -1.0, -math.inf, -math.inf, 1).features()
+    assert unseen == Evidence(0.5, -1.0, -12.0, -12.0, 1).features()
+    assert Evidence(0.5, -1.0, -40.0, -2.0, 1).features() == Evidence(0.5, -1.0, -14.0, -2.0, 1).features()
 
 
 def test_the_synonym_weighs_more() -> None:
     chances = [1 / (1 + math.exp(-odds)) for odds in (0.5, 2.0)]
-    assert math.isclose(confidence(0.5, 2.0), 3 * math.log(chances[0]) + math.log(chances[1]))
-    assert confidence(2.0, 0.5) > confidence(0.5, 2.0)
+    assert math.isclose(Confidence.both(0.5, 2.0), 3 * math.log(chances[0]) + math.log(chances[1]))
+    assert Confidence.both(2.0, 0.5) > Confidence.both(0.5, 2.0)
+
+
+def test_the_package_s_coefficients_are_of_its_judgements() -> None:
+    """Refit after a change: essent heros fit src/essent/minimal_pairs/data/judgements.tsv …"""
+    about = Confidence.load().fitted_on
+    assert about["sha256"] == hashlib.sha256((DATA / "judgements.tsv").read_bytes()).hexdigest()
+    assert min(about["held-out area"].values()) > 0.7
+
+
+def test_what_is_no_file_of_coefficients(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{}", "utf-8")
+    with pytest.raises(DataError, match="no coefficients of `essent heros fit`"):
+        Confidence.load(tmp_path / "x.json")
+
+
+def judged(relation: str, similarity: float, good: bool) -> Judged:
+    return Judged(relation, good, Evidence(similarity, -1.0, -4.0, -2.0, 3))
+
+
+def test_a_fit_finds_what_tells_good_from_bad(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [
+        judged(relation, good + rng.normal(0, 0.3), bool(good))
+        for relation in ("synonym", "antonym")
+        for good in (0, 1) * 30
+    ]
+    found = fit(rows, {"model": "m"}, b"sheet")
+    assert found.fitted_on["judgements"] == {"synonym": 60, "antonym": 60}
+    assert found.fitted_on["sha256"] == hashlib.sha256(b"sheet").hexdigest()
+    assert found.fitted_on["held-out area"]["synonym"] > 0.9
+    assert found.log_odds("synonym", rows[1].evidence) > 0 > found.log_odds("synonym", rows[0].evidence)
+    found.save(tmp_path / "fitted.json")
+    assert Confidence.load(tmp_path / "fitted.json") == found
+    with pytest.raises(DataError, match="too few to fit"):
+        fit(rows[:15], {}, b"")
 
 
 def test_the_surest_are_kept_whatever_their_order(resources: Resources, lenient: None) -> None:
@@ -54,9 +95,9 @@ def test_looking_stops(resources: Resources, lenient: None, monkeypatch: pytest.
     assert everything.seen == len(SENTENCES)
 
 
-def test_without_a_model_the_first_are_kept(lenient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_model_the_first_are_kept(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[build.__module__], "CHUNK", 4)
-    rows, quality = build(SENTENCES, Resources(), n=2)
+    rows, quality = build(SENTENCES, Resources(parser), n=2)
     assert len({row.original for row in rows}) == 2
     assert quality.seen < len(SENTENCES)
 

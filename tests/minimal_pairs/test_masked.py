@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
@@ -13,28 +14,30 @@ from heros_sentences import SENTENCES
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from essent.minimal_pairs import MaskedModel
-from essent.minimal_pairs.masked import PROBES
-from essent.minimal_pairs.words import split_words
+from essent.minimal_pairs.edits import read_table
+from essent.minimal_pairs.masked import Asked
 from essent.types import ModelError
 
 
-def places() -> list:
-    return [(text, split_words(text)[n % 9]) for n, text in enumerate(SENTENCES)]
+def places(*words: str) -> list[Asked]:
+    """One word of each sentence."""
+    spans = [list(re.finditer(r"\w+", text))[n % 7].span() for n, text in enumerate(SENTENCES)]
+    return [Asked(text, *span, words) for text, span in zip(SENTENCES, spans, strict=True)]
 
 
 def test_slots_are_what_one_pass_each_gives(model: MaskedModel, masked_folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(masked_folder)
     slow = AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
-    asked = [(text, word, ["green", "buy", "blorp"]) for text, word in places()]
+    asked = places("green", "buy", "blorp")
     model.batch_size = 5
-    for (text, word, _), slot in zip(asked, model.slots(asked), strict=True):
-        ids = tokenizer(text[: word.start] + "[MASK]" + text[word.end :], return_tensors="pt")
+    for (text, start, end, _), slot in zip(asked, model.slots(asked), strict=True):
+        ids = tokenizer(text[:start] + "[MASK]" + text[end:], return_tensors="pt")
         with torch.no_grad():
             row = slow(**ids).logits[0, ids["input_ids"][0].tolist().index(4)].log_softmax(-1)
         assert slot.words["green"] == pytest.approx(float(row[tokenizer.vocab["green"]]), abs=1e-5)
         assert slot.words["blorp"] == -np.inf
         assert slot.first == pytest.approx(float(row.max()), abs=1e-5)
-        assert slot.own == pytest.approx(float(row[tokenizer.vocab[word.lower]]), abs=1e-5)
+        assert slot.own == pytest.approx(float(row[tokenizer.vocab[text[start:end].lower()]]), abs=1e-5)
         chances = [float(row[tokenizer.vocab[filler]]) for filler in slot.fillers]
         assert chances == sorted(chances, reverse=True)
         assert not {"##s", "[PAD]", ".", "("} & set(slot.fillers)
@@ -51,25 +54,26 @@ def test_similarities_are_cosines_of_states(model: MaskedModel, masked_folder: P
         inside = [n for n in range(hidden.shape[0]) if (span := ids.token_to_chars(n)) and span.start == start]
         return hidden[inside[0]].numpy()
 
-    vectors = np.stack([state(text, word, text.index(word)) for text, word in PROBES])
+    vectors = np.stack(
+        [state(text, word, text.index(word)) for text, word, _ in map(dict.values, read_table("probes.tsv"))]
+    )
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     base = np.mean([left @ right for left, right in permutations(vectors, 2)])
     assert 0 < base < 1
-    asked = [(text, word, ["green", "buy"]) for text, word in places()]
-    for (text, word, others), found in zip(asked, model.similarities(asked), strict=True):
-        own = state(text, word.text, word.start)
+    asked = places("green", "buy")
+    for (text, start, end, others), found in zip(asked, model.similarities(asked), strict=True):
+        own = state(text, text[start:end], start)
         for other, cosine in zip(others, found, strict=True):
-            vector = state(text[: word.start] + other + text[word.end :], other, word.start)
+            vector = state(text[:start] + other + text[end:], other, start)
             wanted = own @ vector / np.linalg.norm(own) / np.linalg.norm(vector)
             assert cosine == pytest.approx((wanted - base) / (1 - base), abs=1e-5)
 
 
 def test_a_word_that_was_cut_off(model: MaskedModel) -> None:
     text = "the river " * 60 + "green"
-    word = split_words(text)[-1]
-    (slot,) = model.slots([(text, word, ["green"])])
+    (slot,) = model.slots([Asked(text, 600, 605, ("green",))])
     assert (slot.own, slot.words, slot.fillers) == (-np.inf, {"green": -np.inf}, ())
-    ((found,),) = model.similarities([(text, word, ["strange"])])
+    ((found,),) = model.similarities([Asked(text, 600, 605, ("strange",))])
     assert found == pytest.approx(-model.baseline / (1 - model.baseline))  # of a cosine of 0
 
 
@@ -82,11 +86,10 @@ def test_other_families(family: str, folder_of: Callable[[str], Path], tmp_path:
     AutoTokenizer.from_pretrained(body).save_pretrained(tmp_path)
     masked = MaskedModel(str(tmp_path), device="cpu")
     texts = ["The stock market fell sharply on Monday.", "Two dogs run."]
-    asked = [(text, split_words(text)[1], ["dog"]) for text in texts]
+    asked = [Asked(text, text.index(" ") + 1, text.index(" ", 5), ("dog",)) for text in texts]
     for one, slot in zip(asked, masked.slots(asked), strict=True):
-        ids = masked.tokenizer(
-            one[0][: one[1].start] + masked.tokenizer.mask_token + one[0][one[1].end :], return_tensors="pt"
-        )
+        text = one.sentence[: one.start] + masked.tokenizer.mask_token + one.sentence[one.end :]
+        ids = masked.tokenizer(text, return_tensors="pt")
         with torch.no_grad():
             row = masked.model(**ids).logits[0, ids["input_ids"][0].tolist().index(masked.tokenizer.mask_token_id)]
         assert slot.first == pytest.approx(float(row.log_softmax(-1).max()), abs=1e-4)

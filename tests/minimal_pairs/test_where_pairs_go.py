@@ -17,15 +17,15 @@ from typer.testing import CliRunner
 from essent import Encoder
 from essent.cli import app
 from essent.evaluation.mteb import read_mteb_results, to_mteb
-from essent.minimal_pairs import PairRow, Resources, WordNet, build, misspelling_list, misspellings, write_rows
+from essent.minimal_pairs import PairRow, Parser, Resources, WordNet, build, misspelling_list, misspellings, write_rows
 from essent.minimal_pairs.push import card, data_set
 from essent.tasks import load_heros
 from essent.types import DataError, InputError
 
 
 @pytest.fixture(scope="module")
-def rows(wordnet_folder: Path) -> list[PairRow]:
-    return build(SENTENCES, Resources(WordNet(wordnet_folder), None, misspellings(misspelling_list())))[0]
+def rows(wordnet_folder: Path, parser: Parser) -> list[PairRow]:
+    return build(SENTENCES, Resources(parser, WordNet(wordnet_folder), None, misspellings(misspelling_list())))[0]
 
 
 @pytest.fixture

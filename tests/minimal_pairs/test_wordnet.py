@@ -5,14 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from heros_sentences import PAPER
 from tiny_wordnet import write_wordnet
 
 from essent.minimal_pairs import WordNet, find_wordnet
-from essent.minimal_pairs.substitutes import replaceable, substitutes
-from essent.minimal_pairs.tags import tag_words
 from essent.minimal_pairs.wordnet import ANTONYM, ENVIRONMENT, HYPERNYM
-from essent.minimal_pairs.words import split_words
 from essent.types import DataError
 
 
@@ -35,6 +31,15 @@ def test_senses_and_pointers(wordnet: WordNet) -> None:
     assert "blorp" not in wordnet
 
 
+def test_frames_of_verbs_and_places_of_adjectives(wordnet: WordNet) -> None:
+    (sense,) = wordnet.senses("start", "verb")
+    assert sense.synset.frames_of("start") == {8, 28}
+    assert sense.synset.frames_of("begin") == {8}
+    (sense,) = wordnet.senses("glad", "adj")
+    assert sense.synset.places == {"glad": "p"}
+    assert sense.synset.words == ("happy", "glad")
+
+
 def test_an_antonym_belongs_to_its_word(wordnet: WordNet) -> None:
     """Glad is opposed to sad, happy to unhappy, though both words share a synset."""
     (sense,) = wordnet.senses("glad", "adj")
@@ -47,41 +52,6 @@ def test_relatives_are_all_that_a_random_word_may_not_be(wordnet: WordNet) -> No
     assert {"happy", "glad", "unhappy", "sad", "happiness"} <= wordnet.relatives("happy")
     assert {"increase", "decrease", "lower", "hike"} <= wordnet.relatives("boost")
     assert wordnet.relatives("blorp") == {"blorp"}
-
-
-def test_the_papers_words_have_listed_alternatives(wordnet: WordNet) -> None:
-    """Table 2: illegitimate and legal for illegal; for boosted words in the past."""
-    found = {}
-    for sentence, (*_, word) in PAPER.items():
-        tags = tag_words(split_words(sentence), wordnet.count)
-        place = next(n for n in replaceable(tags) if tags[n].word.lower == word)
-        found[word] = [[one.word for one in some] for some in substitutes(wordnet, tags, place)]
-    assert found == {"illegal": [["illegitimate"], ["legal"]], "boosted": [["hiked", "increased"], ["decreased"]]}
-
-
-@pytest.mark.parametrize(
-    ("sentence", "word"),
-    [
-        ("We have a lot in common.", "common"),
-        ("They help the rich and the poor.", "rich"),
-        ("She is six years old.", "old"),
-        ("Come here right now.", "right"),
-        ("We got off three stops too early.", "stops"),
-        ("I would like a cup of tea.", "like"),
-        ("I can't believe it.", "believe"),
-        ("He likes to show us things.", "show"),
-        ("He rolled his eyes so hard.", "hard"),
-    ],
-)
-def test_words_in_phrases_are_left_alone(sentence: str, word: str) -> None:
-    tags = tag_words(split_words(sentence))
-    assert word not in {tags[place].word.lower for place in replaceable(tags)}
-
-
-def test_the_same_words_elsewhere_are_not() -> None:
-    for sentence, word in (("This is a common bird.", "common"), ("They show signs of age.", "show")):
-        tags = tag_words(split_words(sentence))
-        assert word in {tags[place].word.lower for place in replaceable(tags)}
 
 
 def test_where_it_is_looked_for(wordnet_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

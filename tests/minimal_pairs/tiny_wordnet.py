@@ -18,7 +18,7 @@ SYNSETS: dict[str, tuple[str, str, int, list[tuple[str, str, int, int]]]] = {
     "decrease": ("verb", "decrease lower", 7, [("!", "increase", 1, 1)]),
     "big": ("adj", "large big", 30, [("!", "small", 2, 1), ("!", "small", 1, 2)]),
     "small": ("adj", "small little", 30, [("!", "big", 1, 1), ("!", "big", 2, 2)]),
-    "happy": ("adj", "happy glad", 30, [("!", "unhappy", 1, 1), ("!", "sad", 2, 1), ("+", "happiness", 1, 1)]),
+    "happy": ("adj", "happy glad(p)", 30, [("!", "unhappy", 1, 1), ("!", "sad", 2, 1), ("+", "happiness", 1, 1)]),
     "unhappy": ("adj", "unhappy", 9, [("!", "happy", 1, 1)]),
     "sad": ("adj", "sad", 9, [("!", "happy", 1, 2)]),
     "buy": ("verb", "buy purchase", 30, [("!", "sell", 1, 1)]),
@@ -32,6 +32,9 @@ SYNSETS: dict[str, tuple[str, str, int, list[tuple[str, str, int, int]]]] = {
 }
 
 
+FRAMES = {"start": [(8, 0), (28, 1)]}  # of verbs: number of the frame, of which word, 0 for all
+
+
 def write_wordnet(folder: Path) -> Path:
     """Write the eight files and the counts; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -43,7 +46,7 @@ def write_wordnet(folder: Path) -> Path:
     counts = [
         f"{word}%{KEYS[part]}:00:00:: 1 {count}\n"
         for part, words, count, _ in SYNSETS.values()
-        for word in words.split()
+        for word in words.replace("(p)", "").split()
     ]
     (folder / "cntlist.rev").write_text("".join(sorted(counts)), "latin-1")
     return folder
@@ -70,13 +73,15 @@ def _line(name: str, offsets: dict[str, int]) -> str:
         for kind, other, source, target in pointers
     )
     head = f"{offsets[name]:08d} 00 {LETTER[part]} {len(words.split()):02x} {spelled} {len(pointers):03d}{pointed}"
-    return f"{head} | {name} in a few words  \n"
+    frames = FRAMES.get(name, [])
+    shown = f" {len(frames):02d}" + "".join(f" + {n:02d} {of:02x}" for n, of in frames) if frames else ""
+    return f"{head}{shown} | {name} in a few words  \n"
 
 
 def _index(part: str, offsets: dict[str, int]) -> list[str]:
     found: dict[str, list[str]] = {}
     for name, (kind, words, _, _) in SYNSETS.items():
-        for word in words.split() if kind == part else ():
+        for word in words.replace("(p)", "").split() if kind == part else ():
             found.setdefault(word, []).append(name)
     return [
         f"{word} {LETTER[part]} {len(names)} 1 ! {len(names)} 1 {' '.join(f'{offsets[n]:08d}' for n in names)}  \n"

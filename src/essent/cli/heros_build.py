@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import results, show_note
 from essent.cli.files import check_output, write_json_file
+from essent.cli.heros_resources import MASKED_MODEL, PARSER, WORDNET, common_misspellings, resources_of
 from essent.cli.settings import with_options
 from essent.cli.texts import listed, read_files
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from essent.minimal_pairs import PairRow, Quality, Resources, Tagger
+    from essent.minimal_pairs import PairRow, Quality, Resources
     from essent.tasks import Tokenize
 
 SAMPLE = 2  # pairs a subset
@@ -41,25 +42,15 @@ def build(
         typer.Option(min=1, help="With --model: sentences looked at for each original; the surest originals are kept."),
     ] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed by which sentences and random changes are drawn.")] = 0,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="NAME|DIR",
-            help="A masked language model such as bert-large-uncased, for random words and words in context.",
-        ),
+    model: Annotated[str | None, MASKED_MODEL] = None,
+    wordnet: Annotated[Path | None, WORDNET] = None,
+    parser: Annotated[str | None, PARSER] = None,
+    confidence: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Coefficients of essent heros fit. Default: essent's own.")
     ] = None,
-    wordnet: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="WordNet's folder. Default: where operating systems install it.")
-    ] = None,
-    tagger: Annotated[
-        str,
-        typer.Option(
-            metavar="rules|spacy[:PIPELINE]",
-            help="The tagger that finds verbs and adjectives; spacy means spacy:en_core_web_sm.",
-        ),
-    ] = "rules",
+    same_negations: Annotated[
+        bool, typer.Option("--same-negations", help="Also take words whose negation is that of the main verb.")
+    ] = False,
     json_file: Annotated[
         Path | None, opt.json_file("Also write why sentences were left out, and the overlaps.")
     ] = None,
@@ -73,17 +64,17 @@ def build(
 ) -> None:
     """Build minimal pairs in the manner of HEROS from your own sentences (Chiang et al. 2023, section 2).
 
-    Suitable sentences are chosen, one verb or adjective in each, and six changes made: synonym, antonym, random word,
-    typo, negation of the main verb and of the word. Synonyms and antonyms need WordNet, the random word a masked
-    language model too; what is missing is named, and the other subsets are built. The file goes into essent heros
-    evaluate.
+    Declarative sentences are chosen by their parse, one verb or adjective in each, and six changes made: synonym,
+    antonym, random word, typo, negation of the main verb and of the word. Synonyms and antonyms need WordNet, the
+    random word a masked language model too; what is missing is named, and the other subsets are built. The file goes
+    into essent heros evaluate.
 
     \b
     [dim]$[/] essent heros build --texts reviews.txt --output pairs.jsonl --model bert-large-uncased
     [dim]$[/] essent heros evaluate -m all-MiniLM-L6-v2 --data pairs.jsonl
     """
     from essent import minimal_pairs
-    from essent.minimal_pairs import push_rows
+    from essent.minimal_pairs import Confidence, push_rows
     from essent.types import DataError, optional_import
 
     check_output(output, run.force, (".jsonl",))
@@ -93,10 +84,10 @@ def build(
         optional_import("datasets", "data")
     given = read_files(texts, column)
     run.calm()
-    tags = _tagger(tagger)
     options = opt.model_options(None, run.revision, run.trust_remote_code)
-    resources = _resources(model, wordnet, run.device, batch_size, options)
-    resources = replace(resources, tagger=tags)
+    weights = Confidence.load(confidence) if confidence is not None else None
+    resources = resources_of(parser, wordnet, model, run.device, batch_size, options)
+    resources = replace(resources, confidence=weights, same_negations=same_negations)
     unit, tokenize = _tokens(resources, model)
     with _bar(run.progress) as show:
         rows, quality = minimal_pairs.build(given, resources, originals, seed, look_at, show)
@@ -115,22 +106,23 @@ def build(
 
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Minimal pairs, as essent heros evaluate reads them.")],
+    parser: Annotated[str | None, PARSER] = None,
     quiet: opt.Quiet = False,
 ) -> None:
     """Find pairs that are equal, differ in more than their subset's rule allows, or look ungrammatical.
 
-    The checks are simple ones: what they find is worth reading, what they do not find may still be wrong. Exit code 1
-    when they find something.
+    Both sentences are parsed. What is found is worth reading, what is not found may still be wrong. Exit code 1 when
+    something is found.
 
     \b
     [dim]$[/] essent heros check pairs.jsonl
     """
-    from essent.minimal_pairs import check_rows
+    from essent.minimal_pairs import English, Parser, check_rows
     from essent.tasks import load_heros
     from essent.types import VerificationError
 
-    pairs = load_heros(file).pairs
-    found = check_rows(pairs)
+    pairs, language = load_heros(file).pairs, English()
+    found = check_rows(pairs, Parser(language, parser), language, common_misspellings())
     console = results()
     for one in found[:SHOWN]:
         console.print(f"pair {one.number}, {one.pair.subset}: {one.problem}", markup=False, soft_wrap=True)
@@ -142,47 +134,6 @@ def check(
         shown = "; ".join(f"{number} × {problem}" for problem, number in kinds)
         raise VerificationError(f"{len(found)} of {len(pairs)} pairs break the rule of their subset: {shown}.")
     console.print(f"{len(pairs)} pairs, none breaks the rule of its subset.")
-
-
-def _resources(
-    mlm: str | None, folder: Path | None, device: str | None, batch_size: int, options: Mapping[str, Any]
-) -> Resources:
-    """What there is, with a note for what there is not; cheap ones first."""
-    from essent import minimal_pairs
-    from essent.types import DataError, MissingDependencyError
-
-    wordnet, known_typos = None, {}
-    try:
-        wordnet = minimal_pairs.find_wordnet(folder)
-    except DataError as error:
-        if folder is not None:  # asked for by name
-            raise
-        show_note(f"Without WordNet the subsets Synonym, Antonym and Random MLM are left out. {error}")
-    try:
-        known_typos = minimal_pairs.misspellings(minimal_pairs.misspelling_list())
-    except MissingDependencyError as error:
-        show_note(f"Typos are made from single letters only. {error}")
-    if mlm is None:
-        show_note(
-            "Without --model the subset Random MLM is left out, and synonyms are chosen by frequency, not by context."
-        )
-    model = None
-    if mlm is not None and wordnet is not None:
-        model = minimal_pairs.MaskedModel(mlm, device, batch_size, **options)
-    return minimal_pairs.Resources(wordnet, model, known_typos)
-
-
-def _tagger(name: str) -> Tagger | None:
-    """The tagger of that name; None is the rules'."""
-    from essent.minimal_pairs import SpacyTagger
-    from essent.types import InputError
-
-    kind, _, pipeline = name.partition(":")
-    if kind == "spacy":
-        return SpacyTagger(pipeline) if pipeline else SpacyTagger()
-    if name != "rules":
-        raise InputError(f"--tagger is rules, spacy or spacy:PIPELINE, not {name!r}.")
-    return None
 
 
 def _tokens(resources: Resources, mlm: str | None) -> tuple[str, Tokenize]:

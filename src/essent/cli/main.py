@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from essent.cli import explain, heros, heros_build
+from essent.cli import explain, heros, heros_build, heros_judge
 from essent.cli.console import open_streams, show_error
 from essent.cli.demo import demo
 from essent.cli.distill import distill
@@ -138,4 +138,6 @@ app.add_typer(explain.app, name="explain")
 _add(heros.app, heros.evaluate)
 _add(heros.app, heros_build.build)
 _add(heros.app, heros_build.check)
+_add(heros.app, heros_judge.judge)
+_add(heros.app, heros_judge.fit)
 app.add_typer(heros.app, name="heros")

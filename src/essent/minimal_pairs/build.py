@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from essent.minimal_pairs.choose import Choice, choose, generator
+from essent.minimal_pairs.choose import Choice, Chooser, generator
+from essent.minimal_pairs.confidence import Confidence
+from essent.minimal_pairs.edits import split_sentences
+from essent.minimal_pairs.english import English
 from essent.minimal_pairs.inflection import library as lemminflect
+from essent.minimal_pairs.language import Language, Negation, Parser, Token, UnsuitableError
 from essent.minimal_pairs.masked import MaskedModel
-from essent.minimal_pairs.negation import Negation
 from essent.minimal_pairs.quality import Quality
 from essent.minimal_pairs.rows import PairRow
-from essent.minimal_pairs.sentences import FILTERS, Filters, Suitable, UnsuitableError
-from essent.minimal_pairs.tags import Tagger, tag_words
+from essent.minimal_pairs.sentences import FILTERS, Filters, Suitable
 from essent.minimal_pairs.typos import make_typo
 from essent.minimal_pairs.wordnet import WordNet
-from essent.minimal_pairs.words import replace_word, split_sentences
 from essent.types import DataError, InputError, TextsLike
 
 CHUNK = 128  # sentences whose words are masked together
-LATER = ("replaceable word", "negation of the word", "synonym and antonym", "in context", "random word", "typo")
+LATER = ("replaceable word", "negation of the word", "synonym and antonym", "in context", "typo")
 ENOUGH = "wanted"  # the last filter: sentences beyond those that were asked for
 
 
@@ -33,16 +33,22 @@ class Resources:
     """What the pairs are built from; without one the subsets that need it are left out.
 
     Attributes:
+        parser: of the language's sentences.
         wordnet: for Synonym, Antonym and Random MLM.
         model: for Random MLM, and to choose between synonyms and antonyms in context.
-        misspellings: word to misspellings; without them typos are made letter by letter only.
-        tagger: finds verbs and adjectives, a `SpacyTagger` say; by default rules, with WordNet's counts.
+        misspellings: word to misspellings; without them typos are slips of a finger only.
+        language: how it negates, inflects and agrees.
+        confidence: coefficients by which synonyms and antonyms are sorted, by default those of the package.
+        same_negations: whether a word may be taken whose negation is that of the main verb, as in the paper.
     """
 
+    parser: Parser
     wordnet: WordNet | None = None
     model: MaskedModel | None = None
     misspellings: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    tagger: Tagger | None = None
+    language: Language = field(default_factory=English)
+    confidence: Confidence | None = None
+    same_negations: bool = False
 
     @property
     def subsets(self) -> tuple[str, ...]:
@@ -53,9 +59,12 @@ class Resources:
 
     def filters(self) -> Filters:
         """What sentences are asked for, with the words that these resources know."""
-        tagger = self.tagger or partial(tag_words, counts=None if self.wordnet is None else self.wordnet.count)
         wrong = frozenset(word for words in self.misspellings.values() for word in words)
-        return Filters(misspelled=wrong, lexicon=self.wordnet or frozenset(), tagger=tagger)
+        return Filters(self.parser, self.language, wrong, self.wordnet or frozenset())
+
+    def chooser(self, seed: int) -> Chooser:
+        """What chooses a word of a sentence and what may stand for it."""
+        return Chooser(self.language, self.wordnet, self.model, self.confidence, seed, self.same_negations)
 
 
 def build(
@@ -121,15 +130,14 @@ def _suitable(
 ) -> list[Suitable]:
     """The sentences that pass the filters and are not `taken` yet; counts why the others fell."""
     suitable: list[Suitable] = []
-    for sentence in sentences:
-        try:
-            one = filters.check(sentence)
-            if one.text in taken:
-                raise UnsuitableError("repeated", "another sentence but for marks, capitals or a name")
+    for one in filters.check(sentences):
+        if isinstance(one, Suitable) and one.text not in taken:
             taken.add(one.text)
             suitable.append(one)
-        except UnsuitableError as error:
-            fallen[error.filter, error.reason] += 1
+        elif isinstance(one, Suitable):
+            fallen["repeated", "another sentence but for marks, capitals or a name"] += 1
+        else:
+            fallen[one.filter, one.reason] += 1
     return suitable
 
 
@@ -142,51 +150,44 @@ class Built(NamedTuple):
 
 def _convert(suitable: Sequence[Suitable], resources: Resources, seed: int) -> Iterator[Built | UnsuitableError]:
     """Every sentence's rows, or why it has none."""
-    for one, choices in zip(suitable, choose(suitable, resources.wordnet, resources.model, seed), strict=True):
+    for one, choices in zip(suitable, resources.chooser(seed)(suitable), strict=True):
         if isinstance(choices, UnsuitableError):
             yield choices
             continue
-        problem = UnsuitableError("in context", "no choice")
-        for choice in choices:
-            try:
-                yield Built(choice.confidence, _rows_of(one, choice, resources, generator(one.text, seed)))
-                break
-            except UnsuitableError as error:
-                problem = error
+        rows = [_rows_of(one, choice, resources, generator(one.text, seed)) for choice in choices]
+        good = next((place for place, some in enumerate(rows) if some is not None), None)
+        if good is None:
+            yield UnsuitableError("typo", "no typo of the word")
         else:
-            yield problem
+            yield Built(choices[good].confidence, rows[good] or [])
 
 
-def _rows_of(one: Suitable, choice: Choice, resources: Resources, rng: np.random.Generator) -> list[PairRow]:
-    tagged = one.tags[choice.index]
-    rows = []
-    for subset, candidate in (("Synonym", choice.synonym), ("Antonym", choice.antonym)):
-        if candidate is not None:
+def _rows_of(one: Suitable, choice: Choice, resources: Resources, rng: np.random.Generator) -> list[PairRow] | None:
+    """The rows of a choice; None when its word has no typo."""
+    token, language, rows = choice.token, resources.language, []
+
+    def replaced(subset: str, new: str, rule: str, source: str) -> PairRow:
+        converted = language.replace(token, new)
+        return PairRow(one.text, converted, subset, token.idx, token.idx + len(token), rule, token.text, new, source)
+
+    if resources.wordnet is not None:
+        for subset, candidate in (("Synonym", choice.synonyms[0]), ("Antonym", choice.antonyms[0])):
             source = f"WordNet {candidate.source}, {candidate.sense}"
-            rows.append(_replaced(one, choice.index, subset, candidate.word, "word replaced", source))
-    if resources.wordnet is not None and resources.model is not None:
-        if not choice.filler:
-            raise UnsuitableError("random word", "no filler that is unrelated to the word")
-        source = f"filler of {resources.model.name}"
-        rows.append(_replaced(one, choice.index, "Random MLM", choice.filler, "word replaced", source))
-    typo = make_typo(tagged.word.text, rng, resources.misspellings)
+            rows.append(replaced(subset, candidate.word, "word replaced", source))
+    if choice.filler and resources.model is not None:
+        rows.append(replaced("Random MLM", choice.filler, "word replaced", f"filler of {resources.model.name}"))
+    typo = make_typo(token.text, rng, resources.misspellings, language)
     if typo is None:
-        raise UnsuitableError("typo", "no typo of the word")
-    source = "codespell" if typo[1] == "common misspelling" else "seeded"
-    rows.append(_replaced(one, choice.index, "Typo", typo[0], typo[1], source))
-    rows.append(_negated(one, one.main.verb, "Negation (Main)", one.negation))
-    rows.append(_negated(one, choice.index, "Negation (Antonym)", choice.negation))
+        return None
+    rows.append(replaced("Typo", *typo, "codespell" if typo[1] == "common misspelling" else "seeded"))
+    for subset, place, negation in (
+        ("Negation (Main)", one.main, one.negation),
+        ("Negation (Antonym)", token, choice.negation),
+    ):
+        rows.append(_negated(one, place, subset, negation, resources.parser.name))
     return rows
 
 
-def _replaced(one: Suitable, index: int, subset: str, new: str, rule: str, source: str) -> PairRow:
-    words = [tag.word for tag in one.tags]
-    word = words[index]
-    converted = replace_word(one.text, words, index, new)
-    return PairRow(one.text, converted, subset, word.start, word.end, rule, word.text, new, source)
-
-
-def _negated(one: Suitable, index: int, subset: str, negation: Negation) -> PairRow:
+def _negated(one: Suitable, token: Token, subset: str, negation: Negation, parser: str) -> PairRow:
     start, end = min(edit.start for edit in negation.edits), max(edit.end for edit in negation.edits)
-    word = one.tags[index].word.text
-    return PairRow(one.text, negation.text, subset, start, end, negation.rule, word, "", "rules")
+    return PairRow(one.text, negation.text, subset, start, end, negation.rule, token.text, "", f"rules, {parser}")

@@ -7,177 +7,199 @@ a masked one that predicts words: no encoder that is measured later has chosen t
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from essent.minimal_pairs.confidence import Evidence, confidence
-from essent.minimal_pairs.function_words import TABLE
-from essent.minimal_pairs.groups import CannotNegateError
-from essent.minimal_pairs.inflection import forms_of, inflect, readings
-from essent.minimal_pairs.masked import MaskedModel, Slot
-from essent.minimal_pairs.negation import Negation, negate_at
-from essent.minimal_pairs.sentences import Suitable, UnsuitableError, ungrammatical
-from essent.minimal_pairs.substitutes import LIGHT, Candidate, part_of_speech, replaceable, substitutes
-from essent.minimal_pairs.tags import Tagged
+from essent.minimal_pairs.confidence import Confidence, Evidence
+from essent.minimal_pairs.edits import word_lists
+from essent.minimal_pairs.language import CannotNegateError, Language, Negation, Token, UnsuitableError, attempt
+from essent.minimal_pairs.masked import Asked, MaskedModel, Slot
+from essent.minimal_pairs.sentences import Suitable
+from essent.minimal_pairs.substitutes import Candidate, substitutes
 from essent.minimal_pairs.wordnet import WordNet
-from essent.minimal_pairs.words import Word, split_words
 
 SYNONYM_GAP, ANTONYM_GAP = 9.0, 9.5  # how much less likely (natural log) than the original a replacement may be
 UNSEEN_GAP = 5.0  # a word that the model has no token for counts as this much less likely than the original
 UNKNOWN_OWN = 3.0  # such an original as this much less likely than the likeliest filler
-SURE = 0.0  # log-odds from which a synonym or antonym is taken; of all that are the surest originals are kept
+SURE = -0.7  # log-odds from which a synonym or antonym is taken; of all that are the surest originals are kept
 BETWEEN, RELATED = 0.42, 0.60  # from which the word between a word and its antonym, and a random word, mean the same
 CONTRARY, UNSEEN_CONTRARY = 0.15, 0.30  # from which an antonym is of the word's sense; one that is not a single token
 PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
-LOOKED_AT = 8  # synonyms, antonyms and fillers whose states are compared
-AT_ONCE = 2  # fillers, as the first that is good is taken
-NATURAL, NATURAL_BY_FREQUENCY = 0.4, 2.0  # for a word whose negation reads well, in log-odds and in log shares
+LOOKED_AT, RANDOM = 8, 4  # synonyms and antonyms, and random words, whose states are compared
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A word of a sentence, by its place among the words, its negation, and what may stand for it.
+    """A word of a sentence, its negation, and what may stand for it.
 
-    `value` compares the words of a sentence, `sureness` sentences: log-odds that synonym and antonym are good.
+    `confidence` is the log-probability that synonym and antonym are good.
     """
 
-    index: int
+    token: Token
     negation: Negation
-    synonym: Candidate | None = None
-    antonym: Candidate | None = None
+    synonyms: Sequence[Candidate] = ()
+    antonyms: Sequence[Candidate] = ()
     filler: str = ""
-    value: float = 0.0
     confidence: float = 0.0
 
 
 @dataclass(frozen=True)
-class Options:
-    """A word with its negation and all of its candidates."""
+class Chooser:
+    """What choices are made with; without a model by the frequency of senses, without WordNet by place."""
 
-    index: int
-    negation: Negation
-    synonyms: Sequence[Candidate] = ()
-    antonyms: Sequence[Candidate] = ()
+    language: Language
+    wordnet: WordNet | None = None
+    model: MaskedModel | None = None
+    confidence: Confidence | None = None
+    seed: int = 0
+    same_negations: bool = False
 
+    def __call__(self, suitable: Sequence[Suitable]) -> Iterator[list[Choice] | UnsuitableError]:
+        """For each sentence its choices, the best first, or why it has none."""
+        offered = [attempt(self._options, one) for one in suitable]
+        flat = [choice for found in offered if isinstance(found, list) for choice in found]
+        judged = iter(self._in_context(flat) if self.model is not None and self.wordnet is not None else flat)
+        for found in offered:
+            if isinstance(found, UnsuitableError):
+                yield found
+                continue
+            kept = [choice for choice in (next(judged) for _ in found) if choice is not None]
+            order = sorted(kept, key=lambda choice: (-choice.confidence, choice.token.i))
+            yield order or UnsuitableError(
+                "in context", "no synonym, antonym and random word that fit into the sentence"
+            )
 
-def choose(
-    suitable: Sequence[Suitable], wordnet: WordNet | None, model: MaskedModel | None, seed: int = 0
-) -> Iterator[list[Choice] | UnsuitableError]:
-    """For each sentence its choices, the best first, or why it has none; the seed is for the random word."""
-    options = [_options(one, wordnet) for one in suitable]
-    flat = [
-        (one, option)
-        for one, found in zip(suitable, options, strict=True)
-        if not isinstance(found, UnsuitableError)
-        for option in found
-    ]
-    judged: Iterator[Choice | None]
-    if wordnet is None:
-        judged = iter(
-            [Choice(option.index, option.negation, value=float(_is_natural(one, option.index))) for one, option in flat]
+    def _options(self, one: Suitable) -> list[Choice]:
+        places = self.language.replaceable(one.doc)
+        if not places:
+            raise UnsuitableError("replaceable word", "no verb or adjective of its own meaning")
+        found, problem = [], ""
+        for token in places:
+            try:
+                found.append(Choice(token, self._negation(one, token)))
+            except CannotNegateError as error:
+                problem = str(error)
+        if not found:
+            raise UnsuitableError("negation of the word", problem)
+        if self.wordnet is None:
+            return found
+        offered = [(choice, *substitutes(self.wordnet, self.language, choice.token)) for choice in found]
+        both = [
+            replace(choice, synonyms=same, antonyms=other, confidence=same[0].prior + other[0].prior)
+            for choice, same, other in offered
+            if same and other
+        ]
+        if not both:
+            raise UnsuitableError("synonym and antonym", "no word that has both in one of its frequent senses")
+        return both
+
+    def _negation(self, one: Suitable, token: Token) -> Negation:
+        """The negation of a word, another than that of the main verb unless `same_negations` are allowed."""
+        negation = self.language.negate(token)
+        if negation.text == one.negation.text and not self.same_negations:
+            raise CannotNegateError("the negation of the word is that of the main verb")
+        return negation
+
+    def slots(self, choices: Sequence[Choice]) -> list[Slot]:
+        """What the model expects in the place of each choice's word."""
+        assert self.model is not None  # noqa: S101  callers asked
+        return self.model.slots([asked(one, (c.word for c in (*one.synonyms, *one.antonyms))) for one in choices])
+
+    def evidence(
+        self, choices: Sequence[Choice], slots: Sequence[Slot]
+    ) -> list[tuple[dict[str, Evidence], dict[str, float]]]:
+        """For each choice what is known of its candidates, by word, and how alike all words are that were compared."""
+        assert self.model is not None  # noqa: S101  callers asked
+        words = [[c.word for c in (*one.synonyms, *one.antonyms)] for one in choices]
+        between = [[c.via for c in one.antonyms if c.via] for one in choices]
+        compared = [list(dict.fromkeys((*some, *vias))) for some, vias in zip(words, between, strict=True)]
+        alike = alikeness(self.model, choices, compared)
+        return [
+            ({c.word: self._evidence(one, c, slot, near) for c in (*one.synonyms, *one.antonyms)}, near)
+            for one, slot, near in zip(choices, slots, alike, strict=True)
+        ]
+
+    def _evidence(self, one: Choice, c: Candidate, slot: Slot, near: Mapping[str, float]) -> Evidence:
+        assert self.wordnet is not None  # noqa: S101  callers asked
+        part = self.language.part(one.token)
+        lemma = self.language.lemmas(one.token.lower_, one.token)[0]
+        senses = max(1, len(self.wordnet.senses(lemma, part)))
+        probability, prefix = slot.words[c.word], has_prefix(c, one.token.lower_)
+        return Evidence(near[c.word], c.prior, probability, own(slot), senses, part == "verb", prefix)
+
+    def _in_context(self, flat: Sequence[Choice]) -> list[Choice | None]:
+        """Choices that the model finds plausible; None where no synonym, antonym or random word is."""
+        slots = self.slots(flat)
+        left = [plausible(one, slot) for one, slot in zip(flat, slots, strict=True)]
+        kept = [n for n, one in enumerate(left) if one is not None]
+        known = iter(self.evidence([one for one in left if one is not None], [slots[n] for n in kept]))
+        best = [self._best(one, *next(known)) if one is not None else None for one in left]
+        fillers = {n: self._unrelated(one, slots[n]) for n, one in enumerate(best) if one is not None}
+        random = self._random_words(flat, fillers)
+        return [
+            replace(one, filler=random[n]) if one is not None and n in random else None for n, one in enumerate(best)
+        ]
+
+    def _best(self, one: Choice, known: Mapping[str, Evidence], near: Mapping[str, float]) -> Choice | None:
+        """The surest synonym and antonym, where both are sure enough."""
+        judge = self.confidence or Confidence.load()
+        same = {c: judge.log_odds("synonym", known[c.word]) for c in one.synonyms}
+        contraries = [c for c in one.antonyms if is_contrary(c, one.token.lower_, near)]
+        opposite = {c: judge.log_odds("antonym", known[c.word]) for c in contraries}
+        synonym = max(same, key=lambda c: (same[c], c.lemma), default=None)
+        antonym = max(
+            (c for c in opposite if c.lemma != getattr(synonym, "lemma", "")),
+            key=lambda c: (opposite[c], c.lemma),
+            default=None,
         )
-    elif model is None:
-        judged = iter([_by_frequency(one, option) for one, option in flat])
-    else:
-        judged = iter(_in_context(flat, wordnet, model, seed))
-    for found in options:
-        if isinstance(found, UnsuitableError):
-            yield found
-            continue
-        kept = [choice for choice in (next(judged) for _ in found) if choice is not None]
-        if not kept:
-            yield UnsuitableError("in context", "no synonym and antonym that fit into the sentence")
-        else:
-            yield sorted(kept, key=lambda choice: (-choice.value, choice.index))
+        if synonym is None or antonym is None or min(same[synonym], opposite[antonym]) < SURE:
+            return None
+        sure = judge.both(same[synonym], opposite[antonym])
+        return replace(one, synonyms=[synonym], antonyms=[antonym], confidence=sure)
+
+    def _unrelated(self, one: Choice, slot: Slot) -> list[str]:
+        """Likely fillers in the same form that have nothing to do with the word (section 2.2.4), in random order."""
+        assert self.wordnet is not None  # noqa: S101  callers asked
+        token, part = one.token, self.language.part(one.token)
+        lemma = self.language.lemmas(token.lower_, token)[0]
+        related = self.wordnet.relatives(lemma) | self.language.forms(lemma)
+        present = related | {word.lower_ for word in token.doc} | {word.lemma_ for word in token.doc}
+        found: list[str] = []
+        for word in slot.fillers:
+            lemmas = [one for one in self.language.lemmas(word, token) if self.wordnet.is_mostly(one, part)]
+            lemmas = [one for one in lemmas if one not in word_lists()["light"]]
+            if not lemmas or {word, *lemmas} & present or any(lemma in self.wordnet.relatives(one) for one in lemmas):
+                continue
+            usual = [(one, sense.synset) for one in lemmas for sense in self.wordnet.senses(one, part)[:2]]
+            if not any(self.language.fits(token, synset, one) for one, synset in usual):
+                continue
+            found.append(word)
+            if len(found) == RANDOM:
+                break
+        order = generator(token.doc.user_data["text"], self.seed).permutation(len(found))
+        return [found[place] for place in order]
+
+    def _random_words(self, choices: Sequence[Choice], fillers: Mapping[int, list[str]]) -> dict[int, str]:
+        """For each number the first of its fillers that does not mean too much the same in the word's place."""
+        assert self.model is not None  # noqa: S101  callers asked
+        some = {number: words for number, words in fillers.items() if words}
+        alike = alikeness(self.model, [choices[number] for number in some], list(some.values()))
+        good = ({word: near for word, near in one.items() if near < RELATED} for one in alike)
+        return {number: next(iter(words)) for number, words in zip(some, good, strict=True) if words}
 
 
-def _options(one: Suitable, wordnet: WordNet | None) -> list[Options] | UnsuitableError:
-    places = replaceable(one.tags)
-    if not places:
-        return UnsuitableError("replaceable word", "no verb or adjective of its own meaning")
-    found, problem = [], ""
-    for index in places:
-        try:
-            found.append(Options(index, negated_at(one, index)))
-        except CannotNegateError as error:
-            problem = str(error)
-    if not found:
-        return UnsuitableError("negation of the word", problem)
-    if wordnet is None:
-        return found
-    offered = [(option, *substitutes(wordnet, one.tags, option.index)) for option in found]
-    both = [replace(option, synonyms=same, antonyms=other) for option, same, other in offered if same and other]
-    return both or UnsuitableError("synonym and antonym", "no word that has both in one of its frequent senses")
+def asked(one: Choice, words: Iterable[str]) -> Asked:
+    """A question to the masked model about a word's place."""
+    start = one.token.idx
+    return Asked(str(one.token.doc.user_data["text"]), start, start + len(one.token), tuple(words))
 
 
-def negated_at(one: Suitable, index: int) -> Negation:
-    """The sentence with its word at `index` negated.
-
-    Raises:
-        CannotNegateError: the rules leave it alone, or it would look wrong.
-    """
-    negation = negate_at(one.text, one.tags, index)
-    if reason := ungrammatical(split_words(negation.text)):
-        raise CannotNegateError(reason)
-    return negation
-
-
-def _is_natural(one: Suitable, index: int) -> bool:
-    """Whether the negation of the word will read well: of a finite verb, or an adjective after its verb."""
-    tag, before = one.tags[index].tag, one.tags[index - 1].tag if index else "U"
-    return before in ("B", "A", "X") if tag == "J" else tag in ("F", "V")
-
-
-def _by_frequency(one: Suitable, option: Options) -> Choice:
-    same, opposite = option.synonyms[0], option.antonyms[0]
-    value = same.prior + opposite.prior + NATURAL_BY_FREQUENCY * _is_natural(one, option.index)
-    return Choice(option.index, option.negation, same, opposite, value=value)
-
-
-def _in_context(
-    asked: Sequence[tuple[Suitable, Options]], wordnet: WordNet, model: MaskedModel, seed: int
-) -> list[Choice | None]:
-    """Choices that the model finds plausible; None where no synonym or no antonym is."""
-    words = [(one.text, one.tags[option.index].word) for one, option in asked]
-    candidates = [[c.word for c in (*option.synonyms, *option.antonyms)] for _, option in asked]
-    slots = model.slots([(*word, some) for word, some in zip(words, candidates, strict=True)])
-    plausible = [_plausible(option, slot) for (_, option), slot in zip(asked, slots, strict=True)]
-    compared = [
-        list(dict.fromkeys([c.word for c in (*p.same, *p.opposite)] + [c.via for c in p.opposite if c.via]))
-        if p.same and p.opposite
-        else []
-        for p in plausible
-    ]
-    alike = _alike(words, compared, model)
-    found = [_best(*pair, left, some, wordnet) for pair, left, some in zip(asked, plausible, alike, strict=True)]
-    fillers = _fillers_of_the_best(asked, found, slots, wordnet, seed)
-    random = _random_words(words, fillers, model)
-    return [
-        replace(best, filler=random.get(number, "")) if best is not None and number in fillers else None
-        for number, best in enumerate(found)
-    ]
-
-
-def _fillers_of_the_best(
-    asked: Sequence[tuple[Suitable, Options]],
-    found: Sequence[Choice | None],
-    slots: Sequence[Slot],
-    wordnet: WordNet,
-    seed: int,
-) -> dict[int, list[str]]:
-    """Random words for each sentence's best choice that has any; by its number."""
-    best_first = sorted((-best.value, number) for number, best in enumerate(found) if best is not None)
-    kept: dict[str, tuple[int, list[str]]] = {}
-    for _, number in best_first:
-        one, option = asked[number]
-        if one.text in kept and kept[one.text][1]:
-            continue
-        fillers = _unrelated(one, one.tags[option.index], slots[number], wordnet)
-        if fillers or one.text not in kept:
-            kept[one.text] = number, shuffled(fillers, one.text, seed)
-    return dict(kept.values())
+def alikeness(model: MaskedModel, choices: Sequence[Choice], words: Sequence[Sequence[str]]) -> list[dict[str, float]]:
+    """For each choice how much each word means the same in the place of its token."""
+    found = model.similarities([asked(one, some) for one, some in zip(choices, words, strict=True)]) if choices else []
+    return [dict(zip(some, one, strict=True)) for some, one in zip(words, found, strict=True)]
 
 
 def generator(text: str, seed: int) -> np.random.Generator:
@@ -185,120 +207,35 @@ def generator(text: str, seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(text.encode())])
 
 
-def shuffled(words: Sequence[str], text: str, seed: int) -> list[str]:
-    """Words in an order that the sentence and the seed determine."""
-    return [words[place] for place in generator(text, seed).permutation(len(words))]
+def own(slot: Slot) -> float:
+    """Log-probability of the word that stood in a slot."""
+    return max(slot.own, slot.first - UNKNOWN_OWN)
 
 
-def _alike(
-    words: Sequence[tuple[str, Word]], others: Sequence[Sequence[str]], model: MaskedModel
-) -> list[dict[str, float]]:
-    """For each word of a sentence the cosines of other words in its place."""
-    asked = [(*word, some) for word, some in zip(words, others, strict=True) if some]
-    cosines = iter(model.similarities(asked) if asked else [])
-    return [dict(zip(some, next(cosines), strict=True)) if some else {} for some in others]
-
-
-def _random_words(
-    words: Sequence[tuple[str, Word]], fillers: Mapping[int, list[str]], model: MaskedModel
-) -> dict[int, str]:
-    """For each number the first of its fillers that does not mean too much the same in the word's place."""
-    left, found = {number: some for number, some in fillers.items() if some}, dict[int, str]()
-    while left:
-        alike = _alike([words[number] for number in left], [some[:AT_ONCE] for some in left.values()], model)
-        for number, cosines in zip(left, alike, strict=True):
-            if good := [word for word, similarity in cosines.items() if similarity < RELATED]:
-                found[number] = good[0]
-        left = {number: some[AT_ONCE:] for number, some in left.items() if number not in found and some[AT_ONCE:]}
-    return found
-
-
-@dataclass(frozen=True)
-class Plausible:
-    """What may stand in a word's place by its probability there, and the word's own (natural log)."""
-
-    same: list[Candidate]
-    opposite: list[Candidate]
-    own: float
-
-
-def _plausible(option: Options, slot: Slot) -> Plausible:
-    own = max(slot.own, slot.first - UNKNOWN_OWN)
+def plausible(one: Choice, slot: Slot) -> Choice | None:
+    """The choice with what is probable enough in the word's place, `LOOKED_AT` of each kind; None without any."""
     kept = []
-    for candidates, gap in ((option.synonyms, SYNONYM_GAP), (option.antonyms, ANTONYM_GAP)):
+    for candidates, most in ((one.synonyms, SYNONYM_GAP), (one.antonyms, ANTONYM_GAP)):
         known = [replace(c, probability=float(slot.words[c.word])) for c in candidates]
-        gaps = {c.lemma: own - c.probability if c.seen else UNSEEN_GAP for c in known}
-        good = [c for c in known if gaps[c.lemma] <= gap and (c.seen or c.counted)]
+        gaps = {c.lemma: own(slot) - c.probability if c.seen else UNSEEN_GAP for c in known}
+        good = [c for c in known if gaps[c.lemma] <= most and (c.seen or c.counted)]
         kept.append(sorted(good, key=lambda c: (0.5 * gaps[c.lemma] - c.prior, c.lemma))[:LOOKED_AT])
     if any(not c.via for c in kept[1]):  # an antonym of the word itself needs no detour
         kept[1] = [c for c in kept[1] if not c.via]
-    return Plausible(kept[0], kept[1], own)
+    return replace(one, synonyms=kept[0], antonyms=kept[1]) if all(kept) else None
 
 
-def _best(
-    one: Suitable, option: Options, left: Plausible, alike: Mapping[str, float], wordnet: WordNet
-) -> Choice | None:
-    """The surest synonym and antonym, where both are sure enough."""
-    if not left.same or not left.opposite:
-        return None
-    tagged = one.tags[option.index]
-    senses = max(1, len(wordnet.senses(tagged.lemma, part_of_speech(tagged))))
-
-    def evidence(c: Candidate) -> Evidence:
-        prefix = _has_prefix(c, tagged.word.lower)
-        return Evidence(alike[c.word], c.prior, c.probability, left.own, senses, tagged.tag != "J", prefix)
-
-    same = [(evidence(c).synonym, c.lemma, c) for c in left.same]
-    contraries = [c for c in left.opposite if _is_contrary(c, tagged.word.lower, alike)]
-    opposite = [(evidence(c).antonym, c.lemma, c) for c in contraries]
-    surest = max((found for found in same if found[0] >= SURE), key=lambda found: found[:2], default=None)
-    if surest is None:
-        return None
-    others = [found for found in opposite if found[0] >= SURE and found[1] != surest[1]]
-    contrary = max(others, key=lambda found: found[:2], default=None)
-    if contrary is None:
-        return None
-    sure = confidence(surest[0], contrary[0])
-    value = sure + NATURAL * _is_natural(one, option.index)
-    return Choice(option.index, option.negation, surest[2], contrary[2], value=value, confidence=sure)
-
-
-def _is_contrary(candidate: Candidate, word: str, alike: Mapping[str, float]) -> bool:
+def is_contrary(candidate: Candidate, word: str, alike: Mapping[str, float]) -> bool:
     """Whether an antonym is of the sense that the word has here; one with a prefix always is."""
     if candidate.via and alike[candidate.via] < BETWEEN:
         return False
-    if _has_prefix(candidate, word):
+    if has_prefix(candidate, word):
         return True
     return alike[candidate.word] >= (CONTRARY if candidate.seen else UNSEEN_CONTRARY)
 
 
-def _has_prefix(candidate: Candidate, word: str) -> bool:
-    """Whether an antonym is the word, or the one between, with or without a prefix."""
-    return any(_differ_by_a_prefix(candidate.word, other) for other in (word, candidate.via) if other)
-
-
-def _differ_by_a_prefix(first: str, second: str) -> bool:
-    shorter, longer = sorted((first, second), key=len)
-    return any(longer == prefix + shorter for prefix in PREFIXES)
-
-
-def _unrelated(one: Suitable, tagged: Tagged, slot: Slot, wordnet: WordNet) -> list[str]:
-    """The likeliest fillers in the same form that have nothing to do with the word (section 2.2.4)."""
-    related = wordnet.relatives(tagged.lemma) | forms_of(tagged.lemma)
-    present = {tag.lemma for tag in one.tags} | {tag.word.lower for tag in one.tags}
-    part, forms = part_of_speech(tagged), ("VB", "VBP") if tagged.form in ("VB", "VBP") else (tagged.form,)
-    place = one.tags.index(tagged)
-    more = place > 0 and one.tags[place - 1].word.lower in ("more", "most", "less", "least")
-    found: list[str] = []
-    for word in slot.fillers:
-        lemmas = [r.lemma for r in readings(word) if r.pos == part and r.form in forms]
-        lemmas = [lemma for lemma in lemmas if wordnet.is_mostly(lemma, part) and lemma not in LIGHT]
-        if more and any(not (inflect(lemma, "JJS") or "most").startswith("most") for lemma in lemmas):
-            continue  # the most important, but not the most big
-        if not lemmas or word in TABLE or {word, *lemmas} & (related | present):
-            continue
-        if not any(tagged.lemma in wordnet.relatives(lemma) for lemma in lemmas):
-            found.append(word)
-        if len(found) == LOOKED_AT:
-            break
-    return found
+def has_prefix(candidate: Candidate, word: str) -> bool:
+    """Whether an antonym is the word, or the one between, with or without a prefix: unhappy."""
+    both = ((candidate.word, other) for other in (word, candidate.via) if other)
+    ordered = (sorted(pair, key=len) for pair in both)
+    return any(longer == prefix + shorter for shorter, longer in ordered for prefix in PREFIXES)

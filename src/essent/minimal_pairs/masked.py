@@ -8,33 +8,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from essent.folders import guarded, opening
 from essent.hub import reach_model
-from essent.minimal_pairs.words import Word
+from essent.minimal_pairs.edits import read_table
 from essent.tasks import unit_rows
 from essent.types import ModelError
 
 FILLERS = 60
 KEPT = 10_000  # vectors, some 20 MB
-PROBES = (  # any sentences and words: how alike are the states of words that have nothing in common
-    ("The old bridge was closed for repairs last week.", "closed"),
-    ("My sister paints small pictures of birds.", "paints"),
-    ("They agreed that the price was too high.", "high"),
-    ("He forgot to bring the keys again.", "forgot"),
-    ("A cold wind blew across the empty square.", "cold"),
-    ("The doctor explained the results to her patient.", "explained"),
-    ("We finally reached the village before sunset.", "reached"),
-    ("That was the most boring film of the year.", "boring"),
-    ("Some students prefer to work at night.", "prefer"),
-    ("The new law protects people who rent a flat.", "protects"),
-    ("I think this soup is a bit salty.", "salty"),
-    ("You should clean the kitchen before they arrive.", "clean"),
-)
+
+
+class Asked(NamedTuple):
+    """A sentence, the characters of a word in it, and words that are asked about in its place."""
+
+    sentence: str
+    start: int
+    end: int
+    words: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -106,36 +101,32 @@ class MaskedModel:
         """Ids of a text without special tokens: the unit of lengths and distances in HEROS, Table 1."""
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def slots(self, asked: Sequence[tuple[str, Word, Sequence[str]]]) -> list[Slot]:
-        """What stands in the place of a word: one pass a sentence and word, words asked for with it.
-
-        Args:
-            asked: sentence, the word to mask, and the words whose probability is wanted.
-        """
-        order = sorted(range(len(asked)), key=lambda number: len(asked[number][0]))  # little padding
+    def slots(self, asked: Sequence[Asked]) -> list[Slot]:
+        """What stands in the place of a word, and how probable the words asked about are: one pass each."""
+        order = sorted(range(len(asked)), key=lambda number: len(asked[number].sentence))  # little padding
         found: dict[int, Slot] = {}
         for start in range(0, len(order), self.batch_size):
             part = order[start : start + self.batch_size]
-            logs = self._log_probabilities([asked[n][0] for n in part], [asked[n][1] for n in part])
-            found.update((n, self._slot(*asked[n][1:], row)) for n, row in zip(part, logs, strict=True))
+            logs = self._log_probabilities([asked[n] for n in part])
+            found.update((n, self._slot(asked[n], row)) for n, row in zip(part, logs, strict=True))
         return [found[number] for number in range(len(asked))]
 
-    def _slot(self, word: Word, candidates: Sequence[str], row: np.ndarray | None) -> Slot:
+    def _slot(self, asked: Asked, row: np.ndarray | None) -> Slot:
         """What log probabilities (V,) say of a word and its candidates."""
         if row is None:
-            return Slot(-np.inf, -np.inf, dict.fromkeys(candidates, -np.inf), ())
-        known = {one: float(row[self._ids[one]]) if one in self._ids else -np.inf for one in candidates}
+            return Slot(-np.inf, -np.inf, dict.fromkeys(asked.words, -np.inf), ())
+        lower = asked.sentence[asked.start : asked.end].lower()
+        known = {one: float(row[self._ids[one]]) if one in self._ids else -np.inf for one in (*asked.words, lower)}
         some = np.argpartition(-row, min(4 * FILLERS, len(row) - 1))[: 4 * FILLERS]
         best = some[np.lexsort((some, -row[some]))]
         fillers = [self._whole[int(number)] for number in best if int(number) in self._whole]
-        own = float(row[self._ids[word.lower]]) if word.lower in self._ids else -np.inf
-        return Slot(own, float(row.max()), known, tuple(fillers[:FILLERS]))
+        return Slot(known[lower], float(row.max()), known, tuple(fillers[:FILLERS]))
 
     @torch.inference_mode()
-    def _log_probabilities(self, sentences: Sequence[str], words: Sequence[Word]) -> list[np.ndarray | None]:
+    def _log_probabilities(self, asked: Sequence[Asked]) -> list[np.ndarray | None]:
         """Log probabilities (V,) at one mask for each word; None where the word was cut off."""
         mask = self.tokenizer.mask_token
-        masked = [s[: word.start] + mask + s[word.end :] for s, word in zip(sentences, words, strict=True)]
+        masked = [one.sentence[: one.start] + mask + one.sentence[one.end :] for one in asked]
         batch = self.tokenizer(masked, return_tensors="pt", padding=True, truncation=True).to(self.device)
         hit = batch["input_ids"] == self.tokenizer.mask_token_id  # (B,T)
         places = hit.int().argmax(dim=1)
@@ -152,35 +143,33 @@ class MaskedModel:
         logs = logits.float().log_softmax(-1).cpu().numpy()
         return [row if there else None for row, there in zip(logs, hit.any(dim=1).tolist(), strict=True)]
 
-    def similarities(self, asked: Sequence[tuple[str, Word, Sequence[str]]]) -> list[list[float]]:
+    def similarities(self, asked: Sequence[Asked]) -> list[list[float]]:
         """How much each word, put in the place of another, means the same there: cosines of their states, normalised.
 
         The states (mean over a word's tokens) are those after two thirds of the layers: lower ones know the context
         less, higher ones turn to what the model predicts. From a cosine c and the mean cosine b of words that have
         nothing in common comes (c - b) / (1 - b), as in HEROS, Appendix D: models differ in how alike all states are.
-
-        Args:
-            asked: sentence, the word in it, and the words to put there.
         """
         texts: list[tuple[str, int, int]] = []
-        for sentence, word, others in asked:
-            for other in (word.text, *others):
-                texts.append(
-                    (sentence[: word.start] + other + sentence[word.end :], word.start, word.start + len(other))
-                )
+        for sentence, start, end, others in asked:
+            for other in (sentence[start:end], *others):
+                texts.append((sentence[:start] + other + sentence[end:], start, start + len(other)))
         vectors = self._states(texts)
         found, at = [], 0
-        for _, _, others in asked:
-            own, rest = vectors[at], vectors[at + 1 : at + 1 + len(others)]
+        for one in asked:
+            own, rest = vectors[at], vectors[at + 1 : at + 1 + len(one.words)]
             found.append([float(one) for one in (rest @ own - self.baseline) / (1.0 - self.baseline)])
-            at += 1 + len(others)
+            at += 1 + len(one.words)
         return found
 
     @cached_property
     def baseline(self) -> float:
         """Mean cosine of the states of different words in different sentences."""
-        vectors = self._states([(text, text.index(word), text.index(word) + len(word)) for text, word in PROBES])
-        others = ~np.eye(len(PROBES), dtype=bool)
+        probes = [
+            (row["sentence"], row["sentence"].index(row["word"]), len(row["word"])) for row in read_table("probes.tsv")
+        ]
+        vectors = self._states([(text, start, start + length) for text, start, length in probes])
+        others = ~np.eye(len(probes), dtype=bool)
         return min(float((vectors @ vectors.T)[others].mean()), 0.999)  # so alike that nothing is left to normalise by
 
     @torch.inference_mode()

@@ -1,297 +1,178 @@
-"""A sentence and its negation: at the main verb, or at any verb or adjective (HEROS, section 2.2.6).
+"""English negation on a dependency tree: at the main verb, or at any verb or adjective (HEROS, section 2.2.6).
 
 What is not negated gets "not", with do-support where no auxiliary carries it; what is negated loses its "not" and keeps
-the auxiliary, as the paper does: "You do not know" → "You do know". `Style` tells how else a "not" is put or taken, so
-that a negation can be taken back.
+the auxiliary, as the paper does: "You do not know" → "You do know".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from essent.minimal_pairs.clauses import is_caused, main_group
-from essent.minimal_pairs.function_words import DEGREE
-from essent.minimal_pairs.groups import CannotNegateError, Group, group_around
-from essent.minimal_pairs.inflection import inflect
-from essent.minimal_pairs.scope import ALREADY, check_negatives, check_polarity
-from essent.minimal_pairs.tags import Tagged, Tagger, tag_words
-from essent.minimal_pairs.words import Edit, apply_edits, like_case, mend_article, split_words
+from essent.minimal_pairs.edits import Edit, like_case, word_lists
+from essent.minimal_pairs.inflection import lemmas
+from essent.minimal_pairs.language import SUBJECT, CannotNegateError, Negation, Token
 
+FINITE = ("VBZ", "VBP", "VBD", "MD")
+BE = ("am", "is", "are", "was", "were", "'m", "'re", "'s")
+NEGATORS = ("not", "n't")
 STEMS = {"ca": "can", "wo": "will", "sha": "shall"}
-SHORT = {"can": "ca", "will": "wo", "shall": "sha"}
-FREQUENCY = ("always", "often", "constantly", "ever", "necessarily", "entirely", "fully", "quite", "completely")
-OUTSIDE = set(  # adverbs about the statement: "not" follows them
-    "probably definitely certainly actually also still just literally honestly clearly obviously generally usually "
-    "currently apparently simply basically surely now then again sometimes maybe perhaps kind sort".split()
-)
+OWN_CLAUSE = ("ccomp", "advcl", "relcl", "acl", "conj", "csubj", "csubjpass", "parataxis", "pcomp")
+IDIOMS = {("had", "better"), ("'d", "better"), ("would", "rather"), ("'d", "rather"), ("got", "ta")}
+SUPPORT = {"VBZ": "does", "VBP": "do", "VBD": "did"}
 
 
-@dataclass(frozen=True)
-class Style:
-    """How a "not" is put or taken.
-
-    Attributes:
-        contraction: "" puts " not", after can "cannot"; " not" never joins; "n't" and "n’t" put that.
-        drop_do: taking "not" from "does not run" gives "runs"; otherwise "does run", as in the paper.
-        undo: the "not" to take was put before; it goes from "the best that I have not ever seen" too.
-    """
-
-    contraction: str = ""
-    drop_do: bool = False
-    undo: bool = False
+def carrier(verb: Token) -> Token | None:
+    """The finite word of a verb's group, which "not" follows: its first auxiliary or itself; None for an infinitive."""
+    group = [child for child in verb.lefts if child.dep_ in ("aux", "auxpass")]
+    return next((word for word in (*group, verb) if word.tag_ in FINITE), None)
 
 
-@dataclass(frozen=True)
-class Negation:
-    """A negated sentence.
-
-    Attributes:
-        text: the sentence.
-        edits: what was changed, in places of the original.
-        rule: what was done, e.g. "do-support" or "not removed".
-        back: the style that negates `text` back to the original.
-    """
-
-    text: str
-    edits: tuple[Edit, ...]
-    rule: str
-    back: Style
+def subject(verb: Token) -> Token | None:
+    """The subject beside a verb."""
+    return next((child for child in verb.children if child.dep_ in SUBJECT), None)
 
 
-def negate(sentence: str, style: Style | None = None, tagger: Tagger = tag_words) -> Negation:
-    """Negate the main verb.
-
-    Args:
-        style: how; by default the paper's.
-        tagger: words to tagged words; by default the rules'.
-
-    Raises:
-        CannotNegateError: questions, fragments, sentences with another negation ("never"), or with words that want
-            one ("any") where it would be taken away; the message is the reason.
-        MissingDependencyError: LemmInflect is not installed.
-    """
-    tags = tagger(split_words(sentence))
-    return negate_group(sentence, tags, main_group(tags), style or Style())
+def clause(verb: Token) -> Iterator[Token]:
+    """The words of a verb's own clause: not those of clauses inside or beside it."""
+    yield verb
+    for child in verb.children:
+        if child.dep_ not in OWN_CLAUSE or (child.dep_ == "ccomp" and carrier(child) is None):
+            yield from clause(child)
 
 
-def negate_at(sentence: str, tags: Sequence[Tagged], index: int, style: Style | None = None) -> Negation:
-    """Negate the verb or adjective at place `index` of the tagged words; see `negate`."""
-    style = style or Style()
-    tag = tags[index].tag
-    if tag == "J":
-        return _negate_adjective(sentence, tags, index, style)
-    if tag not in ("V", "F", "G", "E"):
-        raise CannotNegateError("neither a verb nor an adjective")
-    group = group_around(tags, index)
-    if tag == "F" and tags[index].form == "VBP" and index and tags[index - 1].tag == "C":
-        return _negate_bare(sentence, tags, index)  # to impact or *enjoy*, with the "to" of the verb before
-    if is_caused(tags, index):
-        return _negate_bare(sentence, tags, index)
-    if group is None:
-        try:
-            group = main_group(tags)
-        except CannotNegateError:
-            group = None
-        if group is None or group.verb != index:
-            return _negate_bare(sentence, tags, index)
-    return negate_group(sentence, tags, group, style)
+def negator(verb: Token) -> Token | None:
+    """The "not" of a verb."""
+    return next((child for child in verb.children if child.dep_ == "neg" and child.lower_ in NEGATORS), None)
 
 
-def negate_group(sentence: str, tags: Sequence[Tagged], group: Group, style: Style) -> Negation:
+def negate_verb(verb: Token) -> Negation:
     """Put or take the "not" of a verb group."""
-    words = [tag.word.lower for tag in tags]
-    check_negatives(tags, group)
-    if "ai" in words[group.first : group.first + 1]:
-        raise CannotNegateError("ain't")
-    if group.negator is not None:
-        if not style.undo:
-            check_polarity(tags, group.negator)
-        if words[group.negator + 1 : group.negator + 2] == ["only"]:
-            raise CannotNegateError("not only")
-        return _take(sentence, tags, group, group.negator, style)
-    after = next((word for word in words[group.verb + 1 : group.verb + 2] if word in ("either", "yet")), None)
-    if after or words[group.first + 1 : group.first + 2] in (["either"], ["yet"]):
-        raise CannotNegateError("'either' or 'yet' at the verb")
-    if group.auxiliary:
-        return _put_after(sentence, tags, group, style)
-    return _put_with_do(sentence, tags, group, style)
+    _check_negatives(verb)
+    finite = carrier(verb)
+    _check_idioms(verb, finite)
+    no = negator(verb)
+    if no is not None:
+        return _take(verb, no)
+    _check_adverbs(verb, finite)
+    if finite is None:
+        return _put_before(verb)
+    if finite.lemma_ == "get" or (finite == verb and not (verb.lower_ in BE or verb.tag_ == "MD")):
+        return _put_with_do(finite)
+    return _put_after(finite)
 
 
-# -- putting ----------------------------------------------------------------------------------------------------------
-
-
-def _put_after(sentence: str, tags: Sequence[Tagged], group: Group, style: Style) -> Negation:
-    word = tags[group.first].word
-    if style.contraction.startswith("n") and not word.text.startswith(("'", "’")):
-        stem = SHORT.get(word.lower, word.lower)
-        edit = Edit(word.start, word.end, like_case(stem, word.text[:1]) + style.contraction)
-    else:
-        after = group.first
-        while after + 1 < len(tags) and tags[after + 1].word.lower in OUTSIDE and tags[after + 1].tag == "A":
-            after += 1
-        end = tags[after].word.end
-        joined = word.lower == "can" and not style.contraction and after == group.first
-        edit = Edit(end, end, "not" if joined else " not")
-    return _done(sentence, [edit], "not after the auxiliary", Style(undo=True))
-
-
-def _put_with_do(sentence: str, tags: Sequence[Tagged], group: Group, style: Style) -> Negation:
-    tagged = tags[group.first]
-    word = tagged.word
-    if group.imperative:
-        do, base = "do", tagged.lemma if tagged.lemma != "be" else "be"
-    else:
-        do, base = _support(tags, group.first)
-    no = style.contraction if style.contraction.startswith("n") else " not"
-    at_start = word.start == _first_letter(tags)
-    text = f"{like_case(do, word.text[:1]) if at_start else do}{no}"
-    before = tags[group.first - 1].word if group.first else None
-    if before is not None and before.lower in FREQUENCY:  # he always forgets: he does not always forget
-        edits = [Edit(before.start, before.start, f"{text} "), Edit(word.start, word.end, base)]
-    else:
-        edits = [Edit(word.start, word.end, f"{text} {base}")]
-    return _done(sentence, edits, "do-support", Style(drop_do=True, undo=True))
-
-
-def _first_letter(tags: Sequence[Tagged]) -> int:
-    return next((tag.word.start for tag in tags if tag.tag != "U"), 0)
-
-
-def _support(tags: Sequence[Tagged], index: int) -> tuple[str, str]:
-    """The form of do that a finite verb needs, and the verb's base: "runs" gives does, run."""
-    tagged = tags[index]
-    lower = tagged.word.lower
-    irregular = {"have": "do", "'ve": "do", "has": "does", "had": "did", "do": "do", "does": "does", "did": "did"}
-    if lower in irregular:
-        return irregular[lower], "have" if lower in ("have", "has", "had", "'ve") else "do"
-    if lower == tagged.lemma:  # put, read, let: present and past look alike
-        past = lower == inflect(tagged.lemma, "VBD") and _third_person(tags, index)
-        return ("did" if past else "do"), tagged.lemma
-    return ("does" if tagged.form == "VBZ" else "did"), tagged.lemma
-
-
-def _third_person(tags: Sequence[Tagged], index: int) -> bool:
-    """Whether the subject before a verb is he, she, it, or a name or noun without s."""
-    for tag in reversed(tags[:index]):
-        if tag.word.lower in ("i", "you", "we", "they", "these", "those", "who", "that", "which"):
-            return False
-        if tag.word.lower in ("he", "she", "it", "this", "someone", "everyone", "everybody", "somebody"):
-            return True
-        if tag.tag == "N":
-            return tag.form != "NNS"
-    return False
-
-
-# -- taking -----------------------------------------------------------------------------------------------------------
-
-
-def _take(sentence: str, tags: Sequence[Tagged], group: Group, place: int, style: Style) -> Negation:
-    """Without the negator at `place`."""
-    auxiliary, negator = tags[group.first].word, tags[place].word
-    verb = tags[group.verb]
-    if style.drop_do and tags[group.first].tag == "D" and group.verb > group.first and verb.tag == "V":
-        return _take_with_do(sentence, tags, group, place)
-    stem = STEMS.get(auxiliary.lower, auxiliary.lower)
-    if negator.lower == "n't":
-        edits = [Edit(auxiliary.start, negator.end, like_case(stem, auxiliary.text[:1]))]
-        contraction = negator.text
-    elif negator.start == auxiliary.end:  # cannot
-        edits, contraction = [Edit(negator.start, negator.end, "")], ""
-    else:
-        edits = [_without(sentence, negator.start, negator.end)]
-        contraction = " not" if auxiliary.lower == "can" else ""
-    return _done(sentence, edits, "not removed", Style(contraction))
-
-
-def _take_with_do(sentence: str, tags: Sequence[Tagged], group: Group, place: int) -> Negation:
-    do, negator, verb = tags[group.first].word, tags[place].word, tags[group.verb]
-    form = {"does": "VBZ", "did": "VBD", "do": "VB"}[do.lower]
-    new = inflect(verb.lemma if verb.lemma else verb.word.lower, form) or verb.word.lower
-    if group.verb == place + 1:
-        edits = [Edit(do.start, verb.word.end, like_case(new, do.text[:1]))]
-    else:
-        between = sentence[negator.end : verb.word.start].lstrip()
-        edits = [Edit(do.start, verb.word.end, between + new)]
-    contraction = negator.text if negator.lower == "n't" else ""
-    return _done(sentence, edits, "not and do removed", Style(contraction))
-
-
-def _without(sentence: str, start: int, end: int) -> Edit:
-    """Take a word and one blank beside it."""
-    if start and sentence[start - 1] == " ":
-        return Edit(start - 1, end, "")
-    return Edit(start, end + (sentence[end : end + 1] == " "), "")
-
-
-# -- adjectives and bare verbs ----------------------------------------------------------------------------------------
-
-
-def _negate_adjective(sentence: str, tags: Sequence[Tagged], index: int, style: Style) -> Negation:
-    """Not before the adjective and what grades it; before its article when both follow a form of be."""
-    first = index
-    noun_follows = index + 1 < len(tags) and tags[index + 1].tag == "N"
-    while first and tags[first - 1].tag in ("A", "DT", "PR") and _grades(tags[first - 1], noun_follows):
-        first -= 1
-    if first > 1 and tags[first - 1].word.lower in ("bit", "little") and tags[first - 2].word.lower == "a":
-        first -= 2
-    before = first - 1
-    has_article = before >= 0 and tags[before].word.lower in ("a", "an")
-    if has_article:
-        before -= 1
-    copula = before
-    while copula >= 0 and tags[copula].tag == "A":
-        copula -= 1
-    if copula >= 0 and tags[copula].tag == "X":
-        owner = copula - 1
-        while owner > 0 and tags[owner].tag == "A":
-            owner -= 1
-        return negate_group(sentence, tags, Group(owner, True, owner, copula), style)
-    if copula >= 0 and tags[copula].word.lower in ("be", "been"):  # would not be safe, not: would be not safe
-        group = group_around(tags, copula)
-        if group is not None:
-            return negate_group(sentence, tags, group, style)
-    if any(tag.word.lower in ALREADY for tag in tags[max(0, first - 3) : first]):
+def negate_adjective(adjective: Token) -> Negation:
+    """Not before the adjective and what grades it; at the verb when a form of be stands right before."""
+    first, head, doc = left_edge(adjective), adjective.head, adjective.doc
+    article = doc[first - 1] if first and doc[first - 1].lower_ in ("a", "an") else None
+    copula = head.head if adjective.dep_ == "amod" and head.dep_ == "attr" and article is not None else head
+    start = article.i if article is not None and copula != head else first
+    if copula.lemma_ == "be" and copula.i < start and all(one.head == copula for one in doc[copula.i + 1 : start]):
+        return negate_verb(copula)
+    if adjective.tag_ == "JJS":
+        raise CannotNegateError("a superlative")
+    if first == 0 or (doc[first - 1].i == doc[0].i and not doc[0].is_alpha):
+        raise CannotNegateError("an adjective at the beginning")
+    before = doc[first - 1]
+    if before.lower_ in NEGATORS or before.lower_ in word_lists()["negative"] or negator(head) is not None:
         raise CannotNegateError("negated by another word")
-    after_be = copula >= 0 and (tags[copula].tag == "B" or tags[copula].word.lower in ("be", "been", "being"))
-    if has_article and after_be:
-        place = tags[first - 1].word.start
-        return _done(sentence, [Edit(place, place, "not ")], "not before the article", Style())
-    place = tags[first].word.start
-    edits = [Edit(place, place, "not "), *mend_article([tag.word for tag in tags], first, "not")]
-    if place == _first_letter(tags) and tags[first].form:  # Bad jokes: Not bad jokes
-        edits[0] = Edit(place, tags[first].word.end, f"Not {tags[first].word.lower}")
-    return _done(sentence, edits, "not before the adjective", Style())
+    edits = [Edit(doc[first].idx, doc[first].idx, "not ")]
+    if before.lower_ == "an":
+        edits.append(Edit(before.idx, before.idx + 2, like_case("a", before.text[:1])))
+    return Negation.of(doc, edits, "not before the adjective")
 
 
-def _grades(tagged: Tagged, noun_follows: bool) -> bool:
-    lower = tagged.word.lower
-    if noun_follows and lower in ("this", "that"):  # that specific detail
-        return False
-    if tagged.tag != "A":
-        return lower in ("more", "most", "less")
-    return lower in DEGREE or (lower.endswith("ly") and lower not in OUTSIDE)
+def left_edge(adjective: Token) -> int:
+    """Place of the first word that grades an adjective: "*very* good", "*a little* sad"; its own without one."""
+    grades = [child for child in adjective.lefts if child.dep_ in ("advmod", "npadvmod")]
+    edge = min([child.left_edge.i for child in grades], default=adjective.i)
+    return int(edge if all(one.is_alpha for one in adjective.doc[edge : adjective.i]) else adjective.i)
 
 
-def _negate_bare(sentence: str, tags: Sequence[Tagged], index: int) -> Negation:
+def _check_negatives(verb: Token) -> None:
+    """Refuse a verb in whose clause another word negates: "I have no idea", but not "I hope that it never rains"."""
+    for word in clause(verb):
+        if word.lower_ in word_lists()["negative"] and word.dep_ != "intj":
+            raise CannotNegateError(f"negated by {word.lower_!r}")
+        if word.lower_ in NEGATORS and word.head != verb and word.i < verb.i:
+            raise CannotNegateError(f"negated by {word.lower_!r}")
+    if verb.dep_ == "conj" and subject(verb) is None and negator(verb.head) is not None:
+        raise CannotNegateError("shares the negation of another verb")
+
+
+def _check_idioms(verb: Token, finite: Token | None) -> None:
+    """Refuse groups that take no "not", or lose no "not"."""
+    if finite is None:
+        return
+    if finite.lower_ == "ai":
+        raise CannotNegateError("ain't")
+    if any((finite.lower_, one.lower_) in IDIOMS for one in verb.doc[finite.i + 1 : finite.i + 3]):
+        raise CannotNegateError("an idiom that takes no 'not': had better, would rather, gotta")
+    alone = not any(one.dep_ in ("dobj", "advmod", "prep") for one in verb.rights)
+    if verb.lemma_ == "do" and finite == verb and alone:
+        raise CannotNegateError("a form of do that stands for another verb")
+
+
+def _check_adverbs(verb: Token, finite: Token | None) -> None:
+    """Refuse to put "not" beside an adverb that does not go with it."""
+    after = verb.doc[finite.i + 1 : finite.i + 3] if finite is not None else ()
+    beside = {one.lower_ for one in (*verb.children, *after)} - ({"too", "already"} if finite != verb else {"too"})
+    if positive := word_lists()["positive adverb"] & beside:
+        raise CannotNegateError(f"{min(positive)!r} does not go with 'not'")
+    if any(one.lower_ in ("either", "yet") for one in (*after, *verb.doc[verb.i + 1 : verb.i + 2])):
+        raise CannotNegateError("'either' or 'yet' at the verb")
+
+
+def _take(verb: Token, no: Token) -> Negation:
+    """Without the negator."""
+    after = [word.lower_ for word in verb.subtree if word.i > no.i and not _is_coordinate(word, verb)]
+    if wanted := word_lists()["polarity"] & {*after}:
+        raise CannotNegateError(f"{min(wanted)!r} wants its negation")
+    before = verb.doc[no.i - 1] if no.i else no
+    if no.lower_ == "n't":
+        stem = STEMS.get(before.lower_, before.lower_)
+        edit = Edit(before.idx, no.idx + len(no), like_case(stem, before.text[:1]))
+    elif no.i and not before.whitespace_:  # cannot
+        edit = Edit(no.idx, no.idx + len(no), "")
+    elif no.i:
+        edit = Edit(no.idx - 1, no.idx + len(no), "")
+    else:
+        raise CannotNegateError("negated at the beginning")
+    return Negation.of(verb.doc, [edit], "not removed")
+
+
+def _is_coordinate(word: Token, verb: Token) -> bool:
+    """Whether a word is in a clause beside the verb's, with a subject of its own."""
+    chain = [word, *(one for one in word.ancestors if one.i != verb.i and verb.is_ancestor(one))]
+    return any(one.dep_ in ("conj", "parataxis") and subject(one) is not None for one in chain)
+
+
+def _put_before(verb: Token) -> Negation:
     """Not before an infinitive's "to", or before a bare infinitive or participle."""
-    first = index
-    while first and tags[first - 1].tag == "A":
-        first -= 1
-    if first and tags[first - 1].tag == "X":
-        negator = tags[first - 1].word
-        if negator.lower != "not":
-            raise CannotNegateError("a contraction without its verb")
-        check_polarity(tags, first - 1)
-        return _done(sentence, [_without(sentence, negator.start, negator.end)], "not removed", Style())
-    if first and tags[first - 1].tag == "TO":
-        first -= 1
-        if first and tags[first - 1].word.lower == "not":
-            negator = tags[first - 1].word
-            return _done(sentence, [_without(sentence, negator.start, negator.end)], "not removed", Style())
-    place = tags[first].word.start
-    return _done(sentence, [Edit(place, place, "not ")], "not before the verb", Style())
+    group = [child.i for child in verb.lefts if child.dep_ in ("aux", "auxpass")]
+    place = verb.doc[min([*group, verb.i])]
+    if place.i == 0:
+        raise CannotNegateError("a fragment")
+    return Negation.of(verb.doc, [Edit(place.idx, place.idx, "not ")], "not before the verb")
 
 
-def _done(sentence: str, edits: Sequence[Edit], rule: str, back: Style) -> Negation:
-    return Negation(apply_edits(sentence, edits), tuple(edits), rule, back)
+def _put_after(finite: Token) -> Negation:
+    doc, last = finite.doc, finite
+    while last.i + 1 < len(doc) and doc[last.i + 1].lower_ in word_lists()["sentence adverb"]:
+        last = doc[last.i + 1]
+    joined = finite.lower_ == "can" and last == finite
+    end = last.idx + len(last)
+    return Negation.of(doc, [Edit(end, end, "not" if joined else " not")], "not after the auxiliary")
+
+
+def _put_with_do(verb: Token) -> Negation:
+    base = lemmas(verb.lower_, verb.tag_)
+    if not base:
+        raise CannotNegateError("an unknown verb")
+    before = verb.doc[verb.i - 1] if verb.i else verb
+    put = f"{like_case(SUPPORT[verb.tag_], verb.text[:1]) if not verb.i else SUPPORT[verb.tag_]} not"
+    if before.lower_ in word_lists()["frequency adverb"]:  # he always forgets: he does not always forget
+        edits = [Edit(before.idx, before.idx, f"{put} "), Edit(verb.idx, verb.idx + len(verb), base[0])]
+    else:
+        edits = [Edit(verb.idx, verb.idx + len(verb), f"{put} {base[0]}")]
+    return Negation.of(verb.doc, edits, "do-support")

@@ -7,42 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
+from essent.minimal_pairs.edits import DATA
 from essent.minimal_pairs.quality import overlaps
 from essent.minimal_pairs.rows import PairRow
 from essent.tasks import SUBSETS
 from essent.types import DataError, InputError, optional_import
 
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-CARD = """\
----
-language: en
-pretty_name: "{title}"
-size_categories: {size}
-task_categories: [sentence-similarity]
-tags: [minimal-pairs, heros, essent]
----
-
-# {title}
-
-{pairs} minimal pairs of {originals} sentences, in the manner of [HEROS](https://huggingface.co/datasets/dcml0714/Heros)
-(Chiang et al. 2023). They were built by rules and lexicons with `essent heros build`, not written by hand: read a
-sample before you trust a figure.
-
-| subset | pairs | ROUGE-1 |
-|---|---|---|
-{table}
-
-One row is one pair: `original`, `converted`, `subset`; `start` and `end` are the characters of the original that were
-changed, `rule` says what was done, `word` and `replacement` which word was chosen and what stands for it, `source`
-where that is from.
-{sources}
-
-```bash
-essent heros evaluate --model MODEL --data hub:{name}
-```
-
-The sentences have the licence of the texts that they were taken from.
-"""
 
 
 def data_set(rows: Sequence[PairRow]) -> Any:
@@ -69,14 +40,20 @@ def card(rows: Sequence[PairRow], name: str) -> str:
         "WordNet": "Synonyms and antonyms are words of Princeton's WordNet.",
         "codespell": "Common misspellings are those of codespell.",
     }
-    return CARD.format(
-        name=name,
-        title=f"Minimal pairs: {name.rpartition('/')[2]}",
-        size=next((label for limit, label in SIZES if len(rows) < limit), "1M<n<10M"),
-        pairs=f"{len(rows):,}",
-        originals=f"{len({row.original for row in rows}):,}",
-        table="\n".join(f"| {one} | {found[one]} | {measured[one]['rouge1']:.1f} |" for one in SUBSETS if found[one]),
-        sources=" ".join(text for source, text in told.items() if source in sources),
+    return (
+        (DATA / "card.md")
+        .read_text("utf-8")
+        .format(
+            name=name,
+            title=f"Minimal pairs: {name.rpartition('/')[2]}",
+            size=next((label for limit, label in SIZES if len(rows) < limit), "1M<n<10M"),
+            pairs=f"{len(rows):,}",
+            originals=f"{len({row.original for row in rows}):,}",
+            table="\n".join(
+                f"| {one} | {found[one]} | {measured[one]['rouge1']:.1f} |" for one in SUBSETS if found[one]
+            ),
+            sources=" ".join(text for source, text in told.items() if source in sources),
+        )
     )
 
 

@@ -1,34 +1,25 @@
-"""Which words of a sentence can be replaced, and what WordNet offers for them, sense by sense.
+"""What WordNet offers for a word of a sentence, sense by sense, and what of it takes the word's place.
 
-Source: Chiang et al. 2023, sections 2.2.2 and 2.2.3: a verb or adjective with both synonyms and antonyms.
+Source: Chiang et al. 2023, section 2.2.3.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from essent.minimal_pairs.clauses import disagrees
-from essent.minimal_pairs.excluded_substitutions import EXCLUDED
-from essent.minimal_pairs.function_words import LINKING, SUBJECTS
-from essent.minimal_pairs.groups import group_around, is_nominal
-from essent.minimal_pairs.inflection import forms_of, inflect
-from essent.minimal_pairs.neighbours import asks, fits, has_complement
-from essent.minimal_pairs.tags import Tagged
+from essent.minimal_pairs.edits import excluded, word_lists
+from essent.minimal_pairs.language import Language, Token
 from essent.minimal_pairs.wordnet import ALSO, ANTONYM, HYPERNYM, HYPONYM, SIMILAR, Sense, Synset, WordNet
 from essent.tasks import levenshtein
 
 SHARE = 0.08  # of a word's tagged uses that a sense must have to be considered
 SENSES = 4  # of the most frequent ones
-OWN_RANK = {
-    "synset": 2,
-    "similar": 2,
-    "see also": 2,
-    "sibling": 1,
-    "hyponym": 1,
-    "hypernym": 1,
-}  # a synonym must have the meaning among its own most frequent
+OWN_RANK = {  # a synonym must have the meaning among its own most frequent
+    **dict.fromkeys(("synset", "similar", "see also"), 2),
+    **dict.fromkeys(("sibling", "hyponym", "hypernym"), 1),
+}
 PENALTY = {  # of what is less than a synonym or antonym of the word itself; natural log
     "synset": 0.0,
     "similar": 1.5,
@@ -42,14 +33,7 @@ PENALTY = {  # of what is less than a synonym or antonym of the word itself; nat
     "through hypernym": 1.5,
 }
 UNCOUNTED = 2.0  # for a word that nobody met when WordNet's senses were tagged
-LIGHT = set(  # verbs with too little meaning of their own, adjectives that only point or count
-    "be have do get go give make let say take come use try seem need keep put want mean happen guess thank ought cause "
-    "other same own such many few much several last next first second only main whole certain different entire "
-    "opposite various little big-time else due able worth wish sleep dear top become".split()
-)
-ADVERBIAL = set("hard deep fast high far long wrong quick slow close tight bad good real wide".split())  # so hard that
-MEASURES = set("year years month months week weeks day days hour hours foot feet inch inches".split())
-PARTICLES = set("up out off down over away back on around along apart through in by about into for".split())
+OBLIGED = ("ccomp", "xcomp")  # a clause or infinitive that a verb governs
 
 
 @dataclass(frozen=True)
@@ -81,117 +65,37 @@ class Candidate:
         return math.isfinite(self.probability)
 
 
-def replaceable(tags: Sequence[Tagged]) -> list[int]:
-    """Places of the verbs and adjectives that may be chosen, in order."""
-    return [index for index in range(len(tags)) if _may_be_replaced(tags, index)]
-
-
-def _may_be_replaced(tags: Sequence[Tagged], index: int) -> bool:
-    tagged = tags[index]
-    lower = tagged.word.lower
-    following = tags[index + 1] if index + 1 < len(tags) else None
-    if not tagged.form or not tagged.known or tagged.lemma in LIGHT or not lower.isalpha() or len(lower) < 3:
-        return False
-    if tagged.word.text != lower and index > 0:  # a name
-        return False
-    if tagged.tag == "J":
-        return _adjective_may_be_replaced(tags, index)
-    if tagged.tag not in ("V", "F", "G", "E") or _in_a_phrase(tags, index):
-        return False
-    if (tagged.tag == "F" and is_nominal(tags, index)) or has_complement(tags, index):
-        return False
-    if following is not None and (following.word.lower in PARTICLES or following.tag in ("J", "E", "V")):
-        return False
-    if tagged.tag == "E":
-        return group_around(tags, index) is not None
-    if tagged.tag == "G" and index and (tags[index - 1].tag in ("J", "DT", "N") or tags[index - 1].lemma == "very"):
-        return False
-    return not disagrees(tags, index)
-
-
-def _adjective_may_be_replaced(tags: Sequence[Tagged], index: int) -> bool:
-    """Not "in common", "the rich", "oh dear", "four years old", "right now"."""
-    before = tags[index - 1] if index else None
-    following = tags[index + 1] if index + 1 < len(tags) else None
-    after = following.word.lower if following is not None else ""
-    infinitive = after == "to" and index + 2 < len(tags) and tags[index + 2].tag == "V"
-    if after in ("of", "as", "than", "one", "ones") or (after == "to" and not infinitive):
-        return False
-    noun = next((tag.tag for tag in tags[index + 1 :] if tag.tag != "J"), "U") in ("N", "G")
-    if following is not None and following.tag == "J" and not noun:
-        return False
-    if tags[index].lemma == "sure" and (
-        after in ("if", "whether", "to") or (following is not None and asks(following))
-    ):
-        return False
-    if tags[index].word.lower == "right" and not (noun or (following is not None and following.tag == "U")):
-        return False
-    if before is None:
-        return True
-    verb = next((tag for tag in reversed(tags[:index]) if tag.tag not in ("A", "X")), before)
-    if tags[index].lemma in ADVERBIAL and not noun and verb.tag != "B" and verb.lemma not in LINKING:
-        return False
-    return not (
-        before.tag == "I"
-        or before.lemma == "make"
-        or before.word.lower in MEASURES
-        or (before.tag in ("P", "DT") and not noun)
-    )
-
-
-def _in_a_phrase(tags: Sequence[Tagged], index: int) -> bool:
-    """ "I would like", "I can't believe", "show us something": the verb means something else than alone."""
-    before = {tag.word.lower for tag in tags[max(0, index - 3) : index]}
-    lemma, after = tags[index].lemma, tags[index + 1 : index + 3]
-    pronoun = len(after) == 2 and (after[0].tag == "PO" or after[0].word.lower in ("it", "you"))
-    return (
-        (pronoun and after[1].tag in ("DT", "N", "J", "W", "Q"))
-        or (lemma in ("like", "love") and bool(before & {"would", "'d"}))
-        or (lemma in ("believe", "wait", "stand", "bear") and bool(before & {"ca", "can", "could"}))
-    )
-
-
-def part_of_speech(tagged: Tagged) -> str:
-    """ "adj" or "verb"."""
-    return "adj" if tagged.tag == "J" else "verb"
-
-
-def substitutes(wordnet: WordNet, tags: Sequence[Tagged], index: int) -> tuple[list[Candidate], list[Candidate]]:
+def substitutes(wordnet: WordNet, language: Language, token: Token) -> tuple[list[Candidate], list[Candidate]]:
     """Synonyms and antonyms in the word's frequent senses, each word once, the likeliest source first.
 
     A verb with a clause or infinitive after it is only replaced by words of its synset, which take the same more often.
     """
-    tagged, after = tags[index], tags[index + 1 : index + 2]
-    strict = tagged.tag != "J" and any(one.tag in ("TO", "W", "S") or one.word.lower in SUBJECTS for one in after)
-    present = {tag.word.lower for tag in tags} | {tag.lemma for tag in tags} | forms_of(tagged.lemma)
-    same: dict[str, Candidate] = {}
-    opposite: dict[str, Candidate] = {}
-    for sense, prior in _senses(wordnet, tagged):
-        for kept, found in (
-            (opposite, _antonyms(wordnet, tagged, sense, prior)),
-            (same, _synonyms(wordnet, tagged, sense, prior)),
-        ):
-            for one in found:
-                if (
-                    {one.lemma, one.word} & present
-                    or one.lemma in LIGHT
-                    or (strict and one.source not in ("synset", "direct"))
-                ):
+    lemma = language.lemmas(token.lower_, token)[0]
+    strict = any(one.dep_ in OBLIGED for one in token.children)
+    present = {one.lower_ for one in token.doc} | language.forms(lemma)
+    kept: dict[str, dict[str, Candidate]] = {"synonym": {}, "antonym": {}}
+    for sense, prior in _senses(wordnet, lemma, language.part(token)):
+        offered = {"antonym": _antonyms(wordnet, lemma, sense, prior), "synonym": _synonyms(wordnet, lemma, sense)}
+        for relation, words in offered.items():
+            for word, source, via, synset in words:
+                bad = (lemma, relation, word) in excluded() or word in word_lists()["light"] or {word} & present
+                if bad or (strict and source not in ("synset", "direct")) or not language.fits(token, synset, word):
                     continue
-                if (tagged.lemma, one.lemma) in EXCLUDED or not fits(tags, index, one.lemma):
-                    continue
-                if one.lemma not in kept or one.prior > kept[one.lemma].prior:
-                    kept[one.lemma] = one
-    both = same.keys() & opposite.keys()
-    return tuple(  # type: ignore[return-value]
-        sorted((one for one in kept.values() if one.lemma not in both), key=lambda one: (-one.prior, one.lemma))
-        for kept in (same, opposite)
+                one = _candidate(wordnet, language, token, sense.synset, (word, source, via), prior)
+                if one is not None and one.word not in present:
+                    before = kept[relation].get(word, one)
+                    kept[relation][word] = max(before, one, key=lambda c: c.prior)
+    both = kept["synonym"].keys() & kept["antonym"].keys()
+    same, opposite = (
+        sorted((one for one in some.values() if one.lemma not in both), key=lambda one: (-one.prior, one.lemma))
+        for some in kept.values()
     )
+    return same, opposite
 
 
-def _senses(wordnet: WordNet, tagged: Tagged) -> Iterator[tuple[Sense, float]]:
+def _senses(wordnet: WordNet, lemma: str, part: str) -> Iterator[tuple[Sense, float]]:
     """The frequent senses of a word with the log of their share of its tagged uses (add-half)."""
-    senses = wordnet.senses(tagged.lemma, part_of_speech(tagged))
+    senses = wordnet.senses(lemma, part)
     total = sum(sense.uses + 0.5 for sense in senses)
     for sense in senses[:SENSES]:
         share = (sense.uses + 0.5) / total
@@ -199,71 +103,58 @@ def _senses(wordnet: WordNet, tagged: Tagged) -> Iterator[tuple[Sense, float]]:
             yield sense, math.log(share)
 
 
-def _synonyms(wordnet: WordNet, tagged: Tagged, sense: Sense, prior: float) -> list[Candidate]:
-    """Words of the sense's synset; near ones of an adjective, more general and more special ones of a verb."""
+Offer = tuple[str, str, str, Synset]  # lemma, source, the word between, the synset that has it
+
+
+def _synonyms(wordnet: WordNet, lemma: str, sense: Sense) -> list[Offer]:
+    """Words of the sense's synset; near ones of an adjective, more special ones of a verb."""
     near, label = _near(sense.synset)
     close = [other for _, other in wordnet.linked(sense.synset, near)]
     sources = [("synset", sense.synset), *((label, other) for other in close)]
-    sources += [("see also", other) for _, other in wordnet.linked(sense.synset, ALSO, word=tagged.lemma)]
+    sources += [("see also", other) for _, other in wordnet.linked(sense.synset, ALSO, word=lemma)]
     if sense.synset.part == "adj" and len(close) == 1:  # a satellite of one adjective: the others around that
         sources += [("sibling", other) for _, other in wordnet.linked(close[0], near)]
     elif sense.synset.part == "verb":
         sources += [("hyponym", other) for _, other in wordnet.linked(sense.synset, HYPONYM)]
-    words = [
-        (word, source, "")
-        for source, synset in sources
-        for word in synset.words
-        if wordnet.rank(word, synset) <= OWN_RANK[source]
-    ]
-    return _candidates(wordnet, tagged, sense.synset, prior, words)
+    found = [(word, source, "", synset) for source, synset in sources for word in synset.words]
+    return [one for one in found if wordnet.rank(one[0], one[3]) <= OWN_RANK[one[1]] and not _same_stem(one[0], lemma)]
 
 
-def _antonyms(wordnet: WordNet, tagged: Tagged, sense: Sense, prior: float) -> list[Candidate]:
+def _antonyms(wordnet: WordNet, lemma: str, sense: Sense, prior: float) -> list[Offer]:
     """Antonyms of the word in this sense and of its synonyms.
 
-    In its first sense also those of what it is similar to or a kind of.
+    In its first sense, and one of a quarter of its uses, also those of what it is similar to or a kind of.
     """
-    found = [(word, "direct", "") for word in _opposites(wordnet, sense.synset, tagged.lemma)]
-    for head in sense.synset.words:
-        if head != tagged.lemma:
-            found += [(word, "through synset", head) for word in _opposites(wordnet, sense.synset, head)]
+    heads = [("direct" if word == lemma else "through synset", sense.synset, word) for word in sense.synset.words]
     if sense.rank == 1 or prior > math.log(0.25):
         near, label = _near(sense.synset)
         for _, other in wordnet.linked(sense.synset, near):
-            for head in other.words:
-                found += [(word, f"through {label}", head) for word in _opposites(wordnet, other, head)]
-    return _candidates(wordnet, tagged, sense.synset, prior, found)
+            heads += [(f"through {label}", other, word) for word in other.words]
+    found = []
+    for source, synset, head in heads:
+        for pointer, other in wordnet.linked(synset, ANTONYM, word=head):
+            word = other.words[pointer.target - 1 if pointer.target else 0]
+            found.append((word, source, "" if source == "direct" else head, other))
+    return found
 
 
 def _near(synset: Synset) -> tuple[str, str]:
     return (SIMILAR, "similar") if synset.part == "adj" else (HYPERNYM, "hypernym")
 
 
-def _opposites(wordnet: WordNet, synset: Synset, word: str) -> list[str]:
-    linked = wordnet.linked(synset, ANTONYM, word=word)
-    return [other.words[pointer.target - 1 if pointer.target else 0] for pointer, other in linked]
+def _candidate(
+    wordnet: WordNet, language: Language, token: Token, synset: Synset, offer: tuple[str, str, str], prior: float
+) -> Candidate | None:
+    """In the form of the word that is replaced; None unless it is a single word of letters."""
+    lemma, source, via = offer
+    word, between = language.inflect(lemma, token), language.inflect(via, token) if via else ""
+    if not lemma.isalpha() or not word or not word.isalpha() or between is None or " " in between:
+        return None
+    counted = wordnet.count(lemma, synset.part) > 0
+    score = prior - PENALTY[source] - (0.0 if counted else UNCOUNTED)
+    return Candidate(lemma, word, source, score, f"{synset.part} {synset.offset:08d}", between, counted)
 
 
-def _candidates(
-    wordnet: WordNet, tagged: Tagged, synset: Synset, prior: float, words: Sequence[tuple[str, str, str]]
-) -> list[Candidate]:
-    """In the form of the word that is replaced; single words of letters only, each once."""
-    found: dict[str, Candidate] = {}
-    for lemma, source, via in words:
-        if not lemma.isalpha() or lemma == tagged.lemma or lemma in found or _same_stem(lemma, tagged.lemma, source):
-            continue
-        word, between = inflect(lemma, tagged.form), inflect(via, tagged.form) if via else ""
-        if not word or " " in word or word == tagged.word.lower or between is None or " " in between:
-            continue
-        sense = f"{synset.part} {synset.offset:08d}"
-        counted = wordnet.count(lemma, synset.part) > 0
-        score = prior - PENALTY[source] - (0.0 if counted else UNCOUNTED)
-        found[lemma] = Candidate(lemma, word, source, score, sense, between, counted)
-    return list(found.values())
-
-
-def _same_stem(first: str, second: str, source: str) -> bool:
+def _same_stem(first: str, second: str) -> bool:
     """Grey and gray, fresh and refreshing are no synonyms; legal and illegal are antonyms all the same."""
-    if source not in OWN_RANK:
-        return False
     return first in second or second in first or levenshtein(first, second) <= 2 + (len(first) > 7)

@@ -1,4 +1,4 @@
-"""Typos: a common misspelling where the list has one, otherwise one letter deleted, replaced or swapped.
+"""Typos: a common misspelling where the list has one, otherwise one slip of a finger.
 
 Source: Chiang et al. 2023, section 2.2.5. The list is that of the PyPI package `codespell`, which grew out of
 Wikipedia's; it is read as a file and not copied.
@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import importlib.util
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from essent.minimal_pairs.function_words import TABLE
-from essent.minimal_pairs.inflection import readings
-from essent.minimal_pairs.words import like_case
+from essent.minimal_pairs.edits import like_case
+from essent.minimal_pairs.language import Language
 from essent.tasks import levenshtein
 from essent.types import MissingDependencyError
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SHORTEST = 3
 EDITS = 3  # common misspellings go that far
-TRIES = 40
 
 
 def misspelling_list() -> Path:
@@ -52,44 +50,53 @@ def misspellings(path: Path) -> dict[str, tuple[str, ...]]:
     return {word: tuple(sorted(wrong)) for word, wrong in found.items()}
 
 
-def make_typo(word: str, rng: np.random.Generator, listed: dict[str, tuple[str, ...]]) -> tuple[str, str] | None:
+def make_typo(
+    word: str, rng: np.random.Generator, listed: Mapping[str, Sequence[str]], language: Language
+) -> tuple[str, str] | None:
     """A typo of a word in its capitals, and its rule; None for a word of fewer than three letters.
 
-    The typo is no word of LemmInflect's lexicon. The rule is "common misspelling", "letter deleted", "letter replaced"
-    or "letters swapped".
+    The typo is no word of the lexicon. The rule is "common misspelling", "letter deleted", "letter replaced" (by one
+    beside it on the keyboard, or of like sound), "letter doubled" or "letters swapped".
     """
     lower = word.lower()
-    if len(lower) < SHORTEST or not lower.isascii() or not lower.isalpha():
+    if len(lower) < SHORTEST or not lower.isalpha():
         return None
-    if common := [wrong for wrong in listed.get(lower, ()) if _is_typo(wrong, lower)]:
+    common = [one for one in listed.get(lower, ()) if not language.is_word(one) and is_near(one, lower)]
+    if common:
         return like_case(common[rng.integers(len(common))], word), "common misspelling"
-    for _ in range(TRIES):
-        rule = ("letter deleted", "letter replaced", "letters swapped")[rng.integers(3)]
-        place = int(rng.integers(1, len(lower)))  # the first letter stays
-        wrong = _changed(lower, rule, place, LETTERS[rng.integers(26)])
-        if wrong != lower and len(wrong) > 1 and not _is_word(wrong):
-            return like_case(wrong, word), rule
-    return None
+    slips = [
+        (rule, one)
+        for rule, one in _slips(lower, language)
+        if one != lower and len(one) > 2 and not language.is_word(one)
+    ]
+    if not slips:
+        return None
+    rules = sorted({rule for rule, _ in slips})
+    rule = rules[rng.integers(len(rules))]  # each kind as often, though most letters have several neighbours
+    found = [one for kind, one in slips if kind == rule]
+    return like_case(found[rng.integers(len(found))], word), rule
 
 
-def _is_typo(wrong: str, word: str) -> bool:
-    """No word itself, and near to the one that is meant ("unuseful" is listed as a misspelling of "useless")."""
-    return wrong != word and not _is_word(wrong) and levenshtein(wrong, word) <= most_edits(word)
+def is_typo(wrong: str, word: str, listed: Mapping[str, Sequence[str]], language: Language) -> bool:
+    """Whether a word can be a slip or a common misspelling of another: refudsed and recieve, not ryfused."""
+    if wrong in listed.get(word, ()):
+        return True
+    if len(wrong) == len(word) and sum(a != b for a, b in zip(wrong, word, strict=True)) == 1:
+        return wrong in {one for _, one in _slips(word, language, first=0)}
+    return is_near(wrong, word)
 
 
-def most_edits(word: str) -> int:
-    """Edits of letters that are still a typo of a word."""
-    return max(EDITS, len(word) // 2)
+def is_near(wrong: str, word: str) -> bool:
+    """Near enough to be read as the word that is meant ("unuseful" is listed as a misspelling of "useless")."""
+    return 0 < levenshtein(wrong, word) <= max(EDITS, len(word) // 2)
 
 
-def _is_word(word: str) -> bool:
-    return word in TABLE or bool(readings(word))
-
-
-def _changed(word: str, rule: str, place: int, letter: str) -> str:
-    if rule == "letter deleted":
-        return word[:place] + word[place + 1 :]
-    if rule == "letter replaced":
-        return word[:place] + letter + word[place + 1 :]
-    place = min(place, len(word) - 2)
-    return word[:place] + word[place + 1] + word[place] + word[place + 2 :]
+def _slips(word: str, language: Language, first: int = 1) -> Iterator[tuple[str, str]]:
+    """Every slip of a finger with its rule; the first letter stays."""
+    for place in range(first, len(word)):
+        head, letter, tail = word[:place], word[place], word[place + 1 :]
+        yield "letter deleted", head + tail
+        yield "letter doubled", head + 2 * letter + tail
+        yield from (("letter replaced", head + other + tail) for other in language.alphabet.get(letter, ""))
+        if tail:
+            yield "letters swapped", head + tail[0] + letter + tail[1:]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -44,13 +44,23 @@ class Pointer(NamedTuple):
 
 
 class Synset(NamedTuple):
-    """Words of one meaning, in lower case with blanks, and its pointers."""
+    """Words of one meaning, in lower case with blanks, and its pointers.
+
+    `places` has where an adjective may stand, if not everywhere: "a" before a noun, "p" after a verb, "ip" after one.
+    `frames` are pairs of a number of WordNet's sentence frames and the word that it is of, 0 for all.
+    """
 
     part: str
     offset: int
     words: tuple[str, ...]
     pointers: tuple[Pointer, ...]
-    gloss: str
+    places: Mapping[str, str]
+    frames: tuple[tuple[int, int], ...] = ()
+
+    def frames_of(self, word: str) -> set[int]:
+        """Numbers of the sentence frames in which a verb stands in this meaning."""
+        place = self.words.index(word) + 1 if word in self.words else 0
+        return {frame for frame, of in self.frames if of in (0, place)}
 
 
 class Sense(NamedTuple):
@@ -151,24 +161,22 @@ class WordNet:
     def _synset(self, part: str, offset: int) -> Synset:
         data = self._data[part]
         line = data[offset : data.find(b"\n", offset)].decode("latin-1")
-        body, _, gloss = line.partition(" | ")
-        fields = body.split()
+        fields = line.partition(" | ")[0].split()
         try:
             number = int(fields[3], 16)
-            words = tuple(_plain(fields[4 + 2 * n]) for n in range(number))
+            spelled = [fields[4 + 2 * n].lower().replace("_", " ") for n in range(number)]  # bad(p), hike_up
+            parted = [one.rstrip(")").partition("(") for one in spelled]
             at = 4 + 2 * number
             pointers = []
             for n in range(int(fields[at])):
                 kind, target, letter, places = fields[at + 1 + 4 * n : at + 5 + 4 * n]
                 pointers.append(Pointer(kind, int(target), NAMES[letter], int(places[:2], 16), int(places[2:], 16)))
+            rest = fields[at + 1 + 4 * len(pointers) :]  # verbs: a number of frames, then + frame word each
+            frames = tuple((int(rest[n + 1]), int(rest[n + 2], 16)) for n in range(1, len(rest), 3))
         except (IndexError, ValueError, KeyError):
             raise DataError(f"{self.folder / f'data.{part}'}, byte {offset}: not a synset: {line[:60]!r}.") from None
-        return Synset(part, offset, words, tuple(pointers), gloss.strip())
-
-
-def _plain(word: str) -> str:
-    """ "bad(p)" → "bad", "hike_up" → "hike up"."""
-    return word.partition("(")[0].replace("_", " ").lower()
+        places_of = {word: place for word, _, place in parted if place}
+        return Synset(part, offset, tuple(word for word, _, _ in parted), tuple(pointers), places_of, frames)
 
 
 def find_wordnet(folder: str | Path | None = None) -> WordNet:

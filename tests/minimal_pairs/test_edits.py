@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.minimal_pairs.words import (
-    Edit,
-    apply_edits,
-    article,
-    count_words,
-    like_case,
-    replace_word,
-    split_sentences,
-    split_words,
-)
-
-
-def test_clitics_are_words_of_their_own() -> None:
-    found = [word.lower for word in split_words("I can't, cannot and won’t: it's Jackie's well-known 3.5 [NAME]…")]
-    wanted = "i ca n't , can not and wo n't : it 's jackie 's well-known 3.5 [name] …"
-    assert found == wanted.split()
-
-
-@given(st.text(max_size=80))
-def test_places_are_those_of_the_text(text: str) -> None:
-    words = split_words(text)
-    assert all(text[word.start : word.end] == word.text for word in words)
-    assert all(first.end <= second.start for first, second in pairwise(words))
-    assert "".join(word.text for word in words) == "".join(text.split())
+from essent.minimal_pairs import English, Parser
+from essent.minimal_pairs.edits import Edit, apply_edits, like_case, read_table, split_sentences, word_lists
+from essent.minimal_pairs.english import article
 
 
 @given(st.text(max_size=200))
@@ -52,7 +29,6 @@ def test_sentence_ends() -> None:
         "A new line",
     ]
     assert split_sentences(" \n ") == []
-    assert count_words("A 7 year-old , - !") == 3
 
 
 def test_a_quoted_field_of_a_csv_file_and_emphasis() -> None:
@@ -83,11 +59,18 @@ def test_articles(word: str, wanted: str) -> None:
     assert article(word) == wanted
 
 
-def test_a_replaced_word_keeps_capitals_and_mends_its_article() -> None:
-    sentence = "An old man saw a car. Happy people!"
-    words = split_words(sentence)
-    assert replace_word(sentence, words, 1, "young") == "A young man saw a car. Happy people!"
-    assert replace_word(sentence, words, 5, "apple") == "An old man saw an apple. Happy people!"
-    assert replace_word(sentence, words, 7, "sad") == "An old man saw a car. Sad people!"
+def test_a_replaced_word_keeps_capitals_and_mends_its_article(parser: Parser) -> None:
+    language, (doc,) = English(), parser(["An old man saw a car near happy people."])
+    assert language.replace(doc[1], "young") == "A young man saw a car near happy people."
+    assert language.replace(doc[5], "apple") == "An old man saw an apple near happy people."
     assert like_case("good", "BAD") == "GOOD"
     assert like_case("good", "I") == "Good"
+
+
+def test_every_row_of_the_tables_has_a_source() -> None:
+    for name, least in (("words.tsv", 200), ("excluded.tsv", 600), ("judgements.tsv", 500)):
+        rows = read_table(name)
+        assert len(rows) >= least
+        assert all(row["source"] for row in rows)
+        assert len({tuple(row.values()) for row in rows}) == len(rows)
+    assert {"never", "nobody"} <= word_lists()["negative"]

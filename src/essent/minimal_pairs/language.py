@@ -1,0 +1,183 @@
+"""What one language needs for minimal pairs; all else works on dependency trees of any language.
+
+A language is a subclass of `Language`: how a verb or adjective is negated, which words may be replaced, how they are
+inflected. `English` is complete; the tests hold a small Esperanto to the same contract.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from essent.minimal_pairs.edits import Edit, apply_edits, like_case
+from essent.types import InputError, ModelError, optional_import
+
+if TYPE_CHECKING:
+    from essent.minimal_pairs.wordnet import Synset
+
+Doc: TypeAlias = Any  # spaCy's, which is an extra
+Token: TypeAlias = Any
+Result = TypeVar("Result")
+SUBJECT = (
+    "nsubj",
+    "nsubjpass",
+    "csubj",
+    "csubjpass",
+    "expl",
+    "nsubj:pass",
+)  # spaCy's names, and Universal Dependencies'
+
+
+class UnsuitableError(InputError):
+    """Why a sentence or word is left out: the filter and the reason, the same words for all of a kind."""
+
+    def __init__(self, filter: str, reason: str) -> None:
+        super().__init__(reason)
+        self.filter, self.reason = filter, reason
+
+
+class CannotNegateError(UnsuitableError):
+    """A sentence or word that the rules of negation leave alone; the message is the reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("main verb", reason)
+
+
+@dataclass(frozen=True)
+class Negation:
+    """A negated sentence: the text, what was changed in places of the original, and the rule, e.g. "do-support"."""
+
+    text: str
+    edits: tuple[Edit, ...]
+    rule: str
+
+    @classmethod
+    def of(cls, doc: Doc, edits: Sequence[Edit], rule: str) -> Negation:
+        """The sentence of a parse with edits made."""
+        return cls(apply_edits(str(doc.user_data.get("text", doc.text)), edits), tuple(edits), rule)
+
+
+def attempt(function: Callable[..., Result], *arguments: object) -> Result | UnsuitableError:
+    """What a function returns, or why it refuses."""
+    try:
+        return function(*arguments)
+    except UnsuitableError as error:
+        return error
+
+
+class Language(ABC):
+    """One language.
+
+    Attributes:
+        name: as a reader says it.
+        pipelines: packages of spaCy that parse it; the first that is installed is taken.
+        negators: lower-case words that negate a verb.
+    """
+
+    name: str
+    pipelines: tuple[str, ...]
+    negators: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def alphabet(self) -> dict[str, str]:
+        """Letter -> the letters that a finger or an ear mistakes it for."""
+
+    @abstractmethod
+    def statement(self, doc: Doc) -> Token:
+        """The main verb of a declarative sentence.
+
+        Raises:
+            UnsuitableError: a question, a title, a fragment; the reason.
+        """
+
+    @abstractmethod
+    def negate(self, token: Token) -> Negation:
+        """The sentence with a verb or adjective negated, or with its negation taken.
+
+        Raises:
+            CannotNegateError: the rules leave it alone; the reason.
+        """
+
+    @abstractmethod
+    def replaceable(self, doc: Doc) -> list[Token]:
+        """Verbs and adjectives with a meaning of their own in the sentence."""
+
+    @abstractmethod
+    def part(self, token: Token) -> str:
+        """A part of speech of WordNet: "verb", "adj", "noun" or "adv"; "" for another."""
+
+    @abstractmethod
+    def lemmas(self, word: str, like: Token) -> tuple[str, ...]:
+        """The lemmas that a lower-case word can have in the form of a token."""
+
+    @abstractmethod
+    def inflect(self, lemma: str, like: Token) -> str | None:
+        """A lemma in the form of a token; None when it has none of one word."""
+
+    @abstractmethod
+    def forms(self, lemma: str) -> set[str]:
+        """Every spelling of a lemma."""
+
+    @abstractmethod
+    def is_word(self, word: str) -> bool:
+        """Whether a lower-case word is in the lexicon."""
+
+    def fits(self, token: Token, synset: Synset, word: str) -> bool:
+        """Whether a word of a synset takes what stands beside the token."""
+        return True
+
+    def mend(self, token: Token, new: str) -> list[Edit]:
+        """Edits of what agrees with a token when another word comes to stand there."""
+        return []
+
+    def ungrammatical(self, doc: Doc) -> str | None:
+        """A sign of bad grammar, or None."""
+        return None
+
+    def replace(self, token: Token, new: str) -> str:
+        """The sentence with another word in the place of one, in its capitals."""
+        edit = Edit(token.idx, token.idx + len(token), like_case(new, token.text))
+        return apply_edits(str(token.doc.user_data["text"]), [edit, *self.mend(token, new)])
+
+
+class Parser:
+    """A pipeline of spaCy that tags and parses sentences.
+
+    Args:
+        language: whose pipelines are tried.
+        pipeline: another installed one, a folder, or a loaded one: "en_core_web_trf".
+
+    Raises:
+        ModelError: no such pipeline, or one without a tagger or parser.
+        MissingDependencyError: spaCy is not installed.
+    """
+
+    def __init__(self, language: Language, pipeline: Any = None) -> None:
+        spacy = optional_import("spacy", "heros")
+        names = language.pipelines if pipeline is None else (pipeline,)
+        if all(isinstance(name, str) for name in names):
+            found = next((name for name in names if spacy.util.is_package(name)), names[0])
+            try:
+                pipeline = spacy.load(found, exclude=["ner"])
+            except (OSError, ValueError) as error:
+                raise ModelError(
+                    f"The parser {found!r} is not installed. Install it with: python -m spacy download {found}"
+                ) from error
+        self.pipeline: Any = pipeline
+        missing = [part for part in ("tagger", "parser") if part not in pipeline.pipe_names]
+        if missing and not pipeline.meta.get("parses"):  # said by a component of one's own that does both
+            raise ModelError(
+                f"The parser {pipeline.meta.get('name', '')!r} has no {missing[0]}: {language.name} needs one such as "
+                f"{language.pipelines[0]}."
+            )
+        self.name = f"{pipeline.meta['lang']}_{pipeline.meta['name']} {pipeline.meta['version']}"
+
+    def __call__(self, sentences: Sequence[str]) -> list[Doc]:
+        """The parses, with the sentences in `user_data["text"]`; typographic apostrophes are read as straight ones."""
+        found = list(self.pipeline.pipe([sentence.replace("’", "'") for sentence in sentences], batch_size=128))
+        for doc, sentence in zip(found, sentences, strict=True):
+            doc.user_data["text"] = sentence
+        return found
