@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -51,7 +52,8 @@ class Source:
         """Bytes of the file."""
         return int(self.print["bytes"])
 
-    def open(self) -> Any:
+    @contextmanager
+    def open(self) -> Iterator[Any]:
         """The file's bytes, decompressed, for reading; can seek where it is not compressed.
 
         Raises:
@@ -59,10 +61,15 @@ class Source:
         """
         system, path = file_system(self.address)
         try:
-            raw = system.open(path, "rb")
+            raw = open(path, "rb") if _is_local(system) else system.open(path, "rb")  # noqa: SIM115
         except OSError as error:
             raise DataError(f"{self.address} cannot be opened: {error.strerror or error}.") from error
-        return raw if self.packed is None else unpacked(raw, self.packed)
+        with raw:
+            if self.packed is None:
+                yield raw
+            else:
+                with unpacked(raw, self.packed) as file:
+                    yield file
 
     def check_unchanged(self) -> None:
         """Raise DataError where the file is no longer the one that the run began with."""

@@ -174,13 +174,13 @@ def _look_at_lines(number: int, source: Source, settings: BulkSettings, known: d
     except (OSError, EOFError) as error:
         raise DataError(f"{source.address} cannot be read ({error}).") from error
     json_lines = source.kind == "jsonl"
+    if sample and json_lines and not any(sample):
+        raise DataError(f"{source.address}: none of the first {len(sample)} lines is JSON.")
     fields = infer_fields(records, sample) if not json_lines or known is None else list(known.values())
     names = [item.name for item in fields]
     for name, option in ((settings.column, "column"), *((name, "id") for name in settings.id)):
         if name not in names and not (json_lines and known is not None):
             raise missing_column(source, name, names, option)
-    if sample and json_lines and not any(sample):
-        raise DataError(f"{source.address}: none of the first {len(sample)} lines is JSON.")
     if source.splits:
         mean = bytes_a_row(source, records)
         step = range_size(mean, settings.rows_per_part)

@@ -79,7 +79,7 @@ def loss(vectors: np.ndarray, dtype: str) -> dict[str, float] | None:
     cosines = _cosines(exact, near)
     before, after = (_cosines(some[:-1], some[1:]) for some in (exact, near))
     ranks = [_ranks(np.round(some, 6)) for some in (before, after)]
-    same = float(np.corrcoef(*ranks)[0, 1]) if all(rank.std() > 0 for rank in ranks) else 1.0
+    same = float(np.corrcoef(ranks[0], ranks[1])[0, 1]) if all(rank.std() > 0 for rank in ranks) else 1.0
     return {
         "texts": len(exact),
         "mean_cosine": float(cosines.mean()),
