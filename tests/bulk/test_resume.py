@@ -57,7 +57,7 @@ def kill_at_random(place: Path, kills: int, seed: int, rows: int, fewest: int) -
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     killed = json.loads(done.stdout)["killed"]
-    assert killed >= min(kills, 3)
+    assert killed >= (kills if kills > 10 else 2)  # attempts may end before they are killed
     sources, settings = (json.loads((place / f"{name}.json").read_text("utf-8")) for name in ("sources", "settings"))
     embed(sources, place / "static", place / "whole", **settings)
     found = contents(place / "out")
@@ -66,7 +66,7 @@ def kill_at_random(place: Path, kills: int, seed: int, rows: int, fewest: int) -
     assert not [path.name for path in (place / "out").iterdir() if path.name not in found]
     computed = Counter((place / "computed.log").read_text("utf-8").split())
     assert sum(computed.values()) - len(found) <= killed  # at most one whole part a kill
-    assert table_of(place / "out")["n"].to_pylist()[:2400] == list(range(2400))
+    assert table_of(place / "out")["n"].to_pylist()[:1400] == list(range(1400))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the attempts are forked")
@@ -240,7 +240,7 @@ LIMITED = """
 import resource, signal, sys
 from essent.cli import app
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, 15_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
 app()
 """
 

@@ -17,6 +17,7 @@ from essent.bulk.bar import RowBar
 from essent.bulk.chunks import chunk_fields
 from essent.bulk.fitting import FITTED, fitted
 from essent.bulk.interrupt import interruptible
+from essent.bulk.lance_format import write_lance
 from essent.bulk.memory import windows_ahead
 from essent.bulk.models import Model, ModelSpec, as_graph, open_encoder, ready, without_model
 from essent.bulk.parts import Part, check_same, read_parts, remove_parts
@@ -136,8 +137,14 @@ def embed(
     """
     began = time.monotonic()
     check_choice("format", format, FORMATS)
+    if type(workers) is not int or workers < 1:
+        raise InputError(f"workers={workers!r}: must be a whole number of at least 1.")
     spec = ModelSpec(model, recipe, engine, fit is not None, dict(options or {}))
-    run = prepare(sources, spec, output, settings=_settings(settings), fit=fit, fit_sample=fit_sample, force=force)
+    chosen = _settings(settings)
+    if format == "lance":
+        optional_import("lance", "lance")
+        chosen = replace(chosen, vectors="fixed")  # Lance searches in lists of a fixed size
+    run = prepare(sources, spec, output, settings=chosen, fit=fit, fit_sample=fit_sample, force=force)
     run = replace(run, job=replace(run.job, ahead=windows_ahead(memory, run.model, workers)))
     before = sum(part.rows for part in run.parts.values())
     made = dict(run.parts)
@@ -149,9 +156,7 @@ def embed(
             bar.close()
             raise KeyboardInterrupt(_stopped(made, run))
     if format == "lance":
-        from essent.bulk.lance_format import write_lance
-
-        write_lance(run.job.folder, made)
+        write_lance(run.job.folder, made, renewed=made.keys() != run.parts.keys())
     return _result(run, made, before, time.monotonic() - began)
 
 

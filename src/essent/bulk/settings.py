@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any
 
+from essent.bulk.filters import parse_filter
 from essent.registry import did_you_mean
 from essent.types import InputError
 
@@ -68,6 +69,8 @@ class BulkSettings:
             raise InputError("prompt and prompt_name exclude each other: give one of them.")
         if self.chunk is not None and not CHUNK.fullmatch(self.chunk):
             raise InputError(f"chunk={self.chunk!r}: must be 'sentences' or 'tokens:N', for example tokens:200.")
+        if self.where is not None:
+            parse_filter(self.where)
         if isinstance(self.id, str):
             object.__setattr__(self, "id", (self.id,))
         object.__setattr__(self, "id", tuple(dict.fromkeys(self.id)))
