@@ -15,14 +15,14 @@ from pathlib import Path
 
 import essent.bulk.work as work
 from essent import bulk
-from essent.bulk import cells, chunks, fitting, memory, records, run, tables, workers  # noqa: F401  before the fork
+from essent.bulk import cells, chunks, fitting, memory, pieces, records, run, tables, workers  # noqa: F401  before the fork
 
 
 def child(root: Path, settings: dict) -> None:
     """One attempt, which notes every part whose last piece was encoded."""
     encode = work.encode
 
-    def noted(piece: work.Piece, model: bulk.Model) -> None:
+    def noted(piece: pieces.Piece, model: bulk.Model) -> None:
         encode(piece, model)
         if piece.last:
             with (root / "computed.log").open("a", encoding="utf-8") as file:

@@ -17,6 +17,7 @@ from essent.bulk.bar import RowBar
 from essent.bulk.chunks import chunk_fields
 from essent.bulk.fitting import FITTED, fitted
 from essent.bulk.interrupt import interruptible
+from essent.bulk.job import Job
 from essent.bulk.lance_format import write_lance
 from essent.bulk.memory import windows_ahead
 from essent.bulk.models import Model, ModelSpec, as_graph, open_encoder, ready, without_model
@@ -25,7 +26,7 @@ from essent.bulk.places import EXTRA, find_sources
 from essent.bulk.settings import FORMATS, STATUS, BulkSettings, check_choice
 from essent.bulk.units import Input, Unit, look_at, output_fields, plan
 from essent.bulk.vectors import together, vector_fields
-from essent.bulk.work import Job, do_units
+from essent.bulk.work import do_units
 from essent.bulk.workers import do_units_by_workers
 from essent.types import DataError, InputError, optional_import
 from essent.version import __version__

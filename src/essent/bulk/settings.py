@@ -17,6 +17,19 @@ ENGINES = ("auto", "torch", "openvino", "onnx")
 CHUNKED = ("rows", "mean")
 CHUNK = re.compile(r"sentences|tokens:([1-9][0-9]*)")
 EMBEDDING, STATUS, SCALE, OTHERS = "embedding", "status", "scale", "other_values"
+OK, TRUNCATED = "ok", "truncated"
+NULL, EMPTY, NOT_TEXT, UNREADABLE = "null", "empty", "not text", "unreadable"
+ZERO, NOT_FINITE = "zero", "not finite"
+STATUSES = {
+    OK: "the text has a vector",
+    TRUNCATED: "the text is longer than the model reads; the vector is that of its beginning",
+    NULL: "there is no text",
+    EMPTY: "the text is empty, or blank",
+    NOT_TEXT: "the value is not a text",
+    UNREADABLE: "the line or the bytes cannot be read",
+    ZERO: "the vector is zero: the model knows nothing of the text",
+    NOT_FINITE: "the model's vector has numbers that are not finite",
+}
 PLACES = ("chunk", "chunk_start", "chunk_end")  # columns of chunks
 
 
