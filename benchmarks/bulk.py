@@ -5,7 +5,8 @@ python benchmarks/bulk.py static --model STATIC_DIR [--rows 1500000] [--workers 
 python benchmarks/bulk.py memory --model STATIC_DIR [--rows 100000 10000000]
 python benchmarks/bulk.py resume --model STATIC_DIR [--rows 1000000]
 
-`throughput` takes turns: in memory, in parts, in memory … and prints the ratio of every pair. `memory` runs one process
+`throughput` takes turns: in memory, in parts, in memory … and prints the ratio of every pair, in seconds and in seconds
+of the processor, which say something on a busy machine too. `memory` runs one process
 for each size and prints its peak. Texts are made of 18 words.
 """
 
@@ -49,22 +50,24 @@ def throughput(model: str, engine: str, texts: int, rounds: int) -> None:
         random.Random(1).shuffle(rows)  # noqa: S311
         spread = [" ".join([row] * (1 + number % 4)) for number, row in enumerate(rows)]
         path.write_text("\n".join(spread) + "\n", "utf-8")
-        ratios = []
+        ratios, busy = [], []
         for number in range(rounds + 1):
             run = prepare(path, ModelSpec(model, engine=engine), folder / f"out{number}", settings=BulkSettings())
-            start = time.perf_counter()
+            start, used = time.perf_counter(), time.process_time()
             run.model.encode(spread)
-            memory = time.perf_counter() - start
-            start = time.perf_counter()
+            memory, memory_used = time.perf_counter() - start, time.process_time() - used
+            start, used = time.perf_counter(), time.process_time()
             found = list(compute(run))
-            parts = time.perf_counter() - start
+            parts, parts_used = time.perf_counter() - start, time.process_time() - used
             assert sum(part.rows for part in found) == texts
             if number:  # the first warms up
                 ratios.append(memory / parts)
+                busy.append(memory_used / parts_used)
                 print(f"rows/s: in memory {texts / memory:8,.0f}, in parts {texts / parts:8,.0f}; {memory / parts:.3f}")
-        print(
-            f"median ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f}) in {rounds} rounds"
-        )
+        for name, some in (("seconds", ratios), ("seconds of the processor", busy)):
+            print(
+                f"{name}: median {statistics.median(some):.3f} ({min(some):.3f} to {max(some):.3f}), {rounds} rounds"
+            )
 
 
 def one(model: str, path: str, out: str, workers: int) -> None:
