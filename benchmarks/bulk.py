@@ -65,9 +65,7 @@ def throughput(model: str, engine: str, texts: int, rounds: int) -> None:
                 busy.append(memory_used / parts_used)
                 print(f"rows/s: in memory {texts / memory:8,.0f}, in parts {texts / parts:8,.0f}; {memory / parts:.3f}")
         for name, some in (("seconds", ratios), ("seconds of the processor", busy)):
-            print(
-                f"{name}: median {statistics.median(some):.3f} ({min(some):.3f} to {max(some):.3f}), {rounds} rounds"
-            )
+            print(f"{name}: median {statistics.median(some):.3f} ({min(some):.3f} to {max(some):.3f}), {rounds} rounds")
 
 
 def one(model: str, path: str, out: str, workers: int) -> None:

@@ -119,6 +119,7 @@ def test_a_file_that_is_read_from_its_beginning_is_gone_on_with(
     assert table_of(tmp_path / "out")["n"].to_pylist() == [str(n) for n in range(200)]
 
 
+@pytest.mark.slow
 def test_a_resume_reads_little(static_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At 99 % it begins at once, and reads under 2 % of the input."""
     lines = "".join(json.dumps({"text": sentence(n), "filler": f"{n:x}" * 250}) + "\n" for n in range(24_000))
