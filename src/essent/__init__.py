@@ -17,6 +17,7 @@ from essent.lazy import lazy_door
 from essent.version import __version__
 
 if TYPE_CHECKING:
+    from essent.bulk import embed
     from essent.encoder import Encoder, EncoderTransformer
     from essent.engine import compile, load
     from essent.evaluation import evaluate
@@ -36,6 +37,7 @@ _WHERE = {
     "TEMPLATES": "essent.recipe",
     "__version__": "essent.version",
     "compile": "essent.engine",
+    "embed": "essent.bulk",
     "evaluate": "essent.evaluation",
     "load": "essent.engine",
     "search": "essent.selection",
@@ -52,6 +54,7 @@ __all__ = [
     "StaticEncoder",
     "__version__",
     "compile",
+    "embed",
     "evaluate",
     "load",
     "search",

@@ -14,6 +14,7 @@ from essent.cli import explain, heros, heros_build, heros_judge
 from essent.cli.console import open_streams, show_error
 from essent.cli.demo import demo
 from essent.cli.distill import distill
+from essent.cli.embed import embed
 from essent.cli.encode import encode
 from essent.cli.evaluate import evaluate
 from essent.cli.export import export
@@ -120,8 +121,23 @@ def _help_of(command: Callable[..., None]) -> str:
     return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
 
 
-COMMANDS = (recipes, encode, evaluate, search, distill, train, report, reproduce, save, verify, export, pretrain, demo)
-LIGHT = (recipes, encode, report, verify)  # they need no torch, or not for every model
+COMMANDS = (
+    recipes,
+    encode,
+    embed,
+    evaluate,
+    search,
+    distill,
+    train,
+    report,
+    reproduce,
+    save,
+    verify,
+    export,
+    pretrain,
+    demo,
+)
+LIGHT = (recipes, encode, embed, report, verify)  # they need no torch, or not for every model
 
 
 def _add(group: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:

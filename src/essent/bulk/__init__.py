@@ -1,0 +1,56 @@
+"""Any number of texts to vectors, in parts that are written whole: a run can be killed at any time and gone on with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from essent.lazy import lazy_door
+
+if TYPE_CHECKING:
+    from essent.bulk.job import Job
+    from essent.bulk.models import Model, ModelSpec
+    from essent.bulk.parts import Part, read_parts
+    from essent.bulk.run import BulkResult, Prepared, compute, embed, prepare
+    from essent.bulk.settings import STATUSES, BulkSettings
+    from essent.bulk.units import Unit, plan
+    from essent.bulk.work import do_unit, do_units
+
+_WHERE = {
+    "BulkResult": "essent.bulk.run",
+    "BulkSettings": "essent.bulk.settings",
+    "Job": "essent.bulk.job",
+    "Model": "essent.bulk.models",
+    "ModelSpec": "essent.bulk.models",
+    "Part": "essent.bulk.parts",
+    "Prepared": "essent.bulk.run",
+    "STATUSES": "essent.bulk.settings",
+    "Unit": "essent.bulk.units",
+    "compute": "essent.bulk.run",
+    "do_unit": "essent.bulk.work",
+    "do_units": "essent.bulk.work",
+    "embed": "essent.bulk.run",
+    "plan": "essent.bulk.units",
+    "prepare": "essent.bulk.run",
+    "read_parts": "essent.bulk.parts",
+}
+
+__all__ = [
+    "STATUSES",
+    "BulkResult",
+    "BulkSettings",
+    "Job",
+    "Model",
+    "ModelSpec",
+    "Part",
+    "Prepared",
+    "Unit",
+    "compute",
+    "do_unit",
+    "do_units",
+    "embed",
+    "plan",
+    "prepare",
+    "read_parts",
+]
+
+__getattr__, __dir__ = lazy_door(__name__, _WHERE)

@@ -1,0 +1,338 @@
+"""Anything that encodes, opened by its name, with what tells it from another model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from essent.bulk.settings import ENGINES, BulkSettings, check_choice
+from essent.folders import digest_of_file, is_exported_folder
+from essent.lazy import check_torch
+from essent.static import StaticEncoder
+from essent.types import DamagedError, InputError, MissingDependencyError, ModelError, RecipeError
+
+Lengths = Callable[[list[str]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Which model, and how it is loaded; can be sent to another process.
+
+    Attributes:
+        model: a folder, a name on the hub, or something loaded: an Encoder, a graph, a StaticEncoder, a
+            SentenceTransformer.
+        recipe: of an Encoder; None: what the folder says.
+        engine: auto takes what the folder is; torch; openvino or onnx, which make a graph of a model.
+        learns: whether texts are given that a recipe learns from, which only an Encoder does.
+        options: device, revision, trust_remote_code, for an Encoder.
+        threads: of the process.
+    """
+
+    model: Any
+    recipe: str | None = None
+    engine: str = "auto"
+    learns: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("engine", self.engine, ENGINES)
+        if self.recipe is not None:
+            from essent.recipe import Recipe
+
+            object.__setattr__(self, "recipe", str(Recipe.parse(self.recipe)))  # before the slow imports
+
+    @property
+    def name(self) -> str:
+        """The model for messages."""
+        return str(self.model) if isinstance(self.model, (str, Path)) else type(self.model).__name__
+
+    def check_exists(self) -> None:
+        """Refuse a folder that is not there, before anything is read for it."""
+        if isinstance(self.model, Path) and not self.model.exists():
+            raise ModelError(f"There is no folder {str(self.model)!r}.")
+
+
+@dataclass
+class Model:
+    """A model that is ready to encode.
+
+    Attributes:
+        encoder: what encodes.
+        about: what the vectors depend on, each under its name.
+        dimensions: of the vectors.
+    """
+
+    encoder: Any
+    about: dict[str, Any]
+    dimensions: int
+    prompt: str
+    settings: BulkSettings
+    room: int | None = None
+    lengths: Lengths | None = None
+    backend: Any = None
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors (N,K) float32 in the order of the texts."""
+        if not texts:
+            return np.empty((0, self.dimensions), np.float32)
+        found = self.encoder.encode(
+            list(texts),
+            prompt=self.prompt,
+            batch_size=self.settings.batch_size,
+            show_progress_bar=False,
+            normalize_embeddings=self.settings.normalize,
+            truncate_dim=self.settings.truncate_dim,
+        )
+        return np.ascontiguousarray(found, dtype=np.float32)
+
+    def too_long(self, texts: Sequence[str]) -> np.ndarray:
+        """Which texts have more tokens than the model reads: (N,) bool. A text has at most a token a byte."""
+        found = np.zeros(len(texts), bool)
+        if self.room is None or self.lengths is None:
+            return found
+        before = len(self.prompt.encode("utf-8", "surrogatepass"))
+        sizes = (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in texts)
+        maybe = [place for place, size in enumerate(sizes) if size + before + 2 > self.room]
+        for start in range(0, len(maybe), 1024):
+            some = maybe[start : start + 1024]
+            found[some] = self.lengths([self.prompt + texts[place] for place in some]) > self.room
+        return found
+
+
+def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
+    """Load what the spec names.
+
+    Raises:
+        ModelError: it cannot be loaded. InputError: options that it does not take.
+        MissingDependencyError: torch, or an engine's library, is not installed.
+    """
+    if not isinstance(spec.model, (str, Path)):
+        return spec.model
+    name = str(spec.model)
+    asked = bool(spec.recipe or spec.options or spec.learns or settings.max_seq_length)
+    if is_exported_folder(name) and spec.recipe is None:
+        return _graph(name, spec, settings)
+    if spec.engine == "auto" and not asked and (static := _static(name)) is not None:
+        return static
+    check_torch(f"Embedding with {name!r}")
+    loaded = _encoder(name, spec)
+    if settings.max_seq_length is not None:
+        loaded.max_seq_length = settings.max_seq_length
+    return loaded
+
+
+def _graph(name: str, spec: ModelSpec, settings: BulkSettings) -> Any:
+    from essent.engine import load, read_about
+    from essent.folders import STATE_FOLDER
+
+    given = [*spec.options, *(["max_seq_length"] if settings.max_seq_length else [])]
+    if given:
+        raise InputError(f"{name!r} is an exported graph, which takes no {' or '.join(given)}.")
+    engine = read_about(Path(name) / STATE_FOLDER / "engine.json")["engine"]
+    if spec.engine not in ("auto", engine):
+        raise InputError(f"{name!r} is a graph for {engine}, and the engine asked for is {spec.engine}.")
+    return load(name, threads=spec.threads)
+
+
+def _static(name: str) -> StaticEncoder | None:
+    """The encoder of a static folder, which needs no torch; None where another kind is needed."""
+    try:
+        return StaticEncoder.load(name)
+    except DamagedError:
+        raise
+    except ModelError as refused:
+        try:
+            check_torch("Every other model")
+        except MissingDependencyError as missing:
+            raise MissingDependencyError(f"{refused} {missing}") from refused
+        return None
+
+
+def _encoder(name: str, spec: ModelSpec) -> Any:
+    """An Encoder; a sentence-transformers model stays one where no recipe describes its modules."""
+    from essent.encoder import Encoder
+    from essent.model import open_model
+
+    try:
+        return Encoder(name, spec.recipe, **spec.options)
+    except RecipeError:
+        if spec.recipe is not None:
+            raise
+    return open_model(name, dict(spec.options))
+
+
+# -- ready ------------------------------------------------------------------------------------------------------------
+
+
+def ready(encoder: Any, settings: BulkSettings) -> Model:
+    """An encoder with what its vectors depend on.
+
+    Raises:
+        InputError: an unknown prompt, or something that does not encode.
+        NotFittedError: the recipe learns something and has not.
+    """
+    if isinstance(encoder, StaticEncoder):
+        return _ready_static(encoder, settings)
+    if not hasattr(encoder, "encode"):
+        raise InputError(f"model must be a name, a folder or something with encode, not {type(encoder).__name__}.")
+    check_torch("This model")
+    from sentence_transformers import SentenceTransformer
+
+    from essent.compat import prompt_of
+    from essent.encoder import Encoder
+    from essent.engine import CompiledEncoder
+
+    if not isinstance(encoder, SentenceTransformer):
+        raise InputError(f"{type(encoder).__name__} is none of Encoder, StaticEncoder, SentenceTransformer and graphs.")
+    try:
+        prompt = prompt_of(encoder, settings.prompt, settings.prompt_name)
+    except ValueError as error:
+        raise InputError(f"prompt_name={settings.prompt_name!r}: {error}") from error
+    if isinstance(encoder, Encoder):
+        encoder.module.require_fit()
+        kept = _of_encoder(encoder)
+    elif isinstance(encoder, CompiledEncoder):
+        kept = _of_graph(encoder)
+    else:
+        kept = _of_model(encoder)
+    about, room, lengths, backend = kept
+    dimensions = settings.truncate_dim or encoder.truncate_dim or encoder.get_embedding_dimension()
+    about |= {"prompt": prompt, "truncate_dim": settings.truncate_dim or encoder.truncate_dim}
+    width = min(int(dimensions or 0), int(encoder.get_embedding_dimension() or 0))
+    return Model(encoder, about, width, prompt, settings, room, lengths, backend)
+
+
+def _ready_static(encoder: StaticEncoder, settings: BulkSettings) -> Model:
+    table = encoder.table
+    prompt = settings.prompt
+    if prompt is None:
+        name = settings.prompt_name or encoder.default_prompt_name
+        if name is not None and name not in encoder.prompts:
+            raise InputError(f"prompt_name={name!r}; the folder has {', '.join(encoder.prompts)}.")
+        prompt = encoder.prompts.get(name or "", "")
+    digest = hashlib.sha256(table.tokenizer.to_str().encode())
+    for array in (table.rows, table.mapping, table.weights, table.empty):
+        if array is not None:
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    digest.update(repr((table.unit, table.dropped, table.limit, table.cuts_left)).encode())
+    dimensions = min(encoder.dimensions, settings.truncate_dim or encoder.dimensions)
+    kept = settings.truncate_dim or encoder.truncate_dim
+    about: dict[str, Any] = {"model": digest.hexdigest()[:32], "recipe": "static", "engine": "static", "fit": None}
+    about |= {"prompt": prompt, "truncate_dim": kept, "max_seq_length": table.limit}
+
+    def lengths(texts: list[str]) -> np.ndarray:
+        return np.array(
+            [len(found.ids) for found in table.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        )
+
+    return Model(encoder, about, dimensions, prompt, settings, table.limit, lengths, table.tokenizer)
+
+
+Kept = tuple[dict[str, Any], "int | None", "Lengths | None", Any]
+
+
+def _of_encoder(encoder: Any) -> Kept:
+    from essent.pipeline import digest_of, digest_of_backbone, key_of
+    from essent.tokens import fast_backend, text_ids
+
+    module = encoder.module
+    frame, tokenizer, limit = module.plan.frame, module.backbone.tokenizer, module.backbone.max_seq_length
+    learned = module.plan.reads_stats or module.chain.needs_fit
+    shaping = "" if module.shaping is None else digest_of(module.shaping)
+    about = {
+        "model": digest_of_backbone(module.backbone)[:32],
+        "recipe": str(encoder.recipe),
+        "engine": "torch",
+        "fit": key_of(shaping, encoder.recipe.digest(), module.stats) if learned else None,
+        "max_seq_length": limit,
+    }
+    if len(encoder) > 1:
+        about["model"] += " + " + digest_of(encoder[1:])[:16]
+
+    def lengths(texts: list[str]) -> np.ndarray:
+        return np.array([len(ids) for ids in text_ids(tokenizer, frame.prepare(texts), frame.plain_text)])
+
+    room = None if limit is None else max(limit - len(frame), 0)
+    return about, room, lengths, fast_backend(tokenizer)
+
+
+def _of_graph(encoder: Any) -> Kept:
+    from essent.engine import ALL_FILES
+    from essent.tokens import fast_backend, text_ids, tokenizer_digest
+
+    module = encoder.engine_module
+    runtime, inputs = module.runtime, module.inputs
+    digest = hashlib.sha256(f"{tokenizer_digest(module.reader)} {inputs!r}".encode())
+    folder = Path(runtime.path).parent
+    for name in ALL_FILES:
+        if (folder / name).is_file():
+            digest.update(digest_of_file(folder / name).encode())
+    about = {
+        "model": digest.hexdigest()[:32],
+        "recipe": encoder.recipe,
+        "engine": f"{runtime.engine} {runtime.precision}",
+        "fit": None,
+        "max_seq_length": inputs.max_seq_length,
+    }
+
+    def lengths(texts: list[str]) -> np.ndarray:
+        return np.array([len(i) for i in text_ids(module.reader, inputs.frame.prepare(texts), inputs.frame.plain_text)])
+
+    limit = inputs.max_seq_length
+    room = None if limit is None else max(limit - len(inputs.frame), 0)
+    return about, room, lengths, fast_backend(module.reader)
+
+
+def _of_model(encoder: Any) -> Kept:
+    from essent.pipeline import digest_of
+
+    tokenizer, limit = getattr(encoder, "tokenizer", None), getattr(encoder, "max_seq_length", None)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    spelled = backend.to_str() if backend is not None and hasattr(backend, "to_str") else repr(tokenizer)
+    settings = [json.dumps(getattr(m, "get_config_dict", dict)(), default=str, sort_keys=True) for m in encoder]
+    about = {
+        "model": digest_of(encoder, spelled, settings, limit)[:32],
+        "recipe": " + ".join(type(module).__name__ for module in encoder),
+        "engine": "torch",
+        "fit": None,
+        "max_seq_length": limit,
+    }
+    if not hasattr(backend, "encode_batch_fast"):
+        return about, None, None, None
+    import tokenizers
+
+    whole = tokenizers.Tokenizer.from_str(spelled)
+    whole.no_truncation()
+    whole.no_padding()
+
+    def lengths(texts: list[str]) -> np.ndarray:
+        return np.array([len(found.ids) for found in whole.encode_batch_fast(texts)])
+
+    return about, limit, lengths, whole
+
+
+def as_graph(encoder: Any, engine: str, folder: Path, threads: int | None) -> Any:
+    """A graph of an Encoder or a sentence-transformers model, made once and kept in a folder; then loaded from it.
+
+    Raises:
+        EngineError: the model does not convert. MissingDependencyError: the engine's library is not installed.
+    """
+    from essent.engine import compile, load, runtime_of
+
+    if not folder.is_dir():
+        runtime_of(engine, "float32")
+        compile(encoder, engine).save(str(folder))
+    return load(folder, threads=threads)
+
+
+def without_model(spec: ModelSpec, folder: Path) -> ModelSpec:
+    """The spec for a folder in which a fitted encoder or a graph was saved."""
+    return replace(spec, model=str(folder), recipe=None, engine="auto", learns=False, options={})

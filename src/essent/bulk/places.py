@@ -1,0 +1,237 @@
+"""Addresses to files: globs, folders, data sets on disk, compressed files, any file system that fsspec knows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from essent.registry import did_you_mean
+from essent.types import DataError, optional_import
+
+EXTRA = "bulk"
+KINDS = {
+    ".parquet": "parquet", ".pq": "parquet",
+    ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow",
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
+    ".csv": "csv", ".tsv": "tsv", ".txt": "text",
+}  # fmt: skip
+TABLES, LINES = ("parquet", "arrow"), ("jsonl", "tsv", "text")
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "xz", ".zst": "zstd", ".zstd": "zstd"}
+STAMPS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created", "md5")  # of file systems
+SAMPLE = 65_536  # bytes that are read at the beginning, in the middle and at the end of a file
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file.
+
+    Attributes:
+        address: as fsspec takes it; for local files the absolute path.
+        kind: parquet, arrow, jsonl, csv, tsv or text.
+        packed: how it is compressed, or None.
+        print: length, time of the last change and a digest of three samples: what tells it from another file.
+    """
+
+    address: str
+    kind: str
+    packed: str | None = None
+    print: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def splits(self) -> bool:
+        """Whether a range of it can be read by itself; else it is read from its beginning, row after row."""
+        return self.packed is None and self.kind != "csv"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return int(self.print["bytes"])
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        """The file's bytes, decompressed, for reading; can seek where it is not compressed.
+
+        Raises:
+            DataError: it cannot be opened.
+        """
+        system, path = file_system(self.address)
+        try:
+            raw = open(path, "rb") if _is_local(system) else system.open(path, "rb")  # noqa: SIM115
+        except OSError as error:
+            raise DataError(f"{self.address} cannot be opened: {error.strerror or error}.") from error
+        with raw:
+            if self.packed is None:
+                yield raw
+            else:
+                with unpacked(raw, self.packed) as file:
+                    yield file
+
+    def check_unchanged(self) -> None:
+        """Raise DataError where the file is no longer the one that the run began with."""
+        system, path = file_system(self.address)
+        found = _stamps(system, path)
+        if any(found.get(name) != self.print.get(name) for name in found):
+            raise DataError(
+                f"{self.address} has changed while it was read ({_difference(self.print, found)}). The parts that "
+                "were written before are intact, and hold the older content: begin again in another folder."
+            )
+
+
+def unpacked(raw: Any, packed: str) -> Any:
+    """A decompressing reader on a file of compressed bytes."""
+    if packed == "gzip":
+        import gzip
+
+        return gzip.open(raw)
+    if packed == "bz2":
+        import bz2
+
+        return bz2.open(raw)
+    if packed == "xz":
+        import lzma
+
+        return lzma.open(raw)
+    arrow = optional_import("pyarrow", EXTRA)
+    return arrow.CompressedInputStream(raw, "zstd")
+
+
+def file_system(address: str) -> tuple[Any, str]:
+    """The file system of an address and the path in it.
+
+    Raises:
+        DataError: an unknown protocol, or a library that it needs.
+    """
+    fsspec = optional_import("fsspec", EXTRA)
+    try:
+        system, path = fsspec.core.url_to_fs(address)
+    except (ValueError, ImportError) as error:
+        raise DataError(f"{address!r} cannot be read: {error}") from error
+    return system, path
+
+
+def find_sources(addresses: Sequence[str]) -> list[Source]:
+    """The files that the addresses stand for, in their order, those of a folder or pattern by name.
+
+    Raises:
+        DataError: nothing there, a folder without files that are read, or a format that is not.
+    """
+    if not addresses:
+        raise DataError("No source is given: name a file, a folder or a pattern such as 'data/*.parquet'.")
+    found: list[Source] = []
+    for address in addresses:
+        system, path = file_system(str(address))
+        for place in _files(system, path, str(address)):
+            kind, packed = kind_of(place)
+            name = place if _is_local(system) else system.unstrip_protocol(place)
+            found.append(Source(name, kind, packed, fingerprint(system, place)))
+    (address, times), *_ = Counter(source.address for source in found).most_common(1)
+    if times > 1:
+        raise DataError(f"{address} is named twice.")
+    return found
+
+
+def kind_of(path: str) -> tuple[str, str | None]:
+    """Format and compression by the suffixes; a file without a suffix that is known has one text a line."""
+    suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
+    packed = PACKED.get(suffixes[-1]) if suffixes else None
+    if packed is not None:
+        suffixes.pop()
+    kind = KINDS.get(suffixes[-1], "text") if suffixes else "text"
+    if packed is not None and kind in TABLES:
+        raise DataError(f"{path}: {kind} files are compressed inside; unpack this one first.")
+    return kind, packed
+
+
+def _is_local(system: Any) -> bool:
+    return "file" in (system.protocol if isinstance(system.protocol, (tuple, list)) else (system.protocol,))
+
+
+def _files(system: Any, path: str, address: str) -> Iterator[str]:
+    if any(mark in path for mark in "*?[") and not system.exists(path):
+        matches = sorted(str(name) for name in system.glob(path) if system.isfile(name))
+        if not matches:
+            raise DataError(f"{address!r} matches no file.")
+        yield from matches
+    elif system.isfile(path):
+        yield path
+    elif system.isdir(path):
+        yield from _of_folder(system, path, address)
+    else:
+        raise DataError(f"{address} does not exist. {_neighbours(system, path)}")
+
+
+def _of_folder(system: Any, folder: str, address: str) -> list[str]:
+    """Files of a folder: those of a data set on disk in its order, else all of a known suffix by name."""
+    names = {str(name).rstrip("/").rpartition("/")[2]: str(name) for name in system.ls(folder, detail=False)}
+    if "dataset_dict.json" in names:
+        splits = json.loads(system.cat_file(names["dataset_dict.json"])).get("splits", [])
+        raise DataError(
+            f"{address} is a data set with the splits {', '.join(splits)}: name one, {address}/{splits[0]}."
+        )
+    if "state.json" in names and "dataset_info.json" in names:
+        state = json.loads(system.cat_file(names["state.json"]))
+        return [f"{folder.rstrip('/')}/{row['filename']}" for row in state["_data_files"]]
+    found = []
+    for path in sorted(map(str, system.find(folder))):
+        inner = path[len(folder.rstrip("/")) + 1 :].split("/")
+        suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
+        known = suffixes and (suffixes[-1] in KINDS or (suffixes[-1] in PACKED and suffixes[-2:-1]))
+        if known and not any(part.startswith((".", "_")) for part in inner):
+            found.append(path)
+    if not found:
+        raise DataError(f"{address} is a folder without files that are read: {', '.join(KINDS)}, compressed or not.")
+    return found
+
+
+def _neighbours(system: Any, path: str) -> str:
+    parent, _, name = path.rstrip("/").rpartition("/")
+    if not parent or not system.isdir(parent):
+        return f"There is no folder {parent}." if parent else ""
+    names = sorted(str(entry).rstrip("/").rpartition("/")[2] for entry in system.ls(parent, detail=False))[:50]
+    return did_you_mean(name, names) if names else "Its folder holds no files."
+
+
+# -- what tells a file from another -----------------------------------------------------------------------------------
+
+
+def _stamps(system: Any, path: str) -> dict[str, Any]:
+    """Length, and what the file system says about the last change."""
+    try:
+        system.invalidate_cache(path)
+        about = system.info(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+    stamps = {"bytes": int(about["size"])}
+    wanted = ("mtime",) if _is_local(system) else STAMPS
+    return stamps | {name: str(about[name]) for name in wanted if about.get(name) is not None}
+
+
+def fingerprint(system: Any, path: str) -> dict[str, Any]:
+    """Length, time of the last change, and a digest of three samples of the content."""
+    found = _stamps(system, path)
+    digest, size = hashlib.sha256(), found["bytes"]
+    starts = (0,) if size <= 3 * SAMPLE else (0, size // 2, size - SAMPLE)
+    length = size if len(starts) == 1 else SAMPLE
+    try:
+        with system.open(path, "rb") as file:
+            for start in starts:
+                file.seek(start)
+                digest.update(file.read(length))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+    return found | {"samples": digest.hexdigest()[:32]}
+
+
+def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {old.get(name)} → {new[name]}" for name in new if old.get(name) != new[name])
+
+
+def difference(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """What tells two files apart, in words; "" for the same."""
+    return _difference(old, new) if old != new else ""

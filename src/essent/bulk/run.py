@@ -1,0 +1,291 @@
+"""`essent.embed`: any number of texts to vectors, in parts, killed and gone on with at any moment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from essent.bulk.bar import RowBar
+from essent.bulk.chunks import chunk_fields
+from essent.bulk.fitting import FITTED, fitted
+from essent.bulk.interrupt import interruptible
+from essent.bulk.job import Job
+from essent.bulk.lance_format import write_lance
+from essent.bulk.memory import windows_ahead
+from essent.bulk.models import Model, ModelSpec, as_graph, open_encoder, ready, without_model
+from essent.bulk.parts import Part, check_same, clean, read_parts, remove_parts
+from essent.bulk.places import EXTRA, find_sources
+from essent.bulk.settings import FORMATS, STATUS, BulkSettings, check_choice
+from essent.bulk.units import Input, Unit, look_at, output_fields, plan
+from essent.bulk.vectors import together, vector_fields
+from essent.bulk.work import do_units
+from essent.bulk.workers import do_units_by_workers
+from essent.types import DataError, InputError, optional_import
+from essent.version import __version__
+
+GRAPH_FOLDER = "_graph"
+LIBRARIES = (
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "tokenizers",
+    "numpy",
+    "pyarrow",
+    "openvino",
+    "onnxruntime",
+)
+
+
+@dataclass(frozen=True)
+class BulkResult:
+    """What a run leaves.
+
+    Attributes:
+        folder: the parts.
+        rows, parts: in all, those of earlier runs included.
+        statuses: how many rows of each.
+        dimensions: of the vectors.
+        resumed: rows that earlier runs had computed.
+        seconds: of this run.
+        loss: of a smaller number format; None for float32.
+        troubled: for each status without a vector a part and row in it where it occurs.
+    """
+
+    folder: Path
+    rows: int
+    parts: int
+    statuses: Mapping[str, int]
+    dimensions: int
+    resumed: int
+    seconds: float
+    loss: Mapping[str, float] | None = None
+    troubled: Mapping[str, str] | None = None
+
+    @property
+    def paths(self) -> list[Path]:
+        """The parts, in the order of the rows."""
+        return sorted(self.folder.glob("part-*.parquet"))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run before its first part: the job, the model in this process, and what earlier runs left."""
+
+    job: Job
+    model: Model
+    parts: dict[str, Part]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there will be, or about how many."""
+        return sum(one.rows for one in self.job.inputs)
+
+    def units(self) -> Iterator[Unit]:
+        """What is still to be done."""
+        done = {name: (part.start, part.stop) for name, part in self.parts.items()}
+        return plan(self.job.inputs, done, self.job.settings.rows_per_part)
+
+
+def embed(
+    sources: str | Path | Sequence[str | Path],
+    model: Any,
+    output: str | Path,
+    *,
+    recipe: str | None = None,
+    engine: str = "auto",
+    fit: Sequence[str] | None = None,
+    fit_sample: int = 10_000,
+    workers: int = 1,
+    memory: int | None = None,
+    force: bool = False,
+    progress: bool = False,
+    format: str = "parquet",
+    options: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> BulkResult:
+    """Embed texts of any number of files into a folder of Parquet parts; the same call goes on after a crash.
+
+    Args:
+        sources: files, folders, patterns: Parquet, Arrow, JSON lines, CSV, TSV, text, compressed or not; addresses that
+            fsspec knows.
+        model: a name on the hub, a folder (also of a graph, or a static encoder, which need no torch), or a loaded one.
+        output: folder of the parts.
+        recipe: of an Encoder; by default what the folder says.
+        engine: auto, torch, openvino, onnx.
+        fit: texts that the recipe learns from; by default a sample of the sources. The fitted encoder is kept in the
+            folder, and used by all parts; a loaded Encoder is fitted itself.
+        fit_sample: how many texts that sample has.
+        workers: processes on this machine, which share its cores.
+        memory: bytes that all processes may use, about; refused where that is too little.
+        force: begin anew, whatever the folder holds.
+        progress: whether a bar counts the rows.
+        format: parquet, or lance: a data set of Lance beside the parts.
+        options: device, revision, trust_remote_code, for an Encoder.
+        settings: see `BulkSettings`.
+
+    Raises:
+        DataError: a source or the folder cannot be used, or the folder holds parts of another run; says what differs.
+        InputError: a value that is not known. ModelError: the model cannot be loaded.
+        KeyboardInterrupt: after the part that was begun, when Ctrl-C was pressed.
+    """
+    began = time.monotonic()
+    check_choice("format", format, FORMATS)
+    if type(workers) is not int or workers < 1:
+        raise InputError(f"workers={workers!r}: must be a whole number of at least 1.")
+    spec = ModelSpec(model, recipe, engine, fit is not None, dict(options or {}))
+    chosen = _settings(settings)
+    if format == "lance":
+        optional_import("lance", "lance")
+        chosen = replace(chosen, vectors="fixed")  # Lance searches in lists of a fixed size
+    run = prepare(sources, spec, output, settings=chosen, fit=fit, fit_sample=fit_sample, force=force)
+    run = replace(run, job=replace(run.job, ahead=windows_ahead(memory, run.model, workers)))
+    before = sum(part.rows for part in run.parts.values())
+    made = dict(run.parts)
+    with interruptible() as stop, RowBar(run.rows, before, progress) as bar:
+        for part in compute(run, workers, stop):
+            made[part.name] = part
+            bar.update(part.rows)
+        if stop.is_set():
+            bar.close()
+            raise KeyboardInterrupt(_stopped(made, run))
+    if format == "lance":
+        write_lance(run.job.folder, made, renewed=made.keys() != run.parts.keys())
+    return _result(run, made, before, time.monotonic() - began)
+
+
+def compute(run: Prepared, workers: int = 1, stop: Event | None = None) -> Iterator[Part]:
+    """The parts that are still to be done, as they are written."""
+    if workers == 1:
+        return do_units(run.units(), run.job, run.model, stop)
+    return do_units_by_workers(run.units(), run.job, run.model, workers, stop)
+
+
+def _settings(given: Mapping[str, Any]) -> BulkSettings:
+    try:
+        return BulkSettings(**given)
+    except TypeError as error:
+        known = ", ".join(BulkSettings.__dataclass_fields__)
+        raise InputError(f"{str(error).rpartition('__init__() ')[2]}. The settings are {known}.") from None
+
+
+def prepare(
+    sources: str | Path | Sequence[str | Path],
+    spec: ModelSpec,
+    output: str | Path,
+    *,
+    settings: BulkSettings,
+    fit: Sequence[str] | None = None,
+    fit_sample: int = 10_000,
+    force: bool = False,
+) -> Prepared:
+    """Look at the sources and the folder, load and fit the model; everything but the vectors.
+
+    Raises:
+        DataError, InputError, ModelError: see `embed`; what can be found without the model is found before.
+    """
+    optional_import("pyarrow", EXTRA)
+    folder = Path(output).absolute()
+    _check_folder(folder)
+    addresses = [str(sources)] if isinstance(sources, (str, Path)) else [str(one) for one in sources]
+    found = find_sources(addresses)
+    if any(Path(one.address).is_relative_to(folder) for one in found):
+        raise DataError(f"{folder} is among the sources: choose another folder for the output.")
+    inputs = look_at(found, settings)
+    kept = output_fields(inputs, settings)
+    parts = {} if force else read_parts(folder)
+    prints = [{"address": one.address, "print": one.print} for one in found]
+    run = {**settings.described(), "columns": [f"{item.name}: {item.type}" for item in kept]}
+    by_model = ("truncate_dim", "max_seq_length")  # a model has defaults for these
+    check_same(parts, {name: value for name, value in run.items() if name not in by_model}, prints, folder, some=True)
+    spec.check_exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    if force:
+        _remove(folder)
+    spec, model = _open(spec, settings, folder, inputs, fit, fit_sample)
+    run |= model.about
+    check_same(parts, run, prints, folder)
+    clean(folder)
+    arrow = optional_import("pyarrow", EXTRA)
+    added = [*chunk_fields(settings), arrow.field(STATUS, arrow.string()), *vector_fields(settings, model.dimensions)]
+    job = Job(spec, settings, inputs, folder, arrow.schema([*kept, *added]), run, _versions())
+    return Prepared(job, model, parts)
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse an output that no parts can be written to."""
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder} is a file; the output is a folder of parts.")
+    place = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise DataError(f"{folder} cannot be written: {place} is {'read-only' if place.is_dir() else 'not a folder'}.")
+
+
+def _remove(folder: Path) -> None:
+    remove_parts(folder)
+    for name in (FITTED, GRAPH_FOLDER):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _open(
+    spec: ModelSpec, settings: BulkSettings, folder: Path, inputs: list[Input], fit: Any, fit_sample: int
+) -> tuple[ModelSpec, Model]:
+    """The model, fitted and as a graph where that is wanted; and the spec that another process loads it by."""
+    encoder = open_encoder(spec, settings)
+    kept = fitted(encoder, settings, folder, inputs, fit, fit_sample)
+    if kept is not None:
+        encoder, spec = kept, without_model(spec, folder / FITTED)
+    if spec.engine in ("openvino", "onnx") and not _is_graph(encoder):
+        encoder = as_graph(encoder, spec.engine, folder / GRAPH_FOLDER, spec.threads)
+        spec = without_model(spec, folder / GRAPH_FOLDER)
+    return spec, ready(encoder, settings)
+
+
+def _is_graph(encoder: Any) -> bool:
+    return hasattr(encoder, "engine_module")
+
+
+def _versions() -> dict[str, str]:
+    found = {"essent": __version__}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _stopped(made: Mapping[str, Part], run: Prepared) -> str:
+    rows = sum(part.rows for part in made.values())
+    return (
+        f"Stopped after {rows:,} of about {run.rows:,} rows, in {len(made)} parts. The same command goes on from there."
+    )
+
+
+def _result(run: Prepared, made: dict[str, Part], before: int, seconds: float) -> BulkResult:
+    statuses: Counter[str] = Counter()
+    troubled: dict[str, str] = {}
+    for name, part in sorted(made.items()):
+        statuses.update(part.statuses)
+        for status, row in part.first.items():
+            troubled.setdefault(status, f"row {row + 1:,} of {name}")
+    losses = [dict(part.loss) for part in made.values() if part.loss]
+    rows = sum(part.rows for part in made.values())
+    return BulkResult(
+        run.job.folder,
+        rows,
+        len(made),
+        dict(statuses),
+        run.model.dimensions,
+        before,
+        seconds,
+        together(losses),
+        troubled,
+    )

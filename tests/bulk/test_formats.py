@@ -1,0 +1,310 @@
+"""Every format: the same rows in their order, with all columns, whatever stands in them."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import datasets
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from bulk_helpers import sentence, sentences, table_of, vectors_of
+
+from essent import EssentError, StaticEncoder
+from essent.bulk import embed
+
+ROWS = 1200
+TEXTS = [
+    text if number % 9 else f'{text}, "quoted"\nand a second line ünï' for number, text in enumerate(sentences(ROWS))
+]
+FLAT = [text.replace("\n", " ") for text in TEXTS]
+
+
+def as_table(texts: list[str]) -> pa.Table:
+    return pa.table(
+        {"n": list(range(len(texts))), "text": texts, "tags": [["a", "b"][: n % 3] for n in range(len(texts))]}
+    )
+
+
+def write_parquet(path: Path) -> list[str]:
+    pq.write_table(as_table(TEXTS), path, row_group_size=500)
+    return TEXTS
+
+
+def write_small_groups(path: Path) -> list[str]:
+    pq.write_table(as_table(TEXTS), path, row_group_size=7)
+    return TEXTS
+
+
+def write_arrow(path: Path) -> list[str]:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, as_table(TEXTS).schema) as writer:
+        writer.write_table(as_table(TEXTS), max_chunksize=170)
+    return TEXTS
+
+
+def write_stream(path: Path) -> list[str]:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, as_table(TEXTS).schema) as writer:
+        writer.write_table(as_table(TEXTS), max_chunksize=170)
+    return TEXTS
+
+
+def write_feather(path: Path) -> list[str]:
+    pa.feather.write_feather(as_table(TEXTS), path, chunksize=300)
+    return TEXTS
+
+
+def write_data_set(path: Path) -> list[str]:
+    datasets.Dataset.from_dict(as_table(TEXTS).to_pydict()).save_to_disk(path, num_shards=2)
+    return TEXTS
+
+
+def write_lines(path: Path, opener: Callable = open) -> list[str]:
+    with opener(path, "wt", encoding="utf-8", newline="\n") as file:
+        for n, text in enumerate(TEXTS):
+            file.write(json.dumps({"n": n, "text": text, "tags": ["a", "b"][: n % 3]}, ensure_ascii=bool(n % 2)) + "\n")
+            file.write("\n" * (n % 40 == 0))  # a blank line is no row
+    return TEXTS
+
+
+def write_csv(path: Path, opener: Callable = open) -> list[str]:
+    with opener(path, "wt", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["n", "text"])
+        writer.writerows(enumerate(TEXTS))
+    return TEXTS
+
+
+def write_tsv(path: Path, opener: Callable = open) -> list[str]:
+    with opener(path, "wt", encoding="utf-8-sig", newline="\r\n") as file:
+        file.write("n\ttext\n")
+        file.writelines(f"{n}\t{text}\n" for n, text in enumerate(FLAT))
+    return FLAT
+
+
+def write_text(path: Path, opener: Callable = open) -> list[str]:
+    with opener(path, "wt", encoding="utf-8", newline="\n") as file:
+        file.write("\n".join(FLAT))  # the last line has no end
+    return FLAT
+
+
+def packed(write: Callable, opener: Callable) -> Callable[[Path], list[str]]:
+    return lambda path: write(path, opener)
+
+
+def write_zstd(path: Path) -> list[str]:
+    write_lines(plain := path.with_suffix(".plain"))
+    with pa.output_stream(str(path), compression="zstd") as sink:
+        sink.write(plain.read_bytes())
+    plain.unlink()
+    return TEXTS
+
+
+FORMATS: dict[str, Callable[[Path], list[str]]] = {
+    "a.parquet": write_parquet,
+    "small.parquet": write_small_groups,
+    "a.arrow": write_arrow,
+    "stream.arrow": write_stream,
+    "a.feather": write_feather,
+    "data-set": write_data_set,
+    "a.jsonl": write_lines,
+    "a.csv": write_csv,
+    "a.tsv": write_tsv,
+    "a.txt": write_text,
+    "a.jsonl.gz": packed(write_lines, gzip.open),
+    "a.csv.bz2": packed(write_csv, bz2.open),
+    "a.tsv.xz": packed(write_tsv, lzma.open),
+    "a.txt.gz": packed(write_text, gzip.open),
+    "a.jsonl.zst": write_zstd,
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format(name: str, tmp_path: Path, static_folder: Path) -> None:
+    texts = FORMATS[name](tmp_path / name)
+    found = embed(tmp_path / name, static_folder, tmp_path / "out", rows_per_part=250)
+    table = table_of(tmp_path / "out")
+    assert found.rows == table.num_rows == ROWS
+    assert found.parts > 3
+    assert table["text"].to_pylist() == texts
+    if "n" in table.column_names:
+        assert [int(n) for n in table["n"].to_pylist()] == list(range(ROWS))
+    if "tags" in table.column_names:
+        assert [len(tags) for tags in table["tags"].to_pylist()] == [n % 3 for n in range(ROWS)]
+    assert set(table["status"].to_pylist()) == {"ok"}
+    np.testing.assert_array_equal(vectors_of(table), StaticEncoder.load(static_folder).encode(texts))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_lines_belong_to_the_range_in_which_they_begin(
+    rows: int, tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranges that end within lines, at their ends and beginnings, and hold none at all."""
+    monkeypatch.setattr("essent.bulk.lines.SMALLEST", 1)
+    texts = [(sentence(number) if number % 5 else "") * (number % 3) for number in range(60)]
+    (tmp_path / "a.txt").write_bytes("\n".join(texts).encode())
+    found = embed(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=rows)
+    assert table_of(tmp_path / "out")["text"].to_pylist() == texts
+    assert found.parts >= 60 // rows
+
+
+def test_several_sources_in_their_order(tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern, a folder and a file; columns of all of them, null where a file lacks one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    pq.write_table(pa.table({"text": ["one", "two"], "year": [1, 2]}), "folder/b.parquet")
+    (tmp_path / "folder" / "a.jsonl").write_text('{"text": "three", "place": "here"}\n"four"\n', "utf-8")
+    (tmp_path / "folder" / "_ignored.jsonl").write_text("?", "utf-8")
+    for number in (2, 1):
+        (tmp_path / f"lines-{number}.txt").write_text(f"a line of {number}\n", "utf-8")
+    embed(["lines-*.txt", "folder"], static_folder, "out")
+    table = table_of(tmp_path / "out")
+    assert table["text"].to_pylist() == ["a line of 1", "a line of 2", "three", "four", "one", "two"]
+    assert table["year"].to_pylist() == [None, None, None, None, 1, 2]
+    assert table["place"].to_pylist() == [None, None, "here", None, None, None]
+
+
+def test_other_file_systems(tmp_path: Path, static_folder: Path) -> None:
+    """An address that fsspec knows: nothing is local about reading."""
+    memory = fsspec.filesystem("memory")
+    for name in ("a.parquet", "a.jsonl", "stream.arrow", "a.csv", "a.jsonl.gz"):
+        texts = FORMATS[name](tmp_path / name)
+        memory.pipe_file(f"/shelf/{name}", (tmp_path / name).read_bytes())
+        embed(f"memory://shelf/{name}", static_folder, tmp_path / f"out-{name}", rows_per_part=250)
+        assert table_of(tmp_path / f"out-{name}")["text"].to_pylist() == texts
+
+
+# -- what cannot be read -----------------------------------------------------------------------------------------------
+
+
+def test_every_row_that_has_no_text(tmp_path: Path, static_folder: Path) -> None:
+    lines = ['{"text": "a dog", "n": 1}', '{"text": null}', '{"text": 5, "n": 2}', '{"text": " "}', "{not json", "[1]"]
+    lines += ['{"n": 3}', '{"text": "\\ud83d a tree"}', '{"text": ["a"]}', '"only a text"', '{"text": "\\u3042"}', "7"]
+    path = tmp_path / "a.jsonl"
+    path.write_bytes("\n".join(lines).encode() + b'\n{"text": "\xff\xfe"}\n')
+    found = embed(path, static_folder, tmp_path / "out")
+    table = table_of(tmp_path / "out")
+    kinds = ["ok", "null", "not text", "empty", "unreadable", "unreadable"]
+    kinds += ["null", "ok", "not text", "ok", "ok", "unreadable", "unreadable"]
+    assert table["status"].to_pylist() == kinds
+    has = [vector is not None for vector in table["embedding"].to_pylist()]
+    assert has == [kind == "ok" for kind in kinds]
+    assert all(any(vector) for vector in table["embedding"].to_pylist() if vector is not None)
+    assert found.statuses == {"ok": 4, "null": 2, "not text": 2, "empty": 1, "unreadable": 4}
+    assert table["text"].to_pylist()[7] == "� a tree"  # half a surrogate pair is mended, as everywhere
+    assert json.loads(table["other_values"].to_pylist()[2]) == {"text": 5}
+    with pytest.raises(EssentError, match=r"no text to encode: null.*--strict"):
+        embed(path, static_folder, tmp_path / "strict", strict=True)
+    assert list((tmp_path / "strict").glob("part-*")) == []
+
+
+def test_values_of_json_that_do_not_fit_are_kept(tmp_path: Path, static_folder: Path) -> None:
+    """The first rows tell the types; what comes later and is of another kind is not lost."""
+    rows = [{"text": f"dog {n}", "n": n, "score": n / 2, "tags": [n]} for n in range(1100)]
+    rows += [{"text": "dog", "n": 1.5, "score": 3, "tags": ["a"], "new": {"deep": 1}}, {"text": "dog", "n": 2**70}]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    embed(path, static_folder, tmp_path / "out")
+    table = table_of(tmp_path / "out")
+    assert table.schema.field("n").type == pa.int64()
+    assert table["score"].to_pylist()[-2] == 3.0
+    others = [json.loads(value) for value in table["other_values"].to_pylist() if value is not None]
+    assert others == [{"n": 1.5, "tags": ["a"], "new": {"deep": 1}}, {"n": 2**70}]
+
+
+def test_a_stray_quotation_mark_costs_one_row(tmp_path: Path, static_folder: Path) -> None:
+    rows = [f'{n},"text {n}"' if n % 2 else f"{n},text {n}" for n in range(400)]
+    rows[150] = '150,"never closed'
+    rows[250] = "250,one,too,many"
+    path = tmp_path / "a.csv"
+    path.write_text("n,text\n" + "\n".join(rows) + "\n", "utf-8")
+    embed(path, static_folder, tmp_path / "out", rows_per_part=60)
+    table = table_of(tmp_path / "out")
+    assert [n for n, status in enumerate(table["status"].to_pylist()) if status != "ok"] == [150, 250]
+    assert table["text"].to_pylist()[151] == "text 151"
+    assert table.num_rows == 400
+
+
+def test_bytes_that_are_no_text_in_a_parquet_file(tmp_path: Path, static_folder: Path) -> None:
+    binary = pa.array([b"a dog", b"\xff\xfe", b"trees", None], pa.binary())
+    broken = pa.Array.from_buffers(pa.string(), 4, binary.buffers())
+    pq.write_table(pa.table({"text": broken}), tmp_path / "a.parquet")
+    embed(tmp_path / "a.parquet", static_folder, tmp_path / "out")
+    assert table_of(tmp_path / "out")["status"].to_pylist() == ["ok", "unreadable", "ok", "null"]
+
+
+def test_a_file_that_is_damaged(tmp_path: Path, static_folder: Path) -> None:
+    """What stands before the damage is in the parts, and the error names the file."""
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(f"{json.dumps(text)}\n" for text in sentences(4000)).encode())[:-1000])
+    with pytest.raises(EssentError, match=r"a\.jsonl\.gz: cannot be read to its end"):
+        embed(path, static_folder, tmp_path / "out", rows_per_part=100)
+    assert 3000 <= table_of(tmp_path / "out").num_rows < 4000
+    write_parquet(path := tmp_path / "b.parquet")
+    content = bytearray(path.read_bytes())
+    content[3000:6000] = bytes(3000)
+    path.write_bytes(content)
+    with pytest.raises(EssentError, match=r"b\.parquet"):
+        embed(path, static_folder, tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.parquet", b"PAR1 and no more", "not a Parquet file that can be read"),
+        ("a.arrow", b"nothing of Arrow", "not an Arrow file that can be read"),
+        ("a.json", b'\xef\xbb\xbf [{"text": "x"}]', "one JSON array"),
+        ("a.csv", b"\xff\xfe\n1\n", "the header is not UTF-8"),
+        ("a.csv", b"text,text\na,b\n", "stands twice"),
+        ("a.tsv", b"body\tn\na\t1\n", "no column 'text'"),
+        ("a.jsonl", b"no\njson\n", "none of the first 2 lines is JSON"),
+        ("a.jsonl", b'{"text": "a", "status": "x"}\n', "'status', which is the name of one that essent adds"),
+        ("a.parquet.gz", b"", "compressed inside"),
+    ],
+)
+def test_input_that_is_refused_before_the_model_is_loaded(name: str, content: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(EssentError, match=said):
+        embed(tmp_path / name, tmp_path / "no model", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_columns_that_do_not_go_together(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a"], "n": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"text": ["a"], "n": ["1"]}), tmp_path / "b.parquet")
+    with pytest.raises(EssentError, match=r"'n' is string in .*b\.parquet and int64 in .*a\.parquet"):
+        embed(tmp_path, "no model", tmp_path.with_name("out"))
+    with pytest.raises(EssentError, match=r"'n' holds int64, not texts\. Columns with texts: text\."):
+        embed(tmp_path / "a.parquet", "no model", tmp_path / "out", column="n")
+    with pytest.raises(EssentError, match=r"a\.parqet does not exist\. Did you mean 'a\.parquet'"):
+        embed(tmp_path / "a.parqet", "no model", tmp_path / "out")
+    with pytest.raises(EssentError, match="matches no file"):
+        embed(str(tmp_path / "*.txt"), "no model", tmp_path / "out")
+
+
+def test_an_empty_file_and_a_part_without_rows(tmp_path: Path, static_folder: Path) -> None:
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "a.parquet")
+    (tmp_path / "b.txt").write_bytes(b"")
+    (tmp_path / "c.txt").write_bytes(b"a dog\n")
+    found = embed([tmp_path / name for name in ("a.parquet", "b.txt", "c.txt")], static_folder, tmp_path / "out")
+    assert found.rows == 1
+    assert table_of(tmp_path / "out")["text"].to_pylist() == ["a dog"]
+
+
+def test_columns_that_are_kept(tmp_path: Path, static_folder: Path) -> None:
+    write_lines(tmp_path / "a.jsonl")
+    embed(tmp_path / "a.jsonl", static_folder, tmp_path / "out", id="n")
+    assert table_of(tmp_path / "out").column_names == ["n", "other_values", "status", "embedding"]
+    write_parquet(tmp_path / "a.parquet")
+    embed(tmp_path / "a.parquet", static_folder, tmp_path / "b", id=("n", "text"))
+    assert table_of(tmp_path / "b").column_names == ["n", "text", "status", "embedding"]
+    with pytest.raises(EssentError, match=r"no column 'm'.*--id"):
+        embed(tmp_path / "a.parquet", static_folder, tmp_path / "c", id="m")
