@@ -81,7 +81,22 @@ def embed(
             rich_help_panel=opt.RUN,
         ),
     ] = "auto",
-    workers: Annotated[int, typer.Option(min=1, help="Processes, which share the cores.", rich_help_panel=opt.RUN)] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes, which share the cores; by default 1, and on a cluster one a GPU or node.",
+            rich_help_panel=opt.RUN,
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[ADDRESS]",
+            help="Compute on a Ray cluster: by default the one that this machine belongs to; local: this machine.",
+            rich_help_panel=opt.RUN,
+        ),
+    ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
@@ -103,6 +118,7 @@ def embed(
     \b
     [dim]$[/] essent embed texts.txt -m all-MiniLM-L6-v2 -o vectors
     [dim]$[/] essent embed "data/*.parquet" --column body -m my-encoder -o vectors --dtype float16 --workers 4
+    [dim]$[/] essent embed "/shared/*.parquet" -m /shared/my-encoder -o /shared/vectors --ray
     """
     chosen = dict(settings)
     if id:
@@ -121,6 +137,7 @@ def embed(
         fit=texts,
         fit_sample=fit_sample,
         workers=workers,
+        ray=ray,
         memory=limit,
         force=run.force,
         progress=not run.quiet,

@@ -1,0 +1,334 @@
+"""The workers on a Ray cluster, watched by the driver: started, given units, missed and replaced."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from essent.atomic import write_text
+from essent.bulk.models import Model
+from essent.bulk.parts import Part, read_part
+from essent.bulk.ray_worker import SEEN, NodeWorker, sendable
+from essent.bulk.units import Unit
+from essent.bulk.work import Job
+from essent.bulk.workers import Failed
+from essent.static import StaticEncoder
+from essent.types import DataError, EssentError, MissingDependencyError, optional_import
+from essent.version import __version__
+
+IN_HAND = 2  # units of a worker: one that is computed, and one that is read meanwhile
+LOOK = 2.0  # seconds between two looks at the nodes
+PATIENCE = 0.5  # seconds to wait for an answer
+PLACED_WITHIN = 300.0  # seconds in which a worker must have found a place where there is no other one
+LOSSES = 3  # processes that a unit may end, and that may end at their start
+GOES_ON = "The parts are intact; the same command goes on where this one stopped."
+
+
+class ToDo:
+    """The units that nobody works on; those that were lost with a worker come first."""
+
+    def __init__(self, units: Iterator[Unit]) -> None:
+        self._units, self._returned = units, deque[Unit]()
+        self._next = next(units, None)
+
+    def __bool__(self) -> bool:
+        return bool(self._returned) or self._next is not None
+
+    def take(self) -> Unit:
+        """The next one."""
+        if self._returned:
+            return self._returned.popleft()
+        if self._next is None:
+            raise ValueError("There is no unit left.")
+        found, self._next = self._next, next(self._units, None)
+        return found
+
+    def put_back(self, unit: Unit) -> None:
+        """A unit that is not done."""
+        self._returned.append(unit)
+
+
+@dataclass(eq=False)
+class Worker:
+    """One worker, as the driver knows it.
+
+    Attributes:
+        slot: what it stands for: a number, or a node and a number.
+        first: whether it is one of those that the run began with.
+        node: where it runs, when that is known.
+        ready: whether it has loaded the model.
+        hand: its units, the one that it computes first.
+    """
+
+    slot: Any
+    actor: Any
+    first: bool
+    threads: int
+    node: str | None = None
+    ready: bool = False
+    hand: list[Unit] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that has not been answered. `unit`: to be done; without one the worker starts."""
+
+    worker: Worker
+    unit: Unit | None = None
+
+
+@contextmanager
+def working_crew(job: Job, model: Model, workers: int | None, todo: ToDo) -> Iterator[Crew]:
+    """The workers, which end with the block."""
+    ray = optional_import("ray", "ray")
+    token = os.urandom(8).hex()
+    write_text(job.folder / SEEN, token)
+    crew = Crew(ray, sendable(job), model, workers, todo, token)
+    try:
+        yield crew
+    finally:
+        for worker in crew.workers:
+            ray.kill(worker.actor)
+        (job.folder / SEEN).unlink(missing_ok=True)
+
+
+class Crew:
+    """The workers and the calls to them."""
+
+    def __init__(self, ray: Any, job: Job, model: Model, workers: int | None, todo: ToDo, token: str) -> None:
+        self.ray, self.folder, self.todo = ray, job.folder, todo
+        self.workers: list[Worker] = []
+        self._wanted = workers
+        self._gpus = may_use_gpus(job, model)
+        self._cpus: int | None = None  # of each worker where their number is given
+        self._found: deque[Part] = deque()
+        self._job, self._token = ray.put(job), token
+        self._calls: dict[Any, Call] = {}
+        self._losses: Counter[str] = Counter()
+        self._closed: dict[Any, EssentError] = {}
+        self._nodes: dict[str, dict[str, Any]] = {}
+        self._looked, self._placed, self._began = 0.0, time.monotonic(), False
+
+    @property
+    def in_hand(self) -> bool:
+        """Whether a unit is with a worker."""
+        return any(worker.hand for worker in self.workers)
+
+    # -- who works ----------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """See which nodes there are: drop the workers of those that are gone, start the ones that are wanted.
+
+        Raises:
+            DataError: no worker has found a place for long, or every one has failed.
+        """
+        now = time.monotonic()
+        if now - self._looked < LOOK and self._began:
+            return
+        self._looked = now
+        self._nodes = self._alive()
+        for worker in list(self.workers):
+            if worker.node is not None and worker.node not in self._nodes:
+                self._lose(worker, "its node is gone", alone=False)
+        if self._cpus is None:
+            self._cpus = cpus_a_worker(self._nodes, self._wanted or 1)
+        slots = wanted_slots(self._nodes, self._wanted, self._cpus, self._gpus)
+        there = {worker.slot for worker in self.workers}
+        for slot, options in slots.items():
+            if slot not in there and slot not in self._closed:
+                self._start(slot, options)
+        self._began = True
+        if not self.workers and self._closed:
+            raise next(reversed(self._closed.values()))
+        if any(worker.node is not None for worker in self.workers):
+            self._placed = now
+        elif now - self._placed > PLACED_WITHIN:
+            raise DataError(self._no_place())
+
+    def _start(self, slot: Any, options: dict[str, Any]) -> None:
+        actor_class = self.ray.remote(max_restarts=0, max_concurrency=IN_HAND + 2, **options)(NodeWorker)
+        worker = Worker(slot, actor_class.remote(), not self._began, max(1, int(options["num_cpus"])))
+        self.workers.append(worker)
+        self._calls[worker.actor.where.remote()] = Call(worker)
+
+    def _no_place(self) -> str:
+        there = Counter[str]()
+        for node in self._nodes.values():
+            there.update({name: node["Resources"].get(name, 0) for name in ("CPU", "GPU")})
+        return (
+            f"No worker has found a place on the Ray cluster for {PLACED_WITHIN:.0f} s. It has {len(self._nodes)} "
+            f"nodes with {there['CPU']:g} CPUs and {there['GPU']:g} GPUs in all; others may hold them. {GOES_ON}"
+        )
+
+    def name(self, worker: Worker) -> str:
+        """A node for messages."""
+        node = self._nodes.get(worker.node or "")
+        return "a node" if node is None else f"the node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+
+    # -- units --------------------------------------------------------------------------------------------------------
+
+    def free(self) -> Worker | None:
+        """The worker with the fewest units that takes one more."""
+        found = [worker for worker in self.workers if worker.ready and len(worker.hand) < IN_HAND]
+        return min(found, key=lambda worker: len(worker.hand), default=None)
+
+    def give(self, worker: Worker, unit: Unit) -> None:
+        """Have a worker do a unit."""
+        worker.hand.append(unit)
+        self._calls[worker.actor.do.remote(unit)] = Call(worker, unit)
+
+    def stop(self) -> None:
+        """Have all workers leave what they have not begun."""
+        for worker in self.workers:
+            if worker.ready:
+                worker.actor.stop.remote()
+
+    def finished(self) -> Iterator[Part]:
+        """The parts that are answered, after a moment's wait.
+
+        Raises:
+            DataError: a unit cannot be done. EssentError: a node cannot work.
+        """
+        if not self._calls:
+            time.sleep(PATIENCE)
+            return
+        ready, _ = self.ray.wait(list(self._calls), num_returns=1, timeout=PATIENCE)
+        if ready:  # whatever else is there
+            ready, _ = self.ray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)
+        for reference in ready:
+            call = self._calls.pop(reference, None)
+            if call is None:  # of a worker that was lost by another call
+                continue
+            try:
+                answer = self.ray.get(reference, timeout=30)
+            except self.ray.exceptions.RayTaskError as error:
+                raise _broken(error) from None
+            except self.ray.exceptions.RayError as error:
+                self._lose(call.worker, str(error).strip().splitlines()[-1], alone=True)
+                continue
+            self._answered(call, answer)
+        while self._found:
+            yield self._found.popleft()
+
+    def _answered(self, call: Call, answer: Any) -> None:
+        worker, unit = call.worker, call.unit
+        if isinstance(answer, Failed):
+            self._refuse(worker, unit, answer)
+        elif unit is not None:
+            worker.hand.remove(unit)
+            if answer is None:
+                self.todo.put_back(unit)
+            else:
+                self._found.append(answer)
+        elif worker.node is None:
+            worker.node = answer
+            self._calls[worker.actor.open.remote(self._job, worker.threads, self._token)] = Call(worker)
+        else:
+            worker.ready = True
+
+    def _refuse(self, worker: Worker, unit: Unit | None, failed: Failed) -> None:
+        """A worker says what is wrong: that ends the run, unless it is a node that came later and cannot start."""
+        what = failed.error
+        text = f"On {self.name(worker)}: {failed.text if what is None else what}"
+        error = DataError(text) if what is None else type(what)(text)
+        if unit is not None or worker.first:
+            raise error
+        self._closed[worker.slot] = error
+        self._drop(worker)
+        print(f"\n{error}\nIt is left out, and the run goes on without it.", file=sys.stderr, flush=True)  # noqa: T201
+
+    def _drop(self, worker: Worker) -> None:
+        self.workers.remove(worker)
+        for reference in [one for one, call in self._calls.items() if call.worker is worker]:
+            del self._calls[reference]
+        self.ray.kill(worker.actor)
+
+    def _lose(self, worker: Worker, why: str, *, alone: bool) -> None:
+        """A worker is gone: what it had is done by another one, unless it was written already.
+
+        Args:
+            alone: whether its process ended, and not its node with it.
+
+        Raises:
+            DataError: a unit, or the start, has ended several processes.
+        """
+        name, hand = self.name(worker), worker.hand
+        self._drop(worker)
+        for unit in hand:
+            path = self.folder / unit.name
+            if path.exists():
+                self._found.append(read_part(path))
+            else:
+                self.todo.put_back(unit)
+        node = self._alive().get(worker.node or "")
+        if not alone or node is None:
+            return
+        what = hand[0].name if hand else "the start"
+        self._losses[what] += 1
+        if self._losses[what] >= LOSSES:
+            raise DataError(
+                f"{what} has ended {LOSSES} workers, the last one on {name} ({why}), as happens where there is too "
+                f"little memory: give fewer --workers, or a smaller --batch-size. {GOES_ON}"
+            )
+
+    def _alive(self) -> dict[str, dict[str, Any]]:
+        return {node["NodeID"]: node for node in self.ray.nodes() if node["Alive"]}
+
+
+def _broken(error: Any) -> EssentError:
+    """What an actor that cannot run at all says."""
+    if "No module named 'essent" in str(error):
+        return MissingDependencyError(
+            f'essent {__version__} is not installed on the node {error.ip}: pip install "essent[ray]=={__version__}"'
+        )
+    return DataError(f"A worker on the node {error.ip} failed:\n{error}")
+
+
+# -- how many workers, and where --------------------------------------------------------------------------------------
+
+
+def may_use_gpus(job: Job, model: Model) -> bool:
+    """Whether the model runs on GPUs where there are some."""
+    device = str(job.spec.options.get("device") or "")
+    return not (isinstance(model.encoder, StaticEncoder) or hasattr(model.encoder, "engine_module") or "cpu" in device)
+
+
+def wanted_slots(
+    nodes: Mapping[str, Mapping[str, Any]], workers: int | None, cpus: int, gpus: bool
+) -> dict[Any, dict[str, Any]]:
+    """Ray's options for every worker that there should be.
+
+    Args:
+        nodes: those that are alive, by their number.
+        workers: how many anywhere, of so many `cpus` each; None: one for every GPU, or for every node with CPUs.
+        gpus: whether GPUs are used where there are some.
+    """
+    gpus = gpus and any(_has(node, "GPU") for node in nodes.values())
+    if workers is not None:
+        options = {"num_cpus": cpus, "num_gpus": int(gpus), "scheduling_strategy": "SPREAD"}
+        return dict.fromkeys(range(workers), options)
+    affinity = optional_import("ray.util.scheduling_strategies", "ray").NodeAffinitySchedulingStrategy
+    found = {}
+    for number, node in nodes.items():
+        count = _has(node, "GPU") if gpus else min(1, _has(node, "CPU"))
+        for place in range(count):
+            options = {"num_cpus": _has(node, "CPU") // count, "num_gpus": int(gpus)}
+            found[number, place] = options | {"scheduling_strategy": affinity(number, soft=False)}
+    return found
+
+
+def cpus_a_worker(nodes: Mapping[str, Mapping[str, Any]], workers: int) -> int:
+    """The most CPUs that so many workers can each have; 1 where there are not enough for them."""
+    counts = [_has(node, "CPU") for node in nodes.values()]
+    fitting = (cpus for cpus in range(max(counts, default=1), 0, -1) if sum(n // cpus for n in counts) >= workers)
+    return next(fitting, 1)
+
+
+def _has(node: Mapping[str, Any], kind: str) -> int:
+    return int(node["Resources"].get(kind, 0))
