@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
@@ -31,6 +32,7 @@ from essent.bulk.work import Job
 from essent.types import InputError, optional_import
 
 AUTO, LOCAL = "auto", "local"
+REACHED_WITHIN = 10.0  # seconds
 
 
 @contextmanager
@@ -53,6 +55,7 @@ def connected(address: str | bool) -> Iterator[Any]:
     place = AUTO if address is True else str(address)
     own = {"include_dashboard": False} if place == LOCAL else {}
     try:
+        _knock(place)
         ray.init(address=place, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         said = str(error).strip().splitlines()
@@ -65,6 +68,13 @@ def connected(address: str | bool) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise OSError where nothing listens at the address; Ray itself tries for several minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACHED_WITHIN).close()
 
 
 def do_units_on_cluster(
