@@ -198,7 +198,7 @@ def test_every_row_that_has_no_text(tmp_path: Path, static_folder: Path) -> None
     has = [vector is not None for vector in table["embedding"].to_pylist()]
     assert has == [kind == "ok" for kind in kinds]
     assert all(any(vector) for vector in table["embedding"].to_pylist() if vector is not None)
-    assert found.statuses == {"ok": 5, "null": 2, "not text": 2, "empty": 1, "unreadable": 4} or found.rows == 13
+    assert found.statuses == {"ok": 4, "null": 2, "not text": 2, "empty": 1, "unreadable": 4}
     assert table["text"].to_pylist()[7] == "� a tree"  # half a surrogate pair is mended, as everywhere
     assert json.loads(table["other_values"].to_pylist()[2]) == {"text": 5}
     with pytest.raises(EssentError, match=r"no text to encode: null.*--strict"):

@@ -167,6 +167,7 @@ def test_an_option_takes_the_same_kind_of_value_in_every_command() -> None:
         "--output": {"FILE", "DIR"},
         "--data": {"TASKS|FILES", "FILE|hub|hub:NAME"},
         "--precision": {"NAME", "float32|bfloat16|int8"},
+        "--format": {"openvino|onnx", "parquet|lance"},
     }
 
 

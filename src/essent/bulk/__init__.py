@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from essent.bulk.cells import STATUSES
+    from essent.bulk.job import Job
     from essent.bulk.models import Model, ModelSpec
     from essent.bulk.parts import Part, read_parts
     from essent.bulk.run import BulkResult, Prepared, compute, embed, prepare
-    from essent.bulk.settings import BulkSettings
+    from essent.bulk.settings import STATUSES, BulkSettings
     from essent.bulk.units import Unit, plan
-    from essent.bulk.work import Job, do_unit, do_units
+    from essent.bulk.work import do_unit, do_units
 
 _WHERE = {
     "BulkResult": "essent.bulk.run",
     "BulkSettings": "essent.bulk.settings",
-    "Job": "essent.bulk.work",
+    "Job": "essent.bulk.job",
     "Model": "essent.bulk.models",
     "ModelSpec": "essent.bulk.models",
     "Part": "essent.bulk.parts",
     "Prepared": "essent.bulk.run",
-    "STATUSES": "essent.bulk.cells",
+    "STATUSES": "essent.bulk.settings",
     "Unit": "essent.bulk.units",
     "compute": "essent.bulk.run",
     "do_unit": "essent.bulk.work",

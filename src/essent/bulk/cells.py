@@ -9,24 +9,11 @@ from typing import Any
 import numpy as np
 
 from essent.bulk.places import EXTRA
+from essent.bulk.settings import EMPTY, NOT_TEXT, NULL, STATUSES, TRUNCATED, UNREADABLE
 from essent.texts import mend_surrogates
 from essent.types import optional_import
 
-OK, TRUNCATED = "ok", "truncated"
-NULL, EMPTY, NOT_TEXT, UNREADABLE = "null", "empty", "not text", "unreadable"
-ZERO, NOT_FINITE = "zero", "not finite"
-STATUSES = {
-    OK: "the text has a vector",
-    TRUNCATED: "the text is longer than the model reads; the vector is that of its beginning",
-    NULL: "there is no text",
-    EMPTY: "the text is empty, or blank",
-    NOT_TEXT: "the value is not a text",
-    UNREADABLE: "the line or the bytes cannot be read",
-    ZERO: "the vector is zero: the model knows nothing of the text",
-    NOT_FINITE: "the model's vector has numbers that are not finite",
-}
 CODES = {name: code for code, name in enumerate(STATUSES)}
-WITH_VECTOR = (CODES[OK], CODES[TRUNCATED])
 
 
 @dataclass

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent.bulk.cells import CODES, NOT_FINITE, OK, TRUNCATED, ZERO, Cells
+from essent.bulk.cells import CODES, Cells
 from essent.bulk.places import EXTRA
-from essent.bulk.settings import PLACES, BulkSettings
+from essent.bulk.settings import NOT_FINITE, OK, PLACES, TRUNCATED, ZERO, BulkSettings
 from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:
     from essent.bulk.models import Model
-    from essent.bulk.work import Piece
+    from essent.bulk.pieces import Piece
 
 END = re.compile(r"(?<=[.!?。！？…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")  # behind a sentence or line
 

@@ -20,7 +20,7 @@ def bytes_a_row(source: Source, records: Records) -> float:
     """The mean length of the first lines of a file that is not compressed."""
     with source.open() as file:
         file.seek(records.skipped)
-        head = file.read(16 * SAMPLE)
+        head = file.read(4 * SAMPLE)
     mean: float = len(head) / max(head.count(b"\n"), 1)
     return max(mean, 1.0)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from essent.bulk.job import AHEAD
 from essent.bulk.models import Model
 from essent.bulk.tables import WINDOW_BYTES, WINDOW_ROWS
-from essent.bulk.work import AHEAD
 from essent.types import InputError
 
 COPIES = 4  # of a window's texts and vectors: as read, as texts, as vectors, as they are written

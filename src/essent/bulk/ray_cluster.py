@@ -24,11 +24,11 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
+from essent.bulk.job import Job
 from essent.bulk.models import Model
 from essent.bulk.parts import Part
 from essent.bulk.ray_crew import ToDo, working_crew
 from essent.bulk.units import Unit
-from essent.bulk.work import Job
 from essent.types import InputError, optional_import
 
 AUTO, LOCAL = "auto", "local"

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from essent.atomic import write_text
+from essent.bulk.job import Job
 from essent.bulk.models import Model
 from essent.bulk.parts import Part, read_part
 from essent.bulk.ray_worker import SEEN, NodeWorker, sendable
 from essent.bulk.units import Unit
-from essent.bulk.work import Job
 from essent.bulk.workers import Failed
 from essent.static import StaticEncoder
 from essent.types import DataError, EssentError, MissingDependencyError, optional_import

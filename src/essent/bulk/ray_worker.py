@@ -15,12 +15,13 @@ from threading import Event, Lock, Thread
 
 import numpy as np
 
+from essent.bulk.job import Job
 from essent.bulk.models import Model
 from essent.bulk.parts import Part
 from essent.bulk.places import difference, file_system, fingerprint
 from essent.bulk.units import Input, Unit
 from essent.bulk.versions import library_versions
-from essent.bulk.work import Job, do_units
+from essent.bulk.work import do_units
 from essent.bulk.workers import THREADS, Failed
 from essent.types import DataError, EssentError, InputError, MissingDependencyError, ModelError, optional_import
 

@@ -17,6 +17,8 @@ from essent.bulk.bar import RowBar
 from essent.bulk.chunks import chunk_fields
 from essent.bulk.fitting import FITTED, fitted
 from essent.bulk.interrupt import interruptible
+from essent.bulk.job import Job
+from essent.bulk.lance_format import write_lance
 from essent.bulk.memory import windows_ahead
 from essent.bulk.models import Model, ModelSpec, as_graph, open_encoder, ready, without_model
 from essent.bulk.parts import Part, check_same, read_parts, remove_parts
@@ -25,7 +27,7 @@ from essent.bulk.settings import FORMATS, STATUS, BulkSettings, check_choice
 from essent.bulk.units import Input, Unit, look_at, output_fields, plan
 from essent.bulk.vectors import together, vector_fields
 from essent.bulk.versions import library_versions
-from essent.bulk.work import Job, do_units
+from essent.bulk.work import do_units
 from essent.bulk.workers import do_units_by_workers
 from essent.types import DataError, InputError, optional_import
 
@@ -130,10 +132,13 @@ def embed(
     """
     began = time.monotonic()
     check_choice("format", format, FORMATS)
-    spec = ModelSpec(model, recipe, engine, fit is not None, dict(options or {}))
     if workers is not None and (type(workers) is not int or workers < 1):
         raise InputError(f"workers={workers!r}: must be a whole number of at least 1.")
+    spec = ModelSpec(model, recipe, engine, fit is not None, dict(options or {}))
     chosen = _settings(settings)
+    if format == "lance":
+        optional_import("lance", "lance")
+        chosen = replace(chosen, vectors="fixed")  # Lance searches in lists of a fixed size
     with _cluster(ray):
         run = prepare(sources, spec, output, settings=chosen, fit=fit, fit_sample=fit_sample, force=force)
         ahead = windows_ahead(memory, run.model, 1 if ray else workers or 1)
@@ -148,9 +153,7 @@ def embed(
                 bar.close()
                 raise KeyboardInterrupt(_stopped(made, run))
     if format == "lance":
-        from essent.bulk.lance_format import write_lance
-
-        write_lance(run.job.folder, made)
+        write_lance(run.job.folder, made, renewed=made.keys() != run.parts.keys())
     return _result(run, made, before, time.monotonic() - began)
 
 

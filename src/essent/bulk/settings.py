@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any
 
+from essent.bulk.filters import parse_filter
 from essent.registry import did_you_mean
 from essent.types import InputError
 
@@ -16,6 +17,19 @@ ENGINES = ("auto", "torch", "openvino", "onnx")
 CHUNKED = ("rows", "mean")
 CHUNK = re.compile(r"sentences|tokens:([1-9][0-9]*)")
 EMBEDDING, STATUS, SCALE, OTHERS = "embedding", "status", "scale", "other_values"
+OK, TRUNCATED = "ok", "truncated"
+NULL, EMPTY, NOT_TEXT, UNREADABLE = "null", "empty", "not text", "unreadable"
+ZERO, NOT_FINITE = "zero", "not finite"
+STATUSES = {
+    OK: "the text has a vector",
+    TRUNCATED: "the text is longer than the model reads; the vector is that of its beginning",
+    NULL: "there is no text",
+    EMPTY: "the text is empty, or blank",
+    NOT_TEXT: "the value is not a text",
+    UNREADABLE: "the line or the bytes cannot be read",
+    ZERO: "the vector is zero: the model knows nothing of the text",
+    NOT_FINITE: "the model's vector has numbers that are not finite",
+}
 PLACES = ("chunk", "chunk_start", "chunk_end")  # columns of chunks
 
 
@@ -68,6 +82,8 @@ class BulkSettings:
             raise InputError("prompt and prompt_name exclude each other: give one of them.")
         if self.chunk is not None and not CHUNK.fullmatch(self.chunk):
             raise InputError(f"chunk={self.chunk!r}: must be 'sentences' or 'tokens:N', for example tokens:200.")
+        if self.where is not None:
+            parse_filter(self.where)
         if isinstance(self.id, str):
             object.__setattr__(self, "id", (self.id,))
         object.__setattr__(self, "id", tuple(dict.fromkeys(self.id)))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from essent.bulk.filters import check_filter, parse_filter
 from essent.bulk.lines import bytes_a_row, cut, range_size, read_range
 from essent.bulk.places import EXTRA, TABLES, Source
 from essent.bulk.records import Records, Values, begin, infer_fields, missing_column, to_json_table, to_table
@@ -80,10 +81,16 @@ class Input:
         Raises:
             DataError: the file is damaged, or has gone.
         """
+        found = self._windows(unit, settings, table)
+        if settings.where is None:
+            yield from found
+            return
+        condition, _ = parse_filter(settings.where)
+        yield from (_filtered(window, condition) for window in found)
+
+    def _windows(self, unit: Unit, settings: BulkSettings, table: TableFile | None) -> Iterator[Window]:
         if self.source.kind in TABLES:
-            names = [
-                item.name for item in self.fields if not settings.id or item.name in (*settings.id, settings.column)
-            ]
+            names = [item.name for item in self._wanted(settings)]
             for rows in (table or open_table(self.source)).read(unit.start, unit.stop, names):
                 yield Window(rows)
             return
@@ -100,10 +107,28 @@ class Input:
         unread = np.array([row is None for row in rows])
         if self.source.kind != "jsonl":
             return Window(to_table(rows, self.fields), unread)
-        wanted = [item for item in self.fields if not settings.id or item.name in (*settings.id, settings.column)]
-        table = to_json_table(rows, wanted, settings.column, unknown=not settings.id)
+        table = to_json_table(rows, self._wanted(settings), settings.column, unknown=not settings.id)
         values = [None if row is None else row.get(settings.column) for row in rows]
         return Window(table, unread, np.array([value is not None and not isinstance(value, str) for value in values]))
+
+    def _wanted(self, settings: BulkSettings) -> list[Any]:
+        """Fields of the columns that are read."""
+        if not settings.id:
+            return self.fields
+        names = {*settings.id, settings.column, *(parse_filter(settings.where)[1] if settings.where else ())}
+        return [item for item in self.fields if item.name in names]
+
+
+def _filtered(window: Window, condition: Any) -> Window:
+    """The rows for which a condition holds, and those that could not be read."""
+    arrow = optional_import("pyarrow", EXTRA)
+    table = window.table.append_column("", arrow.array(np.arange(window.table.num_rows)))
+    kept = np.zeros(table.num_rows, bool)
+    kept[table.filter(condition).column("").to_numpy()] = True
+    if window.unread is not None:
+        kept |= window.unread
+    unread, not_text = (None if mask is None else mask[kept] for mask in (window.unread, window.not_text))
+    return Window(window.table.filter(arrow.array(kept)), unread, not_text)
 
 
 def look_at(sources: Sequence[Source], settings: BulkSettings) -> list[Input]:
@@ -128,6 +153,9 @@ def look_at(sources: Sequence[Source], settings: BulkSettings) -> list[Input]:
         fields = list(shared.values())
         inputs = [_with_fields(one, fields) if one.source.kind == "jsonl" else one for one in inputs]
     inputs.sort(key=lambda one: one.number)
+    for one in inputs:
+        if settings.where is not None:
+            check_filter(settings.where, one.source.address, one.fields)
     return inputs
 
 

@@ -29,7 +29,8 @@ def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | No
         InputError: numbers beyond what a 16-bit float holds.
     """
     if dtype == "float16":
-        found = vectors.astype(np.float16)
+        with np.errstate(over="ignore"):
+            found = vectors.astype(np.float16)
         if not np.isfinite(found).all():
             largest = float(np.abs(vectors).max())
             raise InputError(

@@ -20,10 +20,11 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from essent.bulk.models import Model, ready
+from essent.bulk.job import Job
+from essent.bulk.models import Model, ModelSpec, open_encoder, ready
 from essent.bulk.parts import Part
 from essent.bulk.units import Unit
-from essent.bulk.work import Job, do_units
+from essent.bulk.work import do_units
 from essent.static import StaticEncoder
 from essent.types import DataError, EssentError
 
@@ -224,8 +225,6 @@ def shipping(job: Job, model: Model, threads: int) -> Iterator[Any]:
 
 
 def _opened(shipped: Any, job: Job) -> Model:
-    from essent.bulk.models import ModelSpec, open_encoder
-
     if isinstance(shipped, SharedArrays):
         return ready(shipped.open(), job.settings)
     if isinstance(shipped, ModelSpec):

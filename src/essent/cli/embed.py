@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from essent.bulk import STATUSES, BulkResult, BulkSettings
-from essent.bulk import embed as run_bulk
+from essent.bulk import STATUSES, BulkSettings
 from essent.cli import options as opt
 from essent.cli import several
 from essent.cli.console import calm_libraries, show_note
 from essent.cli.settings import with_options
 from essent.cli.texts import read_files
-from essent.types import InputError
 
-SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+if TYPE_CHECKING:
+    from essent.bulk import BulkResult
+
 TEXTS, PARTS = "Texts", "What is written"
 PANELS = {
     "column": TEXTS,
@@ -34,6 +33,8 @@ PANELS = {
     "": PARTS,
 }
 METAVARS = {
+    "prompt": "TEXT",
+    "where": "CONDITION",
     "dtype": "float32|float16|int8",
     "vectors": "list|fixed",
     "chunk": "sentences|tokens:N",
@@ -98,10 +99,8 @@ def embed(
         ),
     ] = None,
     memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="About the most that all processes use, such as 4GB.", rich_help_panel=opt.RUN
-        ),
+        float | None,
+        typer.Option(metavar="GIB", min=0, help="Memory that all processes may use, about.", rich_help_panel=opt.RUN),
     ] = None,
     device: opt.Device = None,
     revision: opt.Revision = None,
@@ -120,10 +119,11 @@ def embed(
     [dim]$[/] essent embed "data/*.parquet" --column body -m my-encoder -o vectors --dtype float16 --workers 4
     [dim]$[/] essent embed "/shared/*.parquet" -m /shared/my-encoder -o /shared/vectors --ray
     """
+    from essent.bulk import embed as run_bulk
+
     chosen = dict(settings)
     if id:
         chosen["id"] = tuple(id)
-    limit = None if memory is None else parse_size(memory)
     texts = None if fit is None else read_files(fit, chosen.get("column", "text"))
     run.calm()
     if not run.verbose:
@@ -138,7 +138,7 @@ def embed(
         fit_sample=fit_sample,
         workers=workers,
         ray=ray,
-        memory=limit,
+        memory=None if memory is None else int(memory * 2**30),
         force=run.force,
         progress=not run.quiet,
         format=format,
@@ -148,19 +148,6 @@ def embed(
     if not run.quiet:
         for line in summary(found):
             show_note(line)
-
-
-def parse_size(text: str) -> int:
-    """Bytes of "800MB", "4G", "4GiB".
-
-    Raises:
-        InputError: something else.
-    """
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)(i?)b?", text.strip().lower())
-    if match is None:
-        raise InputError(f"--memory {text!r} is not a size: write it as 800MB or 4GB.")
-    number, letter, binary = match.groups()
-    return int(float(number) * (1024 ** "kmgt".index(letter) * 1024 if binary and letter else SIZES[letter]))
 
 
 def summary(found: BulkResult) -> Sequence[str]:

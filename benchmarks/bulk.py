@@ -1,0 +1,166 @@
+"""What `essent.embed` costs beside an `encode` in memory, how fast a static encoder is, and what memory it takes.
+
+python benchmarks/bulk.py throughput --model DIR [--engine torch|openvino] [--texts 3000] [--rounds 5]
+python benchmarks/bulk.py static --model STATIC_DIR [--rows 1500000] [--workers 1]
+python benchmarks/bulk.py memory --model STATIC_DIR [--rows 100000 10000000]
+python benchmarks/bulk.py resume --model STATIC_DIR [--rows 1000000]
+
+`throughput` takes turns: in memory, in parts, in memory … and prints the ratio of every pair. `memory` runs one process
+for each size and prints its peak. Texts are made of 18 words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+WORDS = (
+    "the a man woman old young dogs kitten tree house river music plays climbs runs drinks falls rises market price "
+    "stock morning evening cold warm red green blue large small quickly slowly never always because although while"
+).split()
+
+
+def write_texts(path: Path, rows: int, words: int = 18) -> Path:
+    """One text a line."""
+    chance = random.Random(0)  # noqa: S311
+    some = [" ".join(chance.choices(WORDS, k=words)) for _ in range(20_000)]
+    with path.open("w", encoding="utf-8") as file:
+        for start in range(0, rows, len(some)):
+            file.writelines(f"{text} {start + number}\n" for number, text in enumerate(some[: rows - start]))
+    return path
+
+
+def throughput(model: str, engine: str, texts: int, rounds: int) -> None:
+    """Rows a second of both ways, and their ratios."""
+    from essent.bulk import BulkSettings, ModelSpec, compute, prepare
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        path = write_texts(folder / "texts.txt", texts, words=18)
+        rows = path.read_text("utf-8").splitlines()
+        random.Random(1).shuffle(rows)  # noqa: S311
+        spread = [" ".join([row] * (1 + number % 4)) for number, row in enumerate(rows)]
+        path.write_text("\n".join(spread) + "\n", "utf-8")
+        ratios = []
+        for number in range(rounds + 1):
+            run = prepare(path, ModelSpec(model, engine=engine), folder / f"out{number}", settings=BulkSettings())
+            start = time.perf_counter()
+            run.model.encode(spread)
+            memory = time.perf_counter() - start
+            start = time.perf_counter()
+            found = list(compute(run))
+            parts = time.perf_counter() - start
+            assert sum(part.rows for part in found) == texts
+            if number:  # the first warms up
+                ratios.append(memory / parts)
+                print(f"rows/s: in memory {texts / memory:8,.0f}, in parts {texts / parts:8,.0f}; {memory / parts:.3f}")
+        print(
+            f"median ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f}) in {rounds} rounds"
+        )
+
+
+def one(model: str, path: str, out: str, workers: int) -> None:
+    """One run, in a process of its own: prints what it took."""
+    from essent.bulk import embed
+
+    found = embed(path, model, out, workers=workers)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    print(
+        json.dumps(
+            {"rows": found.rows, "seconds": found.seconds, "peak": peak, "worker": children, "parts": found.parts}
+        )
+    )
+
+
+def in_process(*words: object) -> dict:
+    command = [sys.executable, __file__, "one", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def static(model: str, rows: int, workers: int) -> None:
+    """Rows a second of reading, encoding and writing."""
+    with tempfile.TemporaryDirectory() as temporary:
+        path = write_texts(Path(temporary) / "texts.txt", rows)
+        found = in_process(model, path, Path(temporary) / "out", workers)
+        size = sum(part.stat().st_size for part in (Path(temporary) / "out").iterdir()) / 1e9
+        print(
+            f"{rows:,} texts, {workers} process(es): {found['seconds']:.1f} s, {rows / found['seconds']:,.0f} rows/s, "
+            f"{found['parts']} parts, {size:.2f} GB, peak {found['peak']:,.0f} MB"
+        )
+        from essent import StaticEncoder
+
+        texts = path.read_text("utf-8").splitlines()[: min(rows, 300_000)]
+        encoder = StaticEncoder.load(model)
+        start = time.perf_counter()
+        encoder.encode(texts)
+        print(f"encode alone, in memory: {len(texts) / (time.perf_counter() - start):,.0f} rows/s")
+
+
+def memory(model: str, rows: list[int]) -> None:
+    """Peak memory by number of rows."""
+    peaks = []
+    for count in rows:
+        with tempfile.TemporaryDirectory() as temporary:
+            path = write_texts(Path(temporary) / "texts.txt", count)
+            found = in_process(model, path, Path(temporary) / "out", 1)
+        peaks.append(found["peak"])
+        print(f"{count:>12,} rows: peak {found['peak']:,.0f} MB, {count / found['seconds']:,.0f} rows/s")
+    print(f"ratio {peaks[-1] / peaks[0]:.3f}")
+
+
+def resume(model: str, rows: int) -> None:
+    """How long a run that lacks one part in a hundred takes to go on."""
+    with tempfile.TemporaryDirectory() as temporary:
+        path, out = write_texts(Path(temporary) / "texts.txt", rows), Path(temporary) / "out"
+        in_process(model, path, out, 1)
+        parts = sorted(out.glob("part-*"))
+        for part in parts[-max(1, len(parts) // 100) :]:
+            part.unlink()
+        start = time.perf_counter()
+        found = in_process(model, path, out, 1)
+        print(f"{found['parts']} parts: all of it {time.perf_counter() - start:.2f} s, imports included")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ways = parser.add_subparsers(dest="way", required=True)
+    for name in ("throughput", "static", "memory", "resume"):
+        way = ways.add_parser(name)
+        way.add_argument("--model", required=True)
+        way.add_argument(
+            "--rows", type=int, nargs="+", default=[100_000, 10_000_000] if name == "memory" else [1_500_000]
+        )
+        way.add_argument("--workers", type=int, default=1)
+        way.add_argument("--engine", default="auto")
+        way.add_argument("--texts", type=int, default=3000)
+        way.add_argument("--rounds", type=int, default=5)
+    alone = ways.add_parser("one")
+    for name in ("model", "path", "out"):
+        alone.add_argument(name)
+    alone.add_argument("workers", type=int)
+    given = parser.parse_args()
+    if given.way == "one":
+        one(given.model, given.path, given.out, given.workers)
+    elif given.way == "throughput":
+        throughput(given.model, given.engine, given.texts, given.rounds)
+    elif given.way == "memory":
+        memory(given.model, given.rows)
+    elif given.way == "resume":
+        resume(given.model, given.rows[0])
+    else:
+        static(given.model, given.rows[0], given.workers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Long texts in pieces: every piece is a stretch of its text, and has the vector that it has alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bulk_helpers import table_of, vectors_of
+
+from essent import Encoder, EssentError, StaticEncoder
+from essent.bulk import embed
+
+TEXTS = [
+    "A man plays the flute. Two dogs run! “Who is there?” she asked; nobody was.\nAn old tree",
+    None,
+    "The kitten climbed the tree.",
+    "",
+    "She drinks cold coffee in the morning. " * 12,
+]
+
+
+def test_sentences_as_rows(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    found = embed(parquet(5, texts=TEXTS), static_folder, tmp_path / "out", chunk="sentences")
+    table = table_of(tmp_path / "out")
+    rows = table.to_pylist()
+    assert found.rows == len(rows) == 5 + 1 + 1 + 1 + 12
+    assert [row["n"] for row in rows] == [0] * 5 + [1, 2, 3] + [4] * 12
+    assert [row["chunk"] for row in rows] == [*range(5), None, 0, None, *range(12)]
+    pieces = [row["text"][row["chunk_start"] : row["chunk_end"]] for row in rows if row["chunk"] is not None]
+    assert pieces[:5] == [
+        "A man plays the flute.",
+        "Two dogs run!",
+        "“Who is there?”",
+        "she asked; nobody was.",
+        "An old tree",
+    ]
+    assert set(pieces[6:]) == {"She drinks cold coffee in the morning."}
+    assert [row["status"] for row in rows if row["chunk"] is None] == ["null", "empty"]
+    vectors = vectors_of(table)
+    expected = StaticEncoder.load(static_folder).encode(pieces)
+    np.testing.assert_array_equal(vectors[[row["chunk"] is not None for row in rows]], expected)
+
+
+def test_sentences_as_one_vector(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    """The mean of the pieces' vectors, by their length."""
+    embed(parquet(5, texts=TEXTS), static_folder, tmp_path / "out", chunk="sentences", chunk_rows="mean")
+    rows = table_of(tmp_path / "out").to_pylist()
+    assert [row["status"] for row in rows] == ["ok", "null", "ok", "empty", "ok"]
+    assert [len(row["chunks"]) for row in rows] == [5, 0, 1, 0, 12]
+    encoder = StaticEncoder.load(static_folder)
+    pieces = [TEXTS[0][place["start"] : place["end"]] for place in rows[0]["chunks"]]
+    expected = np.average(encoder.encode(pieces), axis=0, weights=[len(piece) for piece in pieces])
+    np.testing.assert_allclose(rows[0]["embedding"], expected, atol=1e-6)
+    np.testing.assert_allclose(
+        rows[4]["embedding"], encoder.encode("She drinks cold coffee in the morning."), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("size", [5, 60])
+def test_tokens(size: int, bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    """So many tokens at most, cut between words, and together the whole text."""
+    embed(parquet(5, texts=TEXTS), str(bert), tmp_path / "out", chunk=f"tokens:{size}")
+    rows = [row for row in table_of(tmp_path / "out").to_pylist() if row["chunk"] is not None]
+    encoder = Encoder(str(bert))
+    for n in (0, 2, 4):
+        pieces = [row["text"][row["chunk_start"] : row["chunk_end"]] for row in rows if row["n"] == n]
+        assert "".join("".join(pieces).split()) == "".join(str(TEXTS[n]).split())
+        lengths = [len(ids) - 2 for ids in encoder.module.ids(pieces)]
+        assert max(lengths) <= size
+    if size == 60:
+        assert len([row for row in rows if row["n"] == 4]) > 1
+        expected = encoder.encode([row["text"][row["chunk_start"] : row["chunk_end"]] for row in rows])
+        np.testing.assert_allclose(np.array([row["embedding"] for row in rows]), expected, atol=1e-6)
+
+
+def test_texts_that_are_too_long(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    """They are counted, and their vector is that of the beginning; pieces are not too long."""
+    long = "The old oak tree stayed there all the morning. " * 60
+    found = embed(parquet(2, texts=["a dog", long]), str(bert), tmp_path / "out")
+    assert found.statuses == {"ok": 1, "truncated": 1}
+    assert table_of(tmp_path / "out")["embedding"].to_pylist()[1] is not None
+    assert found.troubled == {"truncated": "row 2 of part-00000-000000.parquet"}
+    found = embed(tmp_path / "rows.parquet", str(bert), tmp_path / "b", chunk="tokens:100", chunk_rows="mean")
+    assert found.statuses == {"ok": 2}
+
+
+@pytest.mark.parametrize("value", ["words", "tokens:0", "tokens:x", "sentence"])
+def test_unknown_pieces(value: str, tmp_path: Path) -> None:
+    with pytest.raises(EssentError, match=r"must be 'sentences' or 'tokens:N'"):
+        embed("x.txt", "no model", tmp_path / "out", chunk=value)
+
+
+def test_pieces_that_the_model_does_not_read(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    with pytest.raises(EssentError, match=r"the model reads 254 tokens"):
+        embed(parquet(3), str(bert), tmp_path / "out", chunk="tokens:1000")

@@ -1,0 +1,244 @@
+"""Every kind of model: the vectors that its own `encode` gives, in one process and in several."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from bulk_helpers import contents, sentences, table_of, vectors_of
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense
+
+import essent
+from essent import Encoder, EssentError, StaticEncoder
+from essent.bulk import BulkSettings, ModelSpec, compute, do_unit, embed, prepare
+
+TEXTS = sentences(200)
+
+
+def check(found: Path, expected: np.ndarray, atol: float = 2e-6) -> None:
+    np.testing.assert_allclose(vectors_of(table_of(found)), expected, atol=atol)
+
+
+def test_an_encoder_by_name_and_loaded(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    path, encoder = parquet(200), Encoder(str(bert), "cls")
+    embed(path, str(bert), tmp_path / "a", recipe="cls", rows_per_part=60)
+    embed(path, encoder, tmp_path / "b", rows_per_part=60)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    check(tmp_path / "a", encoder.encode(TEXTS))
+
+
+def test_sentence_transformers(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    """Modules that no recipe describes; prompts by their names."""
+    model = SentenceTransformer(str(bert), device="cpu", prompts={"query": "find: "})
+    model.append(Dense(32, 8))
+    model.save(str(tmp_path / "model"))
+    embed(parquet(200), tmp_path / "model", tmp_path / "out", prompt_name="query")
+    check(tmp_path / "out", model.encode(TEXTS, prompt="find: "))
+    embed(tmp_path / "rows.parquet", model, tmp_path / "b")
+    check(tmp_path / "b", model.encode(TEXTS))
+    with pytest.raises(EssentError, match="prompt_name='nothing'"):
+        embed(tmp_path / "rows.parquet", model, tmp_path / "c", prompt_name="nothing")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["openvino", "onnx"])
+def test_graphs(engine: str, compiled_by: Callable, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    pytest.importorskip(engine if engine == "openvino" else "onnxruntime")
+    compiled = compiled_by(engine)
+    compiled.save(str(tmp_path / "graph"))
+    path = parquet(200)
+    embed(path, tmp_path / "graph", tmp_path / "out", rows_per_part=60)
+    check(tmp_path / "out", compiled.encode(TEXTS))
+    with pytest.raises(EssentError, match=f"is a graph for {engine}, and the engine asked for is torch"):
+        embed(path, tmp_path / "graph", tmp_path / "b", engine="torch")
+    with pytest.raises(EssentError, match="which takes no max_seq_length"):
+        embed(path, tmp_path / "graph", tmp_path / "b", max_seq_length=10)
+
+
+@pytest.mark.slow
+def test_a_graph_of_a_model_is_kept_beside_the_parts(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    pytest.importorskip("openvino")
+    path = parquet(200)
+    embed(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60)
+    check(tmp_path / "out", Encoder(str(bert)).encode(TEXTS))
+    before = contents(tmp_path / "out")
+    (tmp_path / "out" / list(before)[1]).unlink()
+    embed(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60, workers=2)
+    assert contents(tmp_path / "out") == before
+
+
+def test_the_parts_do_not_depend_on_each_other(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    """A unit alone, in any order, gives the bytes that a run gives."""
+    path = parquet(200)
+    embed(path, str(bert), tmp_path / "out", rows_per_part=60)
+    run = prepare(path, ModelSpec(str(bert)), tmp_path / "alone", settings=BulkSettings(rows_per_part=60))
+    for unit in reversed(list(run.units())):
+        assert do_unit(unit, run.job, run.model).rows == unit.rows
+    assert contents(tmp_path / "alone") == contents(tmp_path / "out")
+
+
+# -- what is learned --------------------------------------------------------------------------------------------------
+
+
+def test_a_recipe_is_fitted_once(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    """On texts that are given; the fitted encoder stands beside the parts, and whoever goes on takes it."""
+    path, texts = parquet(200), sentences(50)
+    recipe = "first-last weights=idf | zscore"
+    embed(path, str(bert), tmp_path / "out", recipe=recipe, fit=texts, rows_per_part=60)
+    check(tmp_path / "out", Encoder(str(bert), recipe).fit(texts).encode(TEXTS), 2e-5)
+    before = contents(tmp_path / "out")
+    kept = (tmp_path / "out" / "_encoder" / "model.safetensors").stat().st_mtime_ns
+    (tmp_path / "out" / list(before)[2]).unlink()
+    embed(path, str(bert), tmp_path / "out", recipe=recipe, fit=texts, rows_per_part=60)
+    assert contents(tmp_path / "out") == before
+    assert (tmp_path / "out" / "_encoder" / "model.safetensors").stat().st_mtime_ns == kept
+    with pytest.raises(EssentError, match="fitted otherwise: texts of the fit differ"):
+        embed(path, str(bert), tmp_path / "out", recipe=recipe, fit=sentences(51), rows_per_part=60)
+    essent.verify(str(tmp_path / "out" / "_encoder"))
+
+
+def test_a_recipe_is_fitted_on_a_sample_of_the_sources(
+    bert: Path, tmp_path: Path, parquet: Callable[..., Path]
+) -> None:
+    path = parquet(200)
+    rows = [json.dumps({"text": text}) for text in TEXTS]
+    (tmp_path / "b.jsonl").write_text("\n".join(rows), "utf-8")
+    for source in (path, tmp_path / "b.jsonl"):
+        out = tmp_path / source.name.replace(".", "-")
+        embed(source, str(bert), out, recipe="mean | zscore", fit_sample=40, rows_per_part=20)
+        vectors = vectors_of(table_of(out))
+        assert np.isfinite(vectors).all()
+        assert not np.allclose(vectors, Encoder(str(bert), "mean").encode(TEXTS))
+    # all of them: the same as a fit on all
+    embed(path, str(bert), tmp_path / "all", recipe="mean | zscore", rows_per_part=60)
+    check(tmp_path / "all", Encoder(str(bert), "mean | zscore").fit(TEXTS).encode(TEXTS), 2e-5)
+
+
+# -- several processes ------------------------------------------------------------------------------------------------
+
+
+def test_workers_share_a_static_encoder(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    """The same bytes as one process, with content that is sent and content that is not."""
+    path = parquet(200)
+    (tmp_path / "b.csv").write_text("text\n" + "\n".join(TEXTS[:90]) + "\n", "utf-8")
+    sources = [path, tmp_path / "b.csv"]
+    embed(sources, static_folder, tmp_path / "one", rows_per_part=20)
+    embed(sources, static_folder, tmp_path / "two", rows_per_part=20, workers=2)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+def test_workers_share_a_model(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    path = parquet(200)
+    embed(path, str(bert), tmp_path / "two", rows_per_part=20, workers=2)
+    check(tmp_path / "two", Encoder(str(bert)).encode(TEXTS))
+    assert not multiprocessing.active_children()
+
+
+def test_what_goes_wrong_in_a_worker(static_folder: Path, tmp_path: Path) -> None:
+    """Its error is the run's, and no process is left."""
+    (tmp_path / "a.txt").write_text("\n".join([*TEXTS, ""]) + "\n\n", "utf-8")
+    with pytest.raises(EssentError, match="no text to encode: empty"):
+        embed(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=20, workers=2, strict=True)
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_a_worker_that_is_killed(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    run = prepare(parquet(4000), ModelSpec(static_folder), tmp_path / "out", settings=BulkSettings(rows_per_part=10))
+    parts = compute(run, workers=2)
+    next(parts)
+    os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL)
+    with pytest.raises(EssentError, match=r"was killed by signal 9, as happens where the system has no memory"):
+        list(parts)
+    assert not multiprocessing.active_children()
+    embed(tmp_path / "rows.parquet", static_folder, tmp_path / "out", rows_per_part=10)
+    assert table_of(tmp_path / "out").num_rows == 4000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_the_first_process_is_killed(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    """Its workers end with it."""
+    words = ["embed", parquet(4000), "-m", static_folder, "-o", tmp_path / "out", "--rows-per-part", 10, "--workers", 2]
+    code = "from essent.cli import app; app()"
+    process = subprocess.Popen([sys.executable, "-c", code, *map(str, words)])
+    while not list((tmp_path / "out").glob("part-*")):
+        time.sleep(0.01)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    workers = children.read_text().split() if children.exists() else []
+    process.kill()
+    process.wait()
+    for _ in range(100):
+        if not any(alive(int(number)) for number in workers):
+            break
+        time.sleep(0.1)
+    assert not any(alive(int(number)) for number in workers)
+    embed(tmp_path / "rows.parquet", static_folder, tmp_path / "out", rows_per_part=10)
+    assert table_of(tmp_path / "out")["n"].to_pylist() == list(range(4000))
+
+
+def alive(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# -- what a run needs -------------------------------------------------------------------------------------------------
+
+
+def test_static_encoders_need_no_torch(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    code = (
+        "import sys; from essent.bulk import embed\n"
+        f"embed({str(parquet(50))!r}, {str(static_folder)!r}, {str(tmp_path / 'out')!r})\n"
+        "print([name for name in ('torch', 'transformers', 'sklearn') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    check(tmp_path / "out", StaticEncoder.load(static_folder).encode(sentences(50)))
+
+
+def test_memory_that_is_too_little(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    with pytest.raises(EssentError, match=r"memory=1,000,000 bytes is too little.*need.* about"):
+        embed(parquet(5), static_folder, tmp_path / "out", memory=10**6)
+    embed(tmp_path / "rows.parquet", static_folder, tmp_path / "out", memory=64 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"dtype": "float64"}, "dtype='float64' is not known"),
+        ({"engine": "tensorrt"}, "engine='tensorrt' is not known"),
+        ({"format": "csv"}, "format='csv' is not known"),
+        ({"rows_per_part": 0}, "rows_per_part=0: must be a whole number"),
+        ({"prompt": "a", "prompt_name": "b"}, "exclude each other"),
+        ({"colum": "a"}, "unexpected keyword argument 'colum'"),
+        ({"recipe": "meen"}, "meen"),
+        ({"workers": 0}, "workers=0: must be a whole number"),
+    ],
+)
+def test_values_that_are_refused(given: dict, said: str, tmp_path: Path) -> None:
+    with pytest.raises(EssentError, match=said):
+        embed("no file", "no model", tmp_path / "out", **given)
+
+
+def test_a_model_that_is_none(tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    for model in (torch.nn.Linear(2, 2), 5):
+        with pytest.raises(EssentError, match="model must be a name, a folder or something with encode"):
+            embed(parquet(3), model, tmp_path / "out")
+    with pytest.raises(EssentError, match="no model"):
+        embed(tmp_path / "rows.parquet", tmp_path / "no model", tmp_path / "out")

@@ -1,0 +1,294 @@
+"""Runs that are killed, interrupted, short of disk or given something else: the same bytes in the end, or refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from bulk_helpers import contents, sentence, sentences, table_of
+from fsspec.implementations.memory import MemoryFile
+
+from essent import EssentError
+from essent.bulk import embed, read_parts
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+@pytest.fixture
+def place(tmp_path: Path, static_folder: Path) -> Path:
+    """Sources of three kinds, 3,000 rows, and the static encoder."""
+    texts = [None if n % 50 == 3 else sentence(n) for n in range(3000)]
+    pq.write_table(pa.table({"n": range(1400), "text": texts[:1400]}), tmp_path / "a.parquet", row_group_size=300)
+    rows = [json.dumps({"n": n, "text": texts[n]}) for n in range(1400, 2400)]
+    (tmp_path / "b.jsonl").write_text("\n".join(rows), "utf-8")
+    lines = ["m,text", *(f'{n},"{texts[n] or ""}"' for n in range(2400, 3000))]
+    (tmp_path / "c.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+    sources = [str(tmp_path / name) for name in ("a.parquet", "b.jsonl", "c.csv.gz")]
+    (tmp_path / "sources.json").write_text(json.dumps(sources), "utf-8")
+    shutil.copytree(static_folder, tmp_path / "static")
+    return tmp_path
+
+
+def kill_at_random(place: Path, kills: int, seed: int, rows: int, fewest: int) -> None:
+    """Kill a run so often and let it end; compare it with one that nobody killed.
+
+    Args:
+        rows: of a part.
+        fewest: parts.
+    """
+    (place / "settings.json").write_text(json.dumps({"rows_per_part": rows}), "utf-8")
+    command = [sys.executable, str(HERE / "killed_runs.py"), str(place), str(kills), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    killed = json.loads(done.stdout)["killed"]
+    assert killed >= (kills if kills > 10 else 2)  # attempts may end before they are killed
+    sources, settings = (json.loads((place / f"{name}.json").read_text("utf-8")) for name in ("sources", "settings"))
+    embed(sources, place / "static", place / "whole", **settings)
+    found = contents(place / "out")
+    assert len(found) >= fewest
+    assert found == contents(place / "whole")
+    assert not [path.name for path in (place / "out").iterdir() if path.name not in found]
+    computed = Counter((place / "computed.log").read_text("utf-8").split())
+    assert sum(computed.values()) - len(found) <= killed  # at most one whole part a kill
+    assert table_of(place / "out")["n"].to_pylist()[:1400] == list(range(1400))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the attempts are forked")
+def test_killed_at_a_few_instants(place: Path) -> None:
+    kill_at_random(place, 5, 1, 75, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the attempts are forked")
+def test_killed_at_a_hundred_instants(place: Path) -> None:
+    rows = [json.dumps({"n": n, "text": sentence(n)}) for n in range(12_000)]  # 900 parts: kills need time
+    (place / "b.jsonl").write_text("\n".join(rows), "utf-8")
+    kill_at_random(place, 100, 2, 14, 200)
+
+
+def test_a_part_that_is_missing_is_made_again(place: Path) -> None:
+    """Wherever it stood: also in a file that is read from its beginning."""
+    sources = json.loads((place / "sources.json").read_text("utf-8"))
+    embed(sources, place / "static", place / "out", rows_per_part=70)
+    whole = contents(place / "out")
+    gone = [name for number, name in enumerate(whole) if number % 3 == 1]
+    for name in gone:
+        (place / "out" / name).unlink()
+    found = embed(sources, place / "static", place / "out", rows_per_part=70)
+    assert contents(place / "out") == whole
+    assert found.rows == 3000
+    assert found.resumed == 3000 - sum(read_parts(place / "out")[name].rows for name in gone)
+
+
+def test_a_resume_reads_little(static_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 99 % it begins at once, and reads under 2 % of the input."""
+    lines = "".join(json.dumps({"text": sentence(n), "filler": f"{n:x}" * 250}) + "\n" for n in range(24_000))
+    fsspec.filesystem("memory").pipe_file("/shelf/large.jsonl", lines.encode())
+    embed("memory://shelf/large.jsonl", static_folder, tmp_path / "out", rows_per_part=240)
+    whole = contents(tmp_path / "out")
+    (tmp_path / "out" / list(whole)[-1]).unlink()
+    read: list[int] = []
+    for name in ("read", "readinto"):
+        original = getattr(MemoryFile, name)
+
+        def counted(self: MemoryFile, *given: Any, original: Callable = original) -> Any:
+            found = original(self, *given)
+            read.append(found if isinstance(found, int) else len(found))
+            return found
+
+        monkeypatch.setattr(MemoryFile, name, counted)
+    began = time.monotonic()
+    embed("memory://shelf/large.jsonl", static_folder, tmp_path / "out", rows_per_part=240)
+    assert time.monotonic() - began < 5
+    assert contents(tmp_path / "out") == whole
+    assert len(lines) > 20e6
+    assert 0 < sum(read) < 0.02 * len(lines)
+
+
+# -- refused ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"dtype": "float16"}, 'dtype was "float32" and is now "float16"'),
+        ({"prompt": "query: "}, 'prompt was "" and is now "query: "'),
+        ({"normalize": True}, "normalize was false and is now true"),
+        ({"truncate_dim": 5}, "truncate_dim was null and is now 5"),
+        ({"vectors": "fixed"}, 'vectors was "list" and is now "fixed"'),
+        ({"id": "n"}, 'id was [] and is now ["n"]'),
+        ({"chunk": "sentences"}, 'chunk was null and is now "sentences"'),
+        ({"rows_per_part": 31}, "rows_per_part was 30 and is now 31"),
+    ],
+)
+def test_other_settings_are_refused(
+    settings: dict, said: str, parquet: Callable[..., Path], static_folder: Path, tmp_path: Path
+) -> None:
+    path = parquet(90)
+    embed(path, static_folder, tmp_path / "out", rows_per_part=30)
+    before = contents(tmp_path / "out")
+    with pytest.raises(EssentError, match=re.escape(said)):
+        embed(path, static_folder, tmp_path / "out", **{"rows_per_part": 30, **settings})
+    assert contents(tmp_path / "out") == before
+    embed(path, static_folder, tmp_path / "out", force=True, **{"rows_per_part": 30, **settings})
+    assert contents(tmp_path / "out") != before
+
+
+def test_another_model_and_another_source_are_refused(
+    parquet: Callable[..., Path], static_folder: Path, tmp_path: Path
+) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    path = parquet(90)
+    embed(path, static_folder, tmp_path / "out", rows_per_part=30)
+    shutil.copytree(static_folder, tmp_path / "other")
+    (weights,) = (tmp_path / "other").rglob("model.safetensors")
+    arrays = load_file(weights)
+    save_file({name: array + 1 for name, array in arrays.items()}, weights)
+    with pytest.raises(EssentError, match="model was"):
+        embed(path, tmp_path / "other", tmp_path / "out", rows_per_part=30)
+    shutil.move(path, path.with_name("moved.parquet"))
+    with pytest.raises(EssentError, match=r"source 1 was .*rows\.parquet and is now .*moved\.parquet"):
+        embed(path.with_name("moved.parquet"), static_folder, tmp_path / "out", rows_per_part=30)
+    changed = sentences(90)
+    changed[40] = changed[40][::-1]  # the same length
+    parquet(90, texts=changed)
+    with pytest.raises(EssentError, match=r"rows\.parquet has changed: .*samples"):
+        embed(path, static_folder, tmp_path / "out", rows_per_part=30)
+
+
+def test_more_files_of_a_pattern_are_added(parquet: Callable[..., Path], static_folder: Path, tmp_path: Path) -> None:
+    parquet(60, "rows-1.parquet")
+    embed(tmp_path / "rows-*.parquet", static_folder, tmp_path / "out")
+    before = contents(tmp_path / "out")
+    parquet(30, "rows-2.parquet")
+    found = embed(tmp_path / "rows-*.parquet", static_folder, tmp_path / "out")
+    assert (found.rows, found.resumed) == (90, 60)
+    assert before.items() < contents(tmp_path / "out").items()
+    parquet(30, "rows-0.parquet")
+    with pytest.raises(EssentError, match=r"source 1 was .*rows-1\.parquet and is now .*rows-0\.parquet"):
+        embed(tmp_path / "rows-*.parquet", static_folder, tmp_path / "out")
+
+
+def test_a_folder_with_other_files(parquet: Callable[..., Path], static_folder: Path, tmp_path: Path) -> None:
+    """What is not essent's stays; what has a part's name and is none is refused."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine", "utf-8")
+    embed(parquet(30), static_folder, tmp_path / "out")
+    embed(parquet(30, "b.parquet"), static_folder, tmp_path / "out", force=True)
+    assert (tmp_path / "out" / "notes.txt").read_text("utf-8") == "mine"
+    part = next((tmp_path / "out").glob("part-*"))
+    part.write_bytes(part.read_bytes()[:100])
+    with pytest.raises(EssentError, match="is damaged"):
+        embed(tmp_path / "b.parquet", static_folder, tmp_path / "out")
+    pq.write_table(pa.table({"a": [1]}), part)
+    with pytest.raises(EssentError, match="was not written by"):
+        embed(tmp_path / "b.parquet", static_folder, tmp_path / "out")
+    with pytest.raises(EssentError, match="is among the sources"):
+        embed(tmp_path, static_folder, tmp_path / "out", force=True)
+    with pytest.raises(EssentError, match="is a file; the output is a folder"):
+        embed(tmp_path / "b.parquet", static_folder, tmp_path / "b.parquet")
+
+
+# -- in the middle of a run -------------------------------------------------------------------------------------------
+
+
+def test_a_source_that_changes_during_the_run(
+    tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody adds lines when some parts are written: they stay as they are, and the run ends."""
+    import essent.bulk.work as work
+
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join(sentences(600)) + "\n", "utf-8")
+    encode, seen = work.encode, []
+
+    def encode_and_change(piece: Any, model: Any) -> None:
+        encode(piece, model)
+        seen.append(piece.unit.index)
+        if len(seen) == 4:
+            with path.open("a", encoding="utf-8") as file:
+                file.write("one more\n")
+
+    monkeypatch.setattr(work, "encode", encode_and_change)
+    with pytest.raises(EssentError, match=r"a\.txt has changed while it was read \(bytes .*intact"):
+        embed(path, static_folder, tmp_path / "out", rows_per_part=50)
+    parts = read_parts(tmp_path / "out")
+    assert 1 <= len(parts) <= 4
+    assert table_of(tmp_path / "out")["text"].to_pylist() == sentences(600)[: sum(p.rows for p in parts.values())]
+    with pytest.raises(EssentError, match="has changed: bytes"):
+        embed(path, static_folder, tmp_path / "out", rows_per_part=50)
+
+
+LIMITED = """
+import resource, signal, sys
+from essent.cli import app
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
+app()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits of processes")
+def test_no_room_for_a_part(tmp_path: Path, static_folder: Path) -> None:
+    """The system refuses to write more: an error without a traceback, and the parts before are whole."""
+    texts = [*sentences(200), *(sentence(n) * 40 + os.urandom(9000).hex() for n in range(60))]
+    (tmp_path / "a.txt").write_text("\n".join(texts), "utf-8")
+    words = ["embed", tmp_path / "a.txt", "-m", static_folder, "-o", tmp_path / "out", "--rows-per-part", "1"]
+    command = [sys.executable, "-c", LIMITED, *map(str, words[:-1]), "10"]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 2, done.stderr
+    assert "The disk is full. The parts in" in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+    parts = read_parts(tmp_path / "out")
+    assert not list((tmp_path / "out").glob(".*"))
+    embed(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=10)
+    assert table_of(tmp_path / "out")["text"].to_pylist() == texts
+    assert len(parts) < len(read_parts(tmp_path / "out"))
+
+
+def started(place: Path, *more: str) -> subprocess.Popen[str]:
+    words = ["embed", str(place / "b.jsonl"), "-m", str(place / "static"), "-o", str(place / "out"), *more]
+    code = "from essent.cli import app; app()"
+    return subprocess.Popen([sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+
+
+def wait_for_parts(process: subprocess.Popen[str], folder: Path, count: int) -> None:
+    while process.poll() is None and len(list(folder.glob("part-*"))) < count:
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to another process")
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_interrupted(place: Path, workers: str) -> None:
+    """Ctrl-C ends after the part that was begun, and says how to go on."""
+    rows = [json.dumps({"n": n, "text": sentence(n)}) for n in range(3000)]
+    (place / "b.jsonl").write_text("\n".join(rows), "utf-8")
+    more = ("--rows-per-part", "30", "--workers", workers)
+    process = started(place, *more)
+    wait_for_parts(process, place / "out", 3)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, said
+    assert "The same command goes on from there" in said.replace("\n", " ")
+    assert not list((place / "out").glob(".*"))
+    count = len(read_parts(place / "out"))
+    assert 3 <= count < 100
+    embed(place / "b.jsonl", place / "static", place / "out", rows_per_part=30)
+    assert table_of(place / "out")["n"].to_pylist() == list(range(3000))

@@ -1,0 +1,166 @@
+"""How vectors are stored, what that costs, and who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from bulk_helpers import contents, sentences, table_of, vectors_of
+
+from essent import EssentError, StaticEncoder
+from essent.bulk import embed
+
+TEXTS = [None if number % 10 == 4 else text for number, text in enumerate(sentences(300))]
+THERE = np.array([text is not None for text in TEXTS])
+
+
+@pytest.fixture
+def rows(parquet: Callable[..., Path]) -> Path:
+    return parquet(300, texts=TEXTS)
+
+
+def exact(folder: Path) -> np.ndarray:
+    return StaticEncoder.load(folder).encode([text for text in TEXTS if text is not None])
+
+
+@pytest.mark.parametrize("vectors", ["list", "fixed"])
+@pytest.mark.parametrize(("dtype", "kind"), [("float32", pa.float32()), ("float16", pa.float16()), ("int8", pa.int8())])
+def test_numbers(rows: Path, static_folder: Path, tmp_path: Path, dtype: str, kind: pa.DataType, vectors: str) -> None:
+    found = embed(rows, static_folder, tmp_path / "out", dtype=dtype, vectors=vectors, rows_per_part=90)
+    table = table_of(tmp_path / "out")
+    assert table.schema.field("embedding").type.value_type == kind
+    assert pa.types.is_fixed_size_list(table.schema.field("embedding").type) == (vectors == "fixed")
+    assert [row is not None for row in table["embedding"].to_pylist()] == THERE.tolist()
+    near, whole = vectors_of(table)[THERE], exact(static_folder)
+    if dtype == "int8":
+        scales = table["scale"].to_pylist()
+        assert [scale is not None for scale in scales] == THERE.tolist()
+        near = near * np.array([scale for scale in scales if scale is not None])[:, None]
+        assert np.abs(near - whole).max() <= np.abs(whole).max() / 254 * 1.01
+    else:
+        np.testing.assert_allclose(near, whole, rtol=0 if dtype == "float32" else 1e-3, atol=1e-6)
+    if dtype == "float32":
+        assert found.loss is None
+        return
+    cosines = (near * whole).sum(1) / np.linalg.norm(near, axis=1) / np.linalg.norm(whole, axis=1)
+    assert found.loss is not None
+    assert found.loss["lowest_cosine"] == pytest.approx(cosines.min(), abs=1e-6)
+    assert found.loss["texts"] == THERE.sum()
+    assert 0.99 < found.loss["spearman"] <= 1
+
+
+def test_numbers_that_float16_does_not_hold(rows: Path, static_folder: Path, tmp_path: Path) -> None:
+    encoder = StaticEncoder.load(static_folder)
+    encoder.table.rows.flags.writeable or object.__setattr__(encoder.table, "rows", encoder.table.rows.copy())
+    encoder.table.rows[:] *= 1e6
+    with pytest.raises(EssentError, match="float16 ends at 65504: use float32, or normalize"):
+        embed(rows, encoder, tmp_path / "out", dtype="float16")
+
+
+def test_a_vector_of_zeros_is_none(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    """What the model knows nothing of has no vector, and neither have numbers that are not finite."""
+    encoder = StaticEncoder.load(static_folder)
+    ids = encoder._ids(["dogs", "kitten"])[0]
+    rows = encoder.table.rows.copy()
+    rows[ids[0]], rows[ids[-1]] = 0, np.inf
+    object.__setattr__(encoder.table, "rows", rows)
+    embed(parquet(3, texts=["dogs", "kitten", "tree"]), encoder, tmp_path / "out")
+    table = table_of(tmp_path / "out")
+    assert table["status"].to_pylist() == ["zero", "not finite", "ok"]
+    assert [row is None for row in table["embedding"].to_pylist()] == [True, True, False]
+
+
+def test_normalize_and_truncate(rows: Path, static_folder: Path, tmp_path: Path) -> None:
+    embed(rows, static_folder, tmp_path / "out", normalize=True, truncate_dim=5, prompt="query: ")
+    expected = StaticEncoder.load(static_folder).encode(
+        [text for text in TEXTS if text], normalize_embeddings=True, truncate_dim=5, prompt="query: "
+    )
+    np.testing.assert_array_equal(vectors_of(table_of(tmp_path / "out"))[THERE], expected)
+
+
+# -- who reads them ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("vectors", ["list", "fixed"])
+def test_others_read_it(rows: Path, static_folder: Path, tmp_path: Path, dtype: str, vectors: str) -> None:
+    """DuckDB, Polars, pandas and datasets, all parts in one step, in the order of the rows."""
+    datasets, duckdb = pytest.importorskip("datasets"), pytest.importorskip("duckdb")
+    polars = pytest.importorskip("polars")
+    out = tmp_path / "out"
+    embed(rows, static_folder, out, dtype=dtype, vectors=vectors, rows_per_part=90)
+    expected = vectors_of(table_of(out))[THERE]
+
+    def same(found: list) -> None:
+        assert [row is not None for row in found] == THERE.tolist()
+        np.testing.assert_array_equal(np.array([row for row in found if row is not None], np.float32), expected)
+
+    same([row[0] for row in duckdb.read_parquet(f"{out}/*.parquet").select("embedding").fetchall()])
+    same(polars.read_parquet(f"{out}/*.parquet")["embedding"].to_list())
+    frame = pd.read_parquet(out)
+    assert frame["n"].tolist() == list(range(300))
+    same(list(frame["embedding"]))
+    files = [str(path) for path in sorted(out.glob("*.parquet"))]
+    if dtype != "float16" or vectors != "fixed":
+        loaded = datasets.Dataset.from_parquet(files, cache_dir=str(tmp_path / "cache"))
+        same(loaded["embedding"])
+    assert pq.read_table(out).num_rows == 300
+
+
+def test_lance(rows: Path, static_folder: Path, tmp_path: Path) -> None:
+    """A table of LanceDB with all rows, which it searches; a run that goes on has it too."""
+    lancedb = pytest.importorskip("lancedb")
+    pytest.importorskip("lance")
+    out = tmp_path / "out"
+    embed(rows, static_folder, out, format="lance", rows_per_part=90)
+    before = contents(out)
+    (out / list(before)[1]).unlink()
+    embed(rows, static_folder, out, format="lance", rows_per_part=90)
+    assert contents(out) == before
+    table = lancedb.connect(out).open_table("vectors")
+    assert table.count_rows() == 300
+    assert table.to_arrow()["n"].to_pylist() == list(range(300))
+    encoder = StaticEncoder.load(static_folder)
+    near = table.search(encoder.encode(TEXTS[7])).limit(1).to_list()
+    assert near[0]["text"] == TEXTS[7]
+
+
+# -- some rows ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "keeps"),
+    [
+        ("n < 30", lambda n: n < 30),
+        ("n >= 30 and not (n == 40 or n in (50, 60))", lambda n: n >= 30 and n not in (40, 50, 60)),
+        ("text is None", lambda n: TEXTS[n] is None),
+        ("text is not None and n not in (1, 2)", lambda n: TEXTS[n] is not None and n not in (1, 2)),
+        ('column("n") > -1 and text == "She plays the flute. 3"', lambda n: TEXTS[n] == "She plays the flute. 3"),
+    ],
+)
+def test_where(where: str, keeps: Callable, rows: Path, static_folder: Path, tmp_path: Path) -> None:
+    embed(rows, static_folder, tmp_path / "out", where=where, rows_per_part=90)
+    assert table_of(tmp_path / "out")["n"].to_pylist() == [n for n in range(300) if keeps(n)]
+    embed(rows, static_folder, tmp_path / "id", where=where, rows_per_part=90, id="text")
+    assert table_of(tmp_path / "id").num_rows == sum(map(keeps, range(300)))
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("n <", "cannot be read"),
+        ("__import__('os').system('x')", "is no condition on columns"),
+        ("n + 1 > 2", "'n \\+ 1' is no condition on columns"),
+        ("m > 2", "asks for the column 'm'; it has n, text"),
+        ("n == 'a'", "does not fit the columns: n is int64"),
+        ("n", "does not fit the columns"),
+    ],
+)
+def test_conditions_that_are_refused(where: str, said: str, rows: Path, tmp_path: Path) -> None:
+    with pytest.raises(EssentError, match=said):
+        embed(rows, "no model", tmp_path / "out", where=where)
