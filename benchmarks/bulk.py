@@ -4,15 +4,19 @@ python benchmarks/bulk.py throughput --model DIR [--engine torch|openvino] [--te
 python benchmarks/bulk.py static --model STATIC_DIR [--rows 1500000] [--workers 1]
 python benchmarks/bulk.py memory --model STATIC_DIR [--rows 100000 10000000]
 python benchmarks/bulk.py resume --model STATIC_DIR [--rows 1000000]
+python benchmarks/bulk.py ray --model DIR --data DIR [--engine torch|openvino] [--texts 3000] [--rounds 5] [--workers 1]
 
 `throughput` takes turns: in memory, in parts, in memory … and prints the ratio of every pair. `memory` runs one process
-for each size and prints its peak. Texts are made of 18 words.
+for each size and prints its peak. Texts are made of 18 words. `ray` takes turns on a Ray cluster of this machine:
+essent's workers, and Ray Data's `map_batches` with plain sentence-transformers, as many actors with a CPU each, in
+whole runs from files to files; its texts are those of the JSON lines in a folder.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import random
 import resource
 import statistics
@@ -132,10 +136,92 @@ def resume(model: str, rows: int) -> None:
         print(f"{found['parts']} parts: all of it {time.perf_counter() - start:.2f} s, imports included")
 
 
+def real_texts(folder: Path, count: int) -> list[str]:
+    """Some texts of a folder's JSON lines, mixed."""
+    found = []
+    for path in sorted(folder.rglob("*.jsonl")):
+        rows = map(json.loads, path.read_text("utf-8").splitlines())
+        found += [row["text"] for row in rows if (row.get("text") or "").strip()]
+    random.Random(0).shuffle(found)  # noqa: S311
+    return found[:count]
+
+
+class PlainEncoder:
+    """What the documentation of Ray Data does: a model that is loaded once in an actor."""
+
+    def __init__(self, model: str) -> None:
+        from sentence_transformers import SentenceTransformer
+
+        self.model = SentenceTransformer(model, device="cpu")
+
+    def __call__(self, batch: dict) -> dict:
+        batch["embedding"] = self.model.encode(batch["text"].tolist(), show_progress_bar=False)
+        return batch
+
+
+def ray_data(model: str, source: Path, out: Path, workers: int, batch: int) -> None:
+    """Ray Data's own way from files to files."""
+    import ray
+
+    rows = ray.data.read_parquet(str(source))
+    compute = ray.data.ActorPoolStrategy(size=workers)
+    made = rows.map_batches(
+        PlainEncoder, fn_constructor_args=[model], batch_size=batch, compute=compute, num_cpus=1, zero_copy_batch=False
+    )
+    made.write_parquet(str(out))
+
+
+def on_ray(given: argparse.Namespace) -> None:
+    """Rows a second of both ways on the same cluster, and their ratios; actors and models start in every round."""
+    import os
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import ray
+
+    from essent.bulk import embed
+
+    texts = real_texts(Path(given.data), given.texts)
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = path  # the actors import this file
+    ray.init(
+        address="local", num_cpus=given.workers + 1, object_store_memory=200_000_000, include_dashboard=False,
+        log_to_driver=False, logging_level="ERROR",
+    )  # fmt: skip
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    ratios = []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (folder / "in").mkdir()
+        share = -(-len(texts) // (4 * given.workers))
+        for number, start in enumerate(range(0, len(texts), share)):
+            pq.write_table(pa.table({"text": texts[start : start + share]}), folder / "in" / f"{number:03d}.parquet")
+        for number in range(given.rounds):
+            start = time.perf_counter()
+            found = embed(
+                folder / "in", given.model, folder / f"essent{number}",
+                ray=True, workers=given.workers, engine=given.engine,
+            )  # fmt: skip
+            ours = time.perf_counter() - start
+            start = time.perf_counter()
+            ray_data(given.model, folder / "in", folder / f"ray{number}", given.workers, given.batch)
+            theirs = time.perf_counter() - start
+            assert found.rows == pq.read_table(folder / f"ray{number}", columns=["text"]).num_rows == len(texts)
+            ratios.append(theirs / ours)
+            print(
+                f"rows/s: essent {len(texts) / ours:8,.0f}, Ray Data {len(texts) / theirs:8,.0f}; {theirs / ours:.3f}",
+                flush=True,
+            )
+    ray.shutdown()
+    print(f"median ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ways = parser.add_subparsers(dest="way", required=True)
-    for name in ("throughput", "static", "memory", "resume"):
+    for name in ("throughput", "static", "memory", "resume", "ray"):
         way = ways.add_parser(name)
         way.add_argument("--model", required=True)
         way.add_argument(
@@ -145,6 +231,9 @@ def main() -> None:
         way.add_argument("--engine", default="auto")
         way.add_argument("--texts", type=int, default=3000)
         way.add_argument("--rounds", type=int, default=5)
+        if name == "ray":
+            way.add_argument("--data", required=True, help="folder of JSON lines with the field text")
+            way.add_argument("--batch", type=int, default=1024, help="rows of a batch of Ray Data")
     alone = ways.add_parser("one")
     for name in ("model", "path", "out"):
         alone.add_argument(name)
@@ -154,6 +243,8 @@ def main() -> None:
         one(given.model, given.path, given.out, given.workers)
     elif given.way == "throughput":
         throughput(given.model, given.engine, given.texts, given.rounds)
+    elif given.way == "ray":
+        on_ray(given)
     elif given.way == "memory":
         memory(given.model, given.rows)
     elif given.way == "resume":

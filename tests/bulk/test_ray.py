@@ -68,7 +68,7 @@ def place(tmp_path: Path, static_folder: Path) -> Path:
     pq.write_table(pa.table({"n": range(6000), "text": texts[:6000]}), tmp_path / "a.parquet", row_group_size=300)
     rows = [json.dumps({"n": n, "text": texts[n]}) for n in range(6000, 9000)]
     (tmp_path / "b.jsonl").write_text("\n".join(rows), "utf-8")
-    lines = ["n,text", *(f'{n},"{texts[n] or ""}"' for n in range(9000, 12_000))]
+    lines = ["line,text", *(f'{n},"{texts[n] or ""}"' for n in range(9000, 12_000))]
     (tmp_path / "c.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
     shutil.copytree(static_folder, tmp_path / "static")
     return tmp_path
