@@ -153,11 +153,11 @@ def test_two_nodes_and_the_driver_are_killed(place: Path, three_nodes: Nodes) ->
 
 @pytest.mark.slow
 def test_all_workers_are_lost(place: Path) -> None:
-    """A head that computes nothing is left: the run ends and says why; it goes on when there is a node again."""
+    """A head that computes nothing is left: the run goes on with a new node. It ends and says why where none comes."""
     pytest.importorskip("ray")
     nodes = Nodes(0, 1, 1)
     try:
-        code = "from essent.bulk import ray_crew; ray_crew.PLACED_WITHIN = 4.0; from essent.cli import app; app()"
+        code = "from essent.bulk import ray_crew; ray_crew.PLACED_WITHIN = 30.0; from essent.cli import app; app()"
         words = ["embed", *SOURCES, "-m", "static", "-o", "out", "--ray", nodes.address, *MORE]
         process = subprocess.Popen(
             [sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=place
@@ -165,9 +165,12 @@ def test_all_workers_are_lost(place: Path) -> None:
         wait_for_parts(process, place / "out", 40)
         nodes.ask("kill")
         nodes.ask("kill")
+        nodes.ask("add 1")
+        wait_for_parts(process, place / "out", 40)
+        nodes.ask("kill")
         said = " ".join(ended(process).split())
         assert process.returncode == 2
-        assert "No worker has found a place on the Ray cluster for 4 s. It has 1 nodes with 0 CPUs" in said
+        assert "No worker has found a place on the Ray cluster for 30 s. It has 1 nodes with 0 CPUs" in said
         assert "Traceback" not in said
         nodes.ask("add 1")
         process = started(place, nodes.address)
@@ -195,7 +198,7 @@ def run_case(case: str, place: Path, nodes: Nodes) -> str:
     command = [sys.executable, str(HERE / "ray_runs.py"), case, nodes.address, str(place)]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=180)
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return done.stdout.splitlines()[-1]  # Ray may print lines before
 
 
 @pytest.mark.slow

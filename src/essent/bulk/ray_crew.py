@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,8 +93,9 @@ def working_crew(job: Job, model: Model, workers: int | None, todo: ToDo) -> Ite
     try:
         yield crew
     finally:
-        for worker in crew.workers:
-            ray.kill(worker.actor)
+        with suppress(ray.exceptions.RayError):
+            for worker in crew.workers:
+                ray.kill(worker.actor)
         (job.folder / SEEN).unlink(missing_ok=True)
 
 
@@ -110,7 +111,7 @@ class Crew:
         self._found: deque[Part] = deque()
         self._job, self._token = ray.put(job), token
         self._calls: dict[Any, Call] = {}
-        self._losses: Counter[str] = Counter()
+        self._losses: defaultdict[Any, list[str | None]] = defaultdict(list)
         self._closed: dict[Any, EssentError] = {}
         self._nodes: dict[str, dict[str, Any]] = {}
         self._looked, self._placed, self._began = 0.0, time.monotonic(), False
@@ -231,6 +232,7 @@ class Crew:
             self._calls[worker.actor.open.remote(self._job, worker.threads, self._token)] = Call(worker)
         else:
             worker.ready = True
+            self._losses.pop(worker.slot, None)
 
     def _refuse(self, worker: Worker, unit: Unit | None, failed: Failed) -> None:
         """A worker says what is wrong: that ends the run, unless it is a node that came later and cannot start."""
@@ -239,9 +241,8 @@ class Crew:
         error = DataError(text) if what is None else type(what)(text)
         if unit is not None or worker.first:
             raise error
-        self._closed[worker.slot] = error
         self._drop(worker)
-        print(f"\n{error}\nIt is left out, and the run goes on without it.", file=sys.stderr, flush=True)  # noqa: T201
+        self._leave_out(worker.slot, error)
 
     def _drop(self, worker: Worker) -> None:
         self.workers.remove(worker)
@@ -253,10 +254,10 @@ class Crew:
         """A worker is gone: what it had is done by another one, unless it was written already.
 
         Args:
-            alone: whether its process ended, and not its node with it.
+            alone: whether its process ended, and its node did not, as far as that is known.
 
         Raises:
-            DataError: a unit, or the start, has ended several processes.
+            DataError: a unit has ended several processes.
         """
         name, hand = self.name(worker), worker.hand
         self._drop(worker)
@@ -266,19 +267,38 @@ class Crew:
                 self._found.append(read_part(path))
             else:
                 self.todo.put_back(unit)
-        node = self._alive().get(worker.node or "")
-        if not alone or node is None:
+        _note(f"A worker on {name} is lost ({why}). What it had is done by another one.")
+        if alone and (hand or not worker.ready):
+            self._count(worker, name, why)
+
+    def _count(self, worker: Worker, name: str, why: str) -> None:
+        """A unit that ends processes ends the run; a place where none can start is left out.
+
+        A node may be gone before Ray's table says so: what it took with it is not counted when that is known.
+        """
+        hand, alive = worker.hand, self._alive()
+        lost = self._losses[hand[0].name if hand else worker.slot]
+        lost.append(worker.node)
+        if sum(node is None or node in alive for node in lost) < LOSSES:
             return
-        what = hand[0].name if hand else "the start"
-        self._losses[what] += 1
-        if self._losses[what] >= LOSSES:
-            raise DataError(
-                f"{what} has ended {LOSSES} workers, the last one on {name} ({why}), as happens where there is too "
-                f"little memory: give fewer --workers, or a smaller --batch-size. {GOES_ON}"
-            )
+        error = DataError(
+            f"{hand[0].name if hand else 'The start'} has ended {LOSSES} workers, the last one on {name} ({why}), as "
+            f"happens where there is too little memory: give fewer --workers, or a smaller --batch-size. {GOES_ON}"
+        )
+        if hand:
+            raise error
+        self._leave_out(worker.slot, error)
+
+    def _leave_out(self, slot: Any, error: EssentError) -> None:
+        self._closed[slot] = error
+        _note(f"{error}\nIt is left out, and the run goes on without it.")
 
     def _alive(self) -> dict[str, dict[str, Any]]:
         return {node["NodeID"]: node for node in self.ray.nodes() if node["Alive"]}
+
+
+def _note(text: str) -> None:
+    print(f"\n{text}", file=sys.stderr, flush=True)  # noqa: T201  beside the bar
 
 
 def _broken(error: Any) -> EssentError:
