@@ -21,7 +21,7 @@ import pytest
 from bulk_helpers import contents, sentence, sentences, table_of
 
 from essent import EssentError, StaticEncoder
-from essent.bulk import BulkSettings, ModelSpec, embed, prepare, ray_crew, ray_worker, read_parts
+from essent.bulk import BulkSettings, ModelSpec, embed, prepare, ray_slots, ray_worker, read_parts
 from essent.bulk.ray_cluster import connected
 
 HERE = Path(__file__).parent
@@ -275,15 +275,15 @@ def test_how_many_workers() -> None:
     pytest.importorskip("ray")
 
     def shares(*kinds: tuple[int, int], gpus: bool = True) -> list[tuple]:
-        slots = ray_crew.wanted_slots(nodes_of(*kinds), None, 1, gpus)
+        slots = ray_slots.wanted_slots(nodes_of(*kinds), None, 1, gpus)
         return [(int(node, 16), options["num_cpus"], options["num_gpus"]) for (node, _), options in slots.items()]
 
     assert shares((4, 0), (16, 0), (0, 0)) == [(0, 4, 0), (1, 16, 0)]
     assert shares((4, 0), (16, 2)) == [(1, 8, 1), (1, 8, 1)]
     assert shares((4, 0), (16, 2), gpus=False) == [(0, 4, 0), (1, 16, 0)]
     three = nodes_of((4, 0), (4, 0), (8, 0))
-    assert [ray_crew.cpus_a_worker(three, count) for count in (1, 2, 3, 4, 5, 16, 99)] == [8, 4, 4, 4, 2, 1, 1]
-    wanted = ray_crew.wanted_slots(three, 4, 4, True)
+    assert [ray_slots.cpus_a_worker(three, count) for count in (1, 2, 3, 4, 5, 16, 99)] == [8, 4, 4, 4, 2, 1, 1]
+    wanted = ray_slots.wanted_slots(three, 4, 4, True)
     assert [(slot, options["num_cpus"], options["num_gpus"]) for slot, options in wanted.items()] == [
         (slot, 4, 0) for slot in range(4)
     ]

@@ -47,7 +47,6 @@ def connected(address: str | bool) -> Iterator[Any]:
         InputError: no cluster there. MissingDependencyError: Ray is not installed.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read when Ray is imported
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")  # a worker without a GPU sees none
     ray = optional_import("ray", "ray")
     if ray.is_initialized():
         yield ray

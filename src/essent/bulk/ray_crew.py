@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,10 +15,10 @@ from essent.atomic import write_text
 from essent.bulk.job import Job
 from essent.bulk.models import Model
 from essent.bulk.parts import Part, read_part
+from essent.bulk.ray_slots import cpus_a_worker, may_use_gpus, wanted_slots
 from essent.bulk.ray_worker import SEEN, NodeWorker, sendable
 from essent.bulk.units import Unit
 from essent.bulk.workers import Failed
-from essent.static import StaticEncoder
 from essent.types import DataError, EssentError, MissingDependencyError, optional_import
 from essent.version import __version__
 
@@ -308,47 +308,3 @@ def _broken(error: Any) -> EssentError:
             f'essent {__version__} is not installed on the node {error.ip}: pip install "essent[ray]=={__version__}"'
         )
     return DataError(f"A worker on the node {error.ip} failed:\n{error}")
-
-
-# -- how many workers, and where --------------------------------------------------------------------------------------
-
-
-def may_use_gpus(job: Job, model: Model) -> bool:
-    """Whether the model runs on GPUs where there are some."""
-    device = str(job.spec.options.get("device") or "")
-    return not (isinstance(model.encoder, StaticEncoder) or hasattr(model.encoder, "engine_module") or "cpu" in device)
-
-
-def wanted_slots(
-    nodes: Mapping[str, Mapping[str, Any]], workers: int | None, cpus: int, gpus: bool
-) -> dict[Any, dict[str, Any]]:
-    """Ray's options for every worker that there should be.
-
-    Args:
-        nodes: those that are alive, by their number.
-        workers: how many anywhere, of so many `cpus` each; None: one for every GPU, or for every node with CPUs.
-        gpus: whether GPUs are used where there are some.
-    """
-    gpus = gpus and any(_has(node, "GPU") for node in nodes.values())
-    if workers is not None:
-        options = {"num_cpus": cpus, "num_gpus": int(gpus), "scheduling_strategy": "SPREAD"}
-        return dict.fromkeys(range(workers), options)
-    affinity = optional_import("ray.util.scheduling_strategies", "ray").NodeAffinitySchedulingStrategy
-    found = {}
-    for number, node in nodes.items():
-        count = _has(node, "GPU") if gpus else min(1, _has(node, "CPU"))
-        for place in range(count):
-            options = {"num_cpus": _has(node, "CPU") // count, "num_gpus": int(gpus)}
-            found[number, place] = options | {"scheduling_strategy": affinity(number, soft=False)}
-    return found
-
-
-def cpus_a_worker(nodes: Mapping[str, Mapping[str, Any]], workers: int) -> int:
-    """The most CPUs that so many workers can each have; 1 where there are not enough for them."""
-    counts = [_has(node, "CPU") for node in nodes.values()]
-    fitting = (cpus for cpus in range(max(counts, default=1), 0, -1) if sum(n // cpus for n in counts) >= workers)
-    return next(fitting, 1)
-
-
-def _has(node: Mapping[str, Any], kind: str) -> int:
-    return int(node["Resources"].get(kind, 0))

@@ -62,6 +62,10 @@ class NodeWorker:
         context = optional_import("ray", "ray").get_runtime_context()
         return str(context.get_node_id())
 
+    def _has_gpu(self) -> bool:
+        context = optional_import("ray", "ray").get_runtime_context()
+        return bool(context.get_accelerator_ids().get("GPU"))
+
     def open(self, job: Job, threads: int, token: str) -> Failed | None:
         """Look whether this node sees everything, and load the model."""
         try:
@@ -69,7 +73,8 @@ class NodeWorker:
             check_node(job, token)
             job = replace(job, spec=replace(job.spec, threads=threads))
             model = job.open_model()
-            _to_gpu(model)
+            if self._has_gpu() and not isinstance(job.spec.model, (str, Path)):
+                model.encoder.to("cuda")  # a model that was loaded where the run was started
             check_model(job, model)
         except BaseException as error:
             return _failed(error)
@@ -119,15 +124,6 @@ def _failed(error: BaseException) -> Failed:
     return Failed(error, "") if isinstance(error, EssentError) else Failed(None, traceback.format_exc())
 
 
-def _to_gpu(model: Model) -> None:
-    """A model that was loaded elsewhere comes on the processor that it was loaded on."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") and hasattr(model.encoder, "to"):
-        import torch
-
-        if torch.cuda.is_available():
-            model.encoder.to("cuda")
-
-
 # -- what a node must see ---------------------------------------------------------------------------------------------
 
 
@@ -138,8 +134,11 @@ def check_node(job: Job, token: str) -> None:
         DataError: it does not see the output, or the same sources. MissingDependencyError: it has other versions.
     """
     here = library_versions()
-    others = [f"{name} {here.get(name)} instead of {asked}" for name, asked in job.versions.items()
-              if here.get(name) != asked]  # fmt: skip
+    others = [
+        f"{name} {here[name]} instead of {asked}"
+        for name, asked in job.versions.items()
+        if here.get(name, asked) != asked  # one that is missing may not be needed
+    ]
     if others:
         raise MissingDependencyError(
             f"other versions are installed than where the run was started: {', '.join(others)}. The same vectors need "
