@@ -108,6 +108,7 @@ def test_a_recipe_is_fitted_once(bert: Path, tmp_path: Path, parquet: Callable[.
     essent.verify(str(tmp_path / "out" / "_encoder"))
 
 
+@pytest.mark.slow
 def test_a_recipe_is_fitted_on_a_sample_of_the_sources(
     bert: Path, tmp_path: Path, parquet: Callable[..., Path]
 ) -> None:
@@ -147,6 +148,7 @@ def test_workers_share_a_model(bert: Path, tmp_path: Path, parquet: Callable[...
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_in_a_worker(static_folder: Path, tmp_path: Path) -> None:
     """Its error is the run's, and no process is left."""
     (tmp_path / "a.txt").write_text("\n".join([*TEXTS, ""]) + "\n\n", "utf-8")

@@ -71,7 +71,7 @@ def kill_at_random(place: Path, kills: int, seed: int, rows: int, fewest: int) -
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the attempts are forked")
 def test_killed_at_a_few_instants(place: Path) -> None:
-    kill_at_random(place, 5, 1, 75, 40)
+    kill_at_random(place, 4, 1, 150, 20)
 
 
 @pytest.mark.slow
@@ -245,6 +245,7 @@ app()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits of processes")
 def test_no_room_for_a_part(tmp_path: Path, static_folder: Path) -> None:
     """The system refuses to write more: an error without a traceback, and the parts before are whole."""
@@ -275,7 +276,8 @@ def wait_for_parts(process: subprocess.Popen[str], folder: Path, count: int) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to another process")
-@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_interrupted(place: Path, workers: str) -> None:
     """Ctrl-C ends after the part that was begun, and says how to go on."""
     rows = [json.dumps({"n": n, "text": sentence(n)}) for n in range(3000)]

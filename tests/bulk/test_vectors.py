@@ -112,6 +112,7 @@ def test_others_read_it(rows: Path, static_folder: Path, tmp_path: Path, dtype: 
     assert pq.read_table(out).num_rows == 300
 
 
+@pytest.mark.slow
 def test_lance(rows: Path, static_folder: Path, tmp_path: Path) -> None:
     """A table of LanceDB with all rows, which it searches; a run that goes on has it too."""
     lancedb = pytest.importorskip("lancedb")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -114,7 +115,7 @@ def file_system(address: str) -> tuple[Any, str]:
     return system, path
 
 
-def find_sources(addresses: Sequence[str], column: str = "text") -> list[Source]:
+def find_sources(addresses: Sequence[str]) -> list[Source]:
     """The files that the addresses stand for, in their order, those of a folder or pattern by name.
 
     Raises:
@@ -129,9 +130,9 @@ def find_sources(addresses: Sequence[str], column: str = "text") -> list[Source]
             kind, packed = kind_of(place)
             name = place if _is_local(system) else system.unstrip_protocol(place)
             found.append(Source(name, kind, packed, fingerprint(system, place)))
-    twice = {source.address for source in found if sum(other.address == source.address for other in found) > 1}
-    if twice:
-        raise DataError(f"{sorted(twice)[0]} is named twice.")
+    (address, times), *_ = Counter(source.address for source in found).most_common(1)
+    if times > 1:
+        raise DataError(f"{address} is named twice.")
     return found
 
 

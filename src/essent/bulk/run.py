@@ -112,7 +112,7 @@ def embed(
         recipe: of an Encoder; by default what the folder says.
         engine: auto, torch, openvino, onnx.
         fit: texts that the recipe learns from; by default a sample of the sources. The fitted encoder is kept in the
-            folder, and used by all parts.
+            folder, and used by all parts; a loaded Encoder is fitted itself.
         fit_sample: how many texts that sample has.
         workers: processes on this machine, which share its cores; by default 1. On a cluster by default one for every
             GPU, or where there are none one for every node.

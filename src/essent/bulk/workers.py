@@ -158,12 +158,16 @@ def _cores() -> int:
 
 @contextmanager
 def _environment(threads: int) -> Iterator[None]:
-    """Libraries read how many threads they may use when they start."""
+    """What processes inherit: how many threads libraries start, and that Ctrl-C is the first process's business."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, str(threads)))
+    main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
     try:
         yield
     finally:
+        if main:
+            signal.signal(signal.SIGINT, handler)
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

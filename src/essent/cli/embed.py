@@ -159,7 +159,9 @@ def summary(found: BulkResult) -> Sequence[str]:
     for status, count in found.statuses.items():
         if status != "ok":
             where = (found.troubled or {}).get(status)
-            lines.append(f"{count:,} rows: {status} ({STATUSES[status]}); the first is {where}")
+            lines.append(
+                f"{count:,} row{'s' if count > 1 else ''}: {status} ({STATUSES[status]}); the first is {where}"
+            )
     if found.loss is not None:
         lines.append(loss_text(found.loss))
     return lines
