@@ -9,8 +9,9 @@ python benchmarks/bulk.py ray --model DIR --data DIR [--engine torch|openvino] [
 `throughput` takes turns: in memory, in parts, in memory … and prints the ratio of every pair. `memory` runs one process
 for each size and prints its peak. Texts are made of 18 words. `ray` takes turns on a Ray cluster of this machine:
 essent's workers, and Ray Data's `map_batches` with plain sentence-transformers, as many actors with a CPU each, in
-whole runs from files to files, and after the first file of the output, without what it takes to start; its texts are
-those of the JSON lines in a folder.
+whole runs from files to files, and after the first file of the output, without what it takes to start; in seconds, and
+in seconds of CPU of all processes together, which another load on the machine changes little. Its texts are those of
+the JSON lines in a folder.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -192,7 +194,7 @@ def on_ray(given: argparse.Namespace) -> None:
     )  # fmt: skip
     ray.data.DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    ratios: dict[str, list[float]] = {"whole runs": [], "after the first file": []}
+    ratios: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "in").mkdir()
@@ -201,32 +203,70 @@ def on_ray(given: argparse.Namespace) -> None:
             pq.write_table(table, folder / "in" / f"{number:03d}.parquet")
         for number in range(given.rounds):
             out = folder / f"essent{number}", folder / f"ray{number}"
-            start = time.perf_counter()
-            embed(folder / "in", given.model, out[0], ray=True, workers=given.workers, engine=given.engine)
-            middle = time.perf_counter()
-            ray_data(given.model, folder / "in", out[1], given.workers, given.batch)
-            seconds = middle - start, time.perf_counter() - middle
-            rates = {
-                "whole runs": [len(texts) / taken for taken in seconds],
-                "after the first file": [rate_after_first(place, len(texts)) for place in out],
-            }
-            for name, (ours, theirs) in rates.items():
-                ratios[name].append(ours / theirs)
-                print(f"{name}: essent {ours:,.0f} rows/s, Ray Data {theirs:,.0f}: {ratios[name][-1]:.3f}", flush=True)
+            with Clock() as ours:
+                embed(folder / "in", given.model, out[0], ray=True, workers=given.workers, engine=given.engine)
+            with Clock() as theirs:
+                ray_data(given.model, folder / "in", out[1], given.workers, given.batch)
+            rates = zip(ours.rates(out[0], len(texts)).items(), theirs.rates(out[1], len(texts)).values(), strict=True)
+            for (name, rate), other in rates:
+                ratios.setdefault(name, []).append(rate / other)
+                print(f"{name}: essent {rate:,.1f} rows/s, Ray Data {other:,.1f}: {rate / other:.3f}", flush=True)
     ray.shutdown()
     for name, found in ratios.items():
         print(f"{name}: median ratio {statistics.median(found):.3f} ({min(found):.3f} to {max(found):.3f})")
 
 
-def rate_after_first(folder: Path, rows: int) -> float:
-    """Rows a second, from the time when the first file of the output was written."""
-    import pyarrow.parquet as pq
+class Clock:
+    """Seconds, and seconds of CPU of this process and all below it, while a block runs."""
 
-    files = sorted(folder.glob("*.parquet"), key=lambda path: path.stat().st_mtime)
-    counts = [pq.read_metadata(path).num_rows for path in files]
-    assert sum(counts) == rows
-    assert len(files) > 1, "one file: more texts, or a smaller batch"
-    return sum(counts[1:]) / (files[-1].stat().st_mtime - files[0].stat().st_mtime)
+    def __enter__(self) -> Clock:
+        self._used: dict[int, float] = {}
+        self._over = threading.Event()
+        self.samples: list[tuple[float, float]] = []
+        self._look()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._look()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.3):
+            self._look()
+
+    def _look(self) -> None:
+        import psutil
+
+        here = psutil.Process()
+        for process in (here, *here.children(recursive=True)):
+            try:
+                used = process.cpu_times()
+            except psutil.Error:  # it has ended; what it had used is kept
+                continue
+            self._used[process.pid] = used.user + used.system
+        self.samples.append((time.time(), sum(self._used.values())))
+
+    def rates(self, folder: Path, rows: int) -> dict[str, float]:
+        """Rows a second of everything, and from the time when the first file of the output was written."""
+        import numpy as np
+        import pyarrow.parquet as pq
+
+        files = sorted(folder.glob("*.parquet"), key=lambda path: path.stat().st_mtime)
+        counts = [pq.read_metadata(path).num_rows for path in files]
+        assert sum(counts) == rows
+        assert len(files) > 1, "one file: more texts, or a smaller batch"
+        times = [self.samples[0][0], files[0].stat().st_mtime, files[-1].stat().st_mtime, self.samples[-1][0]]
+        used = np.interp(times, *zip(*self.samples, strict=True))
+        left = sum(counts[1:])
+        return {
+            "whole runs": rows / (times[3] - times[0]),
+            "whole runs, CPU": rows / (used[3] - used[0]),
+            "after the first file": left / (times[2] - times[1]),
+            "after the first file, CPU": left / (used[2] - used[1]),
+        }
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,9 +78,9 @@ SOURCES = ("a.parquet", "b.jsonl", "c.csv.gz")
 MORE = ("--rows-per-part", "20")
 
 
-def started(place: Path, address: str, *more: str) -> subprocess.Popen[str]:
+def started(place: Path, address: str, *more: str, model: str = "static") -> subprocess.Popen[str]:
     """A driver: the command line, with the names of files as they are seen from where it runs."""
-    words = ["embed", *SOURCES, "-m", "static", "-o", "out", "--ray", address, *MORE, *more]
+    words = ["embed", *SOURCES, "-m", model, "-o", "out", "--ray", address, *MORE, *more]
     code = "from essent.cli import app; app()"
     return subprocess.Popen(
         [sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=place
@@ -124,6 +124,18 @@ def test_a_whole_run(place: Path, three_nodes: Nodes) -> None:
     assert "12,000 rows in" in said.replace("\n", " ")
     assert contents(place / "out") == on_one_machine(place)
     assert not other_files(place / "out")
+
+
+@pytest.mark.slow
+def test_a_recipe_that_learns(place: Path, three_nodes: Nodes, bert: Path) -> None:
+    """It learns where the run is started; the workers read what it has learned beside the parts."""
+    process = started(place, three_nodes.address, "-r", "mean | whiten:8", "--where", "n < 1000", model=str(bert))
+    said = ended(process)
+    assert process.returncode == 0, said
+    sources, settings = [place / name for name in SOURCES], {"rows_per_part": 20, "where": "n < 1000"}
+    embed(sources, bert, place / "one", recipe="mean | whiten:8", **settings)
+    assert contents(place / "out") == contents(place / "one")
+    assert other_files(place / "out") == ["_encoder"]
 
 
 @pytest.mark.slow
@@ -256,13 +268,12 @@ def test_what_a_node_must_see(place: Path) -> None:
         ray_worker.check_node(job, "token")
 
 
-def test_a_graph_that_is_loaded_is_not_sent(place: Path) -> None:
-    class Graph:
-        engine_module = None
-
-    job = prepare(place / "b.jsonl", ModelSpec(place / "static"), place / "out", settings=BulkSettings()).job
+@pytest.mark.slow
+def test_a_graph_that_is_loaded_is_not_sent(place: Path, compiled_by: Callable) -> None:
+    pytest.importorskip("openvino")
+    job = prepare(place / "b.jsonl", ModelSpec(compiled_by("openvino")), place / "out", settings=BulkSettings()).job
     with pytest.raises(EssentError, match="give the name of its folder"):
-        ray_worker.sendable(replace(job, spec=ModelSpec(Graph())))
+        ray_worker.sendable(job)
 
 
 def nodes_of(*kinds: tuple[int, int]) -> dict[str, dict]:

@@ -88,10 +88,12 @@ def working_crew(job: Job, model: Model, workers: int | None, todo: ToDo) -> Ite
     """The workers, which end with the block."""
     ray = optional_import("ray", "ray")
     token = os.urandom(8).hex()
-    write_text(job.folder / SEEN, token)
     crew = Crew(ray, sendable(job), model, workers, todo, token)
+    write_text(job.folder / SEEN, token)
     try:
         yield crew
+    except ray.exceptions.RayError as error:
+        raise DataError(f"The Ray cluster is not reached any more ({_last_line(error)}). {GOES_ON}") from error
     finally:
         with suppress(ray.exceptions.RayError):
             for worker in crew.workers:
@@ -211,7 +213,7 @@ class Crew:
             except self.ray.exceptions.RayTaskError as error:
                 raise _broken(error) from None
             except self.ray.exceptions.RayError as error:
-                self._lose(call.worker, str(error).strip().splitlines()[-1], alone=True)
+                self._lose(call.worker, _last_line(error), alone=True)
                 continue
             self._answered(call, answer)
         while self._found:
@@ -295,6 +297,10 @@ class Crew:
 
     def _alive(self) -> dict[str, dict[str, Any]]:
         return {node["NodeID"]: node for node in self.ray.nodes() if node["Alive"]}
+
+
+def _last_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
 
 
 def _note(text: str) -> None:
