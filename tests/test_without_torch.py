@@ -100,6 +100,13 @@ def test_encode(place: Path) -> None:
     np.testing.assert_array_equal(np.load(place / "vectors.npy"), expected)
 
 
+def test_embed_names_its_extra(place: Path) -> None:
+    done = essent(place, "embed", "texts.txt", "-m", "static", "-o", "vectors")
+    assert done.returncode == 2
+    assert 'pip install "essent[bulk]"' in " ".join(done.stderr.split())
+    assert not (place / "vectors").exists()
+
+
 def test_help_recipes_and_verify(place: Path) -> None:
     for arguments in (["--help"], ["--version"], ["train", "--help"], ["recipes"], ["recipes", "prompt-denoised"]):
         done = essent(place, *arguments)

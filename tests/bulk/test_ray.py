@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,9 +78,11 @@ SOURCES = ("a.parquet", "b.jsonl", "c.csv.gz")
 MORE = ("--rows-per-part", "20")
 
 
-def started(place: Path, address: str, *more: str, model: str = "static") -> subprocess.Popen[str]:
+def started(
+    place: Path, address: str, *more: str, model: str = "static", sources: Sequence[str] = SOURCES
+) -> subprocess.Popen[str]:
     """A driver: the command line, with the names of files as they are seen from where it runs."""
-    words = ["embed", *SOURCES, "-m", model, "-o", "out", "--ray", address, *MORE, *more]
+    words = ["embed", *sources, "-m", model, "-o", "out", "--ray", address, *MORE, *more]
     code = "from essent.cli import app; app()"
     return subprocess.Popen(
         [sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=place
@@ -129,11 +131,11 @@ def test_a_whole_run(place: Path, three_nodes: Nodes) -> None:
 @pytest.mark.slow
 def test_a_recipe_that_learns(place: Path, three_nodes: Nodes, bert: Path) -> None:
     """It learns where the run is started; the workers read what it has learned beside the parts."""
-    process = started(place, three_nodes.address, "-r", "mean | whiten:8", "--where", "n < 1000", model=str(bert))
+    more = ("-r", "mean | whiten:8", "--where", "n < 1000")
+    process = started(place, three_nodes.address, *more, model=str(bert), sources=["a.parquet"])
     said = ended(process)
     assert process.returncode == 0, said
-    sources, settings = [place / name for name in SOURCES], {"rows_per_part": 20, "where": "n < 1000"}
-    embed(sources, bert, place / "one", recipe="mean | whiten:8", **settings)
+    embed(place / "a.parquet", bert, place / "one", recipe="mean | whiten:8", where="n < 1000", rows_per_part=20)
     assert contents(place / "out") == contents(place / "one")
     assert other_files(place / "out") == ["_encoder"]
 

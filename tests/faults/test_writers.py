@@ -293,3 +293,29 @@ def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path
         assert not [path.name for path in place.rglob(".*")], f"After a death at {state}."
     assert points
     assert len(resumed) >= 3, resumed
+
+
+def test_parts_of_a_bulk_run(tmp_path: Path) -> None:
+    """Killed at any write, a run goes on to the bytes of one that was not killed."""
+    pytest.importorskip("fsspec")
+    pytest.importorskip("pyarrow")
+    from essent.bulk import embed
+    from families import build_tokenizer
+    from static_models import static_model
+
+    model, texts, place = tmp_path / "static", tmp_path / "texts.txt", tmp_path / "vectors"
+    static_model(build_tokenizer("wordpiece").backend_tokenizer).save(str(model))
+    texts.write_text("\n".join(CORPUS[:12]), "utf-8")
+
+    def run() -> dict[str, bytes]:
+        embed(texts, model, place, rows_per_part=4)
+        return {path.name: path.read_bytes() for path in sorted(place.iterdir())}
+
+    expected, points = None, 0
+    for number, state in killed_at_every_write(run, place, most=24):
+        points += 1
+        found = state.run(run)
+        expected = expected or found
+        assert found == expected, f"Killed at call {number}, {state}: the run that goes on ends elsewhere."
+        assert len(found) > 1
+    assert points

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import itertools
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -192,6 +194,19 @@ def test_words_are_kept_once_and_forgotten_in_time(monkeypatch: pytest.MonkeyPat
     assert asked[-1] == "dogs"
     by_word(["dogs"])
     assert asked[-2:] == ["dogs", "dogs"]
+
+
+def test_words_that_are_forgotten_leave_memory_at_once() -> None:
+    """And not when the collector of circles comes by, which may be after millions of words."""
+    words = WordIds(plain(build_tokenizer("wordpiece")))
+    words(["dogs", "kittens"])
+    gc.collect()
+    gc.disable()
+    try:
+        words._forget()
+        assert not [found for found in gc.get_objects() if type(found) is defaultdict and "kittens" in found]
+    finally:
+        gc.enable()
 
 
 def test_a_tokenizer_that_fails_leaves_no_words_behind() -> None:

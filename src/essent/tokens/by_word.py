@@ -102,6 +102,7 @@ class WordIds:
 
     def _start(self) -> None:
         self._lock = Lock()  # a server may encode from several threads
+        self._known: defaultdict[str, int] = defaultdict()
         self._forget()
 
     def __getstate__(self) -> dict[str, Any]:  # worker processes begin with no words
@@ -112,7 +113,8 @@ class WordIds:
         self._start()
 
     def _forget(self) -> None:
-        self._known: defaultdict[str, int] = defaultdict()
+        self._known.default_factory = None  # a circle of the words and their numbers: memory that is free much later
+        self._known = defaultdict()
         self._known.default_factory = self._known.__len__  # a new word gets the next number, all in C
         self._letters = 0
         self._ids = np.empty(0, np.int32)  # of all words, one after the other
