@@ -9,7 +9,7 @@ python benchmarks/bulk.py ray --model DIR --data DIR [--engine torch|openvino] [
 `throughput` takes turns: in memory, in parts, in memory … and prints the ratio of every pair. `memory` runs one process
 for each size and prints its peak. Texts are made of 18 words. `ray` takes turns on a Ray cluster of this machine:
 essent's workers, and Ray Data's `map_batches` with plain sentence-transformers, as many actors with a CPU each, in
-whole runs from files to files, and after the first file of the output, without what it takes to start; in seconds, and
+whole runs from files to files, and after the first batch or part, without what it takes to start; in seconds, and
 in seconds of CPU of all processes together, which another load on the machine changes little. Its texts are those of
 the JSON lines in a folder.
 """
@@ -152,26 +152,40 @@ def real_texts(folder: Path, count: int) -> list[str]:
 class PlainEncoder:
     """What the documentation of Ray Data does: a model that is loaded once in an actor."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, log: str) -> None:
         from sentence_transformers import SentenceTransformer
 
-        self.model = SentenceTransformer(model, device="cpu")
+        self.model, self.log = SentenceTransformer(model, device="cpu"), Path(log)
 
     def __call__(self, batch: dict) -> dict:
         batch["embedding"] = self.model.encode(batch["text"].tolist(), show_progress_bar=False)
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(f"{time.time()} {len(batch['text'])}\n")
         return batch
 
 
-def ray_data(model: str, source: Path, out: Path, workers: int, batch: int) -> None:
-    """Ray Data's own way from files to files."""
+def ray_data(model: str, source: Path, out: Path, workers: int, batch: int) -> list[tuple[float, int]]:
+    """Ray Data's own way from files to files; gives when each batch was encoded, and its rows."""
+    import pyarrow.parquet as pq
     import ray
+
+    log = out.with_suffix(".log")
 
     rows = ray.data.read_parquet(str(source))
     compute = ray.data.ActorPoolStrategy(size=workers)
     made = rows.map_batches(
-        PlainEncoder, fn_constructor_args=[model], batch_size=batch, compute=compute, num_cpus=1, zero_copy_batch=False
+        PlainEncoder,
+        fn_constructor_args=[model, str(log)],
+        batch_size=batch,
+        compute=compute,
+        num_cpus=1,
+        zero_copy_batch=False,
     )
     made.write_parquet(str(out))
+    lines = log.read_text("utf-8").splitlines()
+    marks = sorted((float(moment), int(rows)) for moment, rows in map(str.split, lines))
+    assert pq.read_table(out, columns=["text"]).num_rows == sum(rows for _, rows in marks)
+    return marks
 
 
 def on_ray(given: argparse.Namespace) -> None:
@@ -202,12 +216,13 @@ def on_ray(given: argparse.Namespace) -> None:
             table = pa.table({"text": texts[start : start + given.batch]})
             pq.write_table(table, folder / "in" / f"{number:03d}.parquet")
         for number in range(given.rounds):
-            out = folder / f"essent{number}", folder / f"ray{number}"
             with Clock() as ours:
-                embed(folder / "in", given.model, out[0], ray=True, workers=given.workers, engine=given.engine)
+                out = folder / f"essent{number}"
+                found = embed(folder / "in", given.model, out, ray=True, workers=given.workers, engine=given.engine)
             with Clock() as theirs:
-                ray_data(given.model, folder / "in", out[1], given.workers, given.batch)
-            rates = zip(ours.rates(out[0], len(texts)).items(), theirs.rates(out[1], len(texts)).values(), strict=True)
+                batches = ray_data(given.model, folder / "in", folder / f"ray{number}", given.workers, given.batch)
+            parts = sorted((path.stat().st_mtime, pq.read_metadata(path).num_rows) for path in found.paths)
+            rates = zip(ours.rates(parts).items(), theirs.rates(batches).values(), strict=True)
             for (name, rate), other in rates:
                 ratios.setdefault(name, []).append(rate / other)
                 print(f"{name}: essent {rate:,.1f} rows/s, Ray Data {other:,.1f}: {rate / other:.3f}", flush=True)
@@ -249,23 +264,23 @@ class Clock:
             self._used[process.pid] = used.user + used.system
         self.samples.append((time.time(), sum(self._used.values())))
 
-    def rates(self, folder: Path, rows: int) -> dict[str, float]:
-        """Rows a second of everything, and from the time when the first file of the output was written."""
-        import numpy as np
-        import pyarrow.parquet as pq
+    def rates(self, marks: list[tuple[float, int]]) -> dict[str, float]:
+        """Rows a second of everything, and after the first mark.
 
-        files = sorted(folder.glob("*.parquet"), key=lambda path: path.stat().st_mtime)
-        counts = [pq.read_metadata(path).num_rows for path in files]
-        assert sum(counts) == rows
-        assert len(files) > 1, "one file: more texts, or a smaller batch"
-        times = [self.samples[0][0], files[0].stat().st_mtime, files[-1].stat().st_mtime, self.samples[-1][0]]
+        Args:
+            marks: when rows were done, and how many.
+        """
+        import numpy as np
+
+        assert len(marks) > 1, "more texts, or a smaller batch"
+        rows, left = sum(count for _, count in marks), sum(count for _, count in marks[1:])
+        times = [self.samples[0][0], marks[0][0], marks[-1][0], self.samples[-1][0]]
         used = np.interp(times, *zip(*self.samples, strict=True))
-        left = sum(counts[1:])
         return {
             "whole runs": rows / (times[3] - times[0]),
             "whole runs, CPU": rows / (used[3] - used[0]),
-            "after the first file": left / (times[2] - times[1]),
-            "after the first file, CPU": left / (used[2] - used[1]),
+            "after the first batch": left / (times[2] - times[1]),
+            "after the first batch, CPU": left / (used[2] - used[1]),
         }
 
 
