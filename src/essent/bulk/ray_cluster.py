@@ -7,10 +7,10 @@ open) or repeats one task without end (ray#51946, open). Its own checkpoints nee
 unit that was lost with its worker is given to another one: a part has the same name and bytes whoever computes it, and
 appears whole or not at all, so that even two workers may write the same one.
 
-Nothing waits for ever. A call to a worker counts as lost when Ray says so, and also when its node is gone from Ray's
-table of nodes, whatever Ray says about the call. A unit that ends its worker's process several times ends the run, as
-does a cluster on which no worker finds a place. The parts that are written need no driver: the same command goes on,
-on a cluster or on one machine.
+A call to a worker counts as lost when Ray says so, and also when its node is gone from Ray's table of nodes, whatever
+Ray says about the call. A unit that ends its worker's process several times ends the run, as does a cluster on which no
+worker finds a place. Only a worker that is alive and does not answer, as on a hung file system, is waited for. The
+parts that are written need no driver: the same command goes on, on a cluster or on one machine.
 """
 
 from __future__ import annotations
