@@ -6,12 +6,12 @@ python benchmarks/bulk.py memory --model STATIC_DIR [--rows 100000 10000000]
 python benchmarks/bulk.py resume --model STATIC_DIR [--rows 1000000]
 python benchmarks/bulk.py ray --model DIR --data DIR [--engine torch|openvino] [--texts 3000] [--rounds 5] [--workers 1]
 
-`throughput` takes turns: in memory, in parts, in memory … and prints the ratio of every pair. `memory` runs one process
+`throughput` takes turns: in memory, in parts, in memory … and prints the ratio of every pair, in seconds and in seconds
+of the processor, which say something on a busy machine too. `memory` runs one process
 for each size and prints its peak. Texts are made of 18 words. `ray` takes turns on a Ray cluster of this machine:
 essent's workers, and Ray Data's `map_batches` with plain sentence-transformers, as many actors with a CPU each, in
-whole runs from files to files, and after the first batch or part, without what it takes to start; in seconds, and
-in seconds of CPU of all processes together, which another load on the machine changes little. Its texts are those of
-the JSON lines in a folder.
+whole runs from files to files, and after the first batch or part, without what it takes to start; in seconds, and in
+seconds of the processor of all processes. Its texts are those of the JSON lines in a folder.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ def throughput(model: str, engine: str, texts: int, rounds: int) -> None:
         random.Random(1).shuffle(rows)  # noqa: S311
         spread = [" ".join([row] * (1 + number % 4)) for number, row in enumerate(rows)]
         path.write_text("\n".join(spread) + "\n", "utf-8")
-        ratios = []
+        ratios, busy = [], []
         for number in range(rounds + 1):
             run = prepare(path, ModelSpec(model, engine=engine), folder / f"out{number}", settings=BulkSettings())
-            start = time.perf_counter()
+            start, used = time.perf_counter(), time.process_time()
             run.model.encode(spread)
-            memory = time.perf_counter() - start
-            start = time.perf_counter()
+            memory, memory_used = time.perf_counter() - start, time.process_time() - used
+            start, used = time.perf_counter(), time.process_time()
             found = list(compute(run))
-            parts = time.perf_counter() - start
+            parts, parts_used = time.perf_counter() - start, time.process_time() - used
             assert sum(part.rows for part in found) == texts
             if number:  # the first warms up
                 ratios.append(memory / parts)
+                busy.append(memory_used / parts_used)
                 print(f"rows/s: in memory {texts / memory:8,.0f}, in parts {texts / parts:8,.0f}; {memory / parts:.3f}")
-        print(
-            f"median ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f}) in {rounds} rounds"
-        )
+        for name, some in (("seconds", ratios), ("seconds of the processor", busy)):
+            print(f"{name}: median {statistics.median(some):.3f} ({min(some):.3f} to {max(some):.3f}), {rounds} rounds")
 
 
 def one(model: str, path: str, out: str, workers: int) -> None:
@@ -278,9 +278,9 @@ class Clock:
         used = np.interp(times, *zip(*self.samples, strict=True))
         return {
             "whole runs": rows / (times[3] - times[0]),
-            "whole runs, CPU": rows / (used[3] - used[0]),
+            "whole runs, processor": rows / (used[3] - used[0]),
             "after the first batch": left / (times[2] - times[1]),
-            "after the first batch, CPU": left / (used[2] - used[1]),
+            "after the first batch, processor": left / (used[2] - used[1]),
         }
 
 

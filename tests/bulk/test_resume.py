@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import os
 import re
 import shutil
@@ -94,6 +95,28 @@ def test_a_part_that_is_missing_is_made_again(place: Path) -> None:
     assert contents(place / "out") == whole
     assert found.rows == 3000
     assert found.resumed == 3000 - sum(read_parts(place / "out")[name].rows for name in gone)
+
+
+@pytest.mark.parametrize("packing", ["gzip", "bz2", "xz", "zstd", None])
+def test_a_file_that_is_read_from_its_beginning_is_gone_on_with(
+    packing: str | None, static_folder: Path, tmp_path: Path
+) -> None:
+    """From where the last part before the first missing one ended."""
+    content = "\n".join(["n,text", *(f'{n},"{sentence(n)}\nand ünï"' for n in range(200))]).encode()
+    suffix = {"gzip": ".gz", "bz2": ".bz2", "xz": ".xz", "zstd": ".zst", None: ""}[packing]
+    path = tmp_path / f"a.csv{suffix}"
+    if packing == "xz":
+        path.write_bytes(lzma.compress(content))
+    else:
+        with pa.output_stream(str(path), compression=packing) as sink:
+            sink.write(content)
+    embed(path, static_folder, tmp_path / "out", rows_per_part=30)
+    whole = contents(tmp_path / "out")
+    for name in list(whole)[3:5]:
+        (tmp_path / "out" / name).unlink()
+    embed(path, static_folder, tmp_path / "out", rows_per_part=30)
+    assert contents(tmp_path / "out") == whole
+    assert table_of(tmp_path / "out")["n"].to_pylist() == [str(n) for n in range(200)]
 
 
 def test_a_resume_reads_little(static_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

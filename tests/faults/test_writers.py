@@ -303,9 +303,9 @@ def test_parts_of_a_bulk_run(tmp_path: Path) -> None:
     from families import build_tokenizer
     from static_models import static_model
 
-    model, texts, place = tmp_path / "static", tmp_path / "texts.txt", tmp_path / "vectors"
+    model, texts, place = tmp_path / "static", tmp_path / "texts.csv", tmp_path / "vectors"
     static_model(build_tokenizer("wordpiece").backend_tokenizer).save(str(model))
-    texts.write_text("\n".join(CORPUS[:12]), "utf-8")
+    texts.write_text("\n".join(["text", *(f'"{text}"' for text in CORPUS[:12])]), "utf-8")
 
     def run() -> dict[str, bytes]:
         embed(texts, model, place, rows_per_part=4)

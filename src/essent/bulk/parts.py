@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from essent.atomic import replacing_file
+from essent.atomic import remove_leftovers, replacing_file
 from essent.bulk.places import EXTRA, difference
 from essent.bulk.settings import EMBEDDING
 from essent.types import DataError, optional_import
@@ -21,6 +21,7 @@ from essent.types import DataError, optional_import
 FORMAT = 1
 KEY = b"essent"
 NAME = re.compile(r"part-([0-9]{5,})-([0-9]{6,})\.parquet")
+LEFT = re.compile(r"\.(part-[0-9]{5,}-[0-9]{6,}\.parquet)\.")  # temporary names
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -212,6 +213,15 @@ def check_same(
 def _shown(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def clean(folder: Path) -> None:
+    """Remove what killed runs left of parts: also of one that was in its place already when they died."""
+    if not folder.is_dir():
+        return
+    left = (LEFT.match(entry.name) for entry in folder.iterdir())
+    for name in sorted({match[1] for match in left if match is not None}):
+        remove_leftovers(folder / name)
 
 
 def remove_parts(folder: Path) -> None:

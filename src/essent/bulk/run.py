@@ -21,7 +21,7 @@ from essent.bulk.job import Job
 from essent.bulk.lance_format import write_lance
 from essent.bulk.memory import windows_ahead
 from essent.bulk.models import Model, ModelSpec, as_graph, open_encoder, ready, without_model
-from essent.bulk.parts import Part, check_same, read_parts, remove_parts
+from essent.bulk.parts import Part, check_same, clean, read_parts, remove_parts
 from essent.bulk.places import EXTRA, find_sources
 from essent.bulk.settings import FORMATS, STATUS, BulkSettings, check_choice
 from essent.bulk.units import Input, Unit, look_at, output_fields, plan
@@ -222,6 +222,7 @@ def prepare(
     spec, model = _open(spec, settings, folder, inputs, fit, fit_sample)
     run |= model.about
     check_same(parts, run, prints, folder)
+    clean(folder)
     arrow = optional_import("pyarrow", EXTRA)
     added = [*chunk_fields(settings), arrow.field(STATUS, arrow.string()), *vector_fields(settings, model.dimensions)]
     job = Job(spec, settings, inputs, folder, arrow.schema([*kept, *added]), run, library_versions())
