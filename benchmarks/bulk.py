@@ -4,22 +4,28 @@ python benchmarks/bulk.py throughput --model DIR [--engine torch|openvino] [--te
 python benchmarks/bulk.py static --model STATIC_DIR [--rows 1500000] [--workers 1]
 python benchmarks/bulk.py memory --model STATIC_DIR [--rows 100000 10000000]
 python benchmarks/bulk.py resume --model STATIC_DIR [--rows 1000000]
+python benchmarks/bulk.py ray --model DIR --data DIR [--engine torch|openvino] [--texts 3000] [--rounds 5] [--workers 1]
 
 `throughput` takes turns: in memory, in parts, in memory … and prints the ratio of every pair, in seconds and in seconds
 of the processor, which say something on a busy machine too. `memory` runs one process
-for each size and prints its peak. Texts are made of 18 words.
+for each size and prints its peak. Texts are made of 18 words. `ray` takes turns on a Ray cluster of this machine:
+essent's workers, and Ray Data's `map_batches` with plain sentence-transformers, as many actors with a CPU each, in
+whole runs from files to files, and after the first batch or part, without what it takes to start; in seconds, and in
+seconds of the processor of all processes. Its texts are those of the JSON lines in a folder.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import random
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -133,10 +139,155 @@ def resume(model: str, rows: int) -> None:
         print(f"{found['parts']} parts: all of it {time.perf_counter() - start:.2f} s, imports included")
 
 
+def real_texts(folder: Path, count: int) -> list[str]:
+    """Some texts of a folder's JSON lines, mixed."""
+    found = []
+    for path in sorted(folder.rglob("*.jsonl")):
+        rows = map(json.loads, path.read_text("utf-8").splitlines())
+        found += [row["text"] for row in rows if (row.get("text") or "").strip()]
+    random.Random(0).shuffle(found)  # noqa: S311
+    return found[:count]
+
+
+class PlainEncoder:
+    """What the documentation of Ray Data does: a model that is loaded once in an actor."""
+
+    def __init__(self, model: str, log: str) -> None:
+        from sentence_transformers import SentenceTransformer
+
+        self.model, self.log = SentenceTransformer(model, device="cpu"), Path(log)
+
+    def __call__(self, batch: dict) -> dict:
+        batch["embedding"] = self.model.encode(batch["text"].tolist(), show_progress_bar=False)
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(f"{time.time()} {len(batch['text'])}\n")
+        return batch
+
+
+def ray_data(model: str, source: Path, out: Path, workers: int, batch: int) -> list[tuple[float, int]]:
+    """Ray Data's own way from files to files; gives when each batch was encoded, and its rows."""
+    import pyarrow.parquet as pq
+    import ray
+
+    log = out.with_suffix(".log")
+
+    rows = ray.data.read_parquet(str(source))
+    compute = ray.data.ActorPoolStrategy(size=workers)
+    made = rows.map_batches(
+        PlainEncoder,
+        fn_constructor_args=[model, str(log)],
+        batch_size=batch,
+        compute=compute,
+        num_cpus=1,
+        zero_copy_batch=False,
+    )
+    made.write_parquet(str(out))
+    lines = log.read_text("utf-8").splitlines()
+    marks = sorted((float(moment), int(rows)) for moment, rows in map(str.split, lines))
+    assert pq.read_table(out, columns=["text"]).num_rows == sum(rows for _, rows in marks)
+    return marks
+
+
+def on_ray(given: argparse.Namespace) -> None:
+    """Rows a second of both ways on the same cluster, and their ratios; actors and models start in every round."""
+    import os
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import ray
+
+    from essent.bulk import embed
+
+    texts = real_texts(Path(given.data), given.texts)
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = path  # the actors import this file
+    ray.init(
+        address="local", num_cpus=given.workers + 1, object_store_memory=200_000_000, include_dashboard=False,
+        log_to_driver=False, logging_level="ERROR",
+    )  # fmt: skip
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    ratios: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (folder / "in").mkdir()
+        for number, start in enumerate(range(0, len(texts), given.batch)):
+            table = pa.table({"text": texts[start : start + given.batch]})
+            pq.write_table(table, folder / "in" / f"{number:03d}.parquet")
+        for number in range(given.rounds):
+            with Clock() as ours:
+                out = folder / f"essent{number}"
+                found = embed(folder / "in", given.model, out, ray=True, workers=given.workers, engine=given.engine)
+            with Clock() as theirs:
+                batches = ray_data(given.model, folder / "in", folder / f"ray{number}", given.workers, given.batch)
+            parts = sorted((path.stat().st_mtime, pq.read_metadata(path).num_rows) for path in found.paths)
+            rates = zip(ours.rates(parts).items(), theirs.rates(batches).values(), strict=True)
+            for (name, rate), other in rates:
+                ratios.setdefault(name, []).append(rate / other)
+                print(f"{name}: essent {rate:,.1f} rows/s, Ray Data {other:,.1f}: {rate / other:.3f}", flush=True)
+    ray.shutdown()
+    for name, found in ratios.items():
+        print(f"{name}: median ratio {statistics.median(found):.3f} ({min(found):.3f} to {max(found):.3f})")
+
+
+class Clock:
+    """Seconds, and seconds of CPU of this process and all below it, while a block runs."""
+
+    def __enter__(self) -> Clock:
+        self._used: dict[int, float] = {}
+        self._over = threading.Event()
+        self.samples: list[tuple[float, float]] = []
+        self._look()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._look()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.3):
+            self._look()
+
+    def _look(self) -> None:
+        import psutil
+
+        here = psutil.Process()
+        for process in (here, *here.children(recursive=True)):
+            try:
+                used = process.cpu_times()
+            except psutil.Error:  # it has ended; what it had used is kept
+                continue
+            self._used[process.pid] = used.user + used.system
+        self.samples.append((time.time(), sum(self._used.values())))
+
+    def rates(self, marks: list[tuple[float, int]]) -> dict[str, float]:
+        """Rows a second of everything, and after the first mark.
+
+        Args:
+            marks: when rows were done, and how many.
+        """
+        import numpy as np
+
+        assert len(marks) > 1, "more texts, or a smaller batch"
+        rows, left = sum(count for _, count in marks), sum(count for _, count in marks[1:])
+        times = [self.samples[0][0], marks[0][0], marks[-1][0], self.samples[-1][0]]
+        used = np.interp(times, *zip(*self.samples, strict=True))
+        return {
+            "whole runs": rows / (times[3] - times[0]),
+            "whole runs, processor": rows / (used[3] - used[0]),
+            "after the first batch": left / (times[2] - times[1]),
+            "after the first batch, processor": left / (used[2] - used[1]),
+        }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ways = parser.add_subparsers(dest="way", required=True)
-    for name in ("throughput", "static", "memory", "resume"):
+    for name in ("throughput", "static", "memory", "resume", "ray"):
         way = ways.add_parser(name)
         way.add_argument("--model", required=True)
         way.add_argument(
@@ -146,6 +297,9 @@ def main() -> None:
         way.add_argument("--engine", default="auto")
         way.add_argument("--texts", type=int, default=3000)
         way.add_argument("--rounds", type=int, default=5)
+        if name == "ray":
+            way.add_argument("--data", required=True, help="folder of JSON lines with the field text")
+            way.add_argument("--batch", type=int, default=1024, help="rows of a batch of Ray Data")
     alone = ways.add_parser("one")
     for name in ("model", "path", "out"):
         alone.add_argument(name)
@@ -155,6 +309,8 @@ def main() -> None:
         one(given.model, given.path, given.out, given.workers)
     elif given.way == "throughput":
         throughput(given.model, given.engine, given.texts, given.rounds)
+    elif given.way == "ray":
+        on_ray(given)
     elif given.way == "memory":
         memory(given.model, given.rows)
     elif given.way == "resume":

@@ -83,6 +83,23 @@ def test_flags_and_help_may_be_repeated(run: Run) -> None:
     assert "Usage" in run("encode", "-o", "a", "-o", "b", "--help").stdout
 
 
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        (("--ray", "-q"), "auto"),
+        (("--ray",), "auto"),
+        (("--ray", "head:6379"), "head:6379"),
+        (("--ray=local",), "local"),
+        (("-q",), None),
+        (("--", "--ray"), None),  # the name of a file
+    ],
+)
+def test_a_value_that_may_be_left_out(line: tuple[str, ...], value: str | None) -> None:
+    path, command = next((path, command) for path, command in commands() if path == "essent embed")
+    with command.make_context(path, ["a.txt", "-m", "x", "-o", "y", *line]) as context:
+        assert context.params["ray"] == value
+
+
 def test_refused_on_the_command_line(run: Run, tmp_path: Path) -> None:
     error = run("search", "-m", "nowhere", "--data", "a.csv", "--space", "heads", "-s", "layers", code=2).stderr
     assert error == (

@@ -7,8 +7,8 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -26,22 +26,12 @@ from essent.bulk.places import EXTRA, find_sources
 from essent.bulk.settings import FORMATS, STATUS, BulkSettings, check_choice
 from essent.bulk.units import Input, Unit, look_at, output_fields, plan
 from essent.bulk.vectors import together, vector_fields
+from essent.bulk.versions import library_versions
 from essent.bulk.work import do_units
 from essent.bulk.workers import do_units_by_workers
 from essent.types import DataError, InputError, optional_import
-from essent.version import __version__
 
 GRAPH_FOLDER = "_graph"
-LIBRARIES = (
-    "torch",
-    "transformers",
-    "sentence-transformers",
-    "tokenizers",
-    "numpy",
-    "pyarrow",
-    "openvino",
-    "onnxruntime",
-)
 
 
 @dataclass(frozen=True)
@@ -103,7 +93,8 @@ def embed(
     engine: str = "auto",
     fit: Sequence[str] | None = None,
     fit_sample: int = 10_000,
-    workers: int = 1,
+    workers: int | None = None,
+    ray: str | bool | None = None,
     memory: int | None = None,
     force: bool = False,
     progress: bool = False,
@@ -123,8 +114,11 @@ def embed(
         fit: texts that the recipe learns from; by default a sample of the sources. The fitted encoder is kept in the
             folder, and used by all parts; a loaded Encoder is fitted itself.
         fit_sample: how many texts that sample has.
-        workers: processes on this machine, which share its cores.
-        memory: bytes that all processes may use, about; refused where that is too little.
+        workers: processes on this machine, which share its cores; by default 1. On a cluster by default one for every
+            GPU, or where there are none one for every node.
+        ray: compute on a Ray cluster: its address, auto or True for the one that this machine belongs to, local for
+            one of this machine alone. All nodes must see the sources, the model and the output under the same paths.
+        memory: bytes that all processes may use, about, or on a cluster each; refused where that is too little.
         force: begin anew, whatever the folder holds.
         progress: whether a bar counts the rows.
         format: parquet, or lance: a data set of Lance beside the parts.
@@ -138,34 +132,50 @@ def embed(
     """
     began = time.monotonic()
     check_choice("format", format, FORMATS)
-    if type(workers) is not int or workers < 1:
+    if workers is not None and (type(workers) is not int or workers < 1):
         raise InputError(f"workers={workers!r}: must be a whole number of at least 1.")
     spec = ModelSpec(model, recipe, engine, fit is not None, dict(options or {}))
     chosen = _settings(settings)
     if format == "lance":
         optional_import("lance", "lance")
         chosen = replace(chosen, vectors="fixed")  # Lance searches in lists of a fixed size
-    run = prepare(sources, spec, output, settings=chosen, fit=fit, fit_sample=fit_sample, force=force)
-    run = replace(run, job=replace(run.job, ahead=windows_ahead(memory, run.model, workers)))
-    before = sum(part.rows for part in run.parts.values())
-    made = dict(run.parts)
-    with interruptible() as stop, RowBar(run.rows, before, progress) as bar:
-        for part in compute(run, workers, stop):
-            made[part.name] = part
-            bar.update(part.rows)
-        if stop.is_set():
-            bar.close()
-            raise KeyboardInterrupt(_stopped(made, run))
+    with _cluster(ray):
+        run = prepare(sources, spec, output, settings=chosen, fit=fit, fit_sample=fit_sample, force=force)
+        ahead = windows_ahead(memory, run.model, 1 if ray else workers or 1)
+        run = replace(run, job=replace(run.job, ahead=ahead))
+        before = sum(part.rows for part in run.parts.values())
+        made = dict(run.parts)
+        with interruptible() as stop, RowBar(run.rows, before, progress) as bar:
+            for part in compute(run, workers, stop, cluster=bool(ray)):
+                made[part.name] = part
+                bar.update(part.rows)
+            if stop.is_set():
+                bar.close()
+                raise KeyboardInterrupt(_stopped(made, run))
     if format == "lance":
         write_lance(run.job.folder, made, renewed=made.keys() != run.parts.keys())
     return _result(run, made, before, time.monotonic() - began)
 
 
-def compute(run: Prepared, workers: int = 1, stop: Event | None = None) -> Iterator[Part]:
-    """The parts that are still to be done, as they are written."""
-    if workers == 1:
+def compute(
+    run: Prepared, workers: int | None = None, stop: Event | None = None, *, cluster: bool = False
+) -> Iterator[Part]:
+    """The parts that are still to be done, as they are written; with `cluster` on the one that Ray is connected to."""
+    if cluster:
+        from essent.bulk.ray_cluster import do_units_on_cluster
+
+        return do_units_on_cluster(run.units(), run.job, run.model, workers, stop)
+    if workers in (None, 1):
         return do_units(run.units(), run.job, run.model, stop)
     return do_units_by_workers(run.units(), run.job, run.model, workers, stop)
+
+
+def _cluster(address: str | bool | None) -> AbstractContextManager[Any]:
+    if not address:
+        return nullcontext()
+    from essent.bulk.ray_cluster import connected
+
+    return connected(address)
 
 
 def _settings(given: Mapping[str, Any]) -> BulkSettings:
@@ -215,7 +225,7 @@ def prepare(
     clean(folder)
     arrow = optional_import("pyarrow", EXTRA)
     added = [*chunk_fields(settings), arrow.field(STATUS, arrow.string()), *vector_fields(settings, model.dimensions)]
-    job = Job(spec, settings, inputs, folder, arrow.schema([*kept, *added]), run, _versions())
+    job = Job(spec, settings, inputs, folder, arrow.schema([*kept, *added]), run, library_versions())
     return Prepared(job, model, parts)
 
 
@@ -250,16 +260,6 @@ def _open(
 
 def _is_graph(encoder: Any) -> bool:
     return hasattr(encoder, "engine_module")
-
-
-def _versions() -> dict[str, str]:
-    found = {"essent": __version__}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _stopped(made: Mapping[str, Part], run: Prepared) -> str:

@@ -23,13 +23,14 @@ def do_unit(unit: Unit, job: Job, model: Model) -> Part:
     return next(iter(do_units([unit], job, model)))
 
 
-def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None = None) -> Iterator[Part]:
+def do_units(units: Iterable[Unit | None], job: Job, model: Model, stop: Event | None = None) -> Iterator[Part]:
     """Compute the parts of units, in their order; what is read and written overlaps with the model's work.
 
     Of a run that is killed, at most one whole part was computed and not yet written: the model does not end a part
     before the last one is on the disk.
 
     Args:
+        units: a None among them says that there is none at the moment, and more may come.
         stop: when it is set, the part that was begun is the last one.
 
     Raises:
@@ -42,7 +43,7 @@ def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None =
 class _Line:
     """Reader, model and writer, each in a thread of its own; the model's is the caller's."""
 
-    def __init__(self, units: Iterable[Unit], job: Job, model: Model, stop: Event) -> None:
+    def __init__(self, units: Iterable[Unit | None], job: Job, model: Model, stop: Event) -> None:
         self.units, self.job, self.model, self.stop = units, job, model, stop
         self.read: Queue[Piece | Exception | None] = Queue(job.ahead)
         self.made: Queue[Piece | None] = Queue(job.ahead)
@@ -71,7 +72,7 @@ class _Line:
     def _encode_all(self) -> Generator[Part, None, Exception | None]:
         """Encode what is read; the error that ended the reading comes after all that was read before it."""
         units, begins = 0, True
-        while (piece := self._next_read()) is not None:
+        while (piece := (yield from self._next_read())) is not None:
             if isinstance(piece, Exception):
                 return piece
             if begins and self.stop.is_set():
@@ -82,8 +83,6 @@ class _Line:
                 self._wait(lambda commits=before: self.commits >= commits)  # type: ignore[misc]
             encode(piece, self.model)
             self._give(piece)
-            while not self.written.empty():
-                yield self.written.get()
         return None
 
     def _wait(self, ready: Callable[[], bool]) -> bool:
@@ -99,8 +98,11 @@ class _Line:
             raise self.error
         return True
 
-    def _next_read(self) -> Piece | Exception | None:
+    def _next_read(self) -> Generator[Part, None, Piece | Exception | None]:
+        """The next window; until it comes, the parts that are written."""
         while self.error is None:
+            while not self.written.empty():
+                yield self.written.get()
             try:
                 return self.read.get(timeout=0.2)
             except Empty:
@@ -121,6 +123,10 @@ class _Line:
         try:
             reader = Reader(self.job, self.model)
             for unit in self.units:
+                if unit is None:
+                    if self.over.is_set():
+                        return
+                    continue
                 for piece in reader.pieces(unit):
                     if not self._put(piece):
                         return

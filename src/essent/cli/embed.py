@@ -82,7 +82,22 @@ def embed(
             rich_help_panel=opt.RUN,
         ),
     ] = "auto",
-    workers: Annotated[int, typer.Option(min=1, help="Processes, which share the cores.", rich_help_panel=opt.RUN)] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes, which share the cores; by default 1, and on a cluster one a GPU or node.",
+            rich_help_panel=opt.RUN,
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[ADDRESS]",
+            help="Compute on a Ray cluster: by default the one that this machine belongs to; local: this machine.",
+            rich_help_panel=opt.RUN,
+        ),
+    ] = None,
     memory: Annotated[
         float | None,
         typer.Option(metavar="GIB", min=0, help="Memory that all processes may use, about.", rich_help_panel=opt.RUN),
@@ -102,6 +117,7 @@ def embed(
     \b
     [dim]$[/] essent embed texts.txt -m all-MiniLM-L6-v2 -o vectors
     [dim]$[/] essent embed "data/*.parquet" --column body -m my-encoder -o vectors --dtype float16 --workers 4
+    [dim]$[/] essent embed "/shared/*.parquet" -m /shared/my-encoder -o /shared/vectors --ray
     """
     from essent.bulk import embed as run_bulk
 
@@ -121,6 +137,7 @@ def embed(
         fit=texts,
         fit_sample=fit_sample,
         workers=workers,
+        ray=ray,
         memory=None if memory is None else int(memory * 2**30),
         force=run.force,
         progress=not run.quiet,

@@ -36,9 +36,19 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments, once with every option collecting its values to see which come twice."""
+        args = self._with_defaults(list(args))
         if not ctx.resilient_parsing:  # which completes half a line
             self._refuse_repeated(ctx, list(args))
         return super().parse_args(ctx, args)
+
+    def _with_defaults(self, args: list[str]) -> list[str]:
+        """Give an option whose metavar says that its value may be left out the value auto, where none follows it."""
+        names = {name for parameter in self.params for name in parameter.opts if str(parameter.metavar).startswith("[")}
+        ends = args.index("--") if "--" in args else len(args)
+        for place in range(ends - 1, -1, -1):
+            if args[place] in names and (place + 1 == len(args) or args[place + 1].startswith("-")):
+                args.insert(place + 1, "auto")
+        return args
 
     def _refuse_repeated(self, ctx: Any, args: list[str]) -> None:
         collecting = copy.copy(self)

@@ -1,0 +1,70 @@
+"""Runs of `essent.embed` on a Ray cluster that a command line cannot ask for.
+
+python ray_runs.py CASE ADDRESS FOLDER     prints what was done, or what is wrong
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+
+import essent
+from essent.bulk import ray_crew
+
+
+class Fatal(essent.StaticEncoder):
+    """Ends its process at one text, as often as there are files named `fatal-N`."""
+
+    room: Path
+
+    def encode(self, sentences: Any, *given: Any, **settings: Any) -> np.ndarray:
+        if any("fatal" in text for text in sentences):
+            for path in sorted(self.room.glob("fatal-*")):
+                path.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().encode(sentences, *given, **settings)
+
+
+def fatal(root: Path, times: int) -> Fatal:
+    """The static encoder of the folder, which ends so many processes."""
+    encoder = Fatal(essent.StaticEncoder.load(root / "static").table)
+    encoder.room = root
+    for number in range(times):
+        (root / f"fatal-{number}").touch()
+    return encoder
+
+
+def main(case: str, address: str, root: Path) -> None:
+    sources: Sequence[str | Path] = [root / "a.txt"]
+    model: Any = root / "static"
+    settings: dict[str, Any] = {"rows_per_part": 20}
+    if case == "unseen source":
+        fsspec.filesystem("memory").pipe_file("/a.txt", b"one\ntwo\n")
+        sources = ["memory://a.txt"]
+    elif case == "unseen output":
+        ray_crew.write_text = lambda path, text: None  # as where the nodes have another folder of this name
+    elif case == "fatal":
+        model = fatal(root, 100)
+    elif case == "fatal twice":
+        model = fatal(root, 2)
+    elif case == "no place":
+        ray_crew.PLACED_WITHIN = 4.0
+    elif case == "seven workers":
+        settings["workers"] = 7
+    try:
+        found = essent.embed(sources, model, root / "out", ray=address, **settings)
+    except essent.EssentError as error:
+        print(f"{type(error).__name__}: {error}")
+    else:
+        print(f"{found.rows} rows, {found.resumed} resumed")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -1,0 +1,310 @@
+"""Runs on a real cluster of three Ray nodes on this machine: nodes and drivers are killed, the bytes stay the same."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from bulk_helpers import contents, sentence, sentences, table_of
+
+from essent import EssentError, StaticEncoder
+from essent.bulk import BulkSettings, ModelSpec, embed, prepare, ray_slots, ray_worker, read_parts
+from essent.bulk.ray_cluster import connected
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+class Nodes:
+    """A cluster in a process of its own."""
+
+    def __init__(self, *cpus: int) -> None:
+        command = [sys.executable, str(HERE / "ray_nodes.py"), *map(str, cpus)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+        )
+        self.address = self._read()
+
+    def _read(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def ask(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        assert self._read() == "done"
+
+    def end(self) -> None:
+        with self.process:  # closes its input, which ends it, and waits
+            pass
+
+
+@pytest.fixture(scope="module")
+def three_nodes() -> Iterator[Nodes]:
+    pytest.importorskip("ray")
+    nodes = Nodes(1, 1, 1)
+    yield nodes
+    nodes.end()
+
+
+@pytest.fixture
+def place(tmp_path: Path, static_folder: Path) -> Path:
+    """Sources of three kinds, 12,000 rows, and the static encoder."""
+    texts = [None if n % 50 == 3 else sentence(n) for n in range(12_000)]
+    pq.write_table(pa.table({"n": range(6000), "text": texts[:6000]}), tmp_path / "a.parquet", row_group_size=300)
+    rows = [json.dumps({"n": n, "text": texts[n]}) for n in range(6000, 9000)]
+    (tmp_path / "b.jsonl").write_text("\n".join(rows), "utf-8")
+    lines = ["line,text", *(f'{n},"{texts[n] or ""}"' for n in range(9000, 12_000))]
+    (tmp_path / "c.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+    shutil.copytree(static_folder, tmp_path / "static")
+    return tmp_path
+
+
+SOURCES = ("a.parquet", "b.jsonl", "c.csv.gz")
+MORE = ("--rows-per-part", "20")
+
+
+def started(
+    place: Path, address: str, *more: str, model: str = "static", sources: Sequence[str] = SOURCES
+) -> subprocess.Popen[str]:
+    """A driver: the command line, with the names of files as they are seen from where it runs."""
+    words = ["embed", *sources, "-m", model, "-o", "out", "--ray", address, *MORE, *more]
+    code = "from essent.cli import app; app()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=place
+    )
+
+
+def ended(process: subprocess.Popen[str], seconds: float = 180) -> str:
+    try:
+        return process.communicate(timeout=seconds)[1]
+    finally:
+        process.kill()
+
+
+def wait_for_parts(process: subprocess.Popen[str], folder: Path, more: int) -> int:
+    """Until so many parts more are there; how many there are then."""
+
+    def count() -> int:
+        return len(list(folder.glob("part-*")))
+
+    wanted = count() + more
+    while process.poll() is None and count() < wanted:
+        time.sleep(0.02)
+    assert process.poll() is None, process.communicate()[1]
+    return count()
+
+
+def on_one_machine(place: Path) -> dict[str, bytes]:
+    embed([place / name for name in SOURCES], place / "static", place / "one", rows_per_part=20)
+    return contents(place / "one")
+
+
+def other_files(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if not path.name.startswith("part-")]
+
+
+@pytest.mark.slow
+def test_a_whole_run(place: Path, three_nodes: Nodes) -> None:
+    """Of what is left over of workers on other machines nothing stays."""
+    (place / "out" / ".part-00000-000001.parquet.0123abcd-77-89abcdef.partial").mkdir(parents=True)
+    process = started(place, three_nodes.address)
+    said = ended(process)
+    assert process.returncode == 0, said
+    assert "12,000 rows in" in said.replace("\n", " ")
+    assert contents(place / "out") == on_one_machine(place)
+    assert not other_files(place / "out")
+
+
+@pytest.mark.slow
+def test_a_recipe_that_learns(place: Path, three_nodes: Nodes, bert: Path) -> None:
+    """It learns where the run is started; the workers read what it has learned beside the parts."""
+    more = ("-r", "mean | whiten:8", "--where", "n < 1000")
+    process = started(place, three_nodes.address, *more, model=str(bert), sources=["a.parquet"])
+    said = ended(process)
+    assert process.returncode == 0, said
+    embed(place / "a.parquet", bert, place / "one", recipe="mean | whiten:8", where="n < 1000", rows_per_part=20)
+    assert contents(place / "out") == contents(place / "one")
+    assert other_files(place / "out") == ["_encoder"]
+
+
+@pytest.mark.slow
+def test_two_nodes_and_the_driver_are_killed(place: Path, three_nodes: Nodes) -> None:
+    """Node after node, then the driver; the same command goes on with the one that is left, and with a new one."""
+    process = started(place, three_nodes.address)
+    wait_for_parts(process, place / "out", 60)
+    three_nodes.ask("kill")
+    wait_for_parts(process, place / "out", 60)
+    three_nodes.ask("kill")
+    done = wait_for_parts(process, place / "out", 60)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    parts = read_parts(place / "out")
+    assert done <= len(parts) < 600
+    process = started(place, three_nodes.address)
+    wait_for_parts(process, place / "out", 60)
+    three_nodes.ask("add 1")
+    three_nodes.ask("add 1")
+    said = ended(process)
+    assert process.returncode == 0, said
+    assert re.search(r"12,000 rows in [0-9,]+ parts, [0-9,]+ of them by earlier runs", said.replace("\n", " "))
+    assert contents(place / "out") == on_one_machine(place)
+    assert [n or 0 for n in table_of(place / "out")["n"].to_pylist()][:6000] == list(range(6000))
+    assert not other_files(place / "out")
+
+
+@pytest.mark.slow
+def test_all_workers_are_lost(place: Path) -> None:
+    """A head that computes nothing is left: the run goes on with a new node. It ends and says why where none comes."""
+    pytest.importorskip("ray")
+    nodes = Nodes(0, 1, 1)
+    try:
+        code = "from essent.bulk import ray_crew; ray_crew.PLACED_WITHIN = 30.0; from essent.cli import app; app()"
+        words = ["embed", *SOURCES, "-m", "static", "-o", "out", "--ray", nodes.address, *MORE]
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=place
+        )
+        wait_for_parts(process, place / "out", 40)
+        nodes.ask("kill")
+        nodes.ask("kill")
+        nodes.ask("add 1")
+        wait_for_parts(process, place / "out", 40)
+        nodes.ask("kill")
+        said = " ".join(ended(process).split())
+        assert process.returncode == 2
+        assert "No worker has found a place on the Ray cluster for 30 s. It has 1 nodes with 0 CPUs" in said
+        assert "Traceback" not in said
+        nodes.ask("add 1")
+        process = started(place, nodes.address)
+        said = ended(process)
+        assert process.returncode == 0, said
+    finally:
+        nodes.end()
+    assert contents(place / "out") == on_one_machine(place)
+
+
+@pytest.mark.slow
+def test_interrupted(place: Path, three_nodes: Nodes) -> None:
+    process = started(place, three_nodes.address)
+    wait_for_parts(process, place / "out", 30)
+    process.send_signal(signal.SIGINT)
+    said = ended(process)
+    assert process.returncode == 130, said
+    assert "The same command goes on from there" in " ".join(said.split())
+    assert 30 <= len(read_parts(place / "out")) < 600
+    assert not other_files(place / "out")
+
+
+def run_case(case: str, place: Path, nodes: Nodes) -> str:
+    (place / "a.txt").write_text("\n".join([*sentences(1000), "fatal", *sentences(99)]), "utf-8")
+    command = [sys.executable, str(HERE / "ray_runs.py"), case, nodes.address, str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=180)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]  # Ray may print lines before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("unseen source", r"DataError: On the node \S+ \([0-9.]+\): .*a\.txt"),
+        ("unseen output", r"DataError: On the node \S+ \([0-9.]+\): .*out is not the folder of that name"),
+        ("fatal", r"DataError: part-00000-0000\d\d\.parquet has ended 3 workers, the last one on the node"),
+        ("seven workers", r"1100 rows, 0 resumed"),
+    ],
+)
+def test_what_is_said(case: str, said: str, place: Path, three_nodes: Nodes) -> None:
+    assert re.match(said, run_case(case, place, three_nodes))
+
+
+@pytest.mark.slow
+def test_a_worker_that_ends_is_replaced(place: Path, three_nodes: Nodes) -> None:
+    assert run_case("fatal twice", place, three_nodes) == "1100 rows, 0 resumed"
+    assert not list(place.glob("fatal-*"))
+    embed(place / "a.txt", StaticEncoder.load(place / "static"), place / "one", rows_per_part=20)
+    assert contents(place / "out") == contents(place / "one")
+
+
+# -- without a cluster ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_no_cluster_there(place: Path) -> None:
+    pytest.importorskip("ray")
+    began = time.monotonic()
+    process = started(place, "127.0.0.1:9")
+    said = " ".join(ended(process).split())
+    assert process.returncode == 2
+    assert "There is no Ray cluster at '127.0.0.1:9'" in said
+    assert "Traceback" not in said
+    assert time.monotonic() - began < 30
+    assert not (place / "out").exists()
+
+
+def test_what_a_node_must_see(place: Path) -> None:
+    job = prepare(place / "b.jsonl", ModelSpec(place / "static"), place / "out", settings=BulkSettings()).job
+    (place / "out" / ray_worker.SEEN).write_text("token", "utf-8")
+    ray_worker.check_node(job, "token")
+    versions = {**job.versions, "numpy": "1.0"}
+    with pytest.raises(EssentError, match=r"numpy .* instead of 1\.0"):
+        ray_worker.check_node(replace(job, versions=versions), "token")
+    model = job.open_model()
+    ray_worker.check_model(job, model)
+    with pytest.raises(EssentError, match=r"another model .* max_seq_length is .* instead of 5"):
+        ray_worker.check_model(replace(job, run={**job.run, "max_seq_length": 5}), model)
+    with (place / "b.jsonl").open("a") as file:
+        file.write("\n{}")
+    with pytest.raises(EssentError, match=r"b\.jsonl is another file than where the run was started: bytes"):
+        ray_worker.check_node(job, "token")
+
+
+@pytest.mark.slow
+def test_a_graph_that_is_loaded_is_not_sent(place: Path, compiled_by: Callable) -> None:
+    pytest.importorskip("openvino")
+    job = prepare(place / "b.jsonl", ModelSpec(compiled_by("openvino")), place / "out", settings=BulkSettings()).job
+    with pytest.raises(EssentError, match="give the name of its folder"):
+        ray_worker.sendable(job)
+
+
+def nodes_of(*kinds: tuple[int, int]) -> dict[str, dict]:
+    """Ray's table; its numbers of nodes have 56 digits."""
+    return {f"{n:056x}": {"Resources": {"CPU": float(cpu), "GPU": float(gpu)}} for n, (cpu, gpu) in enumerate(kinds)}
+
+
+def test_how_many_workers() -> None:
+    """One a GPU, else one a node; so many as are asked for share the CPUs."""
+    pytest.importorskip("ray")
+
+    def shares(*kinds: tuple[int, int], gpus: bool = True) -> list[tuple]:
+        slots = ray_slots.wanted_slots(nodes_of(*kinds), None, 1, gpus)
+        return [(int(node, 16), options["num_cpus"], options["num_gpus"]) for (node, _), options in slots.items()]
+
+    assert shares((4, 0), (16, 0), (0, 0)) == [(0, 4, 0), (1, 16, 0)]
+    assert shares((4, 0), (16, 2)) == [(1, 8, 1), (1, 8, 1)]
+    assert shares((4, 0), (16, 2), gpus=False) == [(0, 4, 0), (1, 16, 0)]
+    three = nodes_of((4, 0), (4, 0), (8, 0))
+    assert [ray_slots.cpus_a_worker(three, count) for count in (1, 2, 3, 4, 5, 16, 99)] == [8, 4, 4, 4, 2, 1, 1]
+    wanted = ray_slots.wanted_slots(three, 4, 4, True)
+    assert [(slot, options["num_cpus"], options["num_gpus"]) for slot, options in wanted.items()] == [
+        (slot, 4, 0) for slot in range(4)
+    ]
+
+
+def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(EssentError, match=re.escape('pip install "essent[ray]"')), connected("auto"):
+        pass
