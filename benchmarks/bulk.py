@@ -236,6 +236,7 @@ class Clock:
 
     def __enter__(self) -> Clock:
         self._used: dict[int, float] = {}
+        self._looking = 0.0  # what this takes itself
         self._over = threading.Event()
         self.samples: list[tuple[float, float]] = []
         self._look()
@@ -249,12 +250,13 @@ class Clock:
         self._look()
 
     def _watch(self) -> None:
-        while not self._over.wait(0.3):
+        while not self._over.wait(1.0):
             self._look()
 
     def _look(self) -> None:
         import psutil
 
+        began = time.thread_time()
         here = psutil.Process()
         for process in (here, *here.children(recursive=True)):
             try:
@@ -262,7 +264,8 @@ class Clock:
             except psutil.Error:  # it has ended; what it had used is kept
                 continue
             self._used[process.pid] = used.user + used.system
-        self.samples.append((time.time(), sum(self._used.values())))
+        self.samples.append((time.time(), sum(self._used.values()) - self._looking))
+        self._looking += time.thread_time() - began
 
     def rates(self, marks: list[tuple[float, int]]) -> dict[str, float]:
         """Rows a second of everything, and after the first mark.
