@@ -24,6 +24,7 @@ from essent.cli.reproduce import reproduce
 from essent.cli.save import save
 from essent.cli.search import search
 from essent.cli.search_templates import search_templates
+from essent.cli.serve import serve
 from essent.cli.several import Command
 from essent.cli.train import train
 from essent.cli.verify import verify
@@ -120,8 +121,23 @@ def _help_of(command: Callable[..., None]) -> str:
     return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
 
 
-COMMANDS = (recipes, encode, evaluate, search, distill, train, report, reproduce, save, verify, export, pretrain, demo)
-LIGHT = (recipes, encode, report, verify)  # they need no torch, or not for every model
+COMMANDS = (
+    recipes,
+    encode,
+    evaluate,
+    search,
+    distill,
+    train,
+    report,
+    reproduce,
+    save,
+    verify,
+    export,
+    serve,
+    pretrain,
+    demo,
+)
+LIGHT = (recipes, encode, report, verify, serve)  # they need no torch, or not for every model
 
 
 def _add(group: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:

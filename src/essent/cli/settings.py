@@ -29,6 +29,7 @@ def with_options(
     metavars: Mapping[str, str] | None = None,
     by_hand: Sequence[str] = (),
     preset: bool = False,
+    environment: str | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Put options of a settings class in the place of a command's argument.
 
@@ -40,10 +41,11 @@ def with_options(
         metavars: what stands for an option's value in the help, by its field; for words NAME by default.
         by_hand: fields that are no options, or options of the command itself.
         preset: every default is none, as something else decides; the command gets a dict of the values that were given.
+        environment: what the names of environment variables begin with that may stand for the options; None: none may.
     """
     made = [
         parameter
-        for parameter in _parameters(settings, panels or {}, metavars or {}, preset)
+        for parameter in _parameters(settings, panels or {}, metavars or {}, preset, environment)
         if parameter.name not in by_hand
     ]
 
@@ -64,7 +66,7 @@ def with_options(
 
 
 def _parameters(
-    settings: type, panels: Mapping[str, str], metavars: Mapping[str, str], preset: bool
+    settings: type, panels: Mapping[str, str], metavars: Mapping[str, str], preset: bool, environment: str | None
 ) -> Iterator[inspect.Parameter]:
     kinds, helps = typing.get_type_hints(settings, include_extras=True), described(settings)
     for field in fields(settings):
@@ -80,6 +82,7 @@ def _parameters(
                 metavar=metavars.get(field.name, "NAME" if words else None),
                 help=helps[field.name],
                 rich_help_panel=panels.get(field.name, panels.get("")),
+                envvar=None if environment is None else environment + field.name.upper(),
             )
             kind = Annotated[kind, option]
         yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
