@@ -13,6 +13,7 @@ from essent.serving.errors import RequestError, overloaded, unhealthy
 from essent.serving.schedule import PATIENCE, Batch, Job, Schedule
 from essent.serving.worker import BULK, QUICK
 
+CHECKING = 120.0  # seconds that golden texts may take at least: an engine compiles its graph at its first batch
 ENDED = "The engine has ended; the same request may succeed in a few seconds."
 
 
@@ -46,7 +47,8 @@ class Dispatcher:
             RequestError: overloaded, too late, or the engine ended.
         """
         done: asyncio.Future[np.ndarray] = asyncio.get_running_loop().create_future()
-        job = Job(model, sequences, time.monotonic(), self.timeout, done)
+        allowance = max(self.timeout, CHECKING) if checking else self.timeout
+        job = Job(model, sequences, time.monotonic(), allowance, done)
         if not job.sequences:
             return np.zeros((0, 0), np.float32), 0.0
         if not checking and not self.schedule.has_room(job.tokens):
@@ -54,7 +56,7 @@ class Dispatcher:
         self.schedule.add(job)
         self.pump()
         try:
-            found = await asyncio.wait_for(done, self.timeout)
+            found = await asyncio.wait_for(done, allowance)
             return found, (job.started or job.arrival) - job.arrival
         except asyncio.TimeoutError:
             raise RequestError(

@@ -29,6 +29,7 @@ AHEAD = 1  # bulk batches that are sent before a lane is free, so that none wait
 LOOK = 0.25  # seconds between two looks at the clock
 START = 300.0  # seconds that loading may take,
 LOADING = 20.0  # and that it may be silent: imports keep the thread from running that sends signs of life
+CHECKING = 60.0  # seconds that a batch of golden texts may take at least: a graph is compiled at its first batch
 BACKOFF = (0.0, 0.5, 2.0, 5.0, 15.0, 30.0)  # seconds before each start in a row that failed
 
 
@@ -200,8 +201,10 @@ class Engine:
             quiet = max(self.quiet_timeout, LOADING if self.state == "starting" else 0)
             if now - self._heard > quiet:
                 self.fail(f"no sign of life for {quiet:g} s")
-            elif any(now - batch.at > self.batch_timeout for batch in self.sent.values()):
-                self.fail(f"a batch took more than {self.batch_timeout:g} s")
+                continue
+            most = max(self.batch_timeout, CHECKING if self.state == "checking" else 0)
+            if any(now - batch.at > most for batch in self.sent.values()):
+                self.fail(f"a batch took more than {most:g} s")
 
     async def _read(
         self, reader: asyncio.StreamReader, loaded: asyncio.Future[dict[str, int]], ended: asyncio.Event

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
 
 from essent.serving.bodies import (
     DecodeBody,
@@ -167,7 +168,7 @@ def _info(service: Service, model: Model) -> dict[str, Any]:
     }
 
 
-@router.get("/health", responses=TEI_ERRORS)
+@router.get("/health", responses=TEI_ERRORS, response_class=Response)
 async def health(request: Request) -> Response:
     """200 while requests are served, 503 while they are not."""
     service = service_of(request)
@@ -176,19 +177,19 @@ async def health(request: Request) -> Response:
     return Response(status_code=200)
 
 
-@router.get("/ping", responses=TEI_ERRORS)
+@router.get("/ping", responses=TEI_ERRORS, response_class=Response)
 async def ping(request: Request) -> Response:
     """As `/health`."""
     return await health(request)
 
 
-@router.get("/metrics", responses=TEI_ERRORS)
+@router.get("/metrics", responses=TEI_ERRORS, response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Numbers for Prometheus."""
     return Response(metrics_of(request).text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-@router.get("/", responses=TEI_ERRORS)
+@router.get("/", responses=TEI_ERRORS, response_class=Response)
 async def page(request: Request) -> Response:
     """The page for browsers, where there is one; TEI's clients get an empty answer."""
     shown = request.app.state.page
