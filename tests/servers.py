@@ -56,7 +56,7 @@ class Running:
 
     def start(self) -> None:
         self.thread.start()
-        end = time.monotonic() + 60
+        end = time.monotonic() + 200
         while not getattr(getattr(self, "server", None), "started", False):
             assert self.failure is None, self.failure
             assert time.monotonic() < end

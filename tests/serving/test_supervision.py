@@ -88,7 +88,7 @@ def break_it(server: Running, kind: int) -> float:
 def check_breaks(graph: Prepared, expected: Callable, kinds: list[int]) -> list[float]:
     rng = np.random.default_rng(0)
     seconds = []
-    with running([graph], quiet_timeout=1.2, timeout=20.0) as server, Load(server.url, expected) as load:
+    with running([graph], quiet_timeout=2.0, timeout=20.0) as server, Load(server.url, expected) as load:
         for kind in kinds:
             time.sleep(rng.uniform(0.05, 0.4))
             seconds.append(break_it(server, kind))
@@ -115,7 +115,7 @@ def test_an_engine_that_is_killed_or_stopped_at_a_hundred_moments(graph: Prepare
 
 @pytest.mark.slow
 def test_health_follows_the_engine(graph: Prepared) -> None:
-    with running([graph], quiet_timeout=1.0) as server:
+    with running([graph], quiet_timeout=2.0) as server:
         os.kill(server.engine_pid, signal.SIGKILL)
         statuses = set()
         end = time.monotonic() + 20

@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 AHEAD = 1  # bulk batches that are sent before a lane is free, so that none waits for the next
 LOOK = 0.25  # seconds between two looks at the clock
 START = 300.0  # seconds that loading may take,
-LOADING = 20.0  # and that it may be silent: imports keep the thread from running that sends signs of life
+LOADING = 60.0  # and that it may be silent: imports keep the thread from running that sends signs of life
 CHECKING = 60.0  # seconds that a batch of golden texts may take at least: a graph is compiled at its first batch
-BACKOFF = (0.0, 0.5, 2.0, 5.0, 15.0, 30.0)  # seconds before each start in a row that failed
+BACKOFF = (0.0, 0.0, 1.0, 5.0, 15.0)  # seconds before a start, after so many in a row that failed
 
 
 @dataclass
@@ -107,16 +107,14 @@ class Engine:
 
     async def _watch(self) -> None:
         """Wait for the end of one process, and start the next, over and over."""
-        failures = 0
         while True:
-            lived = time.monotonic()
             await self._ended.wait()
             logger.error("The engine has ended (%s); a new one starts.", self.failure)
             await self._end()
             self.restarts += 1
-            failures = 0 if time.monotonic() - lived > BACKOFF[-1] else failures + 1
+            failures = 0
             while self.state != "ready":
-                await asyncio.sleep(BACKOFF[min(failures, len(BACKOFF) - 1)] if failures > 1 else 0)
+                await asyncio.sleep(BACKOFF[min(failures, len(BACKOFF) - 1)])
                 try:
                     await self._begin()
                 except Exception as error:  # whatever keeps it from starting, the next attempt may succeed

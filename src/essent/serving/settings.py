@@ -49,7 +49,7 @@ class Settings:
     max_connections: int = 1024
     timeout: float = 60.0
     batch_timeout: float = 30.0
-    quiet_timeout: float = 3.0
+    quiet_timeout: float = 4.0
     log_requests: bool = False
 
     def __post_init__(self) -> None:
