@@ -60,7 +60,9 @@ def load_texts(path: str | None) -> list[str]:
 @contextmanager
 def essent(*arguments: str) -> Iterator[tuple[str, int]]:
     """Address and process id of a server."""
-    process = subprocess.Popen([*SERVE, *arguments, "--port", "0"], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(  # noqa: S603  essent itself
+        [*SERVE, *arguments, "--port", "0"], stderr=subprocess.PIPE, text=True
+    )
     lines: list[str] = []
     threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True).start()
     try:
@@ -76,7 +78,7 @@ def essent(*arguments: str) -> Iterator[tuple[str, int]]:
 @contextmanager
 def other(command: list[str], url: str, health: str) -> Iterator[str]:
     """Another server, once it answers."""
-    process = subprocess.Popen(
+    process = subprocess.Popen(  # noqa: S603  named on the command line
         command, env={**os.environ, "DO_NOT_TRACK": "1"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
@@ -176,7 +178,7 @@ def queries(arguments: argparse.Namespace) -> None:
         asyncio.run(clients(url, "/v1/embeddings", "mini", queries[:50], 1))
         _, alone = asyncio.run(clients(url, "/v1/embeddings", "mini", queries, 1))
         code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import serve; serve.bulk({url!r})"
-        load = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+        load = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]  # noqa: S603  this file itself
         try:
             time.sleep(6)
             _, under = asyncio.run(clients(url, "/v1/embeddings", "mini", queries, 1))

@@ -16,10 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import essent
+from essent import StaticEncoder
 from essent.cli import app
+from test_without_torch import PRELUDE
 
 COMMAND = [sys.executable, "-c", "from essent.cli import app\nif __name__ == '__main__': app()", "serve"]
 
@@ -121,6 +125,21 @@ def test_a_folder_that_has_changed_is_not_served(static_folder: Path, tmp_path: 
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "not what was saved" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_static_encoder_is_served_without_torch(static_folder: Path, tmp_path: Path) -> None:
+    """In processes that find no library of the extra `torch`, the one that verifies included."""
+    (tmp_path / "sitecustomize.py").write_text(PRELUDE, "utf-8")
+    path = os.pathsep.join([str(tmp_path), str(Path(essent.__file__).parents[1])])
+    with started(f"small={static_folder}", "--port", "0", PYTHONPATH=path) as (process, _, url):
+        found = httpx.post(url + "/embed", json={"inputs": "two dogs", "normalize": False}).json()
+        assert not _children(process.pid)[1:]  # no engine; multiprocessing's own helper stays
+    np.testing.assert_allclose(found[0], StaticEncoder.load(static_folder).encode("two dogs"), atol=1e-6)
+    libraries = subprocess.run(
+        [sys.executable, "-c", "import torch"], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert "No module named 'torch'" in libraries.stderr
 
 
 def refusal(*arguments: str) -> str:

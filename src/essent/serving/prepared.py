@@ -269,7 +269,7 @@ def _weights(model: SentenceTransformer) -> np.ndarray | None:
     module: Encoder = model
     plan, vocabulary = module.module.plan, module.module.backbone.vocabulary
     weights = np.ones(len(vocabulary))
-    if plan.recipe.reduce != "mean":
+    if plan.recipe.reduce != "sum":
         return None
     for factor in plan.weightings:
         if isinstance(factor, Uniform):

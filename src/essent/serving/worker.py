@@ -133,8 +133,8 @@ def _graph(source: Source, threads: int) -> dict[str, list[Runner]]:
 
     def run(infer: Any, sequences: list[np.ndarray]) -> np.ndarray:
         ids, attention_mask = pad_arrays(sequences, source.pad_id)
-        found: np.ndarray = infer(ids, attention_mask.astype(np.int64))
-        return found
+        vectors: np.ndarray = infer(ids, attention_mask.astype(np.int64))
+        return vectors[:, : source.dimensions]  # a model may say that fewer are to be kept
 
     return {QUICK: [partial(run, runtime.one)], BULK: [partial(run, lane) for lane in in_background(runtime.lanes)]}
 
