@@ -1,10 +1,10 @@
 """Times `essent serve` on this machine: throughput beside infinity-emb and offline encode, queries under bulk load,
 a static encoder beside an empty answer of uvicorn, memory over many requests.
 
-    python benchmarks/serve.py throughput [--infinity PYTHON] [--texts FILE]
+    python benchmarks/serve.py throughput [--infinity PROGRAM] [--texts FILE]
     python benchmarks/serve.py queries | static | memory
 
-PYTHON is that of an environment that has infinity-emb (0.0.77, with transformers < 4.50), whose libraries do not fit
+PROGRAM is `infinity_emb` of an environment of its own (0.0.77, with transformers < 4.50), as its libraries do not fit
 beside essent's. All servers run on localhost, one request at a time a client, rounds interleaved.
 """
 
@@ -139,7 +139,7 @@ def throughput(arguments: argparse.Namespace) -> None:
         if arguments.infinity:
             servers.append(("infinity", "/embeddings", "mini"))
             command = [
-                arguments.infinity, "-m", "infinity_emb", "v2", "--model-id", MODEL, "--served-model-name", "mini",
+                arguments.infinity, "v2", "--model-id", MODEL, "--served-model-name", "mini",
                 "--port", "7997", "--engine", "torch", "--device", "cpu", "--no-bettertransformer",
             ]  # fmt: skip
             with other(command, "http://127.0.0.1:7997", "/health") as infinity:
@@ -288,7 +288,7 @@ def memory(arguments: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["throughput", "queries", "static", "memory"])
-    parser.add_argument("--infinity", help="the Python of an environment with infinity-emb")
+    parser.add_argument("--infinity", help="the program infinity_emb of an environment of its own")
     parser.add_argument("--texts", help="a file with one text a line")
     parser.add_argument("--count", type=int, default=3000, help="texts of a round")
     parser.add_argument("--rounds", type=int, default=3)

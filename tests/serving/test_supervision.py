@@ -85,10 +85,12 @@ def break_it(server: Running, kind: int) -> float:
     return time.monotonic() - start
 
 
-def check_breaks(graph: Prepared, expected: Callable, kinds: list[int]) -> list[float]:
+def check_breaks(graph: Prepared, expected: Callable, kinds: list[int]) -> tuple[list[float], float]:
+    """Seconds until requests were served again after each signal, and seconds that the first start took."""
     rng = np.random.default_rng(0)
-    seconds = []
+    seconds, began = [], time.monotonic()
     with running([graph], quiet_timeout=2.0, timeout=20.0) as server, Load(server.url, expected) as load:
+        first = time.monotonic() - began
         for kind in kinds:
             time.sleep(rng.uniform(0.05, 0.4))
             seconds.append(break_it(server, kind))
@@ -99,18 +101,19 @@ def check_breaks(graph: Prepared, expected: Callable, kinds: list[int]) -> list[
     assert not load.failures
     assert load.refused
     assert load.slowest < 20
-    return seconds
+    return seconds, first
 
 
 def test_an_engine_that_is_killed_or_stopped(graph: Prepared, expected: Callable) -> None:
-    assert max(check_breaks(graph, expected, [signal.SIGKILL, signal.SIGSTOP])) < 15
+    seconds, first = check_breaks(graph, expected, [signal.SIGKILL, signal.SIGSTOP])
+    assert max(seconds) < max(10, 5 * first)
 
 
 @pytest.mark.slow
 def test_an_engine_that_is_killed_or_stopped_at_a_hundred_moments(graph: Prepared, expected: Callable) -> None:
-    seconds = check_breaks(graph, expected, [signal.SIGKILL, signal.SIGSTOP] * 50)
-    print(f"recovery: median {np.median(seconds):.2f} s, longest {max(seconds):.2f} s")
-    assert max(seconds) < 10
+    seconds, first = check_breaks(graph, expected, [signal.SIGKILL, signal.SIGSTOP] * 50)
+    print(f"recovery: median {np.median(seconds):.2f} s, longest {max(seconds):.2f} s; first start {first:.2f} s")
+    assert max(seconds) < max(10, 5 * first)  # beside other programs a start takes longer
 
 
 @pytest.mark.slow
