@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent.lazy import check_torch
 from essent.serving.machine import cores, divide
-from essent.serving.prepared import Prepared, named, prepare_in_process
+from essent.serving.prepared import Prepared, named, prepare_in_process, static_of
 from essent.serving.service import Service
 from essent.serving.settings import Settings
-from essent.types import EngineError, EssentError, InputError, optional_import
+from essent.types import DamagedError, EngineError, EssentError, InputError, optional_import
 
 if TYPE_CHECKING:
     from uvicorn import Server
@@ -51,7 +52,7 @@ def serve(
     Raises:
         InputError: no model, two of one name, or an option's value.
         EssentError: a model cannot be loaded, or does not give its golden vectors.
-        MissingDependencyError: the extra `serve` is not installed.
+        MissingDependencyError: the extra `serve` is not installed, or torch, which all but static encoders need.
     """
     settings = settings or Settings()
     for library in LIBRARIES:
@@ -60,6 +61,10 @@ def serve(
     names = [named(model)[0] for model in models]
     if not names or len(set(names)) < len(names):
         raise InputError(f"Give models with different names, NAME=MODEL; got {', '.join(names) or 'none'}.")
+    for model in models:
+        _, source = named(model)
+        if _runs_in_engine(source, settings.engine):
+            check_torch(f"Serving {source!r}")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
     for kind in (signal.SIGTERM, signal.SIGINT):
         signal.signal(kind, _leave)
@@ -74,6 +79,14 @@ def serve(
         note("Stopped before it had started.")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _runs_in_engine(source: str, engine: str) -> bool:
+    """Whether a model is anything but a static encoder; of a damaged folder `prepare` says more."""
+    try:
+        return engine != "auto" or static_of(source) is None
+    except DamagedError:
+        return False
 
 
 def _leave(number: int, frame: Any) -> None:
