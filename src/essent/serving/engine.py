@@ -29,6 +29,7 @@ AHEAD = 1  # bulk batches that are sent before a lane is free, so that none wait
 LOOK = 0.25  # seconds between two looks at the clock
 START = 300.0  # seconds that loading may take,
 LOADING = 60.0  # and that it may be silent: imports keep the thread from running that sends signs of life
+COMPILING = 20.0  # and while its graphs are compiled, at their first batches
 CHECKING = 60.0  # seconds that a batch of golden texts may take at least: a graph is compiled at its first batch
 BACKOFF = (0.0, 0.0, 1.0, 5.0, 15.0)  # seconds before a start, after so many in a row that failed
 
@@ -196,7 +197,7 @@ class Engine:
                 for batch in self.sent.values():
                     batch.at += stood
                 continue
-            quiet = max(self.quiet_timeout, LOADING if self.state == "starting" else 0)
+            quiet = max(self.quiet_timeout, {"starting": LOADING, "checking": COMPILING}.get(self.state, 0.0))
             if now - self._heard > quiet:
                 self.fail(f"no sign of life for {quiet:g} s")
                 continue
