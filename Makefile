@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 CORE := $(addprefix tests/,recipe tokens weighting shaping model pipeline saving encoder folders test_compat.py test_atomic.py \
 	test_registry.py test_pooling.py) --ignore tests/encoder/test_libraries.py -k "not openvino and not onnx and not graph and not export"
 
-.PHONY: help demo test test-all test-oldest check format lint types imports check-slim check-data check-browser check-faults bench clean
+.PHONY: help demo test test-all test-oldest check format lint types imports check-slim check-data check-browser check-clients check-faults bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,7 +25,7 @@ test: $(INSTALLED)  ## run the tests, two files at a time: minutes
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-all: $(INSTALLED)  ## run the slow tests too: every combination, every family, whole models
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not data and not browser and not faults"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not data and not browser and not faults and not clients"
 
 check: format lint types imports test  ## format, lint, types, imports, tests; CI runs the same with test-all
 
@@ -61,6 +61,11 @@ check-data: $(INSTALLED)  ## check published figures on real data: make check-da
 check-browser: $(INSTALLED)  ## look at the report's page in a real Chromium, which must be installed
 	$(BIN)/python -m pytest -m browser tests/report
 
+check-clients:  ## embed by a server with the clients of langchain, llama-index and chromadb, in .venv-clients
+	$(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/python -m pip install --quiet --editable ".[clients]"
+	.venv-clients/bin/python -m pytest -m clients tests/serving/test_clients.py
+
 check-faults: $(INSTALLED)  ## hostile and damaged folders; kills at every write (Linux, a C compiler; minutes)
 	$(BIN)/python tests/faults/kill_harness.py -m faults --numprocesses 2 --dist worksteal tests/faults tests/folders
 
@@ -74,4 +79,4 @@ bench: $(INSTALLED)  ## time against the named peers, paired in one run: make be
 	$(if $(DATA),$(BIN)/python benchmarks/suite.py --data "$(DATA)")
 
 clean:
-	rm -rf $(VENV) .venv-slim demo-output
+	rm -rf $(VENV) .venv-slim .venv-clients demo-output

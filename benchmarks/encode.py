@@ -29,7 +29,7 @@ import essent
 from essent import Encoder, demo
 from essent.engine import CompiledEncoder
 from essent.engine.compiled import cosines
-from essent.engine.convert import openvino
+from essent.engine.libraries import openvino
 
 BASE, DITTO = "sentence-transformers", "ditto:1-9 | zscore"
 QUERY = "how far is the moon from the earth"

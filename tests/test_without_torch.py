@@ -165,8 +165,10 @@ STATEMENTS = {
     "from essent import search": "essent.search",
     **{
         f"import essent.{package}": f"essent.{package}"
-        for package in "demo encoder engine explain minimal_pairs model pipeline reproduce saving shaping".split()
+        for package in "encoder explain minimal_pairs model pipeline reproduce saving shaping".split()
     },
+    "from essent.demo import run_demo": "essent.demo.run_demo",
+    "from essent.engine import compile": "essent.engine.compile",
     "from essent.static import distill": "essent.static.distill",
     "from essent.train import train": "essent.train.train",
     "from essent.pretrain import pretrain": "essent.pretrain.pretrain",
@@ -188,6 +190,7 @@ COMMANDS = {
     "save": "-m static -r mean -o made",
     "verify": "other",
     "export": "-m static -o made",
+    "serve": "other --port 0",
     "demo": "",
     "explain mask": "-m bert-base-uncased",
     "explain bias": "-m bert-base-uncased -o made.png",

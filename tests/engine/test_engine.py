@@ -19,8 +19,8 @@ import essent
 from essent import NAMED, Encoder
 from essent.engine import CompiledEncoder, load
 from essent.engine.compiled import cosines
-from essent.engine.convert import openvino
 from essent.engine.graph import QuantileGraph, graph_of, shaping_graph
+from essent.engine.libraries import openvino
 from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision
 from essent.folders import write_digests
 from essent.recipe.named import NamedRecipe

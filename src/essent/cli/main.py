@@ -25,6 +25,7 @@ from essent.cli.reproduce import reproduce
 from essent.cli.save import save
 from essent.cli.search import search
 from essent.cli.search_templates import search_templates
+from essent.cli.serve import serve
 from essent.cli.several import Command
 from essent.cli.train import train
 from essent.cli.verify import verify
@@ -134,10 +135,11 @@ COMMANDS = (
     save,
     verify,
     export,
+    serve,
     pretrain,
     demo,
 )
-LIGHT = (recipes, encode, embed, report, verify)  # they need no torch, or not for every model
+LIGHT = (recipes, encode, embed, report, verify, serve)  # they need no torch, or not for every model
 
 
 def _add(group: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:

@@ -33,6 +33,7 @@ def with_options(
     metavars: Mapping[str, str] | None = None,
     by_hand: Sequence[str] = (),
     preset: bool = False,
+    environment: str | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Put options of a settings class in the place of a command's argument.
 
@@ -43,10 +44,11 @@ def with_options(
         metavars: what stands for an option's value in the help, by its field; for words NAME by default.
         by_hand: fields that are no options, or options of the command itself.
         preset: every default is none, as something else decides; the command gets a dict of the values that were given.
+        environment: what the names of environment variables begin with that may stand for the options; None: none may.
     """
     made = [
         parameter
-        for parameter in _parameters(settings, panels or {}, metavars or {}, preset)
+        for parameter in _parameters(settings, panels or {}, metavars or {}, preset, environment)
         if parameter.name not in by_hand
     ]
 
@@ -91,7 +93,7 @@ def with_help(panels: Mapping[str, str] | None = None) -> Callable[[Callable[...
 
 
 def _parameters(
-    settings: type, panels: Mapping[str, str], metavars: Mapping[str, str], preset: bool
+    settings: type, panels: Mapping[str, str], metavars: Mapping[str, str], preset: bool, environment: str | None
 ) -> Iterator[inspect.Parameter]:
     kinds, helps = typing.get_type_hints(settings, include_extras=True), described(settings)
     for field in fields(settings):
@@ -102,12 +104,17 @@ def _parameters(
             elif default is None:
                 kind |= None
         if field.name in helps:
-            kind = _option(field.name, kind, helps, panels, metavars)
+            kind = _option(field.name, kind, helps, panels, metavars, environment)
         yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def _option(
-    name: str, kind: Any, helps: Mapping[str, str], panels: Mapping[str, str], metavars: Mapping[str, str] | None = None
+    name: str,
+    kind: Any,
+    helps: Mapping[str, str],
+    panels: Mapping[str, str],
+    metavars: Mapping[str, str] | None = None,
+    environment: str | None = None,
 ) -> Any:
     """The type with an option in it: the one that it has, or a plain one, with help and panel."""
     if typing.get_origin(kind) is Annotated:
@@ -118,6 +125,8 @@ def _option(
         option = typer.Option(f"--{name.replace('_', '-')}", metavar="NAME" if words else None)
     option.help, option.rich_help_panel = helps[name], panels.get(name, panels.get(""))
     option.metavar = (metavars or {}).get(name, option.metavar)
+    if environment is not None:
+        option.envvar = environment + name.upper()
     return Annotated[kind, option]
 
 

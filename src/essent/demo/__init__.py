@@ -17,10 +17,22 @@ all-MiniLM-L6-v2 in view, so that model's figure on this set is not an independe
 and to see that a recipe does something; use the real benchmarks for any number you want to report.
 """
 
-from essent.lazy import needs_torch
+from __future__ import annotations
 
-with needs_torch(__name__):
+from typing import TYPE_CHECKING
+
+from essent.lazy import lazy_door
+
+if TYPE_CHECKING:
     from essent.demo.files import minimal_pairs_path, pairs_path
     from essent.demo.run import run_demo
 
+_WHERE = {
+    "minimal_pairs_path": "essent.demo.files",
+    "pairs_path": "essent.demo.files",
+    "run_demo": "essent.demo.run",
+}
+
 __all__ = ["minimal_pairs_path", "pairs_path", "run_demo"]
+
+__getattr__, __dir__ = lazy_door(__name__, _WHERE)

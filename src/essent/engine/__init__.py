@@ -1,14 +1,35 @@
-"""Whole recipes as one graph: OpenVINO and onnxruntime on the CPU; compile, export, load."""
+"""Whole recipes as one graph: OpenVINO and onnxruntime on the CPU; compile, export, load.
 
-from essent.lazy import needs_torch
+A graph runs without torch: its runtime is imported alone.
+"""
 
-with needs_torch(__name__):
-    from essent.engine.compiled import TOLERANCES, CompiledEncoder, Loss
-    from essent.engine.compiled import compile_encoder as compile
-    from essent.engine.convert import ALL_FILES
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from essent.lazy import lazy_door
+
+if TYPE_CHECKING:
+    from essent.engine.compiled import TOLERANCES, CompiledEncoder, Loss, compile
     from essent.engine.files import load, read_about
     from essent.engine.gain import Gain, compare, texts_to_compare
-    from essent.engine.runtime import runtime_of
+    from essent.engine.libraries import ALL_FILES
+    from essent.engine.runtime import Run, runtime_of
+
+_WHERE = {
+    "ALL_FILES": "essent.engine.libraries",
+    "TOLERANCES": "essent.engine.compiled",
+    "CompiledEncoder": "essent.engine.compiled",
+    "Gain": "essent.engine.gain",
+    "Loss": "essent.engine.compiled",
+    "Run": "essent.engine.runtime",
+    "compare": "essent.engine.gain",
+    "compile": "essent.engine.compiled",
+    "load": "essent.engine.files",
+    "read_about": "essent.engine.files",
+    "runtime_of": "essent.engine.runtime",
+    "texts_to_compare": "essent.engine.gain",
+}
 
 __all__ = [
     "ALL_FILES",
@@ -16,6 +37,7 @@ __all__ = [
     "CompiledEncoder",
     "Gain",
     "Loss",
+    "Run",
     "compare",
     "compile",
     "load",
@@ -23,3 +45,5 @@ __all__ = [
     "runtime_of",
     "texts_to_compare",
 ]
+
+__getattr__, __dir__ = lazy_door(__name__, _WHERE)

@@ -20,8 +20,9 @@ from sentence_transformers.util import truncate_embeddings
 
 from essent.atomic import replacing_folder
 from essent.compat import settings_of
-from essent.engine.convert import ALL_FILES, convert, quantise
+from essent.engine.convert import convert, quantise
 from essent.engine.graph import Graph, graph_of
+from essent.engine.libraries import ALL_FILES
 from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import hidden_instructions, runtime_of
 from essent.folders import GRAPH, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
@@ -138,7 +139,7 @@ class CompiledEncoder(SentenceTransformer, metaclass=NamesItsModel):
         save_compiled(self, Path(path))
 
 
-def compile_encoder(
+def compile(
     model: SentenceTransformer,
     engine: str = "openvino",
     *,

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from essent.engine.graph import Graph
+from essent.engine.libraries import FILES, onnxruntime, openvino
 from essent.tokens import pad
 from essent.types import EngineError, optional_import
 
 EXAMPLE = ("A man is playing a large flute.", "How far is the moon?", "the")
-FILES = {"openvino": "model.xml", "onnx": "model.onnx"}
-ALL_FILES = ("model.xml", "model.bin", "model.onnx", "model.onnx.data")  # the last where onnx has more than 2 GB
-
-
-def openvino() -> ModuleType:
-    """The library, without its telemetry: importing it sends a message to its makers unless that package is missing."""
-    if "openvino" not in sys.modules and "openvino_telemetry" not in sys.modules:
-        sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # `import` then says it is not installed
-    return optional_import("openvino", "openvino")
-
-
-def onnxruntime() -> ModuleType:
-    """The library, without its telemetry."""
-    os.environ.setdefault("ORT_TELEMETRY_DISABLED", "1")
-    return optional_import("onnxruntime", "onnx")
 
 
 def convert(graph: Graph, engine: str, folder: Path) -> None:

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -15,11 +15,12 @@ from typing import Any
 import joblib
 import numpy as np
 
-from essent.engine.convert import FILES, onnxruntime, openvino
+from essent.engine.libraries import FILES, onnxruntime, openvino
 from essent.types import EngineError
 
 Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows of the result (B,), ids (B,T), attention mask (B,T)
 Keep = Callable[[np.ndarray, np.ndarray], None]  # takes rows (B,) and vectors (B,K)
+Run = Callable[[np.ndarray, np.ndarray], np.ndarray]  # ids and attention mask (B,T) to vectors (B,K)
 
 
 def cores() -> int:
@@ -69,6 +70,10 @@ class Runtime(ABC):
     @abstractmethod
     def many(self, batches: Iterable[Batch], keep: Keep) -> None:
         """Run batches as they come, `streams` at a time, and hand each one's vectors over."""
+
+    @abstractmethod
+    def lanes(self) -> list[Run]:
+        """As many functions as streams, each of which may run a batch while the others and `one` run theirs."""
 
 
 class OpenVINORuntime(Runtime):
@@ -133,6 +138,15 @@ class OpenVINORuntime(Runtime):
                 queue.set_callback(_nothing)  # `keep` holds all the vectors, which are the caller's alone
         if failed:
             raise failed[0]
+
+    def lanes(self) -> list[Run]:
+        """Requests of one compiled model, a stream each."""
+        compiled = self._compile(self.streams)
+
+        def lane(request: Any) -> Run:
+            return lambda ids, attention_mask: np.array(request.infer([ids, attention_mask])[0])
+
+        return [lane(compiled.create_infer_request()) for _ in range(self.streams)]
 
 
 def _nothing(request: Any, rows: Any) -> None:
@@ -207,6 +221,12 @@ class OnnxRuntime(Runtime):
                         future.result()
             for future in running:
                 future.result()
+
+    def lanes(self) -> list[Run]:
+        """One session, run by as many threads as there are streams."""
+        with self._bulk_lock:
+            session = self._shared
+        return [partial(_vectors, session)] * self.streams
 
 
 RUNTIMES: dict[str, type[Runtime]] = {kind.engine: kind for kind in (OpenVINORuntime, OnnxRuntime)}

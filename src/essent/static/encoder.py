@@ -173,11 +173,12 @@ class StaticEncoder(metaclass=NamesItsModel):
 
             portions = tqdm(list(portions), desc="Batches")
         for start, stop in portions:
-            found = self._means(self._ids(texts[start:stop]))[:, :kept]
+            found = self.means(self.ids(texts[start:stop]))[:, :kept]
             vectors[start:stop] = unit(found) if scaled else found
         return vectors
 
-    def _ids(self, texts: list[str]) -> Ragged:
+    def ids(self, texts: list[str]) -> Ragged:
+        """Ids of all texts (at least one), one after the other, and how many each has; no prompt is put before them."""
         table = self.table
         ids, lengths = whole_ids(self._tokenise, texts) if self._by_word is None else self._by_word(texts)
         if table.dropped is not None:
@@ -188,8 +189,8 @@ class StaticEncoder(metaclass=NamesItsModel):
                 ids, lengths = ids[kept], before[ends] - before[ends - lengths]
         return (ids, lengths) if table.limit is None else cut(ids, lengths, table.limit, table.cuts_left)
 
-    def _means(self, found: Ragged) -> np.ndarray:
-        """Means of the texts' rows, scaled to length 1 where the encoder does: (n,D)."""
+    def means(self, found: Ragged) -> np.ndarray:
+        """Means of the rows of ids that `ids` gave, scaled to length 1 where the encoder does: (n,D) float32."""
         ids, lengths = found
         table = self.table
         weights = np.ones(len(ids), np.float32) if table.weights is None else table.weights[ids]

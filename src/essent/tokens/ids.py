@@ -1,7 +1,7 @@
 """Texts to `Tokens`: the user's words in their frame, sorted by length, batched by a budget of tokens.
 
 A text is tokenised on its own and set into its frame: the ids of the special tokens and the template before and
-after it. Truncation shortens the text, never the frame. Only `pad` needs torch.
+after it. Truncation shortens the text, never the frame. Only `pad` and `content_of` need torch.
 """
 
 from __future__ import annotations
@@ -204,11 +204,17 @@ def framed_ids(
     tokenizer: PreTrainedTokenizerBase, frame: Frame, texts: list[str], max_seq_length: int | None
 ) -> list[list[int]]:
     """Ids of each text within its frame, cut to `max_seq_length` tokens in all."""
+    left = getattr(tokenizer, "truncation_side", "right") == "left"
+    found = text_ids(tokenizer, frame.prepare(texts), frame.plain_text)
+    return in_frame(found, frame, max_seq_length, left)
+
+
+def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | None, left: bool) -> list[list[int]]:
+    """Each text's ids between the frame's, cut to `max_seq_length` tokens in all, at their beginning where `left`."""
     before, after = list(frame.before), list(frame.after)
     room = None if max_seq_length is None else max(max_seq_length - len(frame), 0)
-    left = getattr(tokenizer, "truncation_side", "right") == "left"
     framed = []
-    for ids in text_ids(tokenizer, frame.prepare(texts), frame.plain_text):
+    for ids in sequences:
         if room is not None and len(ids) > room:
             ids = ids[len(ids) - room :] if left else ids[:room]
         framed.append(before + ids + after)
@@ -233,13 +239,22 @@ def count_tokens(tokenise: Callable[[Sequence[str]], list[list[int]]], texts: Se
 
 
 def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "right") -> Tokens:
-    """Stack sequences of ids into one batch, padded on either side.
+    """Stack sequences of ids into one batch, padded on either side; see `pad_arrays`."""
+    import torch  # late: a static encoder without torch has no padding
+
+    ids, attention_mask = pad_arrays(sequences, pad_id, side)
+    attended = torch.from_numpy(attention_mask)
+    return Tokens(torch.from_numpy(ids), attended, content_of(attended, frame))
+
+
+def pad_arrays(
+    sequences: Sequence[Sequence[int] | np.ndarray], pad_id: int, side: str = "right"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ids (B,T) int64 and attention mask (B,T) bool of sequences of ids, padded on either side.
 
     A sequence of no tokens at all (an empty text for a tokenizer without special tokens) becomes one attended pad
     token: a text always has a vector.
     """
-    import torch  # late: a static encoder without torch has no padding
-
     lengths = np.fromiter((len(s) for s in sequences), dtype=np.int64, count=len(sequences))  # (B,)
     width = max(int(lengths.max(initial=0)), 1)
     shown = np.maximum(lengths, 1)
@@ -250,8 +265,7 @@ def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "
     ids[(place >= start) & (place < start + lengths[:, None])] = np.concatenate(
         [np.asarray(s, np.int64) for s in sequences]
     )
-    attended = torch.from_numpy(attention_mask)
-    return Tokens(torch.from_numpy(ids), attended, content_of(attended, frame))
+    return ids, attention_mask
 
 
 def content_of(attention_mask: torch.Tensor, frame: Frame) -> torch.Tensor:

@@ -1,0 +1,29 @@
+"""An embeddings server: OpenAI's and TEI's paths over HTTP, a queue, and an engine in a process that is watched.
+
+The HTTP process needs no torch; the door imports a name when it is first used, so that the engine's process does not
+import HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from essent.lazy import lazy_door
+
+if TYPE_CHECKING:
+    from essent.serving.run import serve
+    from essent.serving.settings import ENGINES, Settings
+
+_WHERE = {
+    "ENGINES": "essent.serving.settings",
+    "Settings": "essent.serving.settings",
+    "serve": "essent.serving.run",
+}
+
+__all__ = [
+    "ENGINES",
+    "Settings",
+    "serve",
+]
+
+__getattr__, __dir__ = lazy_door(__name__, _WHERE)

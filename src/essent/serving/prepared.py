@@ -1,0 +1,295 @@
+"""What a server must know of a model before it runs it: found once, in a process of its own that ends afterwards.
+
+torch and transformers are imported there alone; the HTTP process needs neither, and an engine that runs a graph
+starts again in a second or two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from essent.folders import ABOUT, STATE_FOLDER, is_essent_folder, is_exported_folder, read_about
+from essent.hub import reach_model
+from essent.serving.machine import ignore_stop_signals
+from essent.serving.reading import Reading
+from essent.static import StaticEncoder
+from essent.types import DamagedError, EngineError, EssentError, MissingDependencyError, ModelError, RecipeError
+from essent.verification import Verification, verify
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from essent.encoder import Encoder
+    from essent.engine import CompiledEncoder
+
+logger = logging.getLogger(__name__)
+OWN_TOLERANCE = 1e-4  # of a precision below float32: the same graph in other batches
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model that can be served.
+
+    Attributes:
+        name: what requests call it.
+        source: the folder or hub name it was loaded from.
+        engine: what runs it: static, openvino, onnx or torch.
+        place: the folder or name that the engine loads.
+        precision: what is computed in.
+        reading: how it reads texts.
+        recipe, digest: what it computes, as text, and a digest of that and of all its weights' golden vectors.
+        dimensions: K of the vectors, as `encode` gives them.
+        prompts, prompt_name: what may be put before a text, and which one is when none is asked for.
+        golden_texts, golden: texts and their vectors (N,K), which the engine must give back.
+        tolerance: the largest difference to them, relative to the longest vector where that is above 1.
+        fitted: what it learned from texts, in words; empty where it learned nothing.
+        checks: what `verify` found, by each way of loading the folder; empty where the folder has no golden vectors.
+        similarity: how its vectors are compared: cosine, dot, euclidean or manhattan.
+        token_weights: weight of every token (V,), where the recipe weighs by token alone; None otherwise.
+    """
+
+    name: str
+    source: str
+    engine: str
+    place: str
+    precision: str
+    reading: Reading
+    recipe: str
+    digest: str
+    dimensions: int
+    prompts: dict[str, str]
+    prompt_name: str | None
+    golden_texts: list[str]
+    golden: np.ndarray
+    tolerance: float
+    fitted: str = ""
+    checks: dict[str, float] = field(default_factory=dict)
+    similarity: str = "cosine"
+    token_weights: np.ndarray | None = None
+
+    @property
+    def unit(self) -> bool:
+        """Whether its vectors have length 1."""
+        lengths = np.linalg.norm(self.golden, axis=1)
+        return bool(len(lengths)) and bool(np.all(np.abs(lengths - 1) < 1e-3))
+
+
+def named(given: str) -> tuple[str, str]:
+    """The name that requests use and the model, of `NAME=MODEL` or a model alone (a folder's last part)."""
+    name, equals, source = given.partition("=")
+    if equals and name and "/" not in name and not Path(given).exists():
+        return name, source
+    path = Path(given)
+    return (path.resolve().name if path.exists() else given), given
+
+
+def static_of(source: str) -> StaticEncoder | None:
+    """The encoder of a static folder; None for another kind of model.
+
+    Raises:
+        DamagedError: the folder is damaged.
+    """
+    if not Path(source).is_dir() or is_exported_folder(source):
+        return None
+    try:
+        return StaticEncoder.load(source)
+    except DamagedError:
+        raise
+    except ModelError:
+        return None
+
+
+def prepare(given: str, engine: str, folder: Path) -> Prepared:
+    """Verify a model, load it, and convert it where its engine runs graphs.
+
+    Args:
+        given: `NAME=MODEL`, or a model.
+        engine: auto, openvino, onnx or torch.
+        folder: empty; a graph that is made is written here.
+
+    Raises:
+        VerificationError: a folder that essent wrote does not give its golden vectors, or has changed.
+        EssentError: the model cannot be loaded, or not run by this engine.
+    """
+    name, source = named(given)
+    source = str(Path(source).resolve()) if Path(source).exists() else source
+    checked = _verified(source)
+    if engine == "auto" and (static := static_of(source)) is not None:
+        return _static(name, source, static, checked)
+    if is_exported_folder(source):
+        from essent.engine import load
+
+        graph: Any = load(source)
+        if engine not in ("auto", graph.engine_module.runtime.engine):
+            raise EngineError(f"{source!r} is a graph for {graph.engine_module.runtime.engine}, not for {engine}.")
+        return _graph(name, source, Path(source), graph, graph, checked)
+    model = _load(source)
+    for kind in _engines(engine, model):
+        if kind == "torch":
+            return _torch(name, source, model, checked)
+        from essent.engine import compile
+
+        try:
+            compiled = compile(model, kind)
+        except (EngineError, MissingDependencyError) as error:
+            if engine != "auto":
+                raise
+            logger.warning("%s runs in torch: %s", name, error)
+            continue
+        compiled.save(str(folder))
+        return _graph(name, source, folder, compiled, model, checked)
+    raise EngineError(f"No engine runs {source!r}.")
+
+
+def _verified(source: str) -> Verification | None:
+    """What `verify` finds in a folder that essent wrote; None for any other model."""
+    if is_exported_folder(source) or (Path(source).is_dir() and is_essent_folder(source, {})):
+        return verify(source)
+    return None
+
+
+def _load(source: str) -> SentenceTransformer:
+    """An Encoder; a sentence-transformers model stays one where no recipe describes its modules."""
+    from essent.encoder import Encoder
+    from essent.model import open_model
+
+    options = reach_model(source, {})
+    try:
+        return Encoder(source, **options)
+    except RecipeError:
+        return open_model(source, options)
+
+
+def _engines(engine: str, model: SentenceTransformer) -> list[str]:
+    if engine != "auto":
+        return [engine]
+    return ["torch"] if model.device.type != "cpu" else ["openvino", "torch"]
+
+
+def _static(name: str, source: str, encoder: StaticEncoder, checked: Verification | None) -> Prepared:
+    table = encoder.table
+    texts = ["A man is playing a large flute.", "How far is the moon from the earth?"]
+    golden = encoder.encode(texts, prompt="")
+    recipe = checked.recipe if checked else repr(encoder)
+    return Prepared(
+        name, source, "static", source, str(table.rows.dtype),
+        Reading(table.tokenizer.to_str(), max_seq_length=table.limit, left=table.cuts_left,
+                dropped=() if table.dropped is None else (table.dropped,)),
+        recipe, _digest(recipe, golden), encoder.dimensions, dict(encoder.prompts), encoder.default_prompt_name,
+        texts, golden, 1e-5, _fitted(source), dict(checked.differences) if checked else {},
+        encoder.similarity_fn_name, table.weights,
+    )  # fmt: skip
+
+
+def _graph(
+    name: str, source: str, place: Path, compiled: CompiledEncoder, model: SentenceTransformer,
+    checked: Verification | None,
+) -> Prepared:  # fmt: skip
+    module, inputs = compiled.engine_module, compiled.engine_module.inputs
+    from essent.engine import TOLERANCES
+
+    runtime = module.runtime
+    exact = compiled.precision == "float32"
+    return Prepared(
+        engine=runtime.engine, place=str(place), precision=compiled.precision,
+        reading=Reading.of(module.reader, inputs.frame, inputs.max_seq_length, inputs.pad_id),
+        recipe=compiled.recipe, tolerance=TOLERANCES[runtime.engine] if exact else OWN_TOLERANCE,
+        **_common(name, source, compiled, checked), token_weights=_weights(model),
+    )  # fmt: skip
+
+
+def _torch(name: str, source: str, model: SentenceTransformer, checked: Verification | None) -> Prepared:
+    from essent.encoder import Encoder
+
+    if not isinstance(model, Encoder):
+        raise EngineError(
+            f"{source!r} has modules that no recipe describes; torch runs recipes: use --engine openvino."
+        )
+    module = model.module
+    backbone = module.backbone
+    return Prepared(
+        engine="torch", place=source, precision=str(backbone.static_table.dtype).removeprefix("torch."),
+        reading=Reading.of(module.tokenizer, module.plan.frame, module.max_seq_length, backbone.pad_id),
+        recipe=str(model.recipe), tolerance=1e-5 if model.device.type == "cpu" else 1e-3,
+        **_common(name, source, model, checked), token_weights=_weights(model),
+    )  # fmt: skip
+
+
+def _common(name: str, source: str, model: SentenceTransformer, checked: Verification | None) -> dict[str, Any]:
+    """What every encoder says of itself, and its golden vectors as it gives them now, once it is verified."""
+    from essent.saving import GOLDEN_TEXTS
+
+    golden = np.asarray(model.encode(list(GOLDEN_TEXTS), prompt="", show_progress_bar=False), np.float32)
+    if not np.isfinite(golden).all():
+        raise ModelError(f"{source!r} gives vectors that are not finite.")
+    return {
+        "name": name,
+        "source": source,
+        "digest": _digest(str(getattr(model, "recipe", "")), golden),
+        "dimensions": golden.shape[1],
+        "prompts": {key: text for key, text in model.prompts.items() if text is not None},
+        "prompt_name": model.default_prompt_name,
+        "golden_texts": list(GOLDEN_TEXTS),
+        "golden": golden,
+        "fitted": _fitted(source),
+        "checks": dict(checked.differences) if checked else {},
+        "similarity": str(model.similarity_fn_name),
+    }
+
+
+def _digest(recipe: str, golden: np.ndarray) -> str:
+    """Of the recipe and of the golden vectors to four digits: two models that differ in either are told apart."""
+    rounded = np.round(golden.astype(np.float64), 4) + 0.0  # no negative zeros
+    return hashlib.sha256(recipe.encode() + rounded.tobytes()).hexdigest()
+
+
+def _fitted(source: str) -> str:
+    """What the folder says it was fitted on."""
+    path = Path(source) / STATE_FOLDER / ABOUT
+    if not path.is_file():
+        return ""
+    counted = read_about(path).get("texts_counted")
+    return f"token counts of {counted:,} texts" if counted else ""
+
+
+def _weights(model: SentenceTransformer) -> np.ndarray | None:
+    """The weight of every token, where the recipe's weights depend on the token alone."""
+    from essent.encoder import Encoder
+    from essent.weighting import ByToken, Uniform
+
+    if not isinstance(model, Encoder):
+        return None
+    module: Encoder = model
+    plan, vocabulary = module.module.plan, module.module.backbone.vocabulary
+    weights = np.ones(len(vocabulary))
+    if plan.recipe.reduce != "sum":
+        return None
+    for factor in plan.weightings:
+        if isinstance(factor, Uniform):
+            continue
+        if not isinstance(factor, ByToken):
+            return None
+        weights = weights * factor.table(vocabulary, module.module.stats)
+    return weights
+
+
+def prepare_in_process(connection: Any, given: str, engine: str, folder: str) -> None:
+    """`prepare` for a process of its own: sends what it found, or the error, through the connection."""
+    ignore_stop_signals()
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    try:
+        connection.send((prepare(given, engine, Path(folder)), None))
+    except EssentError as error:
+        connection.send((None, error))
+    except OSError as error:
+        connection.send((None, ModelError(f"{given!r} cannot be loaded: {error}")))
+    connection.close()

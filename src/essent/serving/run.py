@@ -1,0 +1,199 @@
+"""The server from its start to its end: models prepared and verified, engine warm, HTTP open, a graceful stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from essent.lazy import check_torch
+from essent.serving.machine import cores, divide
+from essent.serving.prepared import Prepared, named, prepare_in_process, static_of
+from essent.serving.service import Service
+from essent.serving.settings import Settings
+from essent.types import DamagedError, EngineError, EssentError, InputError, optional_import
+
+if TYPE_CHECKING:
+    from uvicorn import Server
+
+logger = logging.getLogger(__name__)
+KEPT_ALIVE = 20  # seconds that an unused connection stays open
+HEADER_BYTES = 65_536  # of a request's head
+LIBRARIES = ("fastapi", "uvicorn", "prometheus_client", "orjson")
+BANDS = (("unrelated", 0.0, 1.0), ("alike in part", 2.0, 3.5), ("same meaning", 4.0, 5.0))  # scores of pairs
+
+
+def serve(
+    models: Sequence[str],
+    settings: Settings | None = None,
+    *,
+    pairs: Path | None = None,
+    note: Callable[[str], None] = logger.info,
+) -> None:
+    """Serve models until the process is told to stop; returns when every request is answered.
+
+    Args:
+        models: what essent loads, each `MODEL` or `NAME=MODEL`.
+        pairs: scored pairs (JSON Lines with sentence1, sentence2 and score from 0 to 5), from which `/compare` knows
+            what is typical.
+        note: is told what happens.
+
+    Raises:
+        InputError: no model, two of one name, or an option's value.
+        EssentError: a model cannot be loaded, or does not give its golden vectors.
+        MissingDependencyError: the extra `serve` is not installed, or torch, which all but static encoders need.
+    """
+    settings = settings or Settings()
+    for library in LIBRARIES:
+        optional_import(library, "serve")
+    keys = settings.keys()
+    names = [named(model)[0] for model in models]
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"Give models with different names, NAME=MODEL; got {', '.join(names) or 'none'}.")
+    for model in models:
+        _, source = named(model)
+        if _runs_in_engine(source, settings.engine):
+            check_torch(f"Serving {source!r}")
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
+    for kind in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(kind, _leave)
+    folder = Path(tempfile.mkdtemp(prefix="essent-serve-"))
+    try:
+        prepared = []
+        for place, model in enumerate(models):
+            note(f"{model} is verified and prepared.")
+            prepared.append(prepare(model, settings.engine, folder / str(place)))
+        asyncio.run(_serve(prepared, settings, keys, pairs, note))
+    except KeyboardInterrupt:
+        note("Stopped before it had started.")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _runs_in_engine(source: str, engine: str) -> bool:
+    """Whether a model is anything but a static encoder; of a damaged folder `prepare` says more."""
+    try:
+        return engine != "auto" or static_of(source) is None
+    except DamagedError:
+        return False
+
+
+def _leave(number: int, frame: Any) -> None:
+    """What a signal to stop does while models are prepared; uvicorn has its own way while requests are served."""
+    raise KeyboardInterrupt
+
+
+def prepare(model: str, engine: str, folder: Path) -> Prepared:
+    """`essent.serving.prepared.prepare` in a process of its own: what it imports and loads goes with it.
+
+    Raises:
+        EssentError: what it raised, or that the process died.
+    """
+    folder.mkdir(exist_ok=True)
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=prepare_in_process, args=(theirs, model, engine, str(folder)), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        found, error = ours.recv()
+    except EOFError:
+        process.join()
+        raise EngineError(f"Preparing {model!r} ended its process (exit code {process.exitcode}).") from None
+    finally:
+        ours.close()
+        process.join()
+    if error is not None:
+        raise error
+    result: Prepared = found
+    return result
+
+
+async def _serve(
+    prepared: list[Prepared], settings: Settings, keys: tuple[str, ...], pairs: Path | None, note: Callable[[str], None]
+) -> None:
+    import uvicorn
+
+    from essent.serving.app import create_app
+
+    threads = divide(cores(), settings.threads)
+    service = Service(prepared, settings, threads)
+    app = create_app(service, keys)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        http="h11",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=settings.max_connections,
+        timeout_keep_alive=KEPT_ALIVE,
+        timeout_graceful_shutdown=int(settings.timeout) + 1,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+    )
+    try:
+        try:
+            await service.start()
+        except EssentError as error:
+            raise EngineError(f"The engine did not start: {error}") from error
+        if pairs is not None:
+            app.state.typical = {name: await _typical(service, name, pairs) for name in service.models}
+        await _run(uvicorn.Server(config), service, note)
+    finally:
+        await service.stop()
+
+
+async def _run(server: Server, service: Service, note: Callable[[str], None]) -> None:
+    """Serve until a signal says stop."""
+    from essent.serving.connections import sweep
+
+    for kind in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(kind, signal.SIG_IGN)  # uvicorn obeys them while it serves, and raises them again afterwards
+    sweeping = asyncio.create_task(sweep(server.server_state.connections))
+    serving = asyncio.create_task(server.serve())
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.02)
+    if server.started:
+        for place in (listener.getsockname() for each in server.servers for listener in each.sockets):
+            about = "; ".join(f"{model.name} ({model.about.engine})" for model in service.models.values())
+            note(f"Ready: http://{place[0]}:{place[1]} serves {about}.")
+    try:
+        await serving
+    except SystemExit:
+        raise InputError(
+            f"The server cannot listen on {service.settings.host}:{service.settings.port}: is the port free?"
+        ) from None
+    finally:
+        sweeping.cancel()
+        with suppress(asyncio.CancelledError):
+            await sweeping
+    note("Stopped: every request was answered.")
+
+
+async def _typical(service: Service, name: str, path: Path) -> list[dict[str, Any]]:
+    """Cosines of pairs that people judged unrelated, alike in part, and of the same meaning."""
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    texts = [row[side] for row in rows for side in ("sentence1", "sentence2")]
+    found = await service.embed(service.models[name], texts, truncate=True)
+    unit = found.vectors / np.maximum(np.linalg.norm(found.vectors, axis=1, keepdims=True), 1e-12)
+    cosines, scores = np.einsum("nk,nk->n", unit[0::2], unit[1::2]), np.array([row["score"] for row in rows])
+    typical = []
+    for words, least, most in BANDS:
+        chosen = cosines[(scores >= least) & (scores <= most)]
+        if len(chosen):
+            low, median, high = (round(float(value), 4) for value in np.quantile(chosen, (0.05, 0.5, 0.95)))
+            typical.append({"pairs": words, "count": len(chosen), "low": low, "median": median, "high": high})
+    return typical

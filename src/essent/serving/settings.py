@@ -1,0 +1,90 @@
+"""What `essent serve` may be told: the options of the command, and their environment variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from essent.types import InputError
+
+ENGINES = ("auto", "openvino", "onnx", "torch")
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a server listens, what it refuses, and how it runs its models.
+
+    Attributes:
+        host: the address to listen on; 0.0.0.0 is every address of the machine.
+        port: the port to listen on; 0 takes a free one.
+        engine: what runs the models: auto, openvino, onnx or torch. auto takes OpenVINO where it is installed, and
+            torch on a GPU or where a recipe has no graph. Static encoders and exported graphs run as they are.
+        threads: threads of the engine; by default the machine's cores, or a container's share of them.
+        api_key_file: a file with one key a line; requests must then send one of them as a bearer token.
+        cors: web pages that may call the server from a browser, such as https://example.org; none by default.
+        truncate: whether texts that are too long are cut, which every answer then says, and not refused.
+        max_inputs: the most texts in a request.
+        max_request_tokens: the most tokens in a request, over all its texts.
+        max_queue_tokens: the most tokens that wait; requests beyond are refused with 429.
+        max_body_mb: the most megabytes in the body of a request.
+        max_connections: the most connections at a time.
+        timeout: seconds after which a request is answered, whatever has become of it.
+        batch_timeout: seconds that one batch may take before the engine is restarted.
+        quiet_timeout: seconds without a sign of life after which the engine is restarted.
+        log_requests: whether every request is logged, without its texts.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    engine: str = "auto"
+    threads: int | None = None
+    api_key_file: Path | None = None
+    cors: list[str] | None = None
+    truncate: bool = False
+    max_inputs: int = 2048
+    max_request_tokens: int = 300_000
+    max_queue_tokens: int = 1_000_000
+    max_body_mb: float = 16.0
+    max_connections: int = 1024
+    timeout: float = 60.0
+    batch_timeout: float = 30.0
+    quiet_timeout: float = 4.0
+    log_requests: bool = False
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise InputError(f"engine={self.engine!r}: choose one of {', '.join(ENGINES)}.")
+        if not 0 <= self.port <= 65535:
+            raise InputError(f"port={self.port}: must be between 0 and 65535.")
+        positive = ("max_inputs", "max_request_tokens", "max_queue_tokens", "max_body_mb", "max_connections")
+        for name in (*positive, "timeout", "batch_timeout", "quiet_timeout"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name}={getattr(self, name)}: must be above 0.")
+        if self.threads is not None and self.threads < 1:
+            raise InputError(f"threads={self.threads}: must be at least 1.")
+        for origin in self.cors or ():
+            if origin != "*" and not origin.startswith(("http://", "https://")):
+                raise InputError(f"cors={origin!r}: an origin begins with http:// or https://, or is * for every page.")
+
+    @property
+    def max_body(self) -> int:
+        """Bytes in the body of a request."""
+        return int(self.max_body_mb * MEGABYTE)
+
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the file, if any.
+
+        Raises:
+            InputError: the file cannot be read or has no key.
+        """
+        if self.api_key_file is None:
+            return ()
+        try:
+            lines = self.api_key_file.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"The file of API keys {str(self.api_key_file)!r} cannot be read: {error}.") from error
+        keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+        if not keys:
+            raise InputError(f"The file {str(self.api_key_file)!r} has no API key: write one key a line.")
+        return keys

@@ -1,0 +1,72 @@
+"""Servers that the tests of this folder share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from essent import Encoder, StaticEncoder
+from essent.engine import CompiledEncoder
+from essent.serving.prepared import Prepared, prepare
+from families import build_tokenizer
+from servers import Running, running
+from static_models import static_model
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.enable_socket)
+
+
+@pytest.fixture(scope="session")
+def graph_folder(compiled_by: Callable[[str], CompiledEncoder], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "graph"
+    compiled_by("openvino").save(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def graph(graph_folder: Path) -> Prepared:
+    """A tiny BERT's first layer as OpenVINO's graph."""
+    return prepare(f"tiny={graph_folder}", "auto", graph_folder.parent / "unused")
+
+
+@pytest.fixture(scope="session")
+def static_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "static"
+    Encoder(static_model(build_tokenizer("wordpiece").backend_tokenizer), "static | normalize").save(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def static(static_folder: Path) -> Prepared:
+    return prepare(f"static={static_folder}", "auto", static_folder.parent / "unused")
+
+
+@pytest.fixture(scope="session")
+def server(graph: Prepared, static: Prepared) -> Iterator[Running]:
+    """One server for all tests that leave it in peace: `tiny`, at most 256 tokens, and `static`."""
+    with running([graph, static]) as made:
+        yield made
+
+
+@pytest.fixture
+def client(server: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=30) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def expected(compiled_by: Callable[[str], CompiledEncoder]) -> Callable[[list[str]], np.ndarray]:
+    """What `encode` gives for `tiny`."""
+    return lambda texts: np.asarray(compiled_by("openvino").encode(texts, show_progress_bar=False))
+
+
+@pytest.fixture(scope="session")
+def expected_static(static_folder: Path) -> Callable[[list[str]], np.ndarray]:
+    return StaticEncoder.load(static_folder).encode

@@ -1,0 +1,311 @@
+"""Keys, limits, slow and huge clients, what reaches the log, and what browsers may do."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from essent.serving import Settings
+from essent.serving.machine import cores, divide
+from essent.serving.prepared import Prepared, named
+from essent.types import InputError
+from servers import Running, running
+
+KEYS = ("first-key", "second-key")
+TEXT = "a text that nobody must read"
+
+
+@pytest.fixture(scope="module")
+def guarded(static: Prepared) -> Iterator[Running]:
+    """With keys, bodies of at most 100 kB, few texts, and little patience."""
+    with running(
+        [static], KEYS, {"headers": 1.0, "unread": 2.0},
+        max_body_mb=0.1, max_inputs=2000, timeout=2.0, cors=["https://example.org"], log_requests=True,
+    ) as made:  # fmt: skip
+        yield made
+
+
+def with_key(key: str = KEYS[1]) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+@pytest.mark.parametrize(
+    "header", [None, "", "Bearer", "Bearer wrong", f"Basic {KEYS[0]}", KEYS[0], f"Bearer {KEYS[0]}x"]
+)
+def test_keys(guarded: Running, header: str | None) -> None:
+    headers = {} if header is None else {"authorization": header}
+    answer = httpx.get(guarded.url + "/v1/models", headers=headers)
+    assert answer.status_code == 401
+    assert answer.json()["error"]["code"] == "invalid_api_key"
+    answer = httpx.post(guarded.url + "/embed", headers=headers, json={"inputs": "a"})
+    assert (answer.status_code, answer.content) == (401, b"")
+    for key in KEYS:
+        assert httpx.get(guarded.url + "/v1/models", headers=with_key(key)).status_code == 200
+    for path in ("/health", "/ping", "/metrics"):
+        assert httpx.get(guarded.url + path, headers=headers).status_code == 200
+
+
+def test_the_log_has_no_text_and_no_key(guarded: Running) -> None:
+    written = io.StringIO()
+    handler, log = logging.StreamHandler(written), logging.getLogger()
+    handler.addFilter(lambda record: not record.name.startswith(("httpx", "httpcore")))  # the client's own
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+    try:
+        with httpx.Client(base_url=guarded.url, headers=with_key()) as client:
+            client.post("/v1/embeddings", json={"input": TEXT, "model": "static"})
+            client.post("/v1/embeddings", json={"input": [TEXT, 3], "model": TEXT})
+            client.post("/v1/embeddings", content=f'{{"input": "{TEXT}')
+            client.post("/tokenize", json={"inputs": TEXT})
+            client.get("/" + TEXT.replace(" ", "-"))
+            client.get("/v1/models/x", headers=with_key(TEXT.replace(" ", "-")))
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
+    found = written.getvalue()
+    assert "POST /v1/embeddings 200" in found
+    assert "other 404" in found
+    for hidden in (TEXT, TEXT.replace(" ", "-"), *KEYS):
+        assert hidden not in found
+
+
+def test_errors_do_not_repeat_texts(guarded: Running) -> None:
+    with httpx.Client(base_url=guarded.url, headers=with_key()) as client:
+        for body in (
+            {"input": TEXT, "model": TEXT},
+            {"input": [TEXT, 3], "model": "static"},
+            {"input": TEXT, "model": "static", "encoding_format": TEXT},
+            {"input": TEXT, "model": "static", "prompt_name": TEXT},
+        ):
+            answer = client.post("/v1/embeddings", json=body)
+            assert answer.status_code in (400, 404)
+            assert TEXT not in answer.text
+
+
+def post_raw(guarded: Running, head: bytes, parts: Iterable[bytes] = (), seconds: float = 20) -> bytes:
+    """What a server answers to bytes, however few and slow."""
+    with socket.create_connection(("127.0.0.1", guarded.port), timeout=seconds) as connection:
+        found = b""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            connection.sendall(head)
+            for part in parts:
+                connection.sendall(part)
+        with suppress(ConnectionResetError):
+            while data := connection.recv(65_536):
+                found += data
+        return found
+
+
+HEAD = b"POST /v1/embeddings HTTP/1.1\r\nhost: here\r\nauthorization: Bearer first-key\r\n"
+
+
+def test_a_body_of_100_megabytes_is_refused_before_it_is_read(guarded: Running) -> None:
+    import psutil
+
+    process, part = psutil.Process(), bytes(1_000_000)
+    before = process.memory_info().rss
+    highest = [before]
+    watching = threading.Event()
+
+    def watch() -> None:
+        while not watching.wait(0.01):
+            highest[0] = max(highest[0], process.memory_info().rss)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    announced = post_raw(guarded, HEAD + b"content-length: 100000000\r\n\r\n", (part for _ in range(100)))
+    chunks = (b"f4240\r\n" + part + b"\r\n" for _ in range(100))
+    chunks = itertools.chain(chunks, [b"0\r\n\r\n"])
+    chunked = post_raw(guarded, HEAD + b"transfer-encoding: chunked\r\n\r\n", chunks)
+    watching.set()
+    thread.join()
+    assert announced.startswith(b"HTTP/1.1 413")
+    assert b"body_too_large" in announced
+    assert chunked.startswith(b"HTTP/1.1 413")
+    assert highest[0] - before < 30_000_000
+
+
+def test_a_body_that_is_a_little_too_large_is_answered(guarded: Running) -> None:
+    answer = httpx.post(guarded.url + "/embed", headers=with_key(), json={"inputs": "a" * 150_000})
+    assert answer.status_code == 413
+    assert answer.json()["error_type"] == "Validation"
+
+
+def test_a_million_bytes_of_headers(guarded: Running) -> None:
+    lines = b"".join(b"x-%d: %s\r\n" % (number, b"a" * 990) for number in range(1000))
+    found = post_raw(guarded, HEAD + lines + b"content-length: 2\r\n\r\n{}")
+    assert not found or found.startswith(b"HTTP/1.1 400")
+    assert httpx.get(guarded.url + "/health").status_code == 200
+
+
+@pytest.mark.slow
+def test_slow_clients_are_let_go(guarded: Running) -> None:
+    """A body that drips in is answered when its time is over; a head that does not come ends the connection."""
+
+    def drip() -> Iterator[bytes]:
+        for _ in range(60):
+            time.sleep(0.1)
+            yield b"a"
+
+    start = time.monotonic()
+    found = post_raw(guarded, HEAD + b"content-length: 1000\r\n\r\n", drip())
+    assert found.startswith(b"HTTP/1.1 408")
+    assert time.monotonic() - start < 8
+    start = time.monotonic()
+    assert post_raw(guarded, b"POST /v1/emb") == b""
+    assert post_raw(guarded, b"") == b""
+    assert time.monotonic() - start < 8
+
+
+def test_half_open_connections_do_not_stay(guarded: Running) -> None:
+    held = [socket.create_connection(("127.0.0.1", guarded.port)) for _ in range(50)]
+    end = time.monotonic() + 8
+    while len(guarded.server.server_state.connections) > 5:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert httpx.get(guarded.url + "/health").status_code == 200
+    for one in held:
+        one.close()
+
+
+@pytest.mark.slow
+def test_an_answer_that_is_not_read_ends_the_connection(guarded: Running) -> None:
+    body = b'{"model":"static","input":[' + b",".join(b'"a%d"' % place for place in range(2000)) + b"]}"
+    request = HEAD + b"content-length: %d\r\n\r\n" % len(body) + body
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", guarded.port))
+        connection.settimeout(0.5)
+        for _ in range(40):  # answers of half a megabyte each, none of which is read
+            try:
+                connection.sendall(request)
+            except OSError:
+                break
+        end = time.monotonic() + 10
+        while guarded.server.server_state.connections:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+    assert httpx.get(guarded.url + "/health").status_code == 200
+
+
+def test_a_client_that_goes_away_leaves_no_work(graph: Prepared) -> None:
+    texts = [f"number {place} of many texts that are all long enough to take a while" * 3 for place in range(2000)]
+    with running([graph]) as server:
+        with pytest.raises(httpx.TimeoutException):
+            httpx.post(server.url + "/embed", json={"inputs": texts}, timeout=httpx.Timeout(10, read=0.4))
+        end = time.monotonic() + 10
+        while server.service.schedule.tokens or server.service.engine.sent:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        ran = sum(sample.value for metric in server.app.state.metrics.registry.collect() for sample in metric.samples
+                  if sample.name == "te_batch_next_size_sum")  # fmt: skip
+    assert ran < 2000
+
+
+def test_overload_is_refused_with_when_to_come_back(graph: Prepared) -> None:
+    texts = [f"number {place} of many texts" * 4 for place in range(1500)]
+    with running([graph], max_queue_tokens=20_000) as server:
+        found: list[httpx.Response] = []
+
+        def ask() -> None:
+            found.append(httpx.post(server.url + "/v1/embeddings", json={"input": texts, "model": "tiny"}, timeout=60))
+
+        threads = [threading.Thread(target=ask) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    statuses = sorted(answer.status_code for answer in found)
+    assert set(statuses) == {200, 429}
+    refused = next(answer for answer in found if answer.status_code == 429)
+    assert int(refused.headers["retry-after"]) >= 1
+    assert refused.json()["error"]["type"] == "rate_limit_error"
+
+
+def test_a_request_that_takes_too_long_is_answered(graph: Prepared) -> None:
+    texts = [f"number {place} of many texts that are all long enough to take a while" * 3 for place in range(2000)]
+    with running([graph], timeout=0.1) as server:
+        answer = httpx.post(server.url + "/v1/embeddings", json={"input": texts, "model": "tiny"}, timeout=60)
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "deadline_exceeded"
+
+
+def test_browsers_may_call_from_named_pages_only(guarded: Running, client: httpx.Client) -> None:
+    asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
+    good = httpx.options(guarded.url + "/v1/embeddings", headers={**asked, "origin": "https://example.org"})
+    assert good.headers["access-control-allow-origin"] == "https://example.org"
+    assert "authorization" in good.headers["access-control-allow-headers"].lower()
+    other = httpx.options(guarded.url + "/v1/embeddings", headers={**asked, "origin": "https://other.org"})
+    assert "access-control-allow-origin" not in other.headers
+    refused = httpx.get(guarded.url + "/v1/models", headers={"origin": "https://example.org"})
+    assert refused.status_code == 401
+    assert refused.headers["access-control-allow-origin"] == "https://example.org"
+    plain = client.get("/v1/models", headers={"origin": "https://example.org"})
+    assert "access-control-allow-origin" not in plain.headers
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"port": 70_000}, {"engine": "tensor"}, {"timeout": 0}, {"max_inputs": -1}, {"threads": 0}, {"cors": ["a.org"]}],
+)
+def test_settings_that_make_no_sense(wrong: dict) -> None:
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        Settings(**wrong)
+
+
+def test_the_file_of_keys(tmp_path: Path) -> None:
+    path = tmp_path / "keys.txt"
+    with pytest.raises(InputError, match="cannot be read"):
+        Settings(api_key_file=path).keys()
+    path.write_text("# the team's\n\n", "utf-8")
+    with pytest.raises(InputError, match="no API key"):
+        Settings(api_key_file=path).keys()
+    path.write_text("# the team's\none\n  two  \n", "utf-8")
+    assert Settings(api_key_file=path).keys() == ("one", "two")
+    assert Settings().keys() == ()
+
+
+def test_cores_of_a_container(tmp_path: Path) -> None:
+    import os
+
+    allowed = len(os.sched_getaffinity(0))
+    assert cores(tmp_path) == allowed  # no control group
+    for text, wanted in (
+        ("max 100000", allowed),
+        ("50000 100000", 1),
+        ("150000 100000", min(2, allowed)),
+        ("x", allowed),
+    ):
+        (tmp_path / "cpu.max").write_text(text, "ascii")
+        assert cores(tmp_path) == wanted
+    (tmp_path / "cpu.max").unlink()
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1", "ascii")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000", "ascii")
+    assert cores(tmp_path) == allowed
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("100000", "ascii")
+    assert cores(tmp_path) == 1
+    assert divide(2).engine == 2
+    assert divide(16).engine == 14
+    assert divide(16, 3).engine == 3
+
+
+def test_names(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    assert named(str(tmp_path / "model")) == ("model", str(tmp_path / "model"))
+    assert named(f"mine={tmp_path}/model") == ("mine", f"{tmp_path}/model")
+    assert named("org/name") == ("org/name", "org/name")

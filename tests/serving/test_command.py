@@ -1,0 +1,179 @@
+"""`essent serve` as users start it: processes of its own, signals, exit codes, environment variables."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import essent
+from essent import StaticEncoder
+from essent.cli import app
+from test_without_torch import PRELUDE
+
+COMMAND = [sys.executable, "-c", "from essent.cli import app\nif __name__ == '__main__': app()", "serve"]
+
+
+@contextmanager
+def started(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Popen, list[str], str]]:
+    """The process, its lines, and its address once it is ready."""
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env={**os.environ, **variables}
+    )
+    lines: list[str] = []
+    thread = threading.Thread(target=lambda: lines.extend(process.stderr))
+    try:
+        thread.start()
+        end = time.monotonic() + 120
+        while not (ready := [line for line in lines if line.startswith("Ready")]):
+            assert process.poll() is None, lines
+            assert time.monotonic() < end, lines
+            time.sleep(0.05)
+        yield process, lines, re.search(r"http://\S+", ready[0])[0]
+    finally:
+        process.kill()
+        process.wait()
+        thread.join(10)
+        process.stderr.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+def test_a_graceful_stop(graph_folder: Path, static_folder: Path, kind: int) -> None:
+    """What runs is finished, what is new is refused, the engine's process goes too, and the exit code is 0."""
+    texts = [f"number {place} of many texts" * 3 for place in range(1500)]
+    with started(f"tiny={graph_folder}", str(static_folder), "--port", "0") as (process, lines, url):
+        children = _children(process.pid)
+        assert httpx.get(url + "/v1/models").json()["data"][1]["id"] == "static"
+        typical = httpx.post(url + "/compare", json={"pairs": [["a", "b"]]}).json()["typical"]
+        assert [row["pairs"] for row in typical] == ["unrelated", "alike in part", "same meaning"]
+        answers: list[httpx.Response] = []
+        asking = threading.Thread(
+            target=lambda: answers.append(httpx.post(url + "/embed", json={"inputs": texts}, timeout=60))
+        )
+        asking.start()
+        time.sleep(0.3)
+        process.send_signal(kind)
+        asking.join()
+        assert process.wait(30) == 0
+    assert answers[0].status_code == 200
+    assert len(answers[0].json()) == 1500
+    assert not any("Traceback" in line for line in lines)
+    assert children
+    end = time.monotonic() + 5
+    while any(Path(f"/proc/{child}/exe").exists() for child in children):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def _children(pid: int) -> list[int]:
+    import psutil
+
+    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+
+
+@pytest.mark.slow
+def test_the_engine_ends_when_the_server_is_killed(graph_folder: Path) -> None:
+    with started(str(graph_folder), "--port", "0") as (process, _, _):
+        children = _children(process.pid)
+        process.kill()
+        end = time.monotonic() + 10
+        while any(Path(f"/proc/{child}/exe").exists() for child in children):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_environment_variables(graph_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("k1\n", "utf-8")
+    variables = {
+        "ESSENT_MODEL": f"named={graph_folder}", "ESSENT_PORT": "0", "ESSENT_TRUNCATE": "1", "ESSENT_MAX_INPUTS": "3",
+        "ESSENT_API_KEY_FILE": str(tmp_path / "keys"),
+    }  # fmt: skip
+    with started(**variables) as (_, _, url):
+        headers = {"authorization": "Bearer k1"}
+        assert httpx.get(url + "/info").status_code == 401
+        info = httpx.get(url + "/info", headers=headers).json()
+        assert (info["model_id"], info["auto_truncate"], info["max_client_batch_size"]) == ("named", True, 3)
+        body = {"input": ["a", "word " * 500], "model": "named"}
+        answer = httpx.post(url + "/v1/embeddings", headers=headers, json=body)
+        assert answer.json()["truncated"] == [1]
+        assert answer.headers["x-truncated-inputs"] == "1"
+        assert answer.json()["usage"]["prompt_tokens"] == 256 + 3
+
+
+@pytest.mark.slow
+def test_a_folder_that_has_changed_is_not_served(static_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(static_folder, tmp_path / "static")
+    config = next((tmp_path / "static").rglob("tokenizer.json"))
+    config.write_text(config.read_text("utf-8").replace('"the"', '"teh"'), "utf-8")
+    done = subprocess.run([*COMMAND, str(tmp_path / "static"), "--port", "0"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "not what was saved" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_static_encoder_is_served_without_torch(static_folder: Path, tmp_path: Path) -> None:
+    """In processes that find no library of the extra `torch`, the one that verifies included."""
+    (tmp_path / "sitecustomize.py").write_text(PRELUDE, "utf-8")
+    path = os.pathsep.join([str(tmp_path), str(Path(essent.__file__).parents[1])])
+    with started(f"small={static_folder}", "--port", "0", PYTHONPATH=path) as (process, _, url):
+        found = httpx.post(url + "/embed", json={"inputs": "two dogs", "normalize": False}).json()
+        assert not _children(process.pid)[1:]  # no engine; multiprocessing's own helper stays
+    np.testing.assert_allclose(found[0], StaticEncoder.load(static_folder).encode("two dogs"), atol=1e-6)
+    libraries = subprocess.run(
+        [sys.executable, "-c", "import torch"], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert "No module named 'torch'" in libraries.stderr
+
+
+def refusal(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["serve", *arguments])
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    return " ".join(result.output.split())
+
+
+def test_wrong_input(tmp_path: Path) -> None:
+    assert "between 0 and 65535" in refusal("m", "--port", "99999")
+    assert "different names" in refusal("a=m", "a=n")
+    assert "cannot be read" in refusal("m", "--api-key-file", str(tmp_path / "none"))
+    assert "choose one of auto, openvino, onnx, torch" in refusal("m", "--engine", "tensor")
+
+
+def test_the_help_names_every_variable() -> None:
+    result = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"})
+    for name in ("PORT", "HOST", "ENGINE", "API_KEY_FILE", "CORS", "MAX_BODY_MB", "QUIET_TIMEOUT", "MODEL"):
+        assert "ESSENT_" + name in result.output, name
+
+
+def test_settings_of_the_documentation_are_those_of_the_command() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
+    result = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"})
+    for option in set(re.findall(r"--[a-z][a-z-]+", result.output)) - {"--help", "--verbose"}:
+        assert f"`{option}" in page, option
+
+
+def test_the_openapi_document_names_every_path_and_status(server: object, client: httpx.Client) -> None:
+    document = client.get("/openapi.json").json()
+    assert set(document["paths"]) == {
+        "/v1/embeddings", "/v1/models", "/v1/models/{model}", "/embed", "/", "/similarity", "/tokenize", "/decode",
+        "/info", "/health", "/ping", "/metrics", "/recipe", "/explain", "/compare",
+    }  # fmt: skip
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
+    assert named <= set(document["components"]["schemas"])

@@ -1,0 +1,67 @@
+"""Every engine gives the vectors of `encode`, with prompts, fitted recipes and several models in one process."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from essent import Encoder
+from essent.serving.prepared import prepare
+from samples import LONG, TEXTS
+from servers import running
+
+GIVEN = [text for text in TEXTS if text]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["torch", "onnx", "openvino"])
+def test_vectors_of_a_fitted_encoder_with_a_prompt(bert: Path, tmp_path: Path, engine: str) -> None:
+    """Two models in one engine: a saved recipe that learned counts and a shaping, and the plain model."""
+    prompts = {"query": "query: ", "passage": "passage: "}
+    encoder = Encoder(str(bert), "layers=2 weights=idf | zscore", prompts=prompts, default_prompt_name="passage")
+    encoder.fit([*GIVEN, LONG])
+    encoder.save(str(tmp_path / "saved"))
+    models = []
+    for place, given in enumerate((f"fitted={tmp_path}/saved", f"plain={bert}")):
+        (tmp_path / str(place)).mkdir()
+        models.append(prepare(given, engine, tmp_path / str(place)))
+    assert [model.engine for model in models] == [engine] * 2
+    assert models[0].checks
+    assert "token counts of" in models[0].fitted
+    plain = Encoder(str(bert))
+    atol = 1e-4 if engine == "onnx" else 2e-5
+
+    with running(models) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+
+        def ask(model: str, texts: list[str], **more: str) -> np.ndarray:
+            answer = client.post("/v1/embeddings", json={"input": texts, "model": model, **more})
+            assert answer.status_code == 200, answer.text
+            return np.array([row["embedding"] for row in answer.json()["data"]])
+
+        wanted = {name: np.asarray(made.encode(GIVEN)) for name, made in (("fitted", encoder), ("plain", plain))}
+        threads = []
+        failures: list[AssertionError] = []
+
+        def check(name: str) -> None:
+            try:
+                for _ in range(5):
+                    np.testing.assert_allclose(ask(name, GIVEN), wanted[name], atol=atol * np.abs(wanted[name]).max())
+            except AssertionError as error:
+                failures.append(error)
+
+        for name in wanted:
+            threads.append(threading.Thread(target=check, args=(name,)))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures[0]
+        queries = np.asarray(encoder.encode(GIVEN, prompt_name="query"))
+        assert np.abs(queries - wanted["fitted"]).max() > 1e-3
+        found = ask("fitted", GIVEN, prompt_name="query")
+        np.testing.assert_allclose(found, queries, atol=atol * np.abs(queries).max())
+        tokens = client.post("/explain", json={"text": GIVEN[0], "model": "fitted"}).json()["tokens"]
+        assert sum(token["weight"] for token in tokens) == pytest.approx(1)

@@ -1,0 +1,121 @@
+"""Queries overtake, corpora do not starve, batches hold texts of like lengths, and no text is lost or run twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from essent.serving.schedule import LONGER, PATIENCE, SHORTER, Batch, Job, Schedule
+
+
+def job(lengths: list[int], arrival: float = 0.0, model: int = 0, allowance: float = 60.0) -> Job:
+    return Job(model, [np.full(length, 7, np.int32) for length in lengths], arrival, allowance, None)
+
+
+def drain(schedule: Schedule) -> list[Batch]:
+    found = []
+    while (batch := schedule.next()) is not None:
+        found.append(batch)
+    return found
+
+
+def test_a_query_overtakes_a_corpus() -> None:
+    schedule = Schedule(512, 10**6)
+    corpus, query = job([30] * 1000, 0.0), job([10], 3.0)
+    schedule.add(corpus)
+    schedule.add(query)
+    assert schedule.next().jobs == [query]
+    assert schedule.next().jobs == [corpus]
+
+
+def test_a_corpus_does_not_starve() -> None:
+    """Queries that need all the time there is come without end; the corpus is due after its tokens' patience."""
+    schedule = Schedule(512, 10**6)
+    corpus = job([50] * 400, 0.0)
+    schedule.add(corpus)
+    now, waited = 0.0, None
+    for _ in range(100_000):
+        now += 0.01
+        schedule.add(job([20], now))
+        if corpus in schedule.next().jobs:
+            waited = now
+            break
+    assert waited is not None
+    assert waited == pytest.approx(corpus.tokens / PATIENCE, abs=0.05)
+
+
+def test_a_large_request_waits_half_its_allowance_at_most() -> None:
+    assert job([500] * 2048, 5.0, allowance=60.0).due == 35.0
+
+
+def test_requests_of_clients_share_batches() -> None:
+    schedule = Schedule(2048, 10**6)
+    jobs = [job([20 + place % 3], place / 100) for place in range(40)]
+    for each in jobs:
+        schedule.add(each)
+    assert schedule.next().jobs == jobs
+
+
+def test_models_do_not_share_batches() -> None:
+    schedule = Schedule(2048, 10**6)
+    for place in range(10):
+        schedule.add(job([20], place / 100, model=place % 2))
+    for batch in drain(schedule):
+        assert {each.model for each in batch.jobs} == {batch.model}
+
+
+def test_a_query_does_not_wait_for_the_texts_of_a_corpus_in_its_batch() -> None:
+    schedule = Schedule(2048, 10**6)
+    schedule.add(job([20] * 500, 0.0))
+    schedule.add(job([20], 1.0))
+    assert len(schedule.next().texts) == 1
+
+
+def test_room() -> None:
+    schedule = Schedule(512, 100)
+    assert schedule.has_room(1000)  # nothing waits
+    schedule.add(job([60]))
+    assert schedule.has_room(40)
+    assert not schedule.has_room(41)
+
+
+def test_what_is_forgotten_does_not_run() -> None:
+    schedule = Schedule(512, 10**6)
+    left, kept = job([30] * 100, 0.0), job([30] * 10, 50.0)
+    schedule.add(left)
+    schedule.add(kept)
+    schedule.next()
+    schedule.remove(left)
+    assert schedule.tokens == 300
+    assert all(batch.jobs == [kept] for batch in drain(schedule))
+    assert schedule.tokens == 0
+
+
+REQUESTS = st.lists(
+    st.tuples(st.lists(st.integers(0, 600), min_size=1, max_size=30), st.floats(0, 100), st.integers(0, 1)),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(requests=REQUESTS, budget=st.integers(16, 4096), only_small=st.booleans())
+def test_every_text_runs_once_and_batches_keep_the_budget(requests: list, budget: int, only_small: bool) -> None:
+    schedule = Schedule(budget, 10**9)
+    jobs = [job(lengths, arrival, model) for lengths, arrival, model in requests]
+    for each in jobs:
+        schedule.add(each)
+    if only_small and (first := schedule.next(only_small=True)) is not None:
+        assert first.small
+        batches = [first, *drain(schedule)]
+    else:
+        batches = drain(schedule)
+    ran = [(id(each), row) for batch in batches for each, row in batch.texts]
+    assert sorted(ran) == sorted((id(each), row) for each in jobs for row in range(len(each.sequences)))
+    for batch in batches:
+        lengths = [max(len(ids), 1) for ids in batch.sequences]
+        assert len(lengths) == 1 or len(lengths) * max(lengths) <= budget * 1.2
+        assert min(lengths) >= min(SHORTER * max(lengths) / LONGER, max(lengths) - 4) - 1
+    assert schedule.tokens == 0
+    assert not len(schedule)

@@ -1,0 +1,160 @@
+"""TEI's paths with its own client, and its status codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import numpy as np
+import pytest
+from huggingface_hub import InferenceClient
+
+from samples import LONG, TEXTS
+from servers import Running
+
+GIVEN = [text for text in TEXTS if text]
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def online(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client refuses every address, also this machine's, while the hub is not to be reached."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+
+
+@pytest.mark.usefixtures("online")
+def test_hugging_faces_client_embeds(server: Running, expected: Callable) -> None:
+    api = InferenceClient(server.url)
+    np.testing.assert_allclose(api.feature_extraction(GIVEN[0]), unit(expected(GIVEN[:1])), atol=1e-5)
+    np.testing.assert_allclose(api.feature_extraction(GIVEN, normalize=False), expected(GIVEN), atol=1e-5)
+
+
+@pytest.mark.usefixtures("online")
+def test_hugging_faces_client_compares(server: Running, expected: Callable) -> None:
+    api, vectors = InferenceClient(server.url), unit(expected(GIVEN))
+    found = api.sentence_similarity(GIVEN[0], other_sentences=GIVEN[1:])
+    np.testing.assert_allclose(found, vectors[1:] @ vectors[0], atol=1e-5)
+    same = {"inputs": {"source_sentence": GIVEN[0], "sentences": GIVEN[1:]}}
+    np.testing.assert_allclose(httpx.post(server.url + "/similarity", json=same).json(), found, atol=1e-5)
+
+
+def test_embed(client: httpx.Client, expected: Callable) -> None:
+    answer = client.post("/embed", json={"inputs": GIVEN[0]})
+    np.testing.assert_allclose(answer.json(), unit(expected(GIVEN[:1])), atol=1e-5)
+    assert answer.headers["x-compute-type"] == "cpu"
+    assert int(answer.headers["x-compute-characters"]) == len(GIVEN[0])
+    assert int(answer.headers["x-compute-tokens"]) > 2
+    for name in ("total", "tokenization", "queue", "inference"):
+        assert int(answer.headers[f"x-{name}-time"]) >= 0
+    short = client.post("/embed", json={"inputs": GIVEN, "dimensions": 7}).json()
+    np.testing.assert_allclose(short, unit(expected(GIVEN)[:, :7]), atol=1e-5)
+
+
+def test_truncation_is_refused_or_said(client: httpx.Client, server: Running, expected: Callable) -> None:
+    refused = client.post("/embed", json={"inputs": [GIVEN[0], LONG * 2]})
+    assert refused.status_code == 422
+    assert refused.json()["error_type"] == "Validation"
+    answer = client.post("/embed", json={"inputs": [GIVEN[0], LONG * 2], "truncate": True, "normalize": False})
+    assert answer.headers["x-truncated-inputs"] == "1"
+    np.testing.assert_allclose(answer.json(), expected([GIVEN[0], LONG * 2]), atol=1e-5)
+    left = client.post(
+        "/embed", json={"inputs": LONG * 2, "truncate": True, "truncation_direction": "Left", "normalize": False}
+    ).json()
+    reading = server.models[0].reading
+    ids = reading.framed(reading.ids([LONG * 2]), left=True)[0]
+    assert len(ids) == 256
+    assert np.abs(np.array(left) - expected([LONG * 2])).max() > 1e-4
+
+
+def test_tokenize_and_decode(client: httpx.Client, server: Running) -> None:
+    text = "Two dogs run: Ünïcödé"
+    (tokens,) = client.post("/tokenize", json={"inputs": text}).json()
+    reading = server.models[0].reading
+    assert [token["id"] for token in tokens] == reading.framed(reading.ids([text]))[0].tolist()
+    assert tokens[0]["special"]
+    assert tokens[0]["start"] is None
+    assert text[tokens[2]["start"] : tokens[2]["stop"]] in "dogs"
+    (bare,) = client.post("/tokenize", json={"inputs": text, "add_special_tokens": False}).json()
+    assert bare == tokens[1:-1]
+    ids = [token["id"] for token in bare]
+    assert client.post("/decode", json={"ids": ids}).json() == client.post("/decode", json={"ids": [ids]}).json()
+    assert client.post("/decode", json={"ids": [10**9]}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "kind"),
+    [
+        ("/embed", {"inputs": ""}, 400, "Empty"),
+        ("/embed", {"inputs": []}, 400, "Empty"),
+        ("/embed", {"inputs": ["a"] * 2049}, 422, "Validation"),
+        ("/embed", {"inputs": 3}, 422, "Validation"),
+        ("/embed", {}, 422, "Validation"),
+        ("/embed", {"inputs": "a", "prompt_name": "none"}, 422, "Validation"),
+        ("/embed", {"inputs": "a", "dimensions": 33}, 422, "Validation"),
+        ("/", {"inputs": {"source_sentence": "a"}}, 422, "Validation"),
+        ("/similarity", {"inputs": {"source_sentence": "a", "sentences": []}}, 400, "Empty"),
+        ("/tokenize", {"inputs": [""]}, 400, "Empty"),
+    ],
+)
+def test_errors_in_teis_shape(client: httpx.Client, path: str, body: dict, status: int, kind: str) -> None:
+    answer = client.post(path, json=body)
+    assert (answer.status_code, answer.json()["error_type"]) == (status, kind)
+    assert set(answer.json()) == {"error", "error_type"}
+
+
+def test_info(client: httpx.Client) -> None:
+    info = client.get("/info").json()
+    assert info["model_id"] == "tiny"
+    assert info["max_client_batch_size"] == 2048
+    assert info["max_input_length"] == 256
+    assert info["auto_truncate"] is False
+
+
+def test_probes(client: httpx.Client) -> None:
+    for path in ("/health", "/ping", "/"):
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        assert not answer.content
+
+
+def test_metrics(client: httpx.Client) -> None:
+    before = client.get("/metrics").text
+    client.post("/embed", json={"inputs": "a man"})
+    client.post("/embed", json={"inputs": ""})
+    after = client.get("/metrics").text
+    for name in ('te_request_count{method="embed"}', 'te_request_success{method="embed"}', "te_request_duration_count"):
+        assert number(after, name) >= number(before, name) + 1, name
+    assert number(after, "te_queue_size") == 0
+    assert number(after, 'essent_tokens_total{model="tiny"}') > number(before, 'essent_tokens_total{model="tiny"}')
+    assert "a man" not in after
+
+
+def number(text: str, name: str) -> float:
+    return next((float(line.split()[-1]) for line in text.splitlines() if line.startswith(name + " ")), 0.0)
+
+
+def test_essents_own_paths(client: httpx.Client, server: Running, expected: Callable) -> None:
+    about = client.get("/recipe").json()
+    assert about["recipe"] == "layers=1"
+    assert about["golden_vectors"]["texts"] == 7
+    assert client.get("/recipe", params={"model": "static"}).json()["engine"] == "static"
+    assert client.get("/recipe", params={"model": "none"}).status_code == 404
+    vectors = unit(expected(GIVEN[:2]))
+    compared = client.post("/compare", json={"pairs": [GIVEN[:2], [GIVEN[0], GIVEN[0]]]}).json()
+    np.testing.assert_allclose(compared["scores"], [vectors[0] @ vectors[1], 1.0], atol=1e-5)
+    for model in ("tiny", "static"):
+        explained = client.post("/explain", json={"text": GIVEN[0], "model": model}).json()["tokens"]
+        own = [token for token in explained if not token["special"]]
+        assert all(token["impact"] > 0 for token in own)
+        if model == "static":
+            assert sum(token["weight"] for token in explained) == pytest.approx(1)
+
+
+def test_what_a_token_turns_is_the_vector_without_it(client: httpx.Client, expected_static: Callable) -> None:
+    explained = client.post("/explain", json={"text": "two dogs run", "model": "static"}).json()["tokens"]
+    whole, without = expected_static(["two dogs run", "two run"])
+    by_text = {token["text"]: token["impact"] for token in explained}
+    assert by_text["dogs"] == pytest.approx(1 - float(whole @ without), abs=1e-5)
