@@ -21,7 +21,7 @@ from sentence_transformers.sentence_transformer.modules import Dense
 
 import essent
 from essent import Encoder, EssentError, StaticEncoder
-from essent.bulk import BulkSettings, ModelSpec, compute, do_unit, embed, prepare
+from essent.bulk import BulkSettings, ModelSpec, compute, do_unit, embed, prepare, read_parts
 
 TEXTS = sentences(200)
 
@@ -76,6 +76,27 @@ def test_a_graph_of_a_model_is_kept_beside_the_parts(bert: Path, tmp_path: Path,
     (tmp_path / "out" / list(before)[1]).unlink()
     embed(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60, workers=2)
     assert contents(tmp_path / "out") == before
+
+
+@pytest.mark.slow
+def test_the_graph_of_another_model_is_not_taken(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    path, out = parquet(60), tmp_path / "out"
+    embed(path, str(bert), out, engine="openvino")
+    with pytest.raises(EssentError, match=r"recipe was .mean. and is now .cls."):
+        embed(path, str(bert), out, recipe="cls", engine="openvino")
+    for part in out.glob("part-*.parquet"):
+        part.unlink()
+    embed(path, str(bert), out, recipe="cls", engine="openvino")
+    check(out, Encoder(str(bert), "cls").encode(TEXTS[:60]), 1e-5)
+
+
+@pytest.mark.slow
+def test_a_fitted_recipe_runs_in_the_engine(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    texts, recipe = sentences(50), "mean | zscore"
+    embed(parquet(60), str(bert), tmp_path / "out", recipe=recipe, fit=texts, engine="openvino")
+    (part,) = read_parts(tmp_path / "out").values()
+    assert part.about["run"]["engine"].startswith("openvino")
+    check(tmp_path / "out", Encoder(str(bert), recipe).fit(texts).encode(TEXTS[:60]), 1e-4)
 
 
 def test_the_parts_do_not_depend_on_each_other(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:

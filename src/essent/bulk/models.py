@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from essent.atomic import write_json
 from essent.bulk.settings import ENGINES, BulkSettings, check_choice
-from essent.folders import digest_of_file, is_exported_folder
+from essent.folders import digest_of_file, is_exported_folder, read_json
 from essent.lazy import check_torch
 from essent.static import StaticEncoder
 from essent.types import DamagedError, InputError, MissingDependencyError, ModelError, RecipeError
@@ -319,20 +321,32 @@ def _of_model(encoder: Any) -> Kept:
     return about, limit, lengths, whole
 
 
-def as_graph(encoder: Any, engine: str, folder: Path, threads: int | None) -> Any:
+def as_graph(encoder: Any, engine: str, folder: Path, threads: int | None, settings: BulkSettings) -> Model:
     """A graph of an Encoder or a sentence-transformers model, made once and kept in a folder; then loaded from it.
+
+    Beside it stands what it was made from, which its vectors depend on: a graph of anything else is made anew.
 
     Raises:
         EngineError: the model does not convert. MissingDependencyError: the engine's library is not installed.
     """
     from essent.engine import compile, load, runtime_of
 
-    if not folder.is_dir():
+    about = ready(encoder, settings).about
+    made_from = {"engine": engine, **{name: about[name] for name in ("model", "recipe", "fit", "max_seq_length")}}
+    note = folder.with_suffix(".json")
+    if read_json(note) != made_from or not folder.is_dir():
         runtime_of(engine, "float32")
+        note.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
         compile(encoder, engine).save(str(folder))
-    return load(folder, threads=threads)
+        write_json(note, made_from)
+    graph = ready(load(folder, threads=threads), settings)
+    graph.about |= {"made_from": made_from}
+    return graph
 
 
 def without_model(spec: ModelSpec, folder: Path) -> ModelSpec:
-    """The spec for a folder in which a fitted encoder or a graph was saved."""
-    return replace(spec, model=str(folder), recipe=None, engine="auto", learns=False, options={})
+    """The spec for a folder in which a fitted encoder or a graph was saved; of the options a graph takes none."""
+    device = {name: value for name, value in spec.options.items() if name == "device"}
+    options = {} if is_exported_folder(str(folder)) else device
+    return replace(spec, model=str(folder), recipe=None, learns=False, options=options)

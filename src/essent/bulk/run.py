@@ -253,8 +253,8 @@ def _open(
     if kept is not None:
         encoder, spec = kept, without_model(spec, folder / FITTED)
     if spec.engine in ("openvino", "onnx") and not _is_graph(encoder):
-        encoder = as_graph(encoder, spec.engine, folder / GRAPH_FOLDER, spec.threads)
-        spec = without_model(spec, folder / GRAPH_FOLDER)
+        graph = as_graph(encoder, spec.engine, folder / GRAPH_FOLDER, spec.threads, settings)
+        return without_model(spec, folder / GRAPH_FOLDER), graph
     return spec, ready(encoder, settings)
 
 
