@@ -149,7 +149,7 @@ def test_a_sheet_is_judged_and_fitted(
     output, sheet, fitted = (tmp_path / name for name in ("pairs.jsonl", "sheet.tsv", "fitted.json"))
     given = ("--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
     run("build", "-t", texts, "-o", output, "--same-negations", *given)
-    assert "Antonym: grammatical, and means the opposite" in run("judge", output, "-o", sheet, "-n", 50).stdout
+    assert "Antonym: grammatical, and means the opposite" in run("judge", output, "-o", sheet, "--count", 50).stdout
     head, *lines = sheet.read_text("utf-8").splitlines()
     assert head == "subset\toriginal\tconverted\tgood"
     assert len(lines) == len(load_heros(output).pairs)

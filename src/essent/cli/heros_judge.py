@@ -17,7 +17,7 @@ from essent.cli.settings import with_options
 def judge(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Minimal pairs, as essent heros evaluate reads them.")],
     output: Annotated[Path, opt.output("FILE", "A .tsv sheet to fill in.")],
-    number: Annotated[int, typer.Option("--pairs", "-n", min=1, help="Random pairs of each subset.")] = 100,
+    number: Annotated[int, typer.Option("--count", min=1, help="Random pairs of each subset.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed by which pairs are drawn.")] = 0,
     force: opt.Force = False,
 ) -> None:

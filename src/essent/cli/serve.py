@@ -16,7 +16,7 @@ PANELS = {
     **dict.fromkeys(("host", "port", "api_key_file", "cors"), "Address and access"),
     **dict.fromkeys(("engine", "threads", "truncate"), "Models"),
 }
-METAVARS = {"cors": "ORIGIN", "api_key_file": "FILE", "engine": "auto|openvino|onnx|torch"}
+METAVARS = {"cors": "ORIGIN", "api_key_file": "FILE", "engine": "auto|torch|openvino|onnx"}
 
 
 @with_options(Settings, PANELS, metavars=METAVARS, environment=ENVIRONMENT)
