@@ -322,9 +322,7 @@ def _of_model(encoder: Any) -> Kept:
 
 
 def as_graph(encoder: Any, engine: str, folder: Path, threads: int | None, settings: BulkSettings) -> Model:
-    """A graph of an Encoder or a sentence-transformers model, made once and kept in a folder; then loaded from it.
-
-    Beside it stands what it was made from, which its vectors depend on: a graph of anything else is made anew.
+    """A graph of an Encoder or a sentence-transformers model, kept in a folder; one of another model is made anew.
 
     Raises:
         EngineError: the model does not convert. MissingDependencyError: the engine's library is not installed.
@@ -347,6 +345,6 @@ def as_graph(encoder: Any, engine: str, folder: Path, threads: int | None, setti
 
 def without_model(spec: ModelSpec, folder: Path) -> ModelSpec:
     """The spec for a folder in which a fitted encoder or a graph was saved; of the options a graph takes none."""
-    device = {name: value for name, value in spec.options.items() if name == "device"}
-    options = {} if is_exported_folder(str(folder)) else device
+    takes = () if is_exported_folder(str(folder)) else ("device",)
+    options = {name: value for name, value in spec.options.items() if name in takes}
     return replace(spec, model=str(folder), recipe=None, learns=False, options=options)
