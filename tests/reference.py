@@ -167,6 +167,14 @@ class Reference:
                 found[n] = found[n] + probabilities[n][v] / total * self.rows[v]
         return found
 
+    def ranks_surely(self, sentence: Sentence, name: str) -> bool:
+        """Whether float32 takes the same most probable tokens: the last one is not as probable as the next."""
+        count = int(name.removeprefix("topk:").removesuffix("-bias"))
+        hidden = self.source(sentence, "L-bias") if name.endswith("-bias") else None
+        masks = np.array(sentence.ids) == self.tokenizer.mask_token_id
+        ranked = -np.sort(-self.token_probabilities(sentence.ids, hidden)[masks])  # (M,V)
+        return count >= ranked.shape[1] or bool((ranked[:, count - 1] > (1 + 1e-4) * ranked[:, count]).all())
+
     def source(self, sentence: Sentence, name: str) -> list[np.ndarray]:
         """h_n of one source for every token n."""
         ids = sentence.ids
