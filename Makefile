@@ -66,8 +66,8 @@ check-clients:  ## embed by a server with the clients of langchain, llama-index 
 	.venv-clients/bin/python -m pip install --quiet --editable ".[clients]"
 	.venv-clients/bin/python -m pytest -m clients tests/serving/test_clients.py
 
-check-faults: $(INSTALLED)  ## hostile and damaged folders; kills at every write (Linux, a C compiler; minutes)
-	$(BIN)/python tests/faults/kill_harness.py -m faults --numprocesses 2 --dist worksteal tests/faults tests/folders
+check-faults: $(INSTALLED)  ## hostile and damaged folders; kills at every write, a hundred of bulk runs and engines (Linux, a C compiler; minutes)
+	$(BIN)/python tests/faults/kill_harness.py -m faults --numprocesses 2 --dist worksteal tests/faults tests/folders tests/bulk tests/serving
 
 bench: $(INSTALLED)  ## time against the named peers, paired in one run: make bench [DATA=DIR]
 	$(BIN)/python benchmarks/quantile.py

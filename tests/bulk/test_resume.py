@@ -75,7 +75,7 @@ def test_killed_at_a_few_instants(place: Path) -> None:
     kill_at_random(place, 4, 1, 150, 20)
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the attempts are forked")
 def test_killed_at_a_hundred_instants(place: Path) -> None:
     rows = [json.dumps({"n": n, "text": sentence(n)}) for n in range(12_000)]  # 900 parts: kills need time

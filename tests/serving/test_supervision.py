@@ -109,7 +109,7 @@ def test_an_engine_that_is_killed_or_stopped(graph: Prepared, expected: Callable
     assert max(seconds) < max(10, 5 * first)
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_an_engine_that_is_killed_or_stopped_at_a_hundred_moments(graph: Prepared, expected: Callable) -> None:
     seconds, first = check_breaks(graph, expected, [signal.SIGKILL, signal.SIGSTOP] * 50)
     print(f"recovery: median {np.median(seconds):.2f} s, longest {max(seconds):.2f} s; first start {first:.2f} s")

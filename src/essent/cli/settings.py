@@ -21,6 +21,8 @@ from typing import Annotated, Any
 
 import typer
 
+from essent.cli import several
+
 LIST = re.compile(r"\n(?:Attributes|Args):\n")
 NAMES = re.compile(r"^    (\w+(?:, \w+)*): ")  # of a line in the docstring's list of attributes
 
@@ -122,7 +124,12 @@ def _option(
         option = copy.copy(option)
     else:
         words = str in (kind, *typing.get_args(kind))
-        option = typer.Option(f"--{name.replace('_', '-')}", metavar="NAME" if words else None)
+        many = any(typing.get_origin(part) is list for part in (kind, *typing.get_args(kind)))
+        option = typer.Option(
+            f"--{name.replace('_', '-')}",
+            metavar="NAME" if words else None,
+            callback=several.names if many else None,
+        )
     option.help, option.rich_help_panel = helps[name], panels.get(name, panels.get(""))
     option.metavar = (metavars or {}).get(name, option.metavar)
     if environment is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,6 +10,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
@@ -78,7 +80,9 @@ def _side_by_side(
     waiting: deque[tuple[Place, Future[int]]] = deque()
     with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,)) as pool:
         try:
-            with threadpool_limits(share):
+            # what a thread says of the filters of warnings holds for all: those of one must not end with another's
+            with threadpool_limits(share), warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
                 for place, members in todo:
                     waiting.append((place, pool.submit(judge, place, members)))
                     if len(waiting) > count:

@@ -1,7 +1,7 @@
 """An embeddings server: OpenAI's and TEI's paths over HTTP, a queue, and an engine in a process that is watched.
 
-The HTTP process needs no torch; the door imports a name when it is first used, so that the engine's process does not
-import HTTP.
+The HTTP process needs no torch. The door imports a name when it is first used, so that nothing of HTTP is loaded in the
+engine's process.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def test_numbers_that_float16_does_not_hold(rows: Path, static_folder: Path, tmp
 def test_a_vector_of_zeros_is_none(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     """What the model knows nothing of has no vector, and neither have numbers that are not finite."""
     encoder = StaticEncoder.load(static_folder)
-    ids = encoder._ids(["dogs", "kitten"])[0]
+    ids = encoder.ids(["dogs", "kitten"])[0]
     rows = encoder.table.rows.copy()
     rows[ids[0]], rows[ids[-1]] = 0, np.inf
     object.__setattr__(encoder.table, "rows", rows)
