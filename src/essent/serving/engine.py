@@ -29,6 +29,7 @@ AHEAD = 1  # bulk batches that are sent before a lane is free, so that none wait
 LOOK = 0.25  # seconds between two looks at the clock
 START = 300.0  # seconds that loading may take,
 LOADING = 60.0  # and that it may be silent: imports keep the thread from running that sends signs of life
+STARTS = 3  # tries of the first start, where the process itself ends
 COMPILING = 20.0  # and while its graphs are compiled, at their first batches
 CHECKING = 60.0  # seconds that a batch of golden texts may take at least: a graph is compiled at its first batch
 BACKOFF = (0.0, 0.0, 1.0, 5.0, 15.0)  # seconds before a start, after so many in a row that failed
@@ -94,7 +95,18 @@ class Engine:
         Raises:
             EngineError: it did not; says why.
         """
-        await self._begin()
+        for left in reversed(range(STARTS)):
+            try:
+                await self._begin()
+                break
+            except Exception as error:
+                if not self.failure:  # the process lives, and says what is wrong
+                    raise
+                if not left:
+                    raise WireError(f"{error} It ended because: {self.failure}.") from error
+                logger.error("The engine has ended while it started (%s); it is started again.", self.failure)
+                await self._end()
+                self.failure = ""
         self._task = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
