@@ -158,7 +158,7 @@ def test_workers_share_a_static_encoder(static_folder: Path, tmp_path: Path, par
     embed(sources, static_folder, tmp_path / "one", rows_per_part=20)
     embed(sources, static_folder, tmp_path / "two", rows_per_part=20, workers=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    assert not multiprocessing.active_children()
+    assert not [one for one in multiprocessing.active_children() if one.name != "essent-engine"]  # of a served test
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_workers_share_a_model(bert: Path, tmp_path: Path, parquet: Callable[...
     path = parquet(200)
     embed(path, str(bert), tmp_path / "two", rows_per_part=20, workers=2)
     check(tmp_path / "two", Encoder(str(bert)).encode(TEXTS))
-    assert not multiprocessing.active_children()
+    assert not [one for one in multiprocessing.active_children() if one.name != "essent-engine"]  # of a served test
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_what_goes_wrong_in_a_worker(static_folder: Path, tmp_path: Path) -> Non
     (tmp_path / "a.txt").write_text("\n".join([*TEXTS, ""]) + "\n\n", "utf-8")
     with pytest.raises(EssentError, match="no text to encode: empty"):
         embed(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=20, workers=2, strict=True)
-    assert not multiprocessing.active_children()
+    assert not [one for one in multiprocessing.active_children() if one.name != "essent-engine"]  # of a served test
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ def test_a_worker_that_is_killed(static_folder: Path, tmp_path: Path, parquet: C
     os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL)
     with pytest.raises(EssentError, match=r"was killed by signal 9, as happens where the system has no memory"):
         list(parts)
-    assert not multiprocessing.active_children()
+    assert not [one for one in multiprocessing.active_children() if one.name != "essent-engine"]  # of a served test
     embed(tmp_path / "rows.parquet", static_folder, tmp_path / "out", rows_per_part=10)
     assert table_of(tmp_path / "out").num_rows == 4000
 
