@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +31,18 @@ def sentence(number: int) -> str:
 
 def sentences(count: int) -> list[str]:
     return [sentence(number) for number in range(count)]
+
+
+def write_sources(folder: Path, ends: tuple[int, int, int]) -> list[str]:
+    """Rows up to each end in a Parquet file, in JSON lines and in a compressed CSV file; every fiftieth has no text."""
+    first, second, third = ends
+    texts = [None if n % 50 == 3 else sentence(n) for n in range(third)]
+    pq.write_table(pa.table({"n": range(first), "text": texts[:first]}), folder / "a.parquet", row_group_size=300)
+    rows = [json.dumps({"n": n, "text": texts[n]}) for n in range(first, second)]
+    (folder / "b.jsonl").write_text("\n".join(rows), "utf-8")
+    lines = ["line,text", *(f'{n},"{texts[n] or ""}"' for n in range(second, third))]
+    (folder / "c.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+    return [str(folder / name) for name in ("a.parquet", "b.jsonl", "c.csv.gz")]
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,6 @@ def test_sentence_transformers(bert: Path, tmp_path: Path, parquet: Callable[...
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["openvino", "onnx"])
 def test_graphs(engine: str, compiled_by: Callable, tmp_path: Path, parquet: Callable[..., Path]) -> None:
-    pytest.importorskip(engine if engine == "openvino" else "onnxruntime")
     compiled = compiled_by(engine)
     compiled.save(str(tmp_path / "graph"))
     path = parquet(200)
@@ -68,7 +67,6 @@ def test_graphs(engine: str, compiled_by: Callable, tmp_path: Path, parquet: Cal
 
 @pytest.mark.slow
 def test_a_graph_of_a_model_is_kept_beside_the_parts(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
-    pytest.importorskip("openvino")
     path = parquet(200)
     embed(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60)
     check(tmp_path / "out", Encoder(str(bert)).encode(TEXTS))

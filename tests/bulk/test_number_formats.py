@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import datasets
+import duckdb
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -90,8 +93,6 @@ def test_normalize_and_truncate(rows: Path, static_folder: Path, tmp_path: Path)
 @pytest.mark.parametrize("vectors", ["list", "fixed"])
 def test_others_read_it(rows: Path, static_folder: Path, tmp_path: Path, dtype: str, vectors: str) -> None:
     """DuckDB, Polars, pandas and datasets, all parts in one step, in the order of the rows."""
-    datasets, duckdb = pytest.importorskip("datasets"), pytest.importorskip("duckdb")
-    polars = pytest.importorskip("polars")
     out = tmp_path / "out"
     embed(rows, static_folder, out, dtype=dtype, vectors=vectors, rows_per_part=90)
     expected = vectors_of(table_of(out))[THERE]
@@ -115,8 +116,8 @@ def test_others_read_it(rows: Path, static_folder: Path, tmp_path: Path, dtype: 
 @pytest.mark.slow
 def test_lance(rows: Path, static_folder: Path, tmp_path: Path) -> None:
     """A table of LanceDB with all rows, which it searches; a run that goes on has it too."""
-    lancedb = pytest.importorskip("lancedb")
-    pytest.importorskip("lance")
+    import lancedb  # not above: it takes a second
+
     out = tmp_path / "out"
     embed(rows, static_folder, out, format="lance", rows_per_part=90)
     before = contents(out)

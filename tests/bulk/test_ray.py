@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import re
 import shutil
@@ -15,10 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from bulk_helpers import contents, sentence, sentences, table_of
+from bulk_helpers import contents, sentences, table_of, write_sources
 
 from essent import EssentError, StaticEncoder
 from essent.bulk import BulkSettings, ModelSpec, embed, prepare, ray_slots, ray_worker, read_parts
@@ -55,7 +51,6 @@ class Nodes:
 
 @pytest.fixture(scope="module")
 def three_nodes() -> Iterator[Nodes]:
-    pytest.importorskip("ray")
     nodes = Nodes(1, 1, 1)
     yield nodes
     nodes.end()
@@ -64,12 +59,7 @@ def three_nodes() -> Iterator[Nodes]:
 @pytest.fixture
 def place(tmp_path: Path, static_folder: Path) -> Path:
     """Sources of three kinds, 12,000 rows, and the static encoder."""
-    texts = [None if n % 50 == 3 else sentence(n) for n in range(12_000)]
-    pq.write_table(pa.table({"n": range(6000), "text": texts[:6000]}), tmp_path / "a.parquet", row_group_size=300)
-    rows = [json.dumps({"n": n, "text": texts[n]}) for n in range(6000, 9000)]
-    (tmp_path / "b.jsonl").write_text("\n".join(rows), "utf-8")
-    lines = ["line,text", *(f'{n},"{texts[n] or ""}"' for n in range(9000, 12_000))]
-    (tmp_path / "c.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+    write_sources(tmp_path, (6000, 9000, 12_000))
     shutil.copytree(static_folder, tmp_path / "static")
     return tmp_path
 
@@ -170,7 +160,6 @@ def test_two_nodes_and_the_driver_are_killed(place: Path, three_nodes: Nodes) ->
 @pytest.mark.slow
 def test_all_workers_are_lost(place: Path) -> None:
     """A head that computes nothing is left: the run goes on with a new node. It ends and says why where none comes."""
-    pytest.importorskip("ray")
     nodes = Nodes(0, 1, 1)
     try:
         code = "from essent.bulk import ray_crew; ray_crew.PLACED_WITHIN = 30.0; from essent.cli import app; app()"
@@ -244,7 +233,6 @@ def test_a_worker_that_ends_is_replaced(place: Path, three_nodes: Nodes) -> None
 
 @pytest.mark.slow
 def test_no_cluster_there(place: Path) -> None:
-    pytest.importorskip("ray")
     began = time.monotonic()
     process = started(place, "127.0.0.1:9")
     said = " ".join(ended(process).split())
@@ -274,7 +262,6 @@ def test_what_a_node_must_see(place: Path) -> None:
 
 @pytest.mark.slow
 def test_a_graph_that_is_loaded_is_not_sent(place: Path, compiled_by: Callable) -> None:
-    pytest.importorskip("openvino")
     job = prepare(place / "b.jsonl", ModelSpec(compiled_by("openvino")), place / "out", settings=BulkSettings()).job
     with pytest.raises(EssentError, match="give the name of its folder"):
         ray_worker.sendable(job)
@@ -287,7 +274,6 @@ def nodes_of(*kinds: tuple[int, int]) -> dict[str, dict]:
 
 def test_how_many_workers() -> None:
     """One a GPU, else one a node; so many as are asked for share the CPUs."""
-    pytest.importorskip("ray")
 
     def shares(*kinds: tuple[int, int], gpus: bool = True) -> list[tuple]:
         slots = ray_slots.wanted_slots(nodes_of(*kinds), None, 1, gpus)

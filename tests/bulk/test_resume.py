@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import lzma
 import os
@@ -21,7 +20,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bulk_helpers import contents, sentence, sentences, table_of
+from bulk_helpers import contents, sentence, sentences, table_of, write_sources
 from fsspec.implementations.memory import MemoryFile
 
 from essent import EssentError
@@ -34,13 +33,7 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.jo
 @pytest.fixture
 def place(tmp_path: Path, static_folder: Path) -> Path:
     """Sources of three kinds, 3,000 rows, and the static encoder."""
-    texts = [None if n % 50 == 3 else sentence(n) for n in range(3000)]
-    pq.write_table(pa.table({"n": range(1400), "text": texts[:1400]}), tmp_path / "a.parquet", row_group_size=300)
-    rows = [json.dumps({"n": n, "text": texts[n]}) for n in range(1400, 2400)]
-    (tmp_path / "b.jsonl").write_text("\n".join(rows), "utf-8")
-    lines = ["m,text", *(f'{n},"{texts[n] or ""}"' for n in range(2400, 3000))]
-    (tmp_path / "c.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
-    sources = [str(tmp_path / name) for name in ("a.parquet", "b.jsonl", "c.csv.gz")]
+    sources = write_sources(tmp_path, (1400, 2400, 3000))
     (tmp_path / "sources.json").write_text(json.dumps(sources), "utf-8")
     shutil.copytree(static_folder, tmp_path / "static")
     return tmp_path

@@ -16,8 +16,8 @@ from essent.atomic import write_json
 from essent.bulk.settings import ENGINES, BulkSettings, check_choice
 from essent.folders import digest_of_file, is_exported_folder, read_json
 from essent.lazy import check_torch
-from essent.static import StaticEncoder
-from essent.types import DamagedError, InputError, MissingDependencyError, ModelError, RecipeError
+from essent.static import StaticEncoder, static_of
+from essent.types import InputError, ModelError, RecipeError
 
 Lengths = Callable[[list[str]], np.ndarray]
 
@@ -121,7 +121,7 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
     asked = bool(spec.recipe or spec.options or spec.learns or settings.max_seq_length)
     if is_exported_folder(name) and spec.recipe is None:
         return _graph(name, spec, settings)
-    if spec.engine == "auto" and not asked and (static := _static(name)) is not None:
+    if spec.engine == "auto" and not asked and (static := static_of(name)) is not None:
         return static
     check_torch(f"Embedding with {name!r}")
     loaded = _encoder(name, spec)
@@ -141,20 +141,6 @@ def _graph(name: str, spec: ModelSpec, settings: BulkSettings) -> Any:
     if spec.engine not in ("auto", engine):
         raise InputError(f"{name!r} is a graph for {engine}, and the engine asked for is {spec.engine}.")
     return load(name, threads=spec.threads)
-
-
-def _static(name: str) -> StaticEncoder | None:
-    """The encoder of a static folder, which needs no torch; None where another kind is needed."""
-    try:
-        return StaticEncoder.load(name)
-    except DamagedError:
-        raise
-    except ModelError as refused:
-        try:
-            check_torch("Every other model")
-        except MissingDependencyError as missing:
-            raise MissingDependencyError(f"{refused} {missing}") from refused
-        return None
 
 
 def _encoder(name: str, spec: ModelSpec) -> Any:

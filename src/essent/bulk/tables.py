@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -32,7 +33,7 @@ def _called(kind: str) -> str:
     return {"parquet": "a Parquet file", "arrow": "an Arrow file"}[kind]
 
 
-class TableFile:
+class TableFile(ABC):
     """An open file of blocks: row groups, or record batches.
 
     Attributes:
@@ -58,9 +59,9 @@ class TableFile:
         """Rows of the file."""
         return self.starts[-1]
 
+    @abstractmethod
     def batches(self, block: int, columns: Sequence[str]) -> Iterator[Any]:
         """Record batches of the blocks from this one on."""
-        raise NotImplementedError
 
     def read(self, start: int, stop: int, columns: Sequence[str]) -> Iterator[Any]:
         """Rows `start` to `stop` as tables of `window` rows each, the last with the rest.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,10 +16,7 @@ from essent.cli.fitting import is_ready, learns, note_unused
 from essent.cli.table import TextTable, check_columns, read_table
 from essent.cli.texts import STANDARD_INPUT, listed, read_files
 from essent.lazy import check_torch
-from essent.types import DamagedError, DataError, InputError, MissingDependencyError, ModelError
-
-if TYPE_CHECKING:
-    from essent.static import StaticEncoder
+from essent.types import DataError, InputError
 
 
 def encode(
@@ -139,6 +136,7 @@ def _load(model: str, recipe: str | None, options: dict[str, Any], learning: boo
     """
     from essent.folders import is_exported_folder
     from essent.recipe import Recipe
+    from essent.static import static_of
 
     parsed = None if recipe is None else Recipe.parse(recipe)  # before the slow imports
     if verbose:
@@ -146,7 +144,7 @@ def _load(model: str, recipe: str | None, options: dict[str, Any], learning: boo
     exported = is_exported_folder(model) and parsed is None
     if exported and options:
         raise InputError(f"{model!r} is an exported graph, which takes no {' or '.join(options)}.")
-    if not (exported or parsed or options or learning) and (static := _static(model)) is not None:
+    if not (exported or parsed or options or learning) and (static := static_of(model)) is not None:
         return static
     check_torch(f"Encoding with {model!r}" if exported or parsed is None else f"The recipe {recipe!r}")
     from essent.encoder import Encoder
@@ -161,27 +159,6 @@ def _load(model: str, recipe: str | None, options: dict[str, Any], learning: boo
     if longest is not None:
         encoder.max_seq_length = longest
     return encoder
-
-
-def _static(model: str) -> StaticEncoder | None:
-    """The encoder of a static folder, which needs no torch and starts at once; None where an Encoder is needed.
-
-    Raises:
-        DamagedError: the folder is damaged.
-        MissingDependencyError: an Encoder is needed and torch is not installed; says why StaticEncoder refuses.
-    """
-    from essent.static import StaticEncoder
-
-    try:
-        return StaticEncoder.load(model)
-    except DamagedError:
-        raise
-    except ModelError as refused:
-        try:
-            check_torch("Every other model")
-        except MissingDependencyError as missing:
-            raise MissingDependencyError(f"{refused} {missing}") from refused
-        return None
 
 
 def _what(encoder: Any) -> str:

@@ -19,8 +19,8 @@ from essent.folders import ABOUT, STATE_FOLDER, is_essent_folder, is_exported_fo
 from essent.hub import reach_model
 from essent.serving.machine import ignore_stop_signals
 from essent.serving.reading import Reading
-from essent.static import StaticEncoder
-from essent.types import DamagedError, EngineError, EssentError, MissingDependencyError, ModelError, RecipeError
+from essent.static import StaticEncoder, static_of
+from essent.types import EngineError, EssentError, MissingDependencyError, ModelError, RecipeError
 from essent.verification import Verification, verify
 
 if TYPE_CHECKING:
@@ -90,20 +90,9 @@ def named(given: str) -> tuple[str, str]:
     return (path.resolve().name if path.exists() else given), given
 
 
-def static_of(source: str) -> StaticEncoder | None:
-    """The encoder of a static folder; None for another kind of model.
-
-    Raises:
-        DamagedError: the folder is damaged.
-    """
-    if not Path(source).is_dir() or is_exported_folder(source):
-        return None
-    try:
-        return StaticEncoder.load(source)
-    except DamagedError:
-        raise
-    except ModelError:
-        return None
+def served_static(source: str) -> StaticEncoder | None:
+    """The encoder of a static folder; None for a graph or another model. Errors: see `essent.static.static_of`."""
+    return None if not Path(source).is_dir() or is_exported_folder(source) else static_of(source)
 
 
 def prepare(given: str, engine: str, folder: Path) -> Prepared:
@@ -121,7 +110,7 @@ def prepare(given: str, engine: str, folder: Path) -> Prepared:
     name, source = named(given)
     source = str(Path(source).resolve()) if Path(source).exists() else source
     checked = _verified(source)
-    if engine == "auto" and (static := static_of(source)) is not None:
+    if engine == "auto" and (static := served_static(source)) is not None:
         return _static(name, source, static, checked)
     if is_exported_folder(source):
         from essent.engine import load

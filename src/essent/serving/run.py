@@ -19,7 +19,7 @@ import numpy as np
 
 from essent.lazy import check_torch
 from essent.serving.machine import cores, divide
-from essent.serving.prepared import Prepared, named, prepare_in_process, static_of
+from essent.serving.prepared import Prepared, named, prepare_in_process, served_static
 from essent.serving.service import Service
 from essent.serving.settings import Settings
 from essent.types import DamagedError, EngineError, EssentError, InputError, optional_import
@@ -84,7 +84,7 @@ def serve(
 def _runs_in_engine(source: str, engine: str) -> bool:
     """Whether a model is anything but a static encoder; of a damaged folder `prepare` says more."""
     try:
-        return engine != "auto" or static_of(source) is None
+        return engine != "auto" or served_static(source) is None
     except DamagedError:
         return False
 

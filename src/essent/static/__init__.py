@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         distill,
         make_encoder,
     )
-    from essent.static.encoder import StaticEncoder
+    from essent.static.encoder import StaticEncoder, static_of
     from essent.static.gather import Settings, average_contexts
     from essent.static.settings import FITTED, Choice, TableSettings
     from essent.static.smaller import Losses
@@ -48,6 +48,7 @@ __all__ = [
     "find_choice",
     "find_extension",
     "make_encoder",
+    "static_of",
 ]
 
 __getattr__, __dir__ = lazy_door(
@@ -75,5 +76,6 @@ __getattr__, __dir__ = lazy_door(
         "find_choice": "essent.static.choose",
         "find_extension": "essent.static.vocabulary",
         "make_encoder": "essent.static.distillation",
+        "static_of": "essent.static.encoder",
     },
 )

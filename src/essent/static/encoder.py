@@ -12,11 +12,12 @@ import numpy as np
 from scipy import sparse
 
 from essent.folders import read_settings
+from essent.lazy import check_torch
 from essent.static.similarity import NAMES, similarities, similarities_of_pairs, unit
 from essent.static.stored import StoredTable, read_table
 from essent.texts import check_texts
 from essent.tokens import SEPARATORS, Ragged, WordIds, cut, read_ids, whole_ids, words_apart
-from essent.types import InputError, ModelError, NamesItsModel, TextsLike
+from essent.types import DamagedError, InputError, MissingDependencyError, ModelError, NamesItsModel, TextsLike
 
 MOST_TEXTS, MOST_LETTERS = 4096, 1_000_000  # of one portion, which bounds what is held beside the vectors
 
@@ -206,6 +207,25 @@ class StaticEncoder(metaclass=NamesItsModel):
         if table.empty is not None:
             vectors[lengths == 0] = table.empty
         return unit(vectors) if table.unit else vectors
+
+
+def static_of(model: str | Path) -> StaticEncoder | None:
+    """The encoder of a static folder, which needs no torch and starts at once; None for any other model.
+
+    Raises:
+        DamagedError: the folder is damaged.
+        MissingDependencyError: another model, and torch is not installed; says why StaticEncoder refuses it.
+    """
+    try:
+        return StaticEncoder.load(model)
+    except DamagedError:
+        raise
+    except ModelError as refused:
+        try:
+            check_torch("Every other model")
+        except MissingDependencyError as missing:
+            raise MissingDependencyError(f"{refused} {missing}") from refused
+        return None
 
 
 def _portions(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
