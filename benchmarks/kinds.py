@@ -15,10 +15,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from essent.selection import search
 from essent.tasks import ClusterTask, DuplicateTask, JudgedTask, LabelTask, load_judged
 
+Rows = TypeVar("Rows", list, tuple)
 LABELLED = ("trec", "sst2", "cr")
 CLUSTERED = ("agnews", "stackoverflow")
 
@@ -48,12 +50,15 @@ def _shortened(task: JudgedTask, most: int) -> JudgedTask:
     if isinstance(task, LabelTask):
         learned = [example for example in task.examples if example.part == "train"]
         judged = [example for example in task.examples if example.part != "train"]
-        thinned = judged[:: -(-len(judged) // most)] + learned[:: -(-len(learned) // most)]
-        return replace(task, examples=tuple(thinned))
+        return replace(task, examples=tuple(_thin(judged, most) + _thin(learned, most)))
     if isinstance(task, ClusterTask):
-        return replace(task, examples=task.examples[:: -(-len(task.examples) // most)])
+        return replace(task, examples=_thin(task.examples, most))
     assert isinstance(task, DuplicateTask)
-    return replace(task, pairs=task.pairs[:: -(-len(task.pairs) // most)])
+    return replace(task, pairs=_thin(task.pairs, most))
+
+
+def _thin(rows: Rows, most: int) -> Rows:
+    return rows[:: max(1, -(-len(rows) // most))]
 
 
 def main() -> None:
