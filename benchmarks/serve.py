@@ -47,14 +47,17 @@ uvicorn.run(app, port=%d, log_level="warning", http="h11", lifespan="off")
 
 
 def load_texts(path: str | None) -> list[str]:
-    """Sentences of all lengths: a file's lines, or the demo's sentences one after the other, 1 to 12 of them."""
+    """Texts of all lengths: a file's lines, or the words of 1 to 12 of the demo's sentences in a new order each.
+
+    No two are equal: `encode` computes equal texts once, and a server that gets them in several requests does not.
+    """
     if path is not None:
         return Path(path).read_text("utf-8").splitlines()
     rows = [json.loads(line) for line in pairs_path().read_text("utf-8").splitlines()]
     sentences = [row[side] for row in rows for side in ("sentence1", "sentence2")]
     rng = np.random.default_rng(0)
     sizes = np.minimum(rng.geometric(0.45, 6000), 12)
-    return [" ".join(rng.choice(sentences, size)) for size in sizes]
+    return [" ".join(rng.permutation(" ".join(rng.choice(sentences, size)).split())) for size in sizes]
 
 
 @contextmanager
