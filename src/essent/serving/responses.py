@@ -170,3 +170,54 @@ class Compared(BaseModel):
     model: str
     scores: list[float]
     typical: list[Typical]
+
+
+class CollectionObject(BaseModel):
+    """A collection, and the models that have vectors of it."""
+
+    name: str
+    texts: int
+    models: list[str]
+
+
+class CollectionObjects(BaseModel):
+    """All collections."""
+
+    collections: list[CollectionObject]
+
+
+class Hit(BaseModel):
+    """A text of a collection, or its beginning: the number of its line or row, from 0, and its cosine."""
+
+    row: int
+    score: float
+    text: str
+
+
+class Nearest(BaseModel):
+    """The nearest texts, the nearest first, the prompt that stood before the text, and where that lies on the map."""
+
+    model: str
+    collection: str
+    prompt: str
+    hits: list[Hit]
+    place: tuple[float, float]
+
+
+class MapPoint(BaseModel):
+    """A text of a collection, or its beginning, and its place on the map."""
+
+    row: int
+    x: float
+    y: float
+    text: str
+
+
+class MapObject(BaseModel):
+    """Some or all of a collection's texts on a map; `share` of the variance is in its two directions."""
+
+    model: str
+    collection: str
+    texts: int
+    share: float
+    points: list[MapPoint]
