@@ -174,6 +174,7 @@ def test_the_openapi_document_names_every_path_and_status(server: object, client
     assert set(document["paths"]) == {
         "/v1/embeddings", "/v1/models", "/v1/models/{model}", "/embed", "/", "/similarity", "/tokenize", "/decode",
         "/info", "/health", "/ping", "/metrics", "/recipe", "/explain", "/compare",
+        "/collections", "/nearest", "/map",
     }  # fmt: skip
     named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert named <= set(document["components"]["schemas"])

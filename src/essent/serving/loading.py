@@ -102,8 +102,9 @@ async def open_collections(
 async def _encoded(service: Service, given: Given, note: Callable[[str], None], progress: bool) -> dict[str, Index]:
     indexes = {}
     for model in service.models.values():
-        note(f"{given.name}: {len(given.texts):,} texts are encoded by {model.name}.")
-        prompt_name = next((name for name in TEXT_PROMPTS if name in model.about.prompts), None)
+        prompt_name = _text_prompt(model)
+        how = f" with its prompt {prompt_name!r}" if prompt_name and model.prompt(prompt_name) else ""
+        note(f"{given.name}: {len(given.texts):,} texts are encoded by {model.name}{how}.")
         vectors, cut = np.empty((len(given.texts), model.about.dimensions), np.float32), 0
         with text_progress(len(given.texts), progress) as done:
             for start in range(0, len(given.texts), TOGETHER):
@@ -118,6 +119,12 @@ async def _encoded(service: Service, given: Given, note: Callable[[str], None], 
             )
         indexes[model.name] = Index(vectors)
     return indexes
+
+
+def _text_prompt(model: Model) -> str | None:
+    """The first of the prompts for texts that says something: sentence-transformers adds an empty `document` to all."""
+    known = [name for name in TEXT_PROMPTS if name in model.about.prompts]
+    return next((name for name in known if model.about.prompts[name]), known[0] if known else None)
 
 
 async def _checked(service: Service, given: Given) -> dict[str, Index]:

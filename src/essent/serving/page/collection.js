@@ -70,7 +70,7 @@ class TextMap {
     });
     this.layers = ["points", "found", "pointer"].map(() => this.svg.appendChild(makeSvg("g")));
     this.layers[0].append(...points.map((point) => this.circle(point, 3.5)));
-    this.caption = make("p", { class: "caption", role: "status" });
+    this.caption = make("p", { class: "caption", role: "status" }, "Point at a text, or go from one to the next with the arrow keys.");
     this.find = make("button", { type: "button" }, "Find the nearest to this text");
     this.find.hidden = true;
     this.find.addEventListener("click", () => this.ask());
@@ -145,11 +145,13 @@ class TextMap {
   /** Show the nearest texts that are on the map, by rank, and where the text itself lies. */
   mark({ hits, place }) {
     const places = new Map(this.points.map((point) => [point.row, point]));
-    const found = hits.flatMap(({ row }, rank) => {
+    const found = hits.map(({ row }, rank) => {
+      const group = makeSvg("g");
       const point = places.get(row);
-      if (!point) return [];
+      if (!point) return group;
       const [x, y] = this.at(point);
-      return [this.circle(point, 9, { class: "hit" }), makeSvg("text", { x, y }, `${rank + 1}`)];
+      group.append(this.circle(point, 9, { class: "hit" }), makeSvg("text", { x, y }, `${rank + 1}`));
+      return group;
     });
     const [x, y] = this.at({ x: place[0], y: place[1] });
     const typed = makeSvg("path", { class: "asked", d: `M${x} ${y - 9}l9 9l-9 9l-9 -9z` });

@@ -28,7 +28,7 @@ async function changesOf(model, original, changed, signal) {
       "tr",
       {},
       make("th", { scope: "row" }, ...marked(original, text)),
-      make("td", { class: "number" }, shown(score)),
+      make("td", { class: "number" }, shown(score, 3)),
       make("td", {}, likeness(score, typical), make("span", { class: "track", "aria-hidden": "true" }, moved, ...marks)),
     );
   });
@@ -43,7 +43,8 @@ function likeness(score, typical) {
   if (typical.length === 0) return `${shown(1 - score, 3)}`;
   const nearest = typical.reduce((best, band) => (Math.abs(band.median - score) < Math.abs(best.median - score) ? band : best));
   const same = typical.find((band) => band.pairs === "same meaning");
-  const like = same && score > same.high ? "less than most pairs of the same meaning" : `like pairs ${nearest.pairs === "same meaning" ? "of the same meaning" : `that are ${nearest.pairs}`}`;
+  const kinds = { unrelated: "like unrelated pairs", "alike in part": "like pairs alike in part", "same meaning": "like pairs of the same meaning" };
+  const like = same && score > same.high ? "closer than most pairs of the same meaning" : kinds[nearest.pairs];
   return `${percent(1 - nearness(score, typical))} of the way to an unrelated text, ${like}`;
 }
 
