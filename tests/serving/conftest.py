@@ -52,13 +52,13 @@ def static(static_folder: Path) -> Prepared:
 def texts_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Texts, with an empty line among them."""
     path = tmp_path_factory.mktemp("texts") / "things.txt"
-    path.write_text("\n".join([*CORPUS[:3], "", *CORPUS[3:]]) + "\n", "utf-8")
+    path.write_text("\n".join([*CORPUS[:3], "", *CORPUS[3:8]]) + "\n", "utf-8")
     return path
 
 
 @pytest.fixture(scope="session")
 def server(graph: Prepared, static: Prepared, texts_file: Path) -> Iterator[Running]:
-    """One server for all tests that leave it in peace: `tiny`, at most 256 tokens, `static`, the collection `things`."""
+    """For all tests that leave it in peace: `tiny`, of at most 256 tokens, `static`, and the collection `things`."""
     with running([graph, static], texts=[texts_file]) as made:
         yield made
 
