@@ -15,6 +15,7 @@ async function showCollection() {
     byId("maps").replaceChildren(...(await forEachModel((model) => mapOf(model, name, signal))));
     return "Type a text, or choose one on the map.";
   });
+  if (byId("query").value.trim()) await showNearest();
 }
 
 async function showNearest() {
