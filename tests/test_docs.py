@@ -171,7 +171,7 @@ def served(*arguments: str) -> Iterator[None]:
 @pytest.mark.parametrize("page", pages_with("python"))
 def test_python_examples(page: Path, workplace: Path, model: str) -> None:
     names: dict = {}
-    with served("serve", f"mini={model}") if page == ROOT / SERVED else nullcontext():
+    with served("serve", f"mini={model}", "--texts", "texts.txt") if page == ROOT / SERVED else nullcontext():
         for block in blocks(page, "python"):
             exec(compile(block, str(page), "exec", dont_inherit=True), names)  # noqa: S102  our own documentation
 
