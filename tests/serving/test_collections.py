@@ -23,7 +23,7 @@ from essent.serving.loading import open_collections, read_collections
 from essent.serving.machine import Threads
 from essent.serving.prepared import Prepared, prepare
 from essent.serving.service import Service
-from essent.types import DataError, InputError, VerificationError
+from essent.types import DataError, EngineError, InputError, VerificationError
 from families import CORPUS, build_tokenizer
 from servers import running
 from static_models import table_of
@@ -186,6 +186,16 @@ def test_vectors_of_another_model_are_refused(
         loaded([static], tmp_path / "means")
 
 
+def test_texts_are_encoded_within_the_limits_of_a_request(
+    static: Prepared, texts_file: Path, by_model: dict, tmp_path: Path
+) -> None:
+    found, _ = loaded([static], texts_file, max_request_tokens=30)
+    np.testing.assert_allclose(found["things"].indexes["static"].unit, unit(by_model["static"](TEXTS)), atol=1e-6)
+    (tmp_path / "long.txt").write_text("dogs " * 31, "utf-8")
+    with pytest.raises(EngineError, match=r"long.txt cannot be encoded: The request has 31 tokens"):
+        loaded([static], tmp_path / "long.txt", max_request_tokens=30)
+
+
 def test_wrong_files(static: Prepared, static_folder: Path, texts_file: Path, parts: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="different names"):
         loaded([static], texts_file, f"things={parts}")
@@ -219,9 +229,9 @@ def test_of_equal_texts_the_first_come_first() -> None:
     assert scores[-1] == 0  # a text without known words
 
 
-def test_the_map_is_by_principal_components() -> None:
-    rng = np.random.default_rng(0)
-    vectors = rng.standard_normal((300, 8)) * [5, 3, 1, 1, 1, 1, 1, 1]
+@pytest.mark.parametrize("texts", [300, 6])
+def test_the_map_is_by_principal_components(texts: int) -> None:
+    vectors = np.random.default_rng(0).standard_normal((texts, 8)) * [5, 3, 1, 1, 1, 1, 1, 1]
     plane = Index(vectors).plane
     centred = unit(vectors) - unit(vectors).mean(axis=0)
     variances = np.linalg.eigvalsh(centred.T @ centred)[::-1]

@@ -39,7 +39,7 @@ def serve(
         typer.Option(
             "--texts",
             "-t",
-            metavar="FILES|-",
+            metavar="FILES|DIRS",
             envvar=ENVIRONMENT + "TEXTS",
             callback=several.files,
             help=described(Settings)["texts"],

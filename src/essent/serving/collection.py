@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import eigh
 
 SMALLEST = 1e-12
 ON_MAP = 2000  # points, spread evenly over the collection
@@ -79,9 +80,14 @@ def _plane(unit: np.ndarray) -> Plane:
     rows = np.unique(np.linspace(0, len(unit) - 1, min(ON_MAP, len(unit))).astype(np.int64))
     shown = unit[rows].astype(np.float64)
     centre = shown.mean(axis=0)
-    _, sizes, directions = np.linalg.svd(shown - centre, full_matrices=False)
+    shown -= centre
+    wide = shown.shape[1] > len(shown)  # the smaller of the two matrices of products has the same eigenvalues
+    products = shown @ shown.T if wide else shown.T @ shown
+    last = len(products) - 1
+    variance, directions = eigh(products, subset_by_index=[max(last - 1, 0), last])
+    if wide:
+        directions = shown.T @ directions / np.sqrt(np.maximum(variance, SMALLEST))
     axes = np.zeros((shown.shape[1], 2))
-    axes[:, : len(directions[:2])] = directions[:2].T
-    variance = sizes**2
-    share = float(variance[:2].sum() / max(variance.sum(), SMALLEST))
-    return Plane(rows, (shown - centre) @ axes, min(share, 1.0), centre, axes)
+    axes[:, : directions.shape[1]] = directions[:, ::-1]
+    share = float(variance.sum() / max(np.trace(products), SMALLEST))
+    return Plane(rows, shown @ axes, min(max(share, 0.0), 1.0), centre, axes)

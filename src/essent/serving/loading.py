@@ -15,17 +15,18 @@ import numpy as np
 
 from essent.progress import text_progress
 from essent.serving.collection import SMALLEST, TEXT_PROMPTS, Collection, Index
+from essent.serving.errors import RequestError
 from essent.serving.model import Model
 from essent.serving.prepared import named
 from essent.serving.service import Service
 from essent.serving.settings import Settings
 from essent.tasks import read_texts
-from essent.types import DataError, InputError, VerificationError
+from essent.types import DataError, EngineError, InputError, VerificationError
 
 if TYPE_CHECKING:
     from essent.bulk import Rows
 
-TOGETHER = 256  # texts that are encoded as one request
+TOGETHER = 256  # texts that are encoded as one request, a power of 4
 CHECKED = 16  # rows of a folder that a model must give again
 FURTHEST = 1e-3  # 1 - cosine of such a row; FURTHEST_ROUGH where the engine or the folder has fewer bits
 FURTHEST_ROUGH = 2e-2
@@ -57,7 +58,7 @@ def read_collections(settings: Settings) -> list[Given]:
         DataError: a file or folder that cannot be read or has no texts.
     """
     pairs = [(*named(str(given)), str(given)) for given in settings.texts or ()]
-    names = [Path(name).stem if given == source else name for name, source, given in pairs]
+    names = [Path(name).stem if given == source and Path(source).is_file() else name for name, source, given in pairs]
     if len(set(names)) < len(names):
         raise InputError(f"Give collections different names, NAME=FILE; got {', '.join(names)}.")
     return [_read(name, Path(source), settings) for name, (_, source, _) in zip(names, pairs, strict=True)]
@@ -88,11 +89,14 @@ async def open_collections(
 
     Raises:
         VerificationError: no model gives the vectors of a folder.
-        RequestError: the model cannot encode.
+        EngineError: the engine fails, or a text is too long for what the server allows in a request.
     """
     found = {}
     for each in given:
-        indexes = await (_encoded(service, each, note, progress) if each.rows is None else _checked(service, each))
+        try:
+            indexes = await (_encoded(service, each, note, progress) if each.rows is None else _checked(service, each))
+        except RequestError as error:
+            raise EngineError(f"{each.source} cannot be encoded: {error.message}") from error
         found[each.name] = Collection(each.name, each.places, each.texts, indexes)
         size = sum(index.unit.nbytes for index in indexes.values()) / 1e6
         note(f"{each.name}: {len(each.texts):,} texts for {', '.join(indexes)}, {size:,.0f} MB.")
@@ -105,13 +109,19 @@ async def _encoded(service: Service, given: Given, note: Callable[[str], None], 
         prompt_name = _text_prompt(model)
         how = f" with its prompt {prompt_name!r}" if prompt_name and model.prompt(prompt_name) else ""
         note(f"{given.name}: {len(given.texts):,} texts are encoded by {model.name}{how}.")
-        vectors, cut = np.empty((len(given.texts), model.about.dimensions), np.float32), 0
+        vectors, cut, start, together = np.empty((len(given.texts), model.about.dimensions), np.float32), 0, 0, TOGETHER
         with text_progress(len(given.texts), progress) as done:
-            for start in range(0, len(given.texts), TOGETHER):
-                some = given.texts[start : start + TOGETHER]
-                found = await service.embed(model, some, prompt_name=prompt_name, truncate=True)
+            while start < len(given.texts):
+                some = given.texts[start : start + together]
+                try:
+                    found = await service.embed(model, some, prompt_name=prompt_name, truncate=True)
+                except RequestError:  # more tokens, or more time, than a request may have
+                    if together == 1:
+                        raise
+                    together //= 4
+                    continue
                 vectors[start : start + len(some)] = found.vectors
-                cut += len(found.truncated)
+                start, cut = start + len(some), cut + len(found.truncated)
                 done(len(some))
         if cut:
             note(
