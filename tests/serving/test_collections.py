@@ -62,7 +62,8 @@ def test_a_text_lies_at_its_own_place(client: httpx.Client) -> None:
     for point in drawn["points"]:
         found = client.post("/nearest", json={"input": point["text"], "k": 1}).json()
         assert found["hits"][0]["row"] == point["row"]
-        np.testing.assert_allclose(found["place"], [point["x"], point["y"]], atol=1e-4)
+        for placed in (found, found["hits"][0]):
+            np.testing.assert_allclose([placed["x"], placed["y"]], [point["x"], point["y"]], atol=1e-4)
 
 
 def test_which_collections_there_are(client: httpx.Client) -> None:

@@ -30,9 +30,9 @@ class Plane:
     centre: np.ndarray
     axes: np.ndarray
 
-    def place(self, vector: np.ndarray) -> np.ndarray:
-        """Where a vector (K,) of length 1 lies: (2,)."""
-        found: np.ndarray = (vector - self.centre) @ self.axes
+    def place(self, vectors: np.ndarray) -> np.ndarray:
+        """Where vectors (…,K) of length 1 lie: (…,2)."""
+        found: np.ndarray = (vectors - self.centre) @ self.axes
         return found
 
 

@@ -43,12 +43,15 @@ async def nearest(request: Request) -> Response:
     else:
         rows, scores = await asyncio.to_thread(index.nearest, vector, body.k)
     hits = [
-        {"row": int(collection.places[row]), "score": score, "text": collection.texts[row][:LETTERS]}
-        for row, score in zip(rows.tolist(), scores.tolist(), strict=True)
+        {"row": int(collection.places[row]), "score": score, "x": x, "y": y, "text": collection.texts[row][:LETTERS]}
+        for row, score, (x, y) in zip(
+            rows.tolist(), scores.tolist(), index.plane.place(index.unit[rows]).tolist(), strict=True
+        )
     ]
+    x, y = index.plane.place(vector).tolist()
     answer = {
-        "model": model.name, "collection": collection.name, "prompt": model.prompt(prompt_name), "hits": hits,
-        "place": index.plane.place(vector),
+        "model": model.name, "collection": collection.name, "prompt": model.prompt(prompt_name), "x": x, "y": y,
+        "hits": hits,
     }  # fmt: skip
     return as_json(answer, truncation_header(found))
 

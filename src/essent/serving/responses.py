@@ -186,31 +186,30 @@ class CollectionObjects(BaseModel):
     collections: list[CollectionObject]
 
 
-class Hit(BaseModel):
-    """A text of a collection, or its beginning: the number of its line or row, from 0, and its cosine."""
-
-    row: int
-    score: float
-    text: str
-
-
-class Nearest(BaseModel):
-    """The nearest texts, the nearest first, the prompt that stood before the text, and where that lies on the map."""
-
-    model: str
-    collection: str
-    prompt: str
-    hits: list[Hit]
-    place: tuple[float, float]
-
-
 class MapPoint(BaseModel):
-    """A text of a collection, or its beginning, and its place on the map."""
+    """A text of a collection, or its beginning, the number of its line or row, from 0, and its place on the map."""
 
     row: int
     x: float
     y: float
     text: str
+
+
+class Hit(MapPoint):
+    """`score` is the cosine."""
+
+    score: float
+
+
+class Nearest(BaseModel):
+    """The nearest texts, the nearest first, the prompt that stood before the text, and its place on the map."""
+
+    model: str
+    collection: str
+    prompt: str
+    x: float
+    y: float
+    hits: list[Hit]
 
 
 class MapObject(BaseModel):

@@ -143,18 +143,15 @@ class TextMap {
     showNearest();
   }
 
-  /** Show the nearest texts that are on the map, by rank, and where the text itself lies. */
-  mark({ hits, place }) {
-    const places = new Map(this.points.map((point) => [point.row, point]));
-    const found = hits.map(({ row }, rank) => {
+  /** Show the nearest texts by rank, also those that are no point of the map, and where the text itself lies. */
+  mark({ hits, x: left, y: up }) {
+    const found = hits.map((hit, rank) => {
       const group = makeSvg("g");
-      const point = places.get(row);
-      if (!point) return group;
-      const [x, y] = this.at(point);
-      group.append(this.circle(point, 9, { class: "hit" }), makeSvg("text", { x, y }, `${rank + 1}`));
+      const [x, y] = this.at(hit);
+      group.append(this.circle(hit, 9, { class: "hit" }), makeSvg("text", { x, y }, `${rank + 1}`));
       return group;
     });
-    const [x, y] = this.at({ x: place[0], y: place[1] });
+    const [x, y] = this.at({ x: left, y: up });
     const typed = makeSvg("path", { class: "asked", d: `M${x} ${y - 9}l9 9l-9 9l-9 -9z` });
     this.layers[1].replaceChildren(...found.reverse(), typed);
   }

@@ -54,7 +54,10 @@ async function call(path, body, signal) {
     throw error.name === "AbortError" ? error : new Error("The server does not answer.");
   }
   const answer = await response.json().catch(() => ({}));
-  if (response.status === 401) byId("access").hidden = false;
+  if (response.status === 401) {
+    byId("access").hidden = false;
+    throw new Error(key ? "The server does not know this key." : "Give a key.");
+  }
   if (!response.ok) throw new Error(answer.error?.message ?? `The server answered with ${response.status}.`);
   return answer;
 }

@@ -32,28 +32,29 @@ async function heatOf(model, lines, signal) {
     make(
       "tr",
       {},
-      make("th", { scope: "row" }, make("span", { class: "place" }, `${row + 1} `), line),
+      make("th", { scope: "row", title: line }, make("div", {}, make("span", { class: "place" }, `${row + 1} `), line)),
       ...matrix[row].map((score) => make("td", { class: shadeOf(nearness(score, typical)) }, shown(score))),
     ),
   );
   const head = make("thead", {}, make("tr", {}, make("td"), ...columns));
   const table = make("table", { class: lines.length > 8 ? "heat small" : "heat" }, head, make("tbody", {}, ...rows));
-  return panel(`Similarity, ${model}`, typicalText(typical), scrolling(`Similarity, ${model}`, table));
+  const found = panel(`Similarity, ${model}`, typicalText(typical), scrolling(`Similarity, ${model}`, table));
+  found.classList.toggle("wide", lines.length > 8);
+  return found;
 }
 
 async function wordsOf(model, lines, signal) {
   const by = byId("shade").value;
   const explained = [];
   for (const text of lines) explained.push((await call("explain", { model, text }, signal)).tokens);
-  const values = explained.flat().map((token) => token[by]).filter((value) => value !== null);
-  const highest = Math.max(...values, 1e-9);
   const about =
-    values.length === 0
+    explained.flat().every((token) => token[by] === null)
       ? "The weights of this recipe depend on more than the word: shade by how far the vector turns."
       : by === "impact"
-        ? "1 − cosine between the sentence's vector and the one without the token."
-        : "The token's share of all weights of its sentence.";
+        ? "1 − cosine between the sentence's vector and the one without the token; the highest of a sentence has the full shade."
+        : "The token's share of all weights of its sentence; the highest has the full shade.";
   const lists = explained.map((tokens, place) => {
+    const highest = Math.max(...tokens.map((token) => token[by] ?? 0), 1e-9);
     const items = tokens.map((token) => {
       const value = token[by];
       const kind = value === null ? "special" : shadeOf(value / highest);

@@ -33,6 +33,7 @@ async function start() {
   const { data } = await call("v1/models");
   const names = data.map((model) => model.id);
   byId("access").hidden = true;
+  for (const part of [byId("models"), ...document.querySelectorAll("nav, main")]) part.hidden = false;
   fill(byId("first"), names);
   fill(byId("second"), names, [["", "none"]]);
   byId("second").disabled = names.length < 2;
