@@ -306,7 +306,10 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, static: object
             with tab.page.expect_response("**/v1/models") as answered:
                 tab.page.get_by_role("button", name="Use it").click()
             assert answered.value.request.headers["authorization"] == f"Bearer {key}"
+            if key == "wrong-key":
+                tab.until("document.getElementById('problem').textContent === 'The server does not know this key.'")
         tab.until("document.getElementById('access').hidden")
+        assert tab.texts("#problem") == [""]
         tab.until("document.querySelectorAll('#sentences table, #pairs table').length === 2")
         assert "The server has loaded no texts" in tab.texts("#collection")[0]
         assert tab.page.evaluate("[localStorage.length, document.cookie]") == [0, ""]

@@ -33,6 +33,7 @@ async function start() {
   const { data } = await call("v1/models");
   const names = data.map((model) => model.id);
   byId("access").hidden = true;
+  byId("problem").textContent = "";
   for (const part of [byId("models"), ...document.querySelectorAll("nav, main")]) part.hidden = false;
   fill(byId("first"), names);
   fill(byId("second"), names, [["", "none"]]);
@@ -46,7 +47,7 @@ async function start() {
 }
 
 const begin = () => start().catch((error) => {
-  byId("facts").replaceChildren(make("li", { class: "problem" }, error.message));
+  byId("problem").textContent = error.message;
 });
 
 for (const [id, show] of [["sentences", showSentences], ["pairs", showPairs], ["collection", showNearest]]) {
