@@ -7,6 +7,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -185,6 +186,22 @@ def test_vectors_of_another_model_are_refused(
     embed(texts_file, StaticEncoder.load(static_folder), tmp_path / "means", chunk="tokens:2", chunk_rows="mean")
     with pytest.raises(VerificationError, match="no row has the vector of its whole text"):
         loaded([static], tmp_path / "means")
+
+
+def test_prompts_for_texts_and_queries(static: Prepared, texts_file: Path, by_model: dict) -> None:
+    """Also where sentence-transformers has added its empty `document` to the prompts that a model came with."""
+    prompted = replace(static, prompts={"query": "two dogs ", "document": "", "passage": "the kitten "})
+    found, notes = loaded([prompted], texts_file)
+    wanted = unit(by_model["static"]([f"the kitten {text}" for text in TEXTS]))
+    np.testing.assert_allclose(found["things"].indexes["static"].unit, wanted, atol=1e-6)
+    assert notes[0] == "things: 8 texts are encoded by static with its prompt 'passage'."
+    with running([prompted], texts=[texts_file]) as server:
+        answers = [httpx.post(server.url + "/nearest", json={"input": "run", **more}).json()
+                   for more in ({}, {"prompt_name": "document"})]  # fmt: skip
+    for answer, text in zip(answers, ("two dogs run", "run"), strict=True):
+        assert answer["prompt"] + "run" == text
+        best = float((wanted @ unit(by_model["static"]([text])[0])).max())
+        assert answer["hits"][0]["score"] == pytest.approx(best, abs=1e-5)
 
 
 def test_texts_are_encoded_within_the_limits_of_a_request(
