@@ -58,8 +58,8 @@ check-data: $(INSTALLED)  ## check published figures on real data: make check-da
 	ESSENT_DATA="$(abspath $(DATA))" ESSENT_RAW_MODEL="$(if $(RAW_MODEL),$(abspath $(RAW_MODEL)))" \
 		ESSENT_PAPERS="$(if $(PAPERS),$(abspath $(PAPERS)))" $(BIN)/python -m pytest -m data tests/data
 
-check-browser: $(INSTALLED)  ## look at the report's page in a real Chromium, which must be installed
-	$(BIN)/python -m pytest -m browser tests/report
+check-browser: $(INSTALLED)  ## look at the report and at the page of the server in a real Chromium, which must be installed
+	$(BIN)/python -m pytest -m browser tests/report tests/serving
 
 check-clients:  ## embed by a server with the clients of langchain, llama-index and chromadb, in .venv-clients
 	$(PYTHON) -m venv .venv-clients

@@ -14,6 +14,8 @@ import uvicorn
 
 from essent.serving.app import create_app
 from essent.serving.connections import sweep
+from essent.serving.explorer import explorer
+from essent.serving.loading import open_collections, read_collections
 from essent.serving.machine import Threads
 from essent.serving.prepared import Prepared
 from essent.serving.service import Service
@@ -28,6 +30,7 @@ class Running:
     ) -> None:
         self.settings, self.keys, self.sweeping = settings, keys, sweeping
         self.models = models
+        self.notes: list[str] = []
         self.failure: BaseException | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -42,7 +45,11 @@ class Running:
         self.service = Service(self.models, self.settings, Threads(2, 1))
         try:
             await self.service.start()
-            self.app = create_app(self.service, self.keys)
+            page = None if self.settings.no_page else explorer()
+            given = read_collections(self.settings)
+            self.app = create_app(
+                self.service, self.keys, page, await open_collections(self.service, given, self.notes.append, False)
+            )
             config = uvicorn.Config(
                 self.app, port=0, http="h11", ws="none", log_config=None, access_log=False, timeout_keep_alive=20,
                 h11_max_incomplete_event_size=65_536, limit_concurrency=self.settings.max_connections,

@@ -173,7 +173,7 @@ def test_python_examples(page: Path, workplace: Path, model: str, monkeypatch: p
     names: dict = {}
     if page == ROOT / SERVED:  # the hub's client refuses the served address too while the hub is not to be reached
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    with served("serve", f"mini={model}") if page == ROOT / SERVED else nullcontext():
+    with served("serve", f"mini={model}", "--texts", "texts.txt") if page == ROOT / SERVED else nullcontext():
         for block in blocks(page, "python"):
             exec(compile(block, str(page), "exec", dont_inherit=True), names)  # noqa: S102  our own documentation
 

@@ -163,6 +163,7 @@ def test_an_option_takes_the_same_kind_of_value_in_every_command() -> None:
         "--model": {"NAME|DIR", "NAMES|DIRS", "[ROLE=]NAMES|DIRS"},
         "--recipe": {"RECIPE", "RECIPES"},
         "--column": {"NAME", "NAMES"},
+        "--texts": {"FILES|-", "FILES|DIRS"},
         "--output": {"FILE", "DIR"},
         "--data": {"TASKS|FILES", "FILE|hub|hub:NAME"},
         "--precision": {"NAME", "float32|bfloat16|int8"},

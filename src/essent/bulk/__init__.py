@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from essent.bulk.job import Job
     from essent.bulk.models import Model, ModelSpec
     from essent.bulk.parts import Part, read_parts
+    from essent.bulk.rows import Rows, read_rows
     from essent.bulk.run import BulkResult, Prepared, compute, embed, prepare
     from essent.bulk.settings import STATUSES, BulkSettings
     from essent.bulk.units import Unit, plan
@@ -31,7 +32,9 @@ _WHERE = {
     "embed": "essent.bulk.run",
     "plan": "essent.bulk.units",
     "prepare": "essent.bulk.run",
+    "Rows": "essent.bulk.rows",
     "read_parts": "essent.bulk.parts",
+    "read_rows": "essent.bulk.rows",
 }
 
 __all__ = [
@@ -43,6 +46,7 @@ __all__ = [
     "ModelSpec",
     "Part",
     "Prepared",
+    "Rows",
     "Unit",
     "compute",
     "do_unit",
@@ -51,6 +55,7 @@ __all__ = [
     "plan",
     "prepare",
     "read_parts",
+    "read_rows",
 ]
 
 __getattr__, __dir__ = lazy_door(__name__, _WHERE)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from essent.cli.console import show_logs, show_note
-from essent.cli.settings import with_options
+from essent.cli import several
+from essent.cli.console import show_logs, show_note, wants_progress
+from essent.cli.settings import described, with_options
 from essent.serving import Settings
 
 ENVIRONMENT = "ESSENT_"
+EXPLORER = "Page and collections"
 PANELS = {
     "": "Limits",
     **dict.fromkeys(("host", "port", "api_key_file", "cors"), "Address and access"),
     **dict.fromkeys(("engine", "threads", "truncate"), "Models"),
+    **dict.fromkeys(("column", "max_texts", "no_page"), EXPLORER),
 }
-METAVARS = {"cors": "ORIGIN", "api_key_file": "FILE", "engine": "auto|torch|openvino|onnx"}
+METAVARS = {"column": "NAME", "cors": "ORIGIN", "api_key_file": "FILE", "engine": "auto|torch|openvino|onnx"}
 
 
-@with_options(Settings, PANELS, metavars=METAVARS, environment=ENVIRONMENT)
+@with_options(Settings, PANELS, metavars=METAVARS, by_hand=("texts",), environment=ENVIRONMENT)
 def serve(
     models: Annotated[
         list[str],
@@ -29,6 +34,18 @@ def serve(
             help="A folder or a model on the hub, or NAME=MODEL; requests choose among several by name.",
         ),
     ],
+    texts: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--texts",
+            "-t",
+            metavar="FILES|DIRS",
+            envvar=ENVIRONMENT + "TEXTS",
+            callback=several.files,
+            help=described(Settings)["texts"],
+            rich_help_panel=EXPLORER,
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show what the libraries report.")] = False,
     *,
     settings: Settings,
@@ -42,6 +59,7 @@ def serve(
 
     \b
     [dim]$[/] essent serve all-MiniLM-L6-v2
+    [dim]$[/] essent serve ./my-encoder --texts faq.txt
     [dim]$[/] essent serve ./my-encoder small=./my-static --port 9000 --api-key-file keys.txt
     """
     import logging
@@ -54,4 +72,5 @@ def serve(
     else:
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
         logging.getLogger("essent.serving").setLevel(logging.INFO)
-    run(models, settings, pairs=pairs_path(), note=show_note)
+    settings = replace(settings, texts=texts)
+    run(models, settings, pairs=pairs_path(), progress=wants_progress(False), note=show_note)

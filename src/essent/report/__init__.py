@@ -8,6 +8,7 @@ What `essent evaluate --json` wrote, as a page:
     write_report(load_results("results.json"), "report.html")
 """
 
+from essent.report.colours import page_colours
 from essent.report.heat import FAINT, INK, draw_heros, heat_map, shortened
 from essent.report.labels import short_name
 from essent.report.read import read_results
@@ -21,6 +22,7 @@ __all__ = [
     "check_library",
     "draw_heros",
     "heat_map",
+    "page_colours",
     "read_results",
     "short_name",
     "shortened",

@@ -14,6 +14,29 @@ SERIES = {  # one a model; the third is also that of baselines
     "dark": ("#5B9BDC", "#E8806A", "#8D99A6", "#4FB894", "#B08AD6", "#D9A93F", "#E077AC", "#5FB4CB"),
 }
 
+PAGES = {
+    "light": "--page: #ffffff; --panel: #f7f8fa; --ink: #1a1f26; --faint: #5a6470; --rule: #dfe3e8; --link: #0b57a4; "
+    "--best: #0b57a4;",
+    "dark": "--page: #12161b; --panel: #1a2028; --ink: #e7ebf0; --faint: #a0abb8; --rule: #303945; --link: #8fc1f5; "
+    "--best: #8fc1f5;",
+}
+
+
+def page_colours() -> str:
+    """The colours of a page as CSS: its variables in light and dark, a class for every level and series."""
+    light, dark = (_variables(mode, stops) for mode, stops in (("light", LIGHT), ("dark", DARK)))
+    levels = (f".h{n} {{ background: var(--h{n}); color: var(--t{n}); }}" for n in range(LEVELS))
+    series = (f".s{n} {{ --s: var(--s{n}); }}" for n in range(len(SERIES["light"])))
+    system = '@media (prefers-color-scheme: dark) {\n:root:not([data-theme="light"]) {\n' + dark + "}\n}"
+    rules = [f":root {{\n{light}}}", system, f':root[data-theme="dark"] {{\n{dark}}}', *levels, *series]
+    return "\n".join(rules)
+
+
+def _variables(mode: str, stops: Sequence[str]) -> str:
+    series = " ".join(f"--s{n}: {colour};" for n, colour in enumerate(SERIES[mode]))
+    levels = " ".join(f"--h{n}: {colour}; --t{n}: {text};" for n, (colour, text) in enumerate(palette(stops)))
+    return f"  color-scheme: {mode};\n  {PAGES[mode]}\n  {series}\n  {levels}\n"
+
 
 def level_of(shade: float) -> int:
     """The level of a shade in [0, 1]."""

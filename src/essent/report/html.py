@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from essent.report.colours import DARK, LIGHT, SERIES, level_of, palette
+from essent.report.colours import level_of, page_colours
 from essent.report.parts import Block, Curves, Heat, Report, Table, finite, shown, shown_interval
 from essent.types import optional_import
 
@@ -39,9 +39,7 @@ def html_report(report: Report) -> str:
         report=report,
         script=jinja.utils.markupsafe.Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        light=palette(LIGHT),
-        dark=palette(DARK),
-        series=SERIES,
+        colours=jinja.utils.markupsafe.Markup(page_colours()),
     )
     return page
 

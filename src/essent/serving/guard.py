@@ -93,7 +93,8 @@ class Guard:
                 logger.info("%s %s %s %.1f ms %s", scope["method"], path, status, 1000 * seconds, request_id.decode())
 
     async def _checked(self, scope: Message, headers: dict[bytes, bytes], receive: Receive, answer: Send) -> None:
-        if self._keys and scope["path"] not in OPEN and scope["method"] != "OPTIONS":
+        page = (scope["method"], scope["path"]) == ("GET", "/")  # a browser has no key before it has the page
+        if self._keys and scope["path"] not in OPEN and not page and scope["method"] != "OPTIONS":
             self._check_key(headers.get(b"authorization", b""))
         if scope["method"] not in ("POST", "PUT", "PATCH", "DELETE"):
             await self._app(scope, receive, answer)

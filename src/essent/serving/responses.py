@@ -170,3 +170,53 @@ class Compared(BaseModel):
     model: str
     scores: list[float]
     typical: list[Typical]
+
+
+class CollectionObject(BaseModel):
+    """A collection, and the models that have vectors of it."""
+
+    name: str
+    texts: int
+    models: list[str]
+
+
+class CollectionObjects(BaseModel):
+    """All collections."""
+
+    collections: list[CollectionObject]
+
+
+class MapPoint(BaseModel):
+    """A text of a collection, or its beginning, the number of its line or row, from 0, and its place on the map."""
+
+    row: int
+    x: float
+    y: float
+    text: str
+
+
+class Hit(MapPoint):
+    """`score` is the cosine."""
+
+    score: float
+
+
+class Nearest(BaseModel):
+    """The nearest texts, the nearest first, the prompt that stood before the text, and its place on the map."""
+
+    model: str
+    collection: str
+    prompt: str
+    x: float
+    y: float
+    hits: list[Hit]
+
+
+class MapObject(BaseModel):
+    """Some or all of a collection's texts on a map; `share` of the variance is in its two directions."""
+
+    model: str
+    collection: str
+    texts: int
+    share: float
+    points: list[MapPoint]

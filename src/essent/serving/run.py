@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from essent.lazy import check_torch
+from essent.serving.loading import Given, open_collections, read_collections
 from essent.serving.machine import cores, divide
 from essent.serving.prepared import Prepared, named, prepare_in_process, served_static
 from essent.serving.service import Service
@@ -39,6 +40,7 @@ def serve(
     settings: Settings | None = None,
     *,
     pairs: Path | None = None,
+    progress: bool = False,
     note: Callable[[str], None] = logger.info,
 ) -> None:
     """Serve models until the process is told to stop; returns when every request is answered.
@@ -47,10 +49,12 @@ def serve(
         models: what essent loads, each `MODEL` or `NAME=MODEL`.
         pairs: scored pairs (JSON Lines with sentence1, sentence2 and score from 0 to 5), from which `/compare` knows
             what is typical.
+        progress: whether a bar shows how far the texts of collections are encoded.
         note: is told what happens.
 
     Raises:
         InputError: no model, two of one name, or an option's value.
+        DataError: texts that cannot be read.
         EssentError: a model cannot be loaded, or does not give its golden vectors.
         MissingDependencyError: the extra `serve` is not installed, or torch, which all but static encoders need.
     """
@@ -65,6 +69,7 @@ def serve(
         _, source = named(model)
         if _runs_in_engine(source, settings.engine):
             check_torch(f"Serving {source!r}")
+    given = read_collections(settings)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
     for kind in (signal.SIGTERM, signal.SIGINT):
         signal.signal(kind, _leave)
@@ -74,7 +79,7 @@ def serve(
         for place, model in enumerate(models):
             note(f"{model} is verified and prepared.")
             prepared.append(prepare(model, settings.engine, folder / str(place)))
-        asyncio.run(_serve(prepared, settings, keys, pairs, note))
+        asyncio.run(_serve(prepared, settings, keys, pairs, given, progress, note))
     except KeyboardInterrupt:
         note("Stopped before it had started.")
     finally:
@@ -121,15 +126,22 @@ def prepare(model: str, engine: str, folder: Path) -> Prepared:
 
 
 async def _serve(
-    prepared: list[Prepared], settings: Settings, keys: tuple[str, ...], pairs: Path | None, note: Callable[[str], None]
+    prepared: list[Prepared],
+    settings: Settings,
+    keys: tuple[str, ...],
+    pairs: Path | None,
+    given: list[Given],
+    progress: bool,
+    note: Callable[[str], None],
 ) -> None:
     import uvicorn
 
     from essent.serving.app import create_app
+    from essent.serving.explorer import explorer
 
     threads = divide(cores(), settings.threads)
     service = Service(prepared, settings, threads)
-    app = create_app(service, keys)
+    app = create_app(service, keys, None if settings.no_page else explorer())
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -151,6 +163,7 @@ async def _serve(
             raise EngineError(f"The engine did not start: {error}") from error
         if pairs is not None:
             app.state.typical = {name: await _typical(service, name, pairs) for name in service.models}
+        app.state.collections = await open_collections(service, given, note, progress)
         await _run(uvicorn.Server(config), service, note)
     finally:
         await service.stop()

@@ -33,6 +33,11 @@ class Settings:
         batch_timeout: seconds that one batch may take before the engine is restarted.
         quiet_timeout: seconds without a sign of life after which the engine is restarted.
         log_requests: whether every request is logged, without its texts.
+        texts: collections in which clients find the nearest texts: files (one text a line, .jsonl, .csv, .tsv or
+            .parquet) or folders of `essent embed`, each FILE or NAME=FILE.
+        column: column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        max_texts: the most texts in a collection.
+        no_page: whether browsers get no page at `/`.
     """
 
     host: str = "127.0.0.1"
@@ -51,6 +56,10 @@ class Settings:
     batch_timeout: float = 30.0
     quiet_timeout: float = 4.0
     log_requests: bool = False
+    texts: list[Path] | None = None
+    column: str | None = None
+    max_texts: int = 100_000
+    no_page: bool = False
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -58,7 +67,7 @@ class Settings:
         if not 0 <= self.port <= 65535:
             raise InputError(f"port={self.port}: must be between 0 and 65535.")
         positive = ("max_inputs", "max_request_tokens", "max_queue_tokens", "max_body_mb", "max_connections")
-        for name in (*positive, "timeout", "batch_timeout", "quiet_timeout"):
+        for name in (*positive, "max_texts", "timeout", "batch_timeout", "quiet_timeout"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name}={getattr(self, name)}: must be above 0.")
         if self.threads is not None and self.threads < 1:

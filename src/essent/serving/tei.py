@@ -194,5 +194,5 @@ async def page(request: Request) -> Response:
     """The page for browsers, where there is one; TEI's clients get an empty answer."""
     shown = request.app.state.page
     if shown is not None and "text/html" in request.headers.get("accept", ""):
-        return Response(shown, media_type="text/html; charset=utf-8")
+        return Response(shown.html, 200, shown.headers, "text/html; charset=utf-8")
     return Response(status_code=200)

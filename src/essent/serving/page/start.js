@@ -1,0 +1,73 @@
+
+// The page when it is opened, and when models, theme or key change.
+
+const system = matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => (document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : system.matches);
+const nameTheme = () => { byId("theme").textContent = isDark() ? "Light theme" : "Dark theme"; };
+
+byId("theme").addEventListener("click", () => {
+  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+  nameTheme();
+});
+system.addEventListener("change", nameTheme);
+
+function fill(select, names, first = []) {
+  select.replaceChildren(...[...first, ...names.map((name) => [name, name])].map(([value, text]) => make("option", { value }, text)));
+}
+
+async function showFacts() {
+  const facts = await forEachModel(async (model) => {
+    const about = await call(`recipe?${new URLSearchParams({ model })}`);
+    const limit = about.max_tokens ? `, at most ${about.max_tokens.toLocaleString("en")} tokens` : "";
+    return make("li", {}, `${model}: ${about.recipe}; ${about.dimensions} dimensions${limit}; ${about.engine}, ${about.precision}`);
+  });
+  byId("facts").replaceChildren(...facts);
+}
+
+async function showAll() {
+  const section = byId("collection");
+  await Promise.all([showFacts(), showSentences(), showPairs(), section.querySelector("form").hidden ? null : showCollection()]);
+}
+
+async function start() {
+  const { data } = await call("v1/models");
+  const names = data.map((model) => model.id);
+  byId("access").hidden = true;
+  byId("problem").textContent = "";
+  for (const part of [byId("models"), ...document.querySelectorAll("nav, main")]) part.hidden = false;
+  fill(byId("first"), names);
+  fill(byId("second"), names, [["", "none"]]);
+  byId("second").disabled = names.length < 2;
+  const { collections } = await call("collections");
+  const section = byId("collection");
+  section.querySelector("form").hidden = collections.length === 0;
+  section.querySelector(".about").hidden = collections.length > 0;
+  fill(byId("which"), collections.map((one) => one.name));
+  await showAll();
+}
+
+const begin = () => start().catch((error) => {
+  byId("problem").textContent = error.message;
+});
+
+for (const [id, show] of [["sentences", showSentences], ["pairs", showPairs], ["collection", showNearest]]) {
+  const form = byId(id).querySelector("form");
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    show();
+  });
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  });
+}
+byId("access").addEventListener("submit", (event) => {
+  event.preventDefault();
+  key = byId("key").value;
+  sessionStorage.setItem(KEY, key);
+  begin();
+});
+for (const id of ["first", "second"]) byId(id).addEventListener("change", () => showAll().catch(() => {}));
+byId("shade").addEventListener("change", showSentences);
+byId("which").addEventListener("change", showCollection);
+nameTheme();
+begin();

@@ -1,0 +1,331 @@
+"""The page at `/` in a real Chromium, on `essent serve` as users start it: `pytest -m browser`.
+
+Playwright drives the Chromium that is installed; axe looks for what screen readers and others would stumble over.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import axe_playwright_python
+import httpx
+import pytest
+from playwright.sync_api import Browser, Error, Request, Route, sync_playwright
+from test_command import started
+
+from families import CORPUS
+from servers import running
+
+pytestmark = pytest.mark.browser
+HOSTILE = '<img src=x onerror="document.title=1"> <script>document.title=2</script> & "quoted"'
+TEXTS = [*CORPUS[:8], HOSTILE, *(f"Text number {number} of the collection." for number in range(30))]
+
+
+@pytest.fixture(scope="module")
+def url(graph_folder: Path, static_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Two models, and a collection with a text that would be markup."""
+    texts = tmp_path_factory.mktemp("texts") / "things.txt"
+    texts.write_text("\n".join(TEXTS) + "\n", "utf-8")
+    with started(f"tiny={graph_folder}", str(static_folder), "--texts", str(texts), "--port", "0") as (_, _, address):
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next((found for name in names if (found := shutil.which(name))), None)
+    assert program, "Chromium is not on the path; install it (apt-get install chromium) to run the tests marked browser"
+    with sync_playwright() as made:
+        opened = made.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+class Tab:
+    """A page and what it said; nothing is evaluated in it as text, as its policy forbids that."""
+
+    def __init__(self, browser: Browser, url: str, **options: object) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.page = self.context.new_page()
+        self.said: list[str] = []
+        self.asked: list[Request] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request))
+        self.url = url
+        self.page.goto(url)
+
+    def until(self, script: str) -> None:
+        end = time.monotonic() + 20
+        while not self.page.evaluate(script):
+            assert time.monotonic() < end, (script, self.said)
+            self.page.wait_for_timeout(20)
+
+    def settle(self) -> Tab:
+        """Wait until every section has its answer."""
+        self.until(
+            "[...document.querySelectorAll('.status')].every((one) => one.textContent && !/Comp/.test(one.textContent))"
+        )
+        return self
+
+    def press(self, button: str) -> Tab:
+        self.page.get_by_role("button", name=button, exact=True).click()
+        return self.settle()
+
+    def texts(self, selector: str) -> list[str]:
+        return self.page.locator(selector).all_inner_texts()
+
+    def query(self, text: str) -> Tab:
+        self.page.fill("#query", text)
+        return self.press("Find")
+
+
+@pytest.fixture
+def tab(browser: Browser, url: str) -> Iterator[Tab]:
+    made = Tab(browser, url).settle()
+    yield made
+    made.context.close()
+    assert made.said == []
+    assert {request.url.split("/")[2] for request in made.asked if not request.url.startswith("data:")} == {
+        url.split("/")[2]
+    }
+
+
+def test_the_matrix_is_a_table_of_what_the_server_says(tab: Tab, url: str) -> None:
+    lines = ["A dog runs.", "Two dogs run.", "Coffee is cold."]
+    tab.page.fill("#lines", "\n".join(["", *lines, "   "]))
+    tab.press("Compare")
+    table = tab.page.get_by_role("region", name="Similarity, tiny").get_by_role("table")
+    rows = [row.get_by_role("cell").all_inner_texts() for row in table.get_by_role("row").all()[1:]]
+    pairs = [[a, b] for a in lines for b in lines]
+    scores = httpx.post(url + "/compare", json={"pairs": pairs}).json()["scores"]
+    assert [float(cell.replace("−", "-")) for row in rows for cell in row] == pytest.approx(scores, abs=0.0051)
+    assert [text.split(maxsplit=1)[1] for text in table.get_by_role("rowheader").all_inner_texts()] == lines
+    shades = [int(re.search(r"h(\d+)", cell.get_attribute("class"))[1]) for cell in table.locator("td[class]").all()]
+    assert [shades[0], shades[4], shades[8]] == [20, 20, 20]
+    assert shades[1] == shades[3] < 20
+
+
+def test_words_are_shaded_by_what_explain_says(tab: Tab, url: str) -> None:
+    tab.page.select_option("#first", "static")
+    tab.page.fill("#lines", "two dogs run")
+    tab.press("Compare")
+    tokens = httpx.post(url + "/explain", json={"text": "two dogs run", "model": "static"}).json()["tokens"]
+    for by in ("impact", "weight"):
+        tab.page.select_option("#shade", by)
+        tab.settle()
+        shown = [text.split("\n") for text in tab.texts("#sentences .tokens li")]
+        assert [word for word, _ in shown] == ["two", "dogs", "run"]
+        assert [float(number) for _, number in shown] == pytest.approx([token[by] for token in tokens], abs=0.00051)
+
+
+def test_small_changes_are_marked_and_measured(tab: Tab) -> None:
+    tab.page.fill("#original", "the dog does bark")
+    tab.page.fill("#changed", "the dog does bark\nthe dog does not bark\nthe cat does bark")
+    tab.press("Measure")
+    rows = tab.page.locator("#pairs tbody tr").all()
+    assert rows[0].locator("td").nth(0).inner_text() == "1.000"
+    assert "0 % of the way to an unrelated text" in rows[0].inner_text()
+    assert [row.locator("mark").all_inner_texts() for row in rows] == [[], ["not"], ["cat"]]
+    assert [row.locator("del").all_inner_texts() for row in rows] == [[], [], ["dog"]]
+    lengths = [row.locator(".moved").bounding_box()["width"] for row in rows]
+    assert lengths[0] < 1 < min(lengths[1:])
+
+
+def test_two_models_side_by_side(tab: Tab) -> None:
+    assert tab.texts("#sentences h3") == ["Similarity, tiny", "Words that count, tiny"]
+    tab.page.select_option("#second", "static")
+    tab.settle()
+    tab.query("a dog")
+    for section, kinds in (("sentences", ("Similarity", "Words that count")), ("pairs", ("Moved",)),
+                           ("collection", ("Nearest", "Map"))):  # fmt: skip
+        expected = [f"{kind}, {model}" for kind in kinds for model in ("tiny", "static")]
+        assert tab.texts(f"#{section} h3") == expected
+    assert len(tab.texts("#facts li")) == 2
+    left, right = (tab.page.locator("#maps figure").nth(place).bounding_box() for place in (0, 1))
+    assert left["y"] == right["y"]
+
+
+def test_texts_are_never_markup(tab: Tab) -> None:
+    tab.page.fill("#lines", f"{HOSTILE}\nA dog runs.")
+    tab.page.fill("#original", HOSTILE)
+    tab.page.fill("#changed", HOSTILE)
+    tab.press("Compare").press("Measure").query(HOSTILE)
+    assert HOSTILE in tab.texts("#sentences tbody th")[0]
+    assert tab.texts("#pairs tbody th") == [HOSTILE]
+    assert HOSTILE in tab.texts("#hits li")[0]
+    assert tab.page.locator("img").count() == 0
+    assert tab.page.locator("script").count() == 1
+    assert tab.page.title() == "essent: look into a model"
+
+
+def test_nothing_foreign_runs(browser: Browser, url: str) -> None:
+    """The check itself: what got into the page in spite of everything would be stopped, and would be seen."""
+    tab = Tab(browser, "about:blank")
+
+    def with_more(route: Route) -> None:
+        answer = route.fetch()
+        bad = '<script>document.title = 1</script><img src="https://example.org/x.png"></body>'
+        route.fulfill(response=answer, body=answer.text().replace("</body>", bad))
+
+    tab.page.route(url + "/", with_more)
+    tab.page.goto(url + "/")
+    tab.settle()
+    assert tab.page.title() == "essent: look into a model"
+    assert len([line for line in tab.said if "Content Security Policy" in line]) == 2
+    with pytest.raises(Error, match="TrustedHTML"):
+        tab.page.evaluate("document.body.innerHTML = '<b>x</b>'")
+    tab.context.close()
+
+
+def test_nearest_texts_and_their_map(tab: Tab, url: str) -> None:
+    tab.page.fill("#count", "5")
+    tab.query("two dogs")
+    hits = httpx.post(url + "/nearest", json={"input": "two dogs", "k": 5}).json()["hits"]
+    shown = [text.split("\n") for text in tab.texts("#hits li")]
+    assert [text for _, _, text in shown] == [hit["text"] for hit in hits]
+    assert tab.page.locator(".map .hit").count() == 5
+    assert tab.page.locator(".map .asked").count() == 1
+    assert tab.page.locator(".map text").all_text_contents() == ["5", "4", "3", "2", "1"]  # the nearest on top
+    assert "two dogs" in tab.texts("#collection > .status")[0]
+
+
+def test_the_map_by_keyboard_pointer_and_table(tab: Tab) -> None:
+    tab.page.focus(".map")
+    visited = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown"):
+        tab.page.keyboard.press(key)
+        visited += tab.texts(".caption")
+    assert len(set(visited)) >= 3
+    text = re.fullmatch(r"Row \d+: (.*)", visited[-1])[1]
+    tab.page.keyboard.press("Enter")
+    tab.settle()
+    assert tab.page.input_value("#query") == text
+    assert tab.texts("#hits li")[0].split("\n")[2] == text
+    circle = tab.page.locator(".map circle").nth(8).bounding_box()
+    tab.page.mouse.move(circle["x"] + circle["width"] / 2, circle["y"] + circle["height"] / 2)
+    assert tab.texts(".caption") == [f"Row 8: {HOSTILE}"]
+    tab.page.get_by_text("The points as a table").click()
+    tab.until(f"document.querySelectorAll('#maps tbody tr').length === {len(TEXTS)}")
+    assert tab.texts("#maps tbody th")[8] == HOSTILE
+
+
+def test_everything_is_reached_by_the_tab_key(tab: Tab) -> None:
+    tab.query("a dog")
+    tab.page.evaluate("document.activeElement.blur()")
+    tab.page.mouse.click(2, 2)
+    reached = []
+    for _ in range(40):
+        tab.page.keyboard.press("Tab")
+        reached.append(
+            tab.page.evaluate(
+                "(({id, classList, textContent}) => id || classList[0] || textContent)(document.activeElement)"
+            )
+        )
+    for wanted in (
+        "theme",
+        "first",
+        "second",
+        "lines",
+        "Compare",
+        "shade",
+        "scroll",
+        "original",
+        "changed",
+        "query",
+        "which",
+        "count",
+        "map",
+    ):
+        assert wanted in reached, (wanted, reached)
+
+
+def test_control_enter_sends(tab: Tab) -> None:
+    tab.page.fill("#lines", "One.\nTwo.\nThree.\nFour.")
+    tab.page.focus("#lines")
+    tab.page.keyboard.press("Control+Enter")
+    tab.until("document.querySelector('#sentences .status').textContent === '4 sentences.'")
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_the_page_does_not_scroll_sideways(browser: Browser, url: str, width: int) -> None:
+    tab = Tab(browser, url, viewport={"width": width, "height": 800}).settle()
+    tab.page.fill("#lines", "\n".join(f"A rather long sentence with number {number}." for number in range(12)))
+    tab.page.select_option("#second", "static")
+    tab.settle().press("Compare").query("unbreakable" * 30)
+    tab.page.get_by_text("The points as a table").first.click()
+    wide = tab.page.evaluate("""() => {
+      const root = document.documentElement;
+      const parts = [...document.querySelectorAll("body *")].filter((part) =>
+        part.getBoundingClientRect().right > root.clientWidth + 1 && !part.closest(".scroll"));
+      return [root.scrollWidth <= root.clientWidth, parts.map((part) => part.outerHTML.slice(0, 80))];
+    }""")
+    assert wide == [True, []]
+    tab.context.close()
+
+
+def test_dark_and_light(browser: Browser, url: str) -> None:
+    colour = "getComputedStyle(document.body).backgroundColor"
+    white, night = "rgb(255, 255, 255)", "rgb(18, 22, 27)"
+    for scheme, colours, name in (("light", [white, night], "Dark theme"), ("dark", [night, white], "Light theme")):
+        tab = Tab(browser, url, color_scheme=scheme).settle()
+        found = [tab.page.evaluate(colour)]
+        tab.press(name)
+        assert [*found, tab.page.evaluate(colour)] == colours
+        tab.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_axe_finds_nothing_serious(browser: Browser, url: str, scheme: str, width: int) -> None:
+    tab = Tab(browser, url, color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True).settle()
+    tab.page.select_option("#second", "static")
+    tab.settle().query("two dogs")
+    tab.page.focus(".map")
+    tab.page.keyboard.press("ArrowRight")
+    tab.page.get_by_text("The points as a table").first.click()
+    tab.page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8"))
+    found = tab.page.evaluate("axe.run()")
+    assert len(found["passes"]) > 25
+    assert [(one["impact"], one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+    tab.context.close()
+
+
+def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, static: object) -> None:
+    with running([static], ("right-key",)) as server:
+        tab = Tab(browser, server.url)
+        tab.until("!document.getElementById('access').hidden")
+        assert tab.page.get_attribute("#key", "type") == "password"
+        for key in ("wrong-key", "right-key"):
+            assert tab.page.locator("#access").is_visible()
+            tab.page.fill("#key", key)
+            with tab.page.expect_response("**/v1/models") as answered:
+                tab.page.get_by_role("button", name="Use it").click()
+            assert answered.value.request.headers["authorization"] == f"Bearer {key}"
+            if key == "wrong-key":
+                tab.until("document.getElementById('problem').textContent === 'The server does not know this key.'")
+        tab.until("document.getElementById('access').hidden")
+        assert tab.texts("#problem") == [""]
+        tab.until("document.querySelectorAll('#sentences table, #pairs table').length === 2")
+        assert "The server has loaded no texts" in tab.texts("#collection")[0]
+        assert tab.page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+        tab.page.reload()
+        tab.until("document.querySelectorAll('#pairs table').length === 1")
+        tab.context.close()
+        other = Tab(browser, server.url)
+        other.until("!document.getElementById('access').hidden")
+        other.context.close()
+
+
+def test_what_goes_wrong_is_said(tab: Tab) -> None:
+    tab.page.fill("#lines", "word " * 400 + "\nA dog runs.")
+    tab.press("Compare")
+    assert "reads at most 256" in tab.texts("#sentences > .status")[0]
+    tab.page.fill("#lines", "A dog runs.")
+    tab.press("Compare")
+    assert tab.texts("#sentences > .status") == ["1 sentence."]
+    tab.said.clear()  # Chromium's own line about the answer 400
