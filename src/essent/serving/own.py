@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
@@ -99,9 +99,16 @@ def _shares(model: Model, tokens: list[Token]) -> list[float | None]:
     return (weights / total if total > 0 else np.full(len(tokens), 1 / len(tokens))).tolist()  # type: ignore[no-any-return]
 
 
-@router.post("/compare", openapi_extra=documented(CompareBody), responses=ERRORS, response_model=Compared)
+class ComparedPairs(Compared):
+    """Also what the cosines mean, where the model is calibrated: a "share" of random pairs, or a "probability"."""
+
+    calibrated: list[float] | None = None
+    calibrated_means: Literal["share", "probability"] | None = None
+
+
+@router.post("/compare", openapi_extra=documented(CompareBody), responses=ERRORS, response_model=ComparedPairs)
 async def compare(request: Request) -> Response:
-    """The cosine of each pair, and where typical pairs of this model lie."""
+    """The cosine of each pair, what it means where the model is calibrated, and where typical pairs of it lie."""
     body = await read(request, CompareBody)
     service = service_of(request)
     model = service.find(body.model)
@@ -111,4 +118,7 @@ async def compare(request: Request) -> Response:
     unit = shortened(model, found.vectors, None, True)
     scores = np.clip(np.einsum("nk,nk->n", unit[0::2], unit[1::2]), -1, 1)
     typical: list[dict[str, Any]] = request.app.state.typical.get(model.name, [])
-    return as_json({"model": model.name, "scores": scores, "typical": typical}, truncation_header(found))
+    compared: dict[str, Any] = {"model": model.name, "scores": scores, "typical": typical}
+    if (calibration := model.about.calibration) is not None:
+        compared |= {"calibrated": calibration(scores), "calibrated_means": calibration.meaning}
+    return as_json(compared, truncation_header(found))
