@@ -3,8 +3,8 @@
     python benchmarks/calibration.py --data FOLDER [--texts FILE] [--prompt "query: "] MODEL…
 
 Judged pairs are learned on a training part and measured on the test part: MRPC's paraphrases (mrpc.train, mrpc.test),
-and STS-B's pairs with a score of at least 4 (stsb.dev, stsb.test). Before: the cosine itself, as if it were a probability.
-Isotonic regression stands beside the logistic one that essent uses. A model is named by its folder, or by FOLDER=RECIPE.
+and STS-B's pairs with a score of at least 4 (stsb.dev, stsb.test). Before: the cosine as if it were a probability.
+Isotonic regression stands beside the logistic one that essent uses. A model is a folder, or FOLDER=RECIPE.
 """
 
 from __future__ import annotations

@@ -329,9 +329,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
                 "recipe. Put the step into the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
             )
         encode = partial(self.encode, show_progress_bar=False)
-        settings = config_of(self)
         finish = self.keeping_calibration(finish)
-        return save_folder(module, path, layout, encode=encode, settings=settings, finish=finish)
+        return save_folder(module, path, layout, encode=encode, settings=config_of(self), finish=finish)
 
     def write_card(
         self, folder: Path, reason: str, *, name: str | None = None, datasets: list[str] | None = None
