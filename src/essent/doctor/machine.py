@@ -1,0 +1,87 @@
+"""Numbers and this machine: what half precision does to the model, and what makes it slower than it needs to be."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import numpy as np
+import torch
+
+from essent.doctor.finding import Finding
+from essent.doctor.patient import Patient
+from essent.encoder import Encoder
+from essent.engine import CompiledEncoder, cores
+from essent.tasks import unit_rows
+from essent.train import has_bf16
+
+LARGEST = float(torch.finfo(torch.float16).max)  # 65,504
+SAME = 0.99  # cosine with float32: below, half precision has lost more than its own rounding
+TRIED = 8  # texts
+
+
+def float16(patient: Patient) -> Iterator[Finding]:
+    """In float16 a weight or a state is infinite, or the vectors are others."""
+    if isinstance(patient.encoder, CompiledEncoder):
+        return
+    weights = [p.detach() for p in patient.encoder.parameters() if p.is_floating_point()]
+    largest = max((float(p.abs().max()) for p in weights if p.numel()), default=0.0)
+    mend = "Keep it in float32, or in bfloat16, which has float32's range: essent export --precision bfloat16."
+    if largest > LARGEST:
+        yield Finding(
+            f"A weight of {largest:,.0f} is infinite in float16, which ends at {LARGEST:,.0f}.",
+            mend,
+            figures={"largest": largest},
+        )
+        return
+    texts = sorted(patient.texts, key=len)[-TRIED:]
+    exact = np.asarray(patient.encoder.encode(texts, show_progress_bar=False), np.float64)
+    try:
+        half = copy.deepcopy(patient.encoder).half()
+        found = np.asarray(half.encode(texts, show_progress_bar=False), np.float64)
+    except (RuntimeError, NotImplementedError):
+        return  # an operation that this device does not have in float16: nobody runs it so here
+    if not np.isfinite(found).all():
+        yield Finding("In float16 hidden states overflow: the vectors are infinite or undefined.", mend)
+    elif (lowest := float(np.einsum("nd,nd->n", unit_rows(exact), unit_rows(found)).min())) < SAME:
+        yield Finding(
+            f"In float16 the vectors are others: their cosine with those in float32 is down to {lowest:.3f}.",
+            mend,
+            figures={"lowest_cosine": lowest},
+        )
+
+
+def speed(patient: Patient) -> Iterator[Finding]:
+    """It is slower than it needs to be on this machine: number format, threads, engine."""
+    encoder = patient.encoder
+    if encoder.device.type != "cpu" or isinstance(encoder, CompiledEncoder):
+        return
+    types = {p.dtype for p in encoder.parameters() if p.is_floating_point()}
+    slow = [kind for kind in types if kind in (torch.float64, torch.float16)]
+    slow += [torch.bfloat16] * (torch.bfloat16 in types and not has_bf16("cpu"))
+    if slow:
+        yield Finding(
+            f"Its weights are {str(slow[0]).removeprefix('torch.')}, in which this CPU computes more slowly than in "
+            "float32.",
+            'Encoder(MODEL, model_kwargs={"dtype": "float32"}), or write "dtype": "float32" into config.json.',
+            figures={"dtype": str(slow[0])},
+        )
+    threads, available = torch.get_num_threads(), cores()
+    if threads < available:
+        yield Finding(
+            f"torch computes with {threads} of {available} cores.",
+            f"Unset OMP_NUM_THREADS, or torch.set_num_threads({available}).",
+            fault=False,
+            figures={"threads": threads, "cores": available},
+        )
+    runs = not isinstance(encoder, Encoder) or encoder.module.plan.required.depth is not None
+    if runs and find_spec("openvino") is not None:
+        yield Finding(
+            "It runs in torch; OpenVINO is installed, and is faster on a CPU, most of all for single texts.",
+            patient.command(
+                "essent export -m MODEL -o graph --compare texts.txt, which measures how much"
+                + ("; this CPU has bfloat16: --precision bfloat16" if has_bf16("cpu") else "")
+            ),
+            fault=False,
+        )
