@@ -18,11 +18,11 @@ from sklearn.isotonic import IsotonicRegression
 
 from essent import Encoder
 from essent.calibration import expected_calibration_error
-from essent.calibration.fitting import probability_curve, share_curve
+from essent.calibration.fitting import FEWEST_JUDGED, probability_curve, share_curve
 from essent.tasks import DuplicateTask, PairTask, load_task, read_texts, unit_rows
 
 SETS = (("duplicates:mrpc.train", "duplicates:mrpc.test", 0.5), ("stsb.dev", "stsb.test", 4.0))
-SIZES, DRAWS = (50, 100, 200, 500, 1000), 6
+SIZES, DRAWS = (100, 500, 1000), 5
 
 
 def judged(encoder: Encoder, name: str, folder: Path, score: float, prompt: str) -> tuple[np.ndarray, np.ndarray]:
@@ -41,17 +41,19 @@ def report_pairs(encoder: Encoder, folder: Path, prompt: str) -> None:
         unseen, happened = judged(encoder, test, folder, score, prompt)
         before = expected_calibration_error(np.clip(unseen, 0, 1), happened)
         print(f"  {test}: {len(unseen)} pairs, {100 * happened.mean():.0f} % matches; error of the cosine {before:.3f}")
-        for size in (50, 100, 300, len(cosines)):
+        for size in (100, 300, len(cosines)):
             errors: dict[str, list[float]] = {"logistic": [], "isotonic": []}
             for seed in range(10 if size < len(cosines) else 1):
                 some = np.random.default_rng(seed).permutation(len(cosines))[:size]
+                if min(matches[some].sum(), (~matches[some]).sum()) < FEWEST_JUDGED:
+                    continue
                 said = probability_curve(cosines[some], matches[some])(unseen)
                 assert np.array_equal(rankdata(said), rankdata(unseen)), "a rank has changed"
                 errors["logistic"].append(expected_calibration_error(said, happened))
                 steps = IsotonicRegression(out_of_bounds="clip").fit(cosines[some], matches[some])
                 errors["isotonic"].append(expected_calibration_error(steps.predict(unseen), happened))
             shown = ", ".join(f"{name} {np.mean(found):.3f}" for name, found in errors.items())
-            print(f"    after {size} judged pairs: {shown}")
+            print(f"    after {size} judged pairs: {shown}", flush=True)
 
 
 def report_texts(encoder: Encoder, file: Path, prompt: str) -> None:

@@ -102,9 +102,9 @@ shaping chain. [cyan]essent recipes[/] lists the published ones and the parts to
 
 @app.callback(
     help=ABOUT,
-    epilog="Exit codes: 0 done · 1 a model's folder is damaged or fails its check · 2 wrong input (says what "
-    "was expected) · 3 essent doctor found a fault · 130 interrupted. Results go to standard output or the named file, everything else to standard "
-    "error. An option that takes one value and is given twice is wrong input.",
+    epilog="Exit codes: 0 done · 1 a model's folder is damaged or fails its check · 2 wrong input (says what was "
+    "expected) · 3 a fault that essent doctor found · 130 interrupted. Results go to standard output or the named "
+    "file, everything else to standard error. An option that takes one value and is given twice is wrong input.",
 )
 def essent(
     debug: Annotated[

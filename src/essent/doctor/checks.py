@@ -42,8 +42,8 @@ def diagnose(model: str, texts: TextsLike | None = None, *, skip: Sequence[str] 
 
     Args:
         model: a folder (essent's, sentence-transformers', transformers', a graph), or a name on the hub.
-        texts: like those that will be encoded; the first 2,000 different ones are looked at. None: 320 English sentences
-            of essent's own.
+        texts: like those that will be encoded; the first 2,000 different ones are looked at. None: 320 English
+            sentences of essent's own.
         skip: names of checks that are left out.
         options: SentenceTransformer's (device, revision, trust_remote_code …).
 

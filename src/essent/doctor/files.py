@@ -40,15 +40,15 @@ def prompts(patient: Patient) -> Iterator[Finding]:
     missing = [text for text in wanted.values() if not any(text.strip() in known for known in own.values())]
     if missing:
         yield Finding(
-            f"The model was trained with {' and '.join(map(repr, wanted.values()))} before its texts, by its name or its "
-            f"card, and config_sentence_transformers.json lacks {' and '.join(map(repr, missing))}.",
+            f"The model was trained with {' and '.join(map(repr, wanted.values()))} before its texts, by its name or "
+            f"its card, and config_sentence_transformers.json lacks {' and '.join(map(repr, missing))}.",
             f'model.prompts = {wanted}; model.default_prompt_name = "{next(iter(wanted))}"; model.save(…)',
             figures={"missing": missing},
         )
     elif set(own) & {"query"} and set(own) & set(NEGATIVE) and patient.encoder.default_prompt_name is None:
         yield Finding(
-            f"The model has prompts for both sides ({', '.join(f'{name}: {text!r}' for name, text in own.items())}), and "
-            "`encode` puts none of them before a text.",
+            f"The model has prompts for both sides ({', '.join(map(repr, own.values()))}), and `encode` puts none of "
+            "them before a text.",
             "Encode with encode_query and encode_document, or encode(…, prompt_name=…); or set default_prompt_name in "
             "config_sentence_transformers.json.",
             figures={"prompts": own},
@@ -65,7 +65,7 @@ def pooling(patient: Patient) -> Iterator[Finding]:
     width, size = _width(patient), patient.config.get("hidden_size")
     if width is not None and isinstance(size, int) and width != size and len(patient.modules) > 1:
         yield Finding(
-            f"The Pooling module is for vectors of {width} dimensions, and the model's have {size}: it belongs to another.",
+            f"The Pooling module is for vectors of {width} dimensions, and the model's have {size}.",
             "Get the folder of the Pooling module again from where the model came from.",
             figures={"pooling": width, "model": size},
         )
@@ -75,7 +75,7 @@ def pooling(patient: Patient) -> Iterator[Finding]:
     if said and computed not in said:
         yield Finding(
             f"{computed} pooling is computed, and the model card says {' or '.join(sorted(said))}.",
-            f'essent save -m {patient.command("MODEL")} -r "{_recipe_of(min(said))}" -o mended, where the card is right.',
+            patient.command(f'essent save -m MODEL -r "{_recipe_of(min(said))}" -o mended, where the card is right.'),
             figures={"computed": computed, "card": sorted(said)},
         )
 

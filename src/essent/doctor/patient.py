@@ -1,4 +1,4 @@
-"""What checks look at: a model's files, texts, and what the model makes of them, each read once and when it is asked for."""
+"""What checks look at: a model's files, texts, and what the model makes of them; each is read once, when asked for."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Patient:
 
     @cached_property
     def minimal_pairs(self) -> HerosTask:
-        """Sentences of the demonstration beside the same with a synonym, a typo, a negation …"""
+        """Sentences of the demonstration beside the same with a synonym, a typo, a negation and other changes."""
         return load_heros(minimal_pairs_path())
 
     def command(self, words: str) -> str:

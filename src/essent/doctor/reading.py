@@ -34,7 +34,7 @@ def _longer(patient: Patient, longest: int) -> str:
     wanted = longest + limit - (patient.room or 0)
     if positions is not None and positions > limit:
         return f"encoder.max_seq_length = {min(positions, wanted)}  # the model has {positions} positions"
-    return patient.command("essent embed -m MODEL --pieces …: pieces of long texts, each with a vector of its own")
+    return patient.command("essent embed -m MODEL --chunk tokens:256 …, which gives every piece of a long text a vector of its own")
 
 
 def unknown_tokens(patient: Patient) -> Iterator[Finding]:
@@ -46,8 +46,8 @@ def unknown_tokens(patient: Patient) -> Iterator[Finding]:
     if share > UNKNOWN:
         yield Finding(
             f"{100 * share:.1f} % of the tokens of the texts are unknown to the tokenizer and look all alike.",
-            "Take a model of the language and script of the texts, or one that reads bytes; look whether the tokenizer's "
-            "files belong to the weights.",
+            "Take a model of the language and script of the texts, or one that reads bytes; look whether the "
+            "tokenizer's files belong to the weights.",
             figures={"unknown": share},
         )
 
@@ -61,7 +61,7 @@ def vocabulary(patient: Patient) -> Iterator[Finding]:
         return
     if isinstance(size, int) and tokens > size > 0:
         yield Finding(
-            f"The tokenizer has ids up to {tokens - 1}, the model vectors for {size} tokens: texts with the others fail.",
+            f"The tokenizer has ids up to {tokens - 1}, and the model vectors for {size} tokens: other tokens fail.",
             "Save the tokenizer that the model was trained with, or model.resize_token_embeddings(len(tokenizer)), and "
             "train the new rows.",
             figures={"tokens": tokens, "rows": size},

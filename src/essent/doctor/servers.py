@@ -35,7 +35,7 @@ def _found(patient: Patient) -> Iterator[tuple[str, str]]:
     """What is wrong for servers, and what mends it."""
     if others := [kind for _, _, kind in patient.modules if kind not in SERVED]:
         yield (
-            f"TEI and vLLM do not run the module {' and '.join(others)}: they refuse the folder, or give other vectors.",
+            f"TEI and vLLM do not run the module {' and '.join(others)}: they refuse it, or give other vectors.",
             "essent serve MODEL",
         )
         return

@@ -24,8 +24,8 @@ def finite(patient: Patient) -> Iterator[Finding]:
     wrong = ~np.isfinite(patient.vectors).all(axis=1)
     if wrong.any():
         yield Finding(
-            f"{int(wrong.sum())} of {len(wrong)} texts have vectors with infinite or undefined numbers, the first of them "
-            f"{patient.texts[int(np.argmax(wrong))]!r:.60}.",
+            f"{int(wrong.sum())} of {len(wrong)} texts have vectors with infinite or undefined numbers, the first of "
+            f"them {patient.texts[int(np.argmax(wrong))]!r:.60}.",
             "Get the weights again from where they came from; a training that diverged must be repeated with a lower "
             "learning rate.",
             figures={"texts": int(wrong.sum())},
@@ -38,7 +38,7 @@ def anisotropy(patient: Patient) -> Iterator[Finding]:
     if typical > ANISOTROPIC:
         yield Finding(
             f"The vectors point one way: the typical cosine of two unrelated texts is {typical:.2f}.",
-            f"{patient.command_with('centre')}; or keep the vectors and calibrate the similarity, with --calibrate FILE",
+            f"{patient.command_with('centre')}; or keep the vectors and calibrate the similarity: --calibrate FILE",
             figures={"average_cosine": typical},
         )
 
@@ -49,7 +49,7 @@ def dead_dimensions(patient: Patient) -> Iterator[Finding]:
     dead = deviation <= DEAD * np.median(deviation)
     if float(dead.mean()) > DEAD_SHARE:
         yield Finding(
-            f"{int(dead.sum())} of {len(dead)} dimensions are the same for all texts: they cost memory and say nothing.",
+            f"{int(dead.sum())} of {len(dead)} dimensions are the same for all texts: they say nothing.",
             f"{patient.command_with(f'whiten:{len(dead) - int(dead.sum())}')}; look whether the weights are whole",
             figures={"dead": int(dead.sum()), "dimensions": len(dead)},
         )
@@ -60,8 +60,8 @@ def dominating_dimensions(patient: Patient) -> Iterator[Finding]:
     shares = (patient.units**2).mean(axis=0)
     if len(shares) >= FEW_DIMENSIONS and float(shares.max()) > DOMINATING:
         yield Finding(
-            f"Dimension {int(shares.argmax())} of {len(shares)} makes up {100 * shares.max():.0f} % of the vectors' squared "
-            "length: a cosine is mostly a comparison of this one number.",
+            f"Dimension {int(shares.argmax())} of {len(shares)} makes up {100 * shares.max():.0f} % of the vectors' "
+            "squared length: a cosine is mostly a comparison of this one number.",
             patient.command_with("zscore"),
             figures={"dimension": int(shares.argmax()), "share": float(shares.max())},
         )
@@ -83,7 +83,7 @@ def length_bias(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             "Texts of one length look alike, whatever they say: the cosine of random pairs follows the closeness of "
             f"their lengths (rank correlation {found:.2f}).",
-            f"{patient.command_with('abtt:2')}; or compare texts of like length, such as pieces (essent embed --pieces)",
+            f"{patient.command_with('abtt:2')}; or compare texts of like length (essent embed --chunk)",
             figures={"correlation": found},
         )
 
@@ -101,8 +101,8 @@ def negation(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             f"Blind to negation: {found.sentence()}",
             patient.command(
-                "essent train -m MODEL with negations as hard negatives (essent heros build makes them of your sentences), or "
-                "a cross-encoder that looks at the best pairs again"
+                "essent train -m MODEL with negations as hard negatives (essent heros build makes them of your "
+                "sentences), or a cross-encoder that looks at the best pairs again"
             ),
             figures={"share": found.share, "low": found.low, "high": found.high},
         )
