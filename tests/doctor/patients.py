@@ -32,7 +32,7 @@ def tokenizer_of_words() -> PreTrainedTokenizerFast:
     cut, lower = pre_tokenizers.BertPreTokenizer(), normalizers.BertNormalizer(lowercase=True)
     words = sorted({word for text in texts for word, _ in cut.pre_tokenize_str(lower.normalize_str(text))})
     ids = {word: place for place, word in enumerate([*SPECIAL, *words])}
-    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token=SPECIAL[1]))
     tokenizer.normalizer, tokenizer.pre_tokenizer = lower, cut
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]

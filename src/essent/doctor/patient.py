@@ -20,6 +20,7 @@ from essent.tasks import HerosTask, load_heros, load_pairs, unit_rows
 from essent.texts import check_texts
 from essent.types import InputError, TextsLike
 
+NO_LIMIT = 10**9  # tokenizers write 1e30 where there is none
 MOST_TEXTS = 2000  # of the user's: more of them change no figure here by as much as its threshold allows
 
 
@@ -129,7 +130,7 @@ class Patient:
     def room(self) -> int | None:
         """The most tokens of a text's own that are read; None without a limit."""
         limit = self.encoder.max_seq_length
-        if limit is None:
+        if limit is None or limit > NO_LIMIT:
             return None
         if isinstance(self.encoder, Encoder):
             frame = self.encoder.module.plan.frame

@@ -34,7 +34,9 @@ def _longer(patient: Patient, longest: int) -> str:
     wanted = longest + limit - (patient.room or 0)
     if positions is not None and positions > limit:
         return f"encoder.max_seq_length = {min(positions, wanted)}  # the model has {positions} positions"
-    return patient.command("essent embed -m MODEL --chunk tokens:256 …, which gives every piece of a long text a vector of its own")
+    return patient.command(
+        "essent embed -m MODEL --chunk tokens:256 …, which gives every piece of a long text a vector of its own"
+    )
 
 
 def unknown_tokens(patient: Patient) -> Iterator[Finding]:

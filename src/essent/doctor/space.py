@@ -15,6 +15,7 @@ DEAD, DEAD_SHARE = 1e-3, 0.02  # of the median deviation; of the dimensions: all
 DOMINATING, FEW_DIMENSIONS = 0.2, 8  # share of the squared length in one of at least so many dimensions
 LENGTH, VARIED = 0.3, 0.25  # rank correlation; deviation of log lengths below which lengths hardly differ
 RANDOM_PAIRS = 20_000
+FEWEST = 20  # texts: what fewer have in common may be chance
 NEGATION = 0.5  # a toss-up between negation and synonym; the whole 95 % interval must lie above it
 FOREIGN = 0.2  # of the tokens of the English minimal pairs unknown: then they say nothing of this model
 
@@ -35,7 +36,7 @@ def finite(patient: Patient) -> Iterator[Finding]:
 def anisotropy(patient: Patient) -> Iterator[Finding]:
     """The typical cosine of unrelated texts is above 0.5."""
     typical = average_cosine(patient.vectors)
-    if typical > ANISOTROPIC:
+    if len(patient.texts) >= FEWEST and typical > ANISOTROPIC:
         yield Finding(
             f"The vectors point one way: the typical cosine of two unrelated texts is {typical:.2f}.",
             f"{patient.command_with('centre')}; or keep the vectors and calibrate the similarity: --calibrate FILE",
@@ -47,7 +48,7 @@ def dead_dimensions(patient: Patient) -> Iterator[Finding]:
     """More than 2 % of the dimensions are the same for all texts."""
     deviation = patient.vectors.std(axis=0)
     dead = deviation <= DEAD * np.median(deviation)
-    if float(dead.mean()) > DEAD_SHARE:
+    if len(patient.texts) >= FEWEST and float(dead.mean()) > DEAD_SHARE:
         yield Finding(
             f"{int(dead.sum())} of {len(dead)} dimensions are the same for all texts: they say nothing.",
             f"{patient.command_with(f'whiten:{len(dead) - int(dead.sum())}')}; look whether the weights are whole",
@@ -58,7 +59,8 @@ def dead_dimensions(patient: Patient) -> Iterator[Finding]:
 def dominating_dimensions(patient: Patient) -> Iterator[Finding]:
     """One dimension makes up more than 20 % of the vectors' squared length."""
     shares = (patient.units**2).mean(axis=0)
-    if len(shares) >= FEW_DIMENSIONS and float(shares.max()) > DOMINATING:
+    wide = len(shares) >= FEW_DIMENSIONS and len(patient.texts) >= FEWEST
+    if wide and float(shares.max()) > DOMINATING:
         yield Finding(
             f"Dimension {int(shares.argmax())} of {len(shares)} makes up {100 * shares.max():.0f} % of the vectors' "
             "squared length: a cosine is mostly a comparison of this one number.",
@@ -72,7 +74,7 @@ def length_bias(patient: Patient) -> Iterator[Finding]:
     from scipy.stats import spearmanr
 
     lengths = np.log(np.maximum([len(ids) for ids in patient.ids], 1))
-    if len(lengths) < 20 or float(lengths.std()) < VARIED:
+    if len(lengths) < FEWEST or float(lengths.std()) < VARIED:
         return
     rng = np.random.default_rng(0)
     first, second = rng.integers(0, len(lengths), (2, RANDOM_PAIRS))
