@@ -170,13 +170,22 @@ def test_nothing_is_found_in_the_healthy_folder(whole: Path) -> None:
     assert list(found.in_words())[-1] == "✓ No fault found."
 
 
+def but(*names: str) -> list[str]:
+    """All checks but these."""
+    return [check.name for check in CHECKS if check.name not in names]
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["one", "every"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found(fault: str, folder: Path) -> None:
+def test_a_fault_is_found(fault: str, every: bool, folder: Path) -> None:
+    """By its check alone, and among all checks, none of which fails on account of it."""
     make, check, says, mend = FAULTS[fault]
     make(folder)
     texts = VARIED if fault == "by length" else None
     found = [
-        finding for finding in diagnose(str(folder), texts).findings if finding.check == check and says in finding.says
+        finding
+        for finding in diagnose(str(folder), texts, skip=() if every else but(check)).findings
+        if finding.check == check and says in finding.says
     ]
     assert found, fault
     assert mend in found[0].mend
@@ -185,7 +194,7 @@ def test_a_fault_is_found(fault: str, folder: Path) -> None:
 
 def test_what_other_servers_would_do(folder: Path) -> None:
     def said() -> str:
-        found = [finding for finding in diagnose(str(folder)).findings if finding.check == "servers"]
+        found = diagnose(str(folder), skip=but("servers")).findings
         assert not any(finding.fault for finding in found)
         return " ".join(f"{finding.says} {finding.mend}" for finding in found)
 

@@ -13,7 +13,7 @@ from essent.tasks import DuplicateTask, PairTask, load_judged, unit_rows
 from essent.texts import check_texts
 from essent.types import InputError, TextsLike
 
-MOST_TEXTS = 1000  # make 499,500 pairs; another draw of as many texts moves a share by about 0.01
+MOST_TEXTS = 1000  # make 499,500 pairs; five draws of as many texts lie 0.006 to 0.05 apart (docs/similarity.md)
 FEWEST_TEXTS = 20  # make 190 pairs
 BINS = 15
 
