@@ -144,7 +144,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     "unknown words": (of_another_language, "unknown-tokens", "unknown to the tokenizer", "of the language and script"),
     "too many ids": (more_tokens, "vocabulary", "model vectors for", "resize"),
     "too long": (lambda f: settings(f, 512), "capacity", "64 positions", '"max_seq_length": 64'),
-    "one way": (one_way, "anisotropy", "typical cosine", '-r "mean | centre"'),
+    "one way": (one_way, "anisotropy", "typical cosine", "-r 'mean | centre'"),
     "dead": (dead, "dead-dimensions", "10 of 96", "whiten:86"),
     "dominating": (dominating, "dominating-dimension", "Dimension 7 of 96", "| zscore"),
     "by length": (by_length, "length-bias", "one length look alike", "abtt"),
@@ -242,6 +242,9 @@ def test_other_kinds_of_models(
     assert diagnose(str(tmp_path / "graph")).recipe == "layers=1"
     Encoder(str(bert), "static | normalize").save(str(tmp_path / "static"))
     assert "servers" in {finding.check for finding in diagnose(str(tmp_path / "static")).findings}
+    rows = [f"{word} {n % 7 - 3} {n % 5 - 2} {n % 3 - 1}" for n, word in enumerate("the film was not boring a".split())]
+    (tmp_path / "vectors.txt").write_text("\n".join(rows), "utf-8")  # most texts have words that are not there: zeros
+    assert "float16" not in {finding.check for finding in diagnose(str(tmp_path / "vectors.txt")).findings}
     assert "unknown-tokens" in diagnose(t5, ["日本", "中国語"] * 3).checks
 
 

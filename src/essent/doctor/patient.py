@@ -162,4 +162,5 @@ class Patient:
         if self.saved:
             return f'save it again from the model that it was made of, with "| {step}" at the end of its recipe'
         recipe = self.recipe.removesuffix("normalize").rstrip(" |") if isinstance(self.encoder, Encoder) else "mean"
-        return self.command(f'essent save -m MODEL -r "{recipe} | {step}" --fit texts.txt -o mended')
+        quoted = shlex.quote(f"{recipe} | {step}")
+        return f"essent save -m {shlex.quote(self.name)} -r {quoted} --fit texts.txt -o mended"
