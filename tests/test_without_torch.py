@@ -189,6 +189,7 @@ COMMANDS = {
     "reproduce": "",
     "save": "-m static -r mean -o made",
     "verify": "other",
+    "doctor": "other",
     "export": "-m static -o made",
     "serve": "other --port 0",
     "demo": "",

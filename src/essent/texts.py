@@ -41,6 +41,17 @@ def check_texts(texts: Any) -> list[str]:
     return found
 
 
+def texts_to_fit(texts: list[str], name: str) -> list[str]:
+    """The texts, of which there must be some.
+
+    Raises:
+        InputError: there are none; says which argument has none.
+    """
+    if not texts:
+        raise InputError(f"fit needs at least one text in `{name}`, got none.")
+    return texts
+
+
 def takes_any_texts(encode: Encode) -> Encode:
     """SentenceTransformer's `encode`, which takes lists, for all that `check_texts` takes; a str stays one text."""
 

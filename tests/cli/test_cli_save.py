@@ -86,3 +86,28 @@ def test_verify_fails_with_1(run: Run, tiny: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["model [MASK]"])
 def test_brackets_in_paths(run: Run, tiny: str, tmp_path: Path, name: str) -> None:
     assert name in run("save", "-m", tiny, "-r", "mean", "-o", tmp_path / name).stdout
+
+
+def test_calibrated(run: Run, tiny: str, tmp_path: Path) -> None:
+    texts = [
+        f"The {a} is near the {b}." for a in ("moon", "tree", "dog", "ball") for b in "flute cat man oak earth".split()
+    ]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
+    rows = [{"sentence1": text, "sentence2": text.upper(), "label": 1} for text in texts]
+    rows += [{"sentence1": text, "sentence2": "How far is it?", "label": 0} for text in texts]
+    (tmp_path / "duplicates.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    command = ("save", "-m", tiny, "-r", "mean", "-o", tmp_path / "model", "--calibrate", tmp_path / "texts.txt")
+    said = run(*command).stderr
+    assert "A calibrated similarity is the share of 190 random pairs of 20 texts that are less similar." in said
+    said = run(*command, "--judged-pairs", tmp_path / "duplicates.jsonl", "--force").stderr
+    assert "probability of a match, from 40 judged pairs of duplicates (20 matches)" in " ".join(said.split())
+    calibration = Encoder(str(tmp_path / "model")).calibration
+    assert calibration is not None
+    assert calibration.meaning == "probability"
+    assert (
+        "leave match_score out"
+        in run(*command, "--judged-pairs", tmp_path / "duplicates.jsonl", "--match-score", 4, "--force", code=2).stderr
+    )
+    refused = run("save", "-m", tiny, "-r", "mean", "-o", tmp_path / "other", "--match-score", 4, code=2).stderr
+    assert "belong to --calibrate FILES" in refused
+    assert not (tmp_path / "other").exists()

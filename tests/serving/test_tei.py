@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 from huggingface_hub import InferenceClient
 
+from essent import Encoder
+from essent.serving.prepared import prepare
 from samples import LONG, TEXTS
-from servers import Running
+from servers import Running, running
 
 GIVEN = [text for text in TEXTS if text]
+NOUNS = "moon dog kitten tree ball flute".split()
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -151,6 +155,18 @@ def test_essents_own_paths(client: httpx.Client, server: Running, expected: Call
         assert all(token["impact"] > 0 for token in own)
         if model == "static":
             assert sum(token["weight"] for token in explained) == pytest.approx(1)
+
+
+def test_compare_says_what_cosines_mean(static_folder: Path, client: httpx.Client, tmp_path: Path) -> None:
+    encoder = Encoder(str(static_folder)).calibrate([f"a {a} near the {b}" for a in NOUNS for b in NOUNS if a != b])
+    encoder.save(str(tmp_path / "calibrated"))
+    body = {"pairs": [["a dog runs", "two dogs run"], ["a dog runs", "how far is the moon"]]}
+    with running([prepare(str(tmp_path / "calibrated"), "auto", tmp_path / "unused")]) as server:
+        compared = httpx.post(server.url + "/compare", json=body).json()
+    assert encoder.calibration is not None
+    np.testing.assert_allclose(compared["calibrated"], encoder.calibration(compared["scores"]), atol=1e-9)
+    assert compared["calibrated_means"] == "share"
+    assert "calibrated" not in client.post("/compare", json={**body, "model": "static"}).json()
 
 
 def test_what_a_token_turns_is_the_vector_without_it(client: httpx.Client, expected_static: Callable) -> None:

@@ -14,6 +14,7 @@ from essent.cli import explain, heros, heros_build, heros_judge
 from essent.cli.console import open_streams, show_error
 from essent.cli.demo import demo
 from essent.cli.distill import distill
+from essent.cli.doctor import doctor
 from essent.cli.embed import embed
 from essent.cli.encode import encode
 from essent.cli.evaluate import evaluate
@@ -101,9 +102,9 @@ shaping chain. [cyan]essent recipes[/] lists the published ones and the parts to
 
 @app.callback(
     help=ABOUT,
-    epilog="Exit codes: 0 done · 1 a model's folder is damaged or fails its check · 2 wrong input (says what "
-    "was expected) · 130 interrupted. Results go to standard output or the named file, everything else to standard "
-    "error. An option that takes one value and is given twice is wrong input.",
+    epilog="Exit codes: 0 done · 1 a model's folder is damaged or fails its check · 2 wrong input (says what was "
+    "expected) · 3 a fault that essent doctor found · 130 interrupted. Results go to standard output or the named "
+    "file, everything else to standard error. An option that takes one value and is given twice is wrong input.",
 )
 def essent(
     debug: Annotated[
@@ -134,6 +135,7 @@ COMMANDS = (
     reproduce,
     save,
     verify,
+    doctor,
     export,
     serve,
     pretrain,

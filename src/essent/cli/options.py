@@ -6,6 +6,8 @@ What is read
     `--data`, `-d`: a data set by its name or file: tasks, scored pairs, minimal pairs. `--data-folder`: the folder in
     which named data sets stand. `--column`: which column of a file has the texts.
     `--fit`, `--frequencies`: other texts that a recipe learns from. `--pairs`: training pairs.
+    `--calibrate`: texts like those to come, on which numbers are set right: similarities (`save`), or int8 (`export`).
+    `--judged-pairs`, `--match-score`: judgements for that, and the score from which on a pair counts as a match.
     `--ask`, `--ask-file`: how many pairs a user is asked to judge, and the file for that.
     `--validate`: scored pairs on which the best of several is kept. `--test`: data on which it is reported.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from essent.cli import options as opt
+from essent.cli.calibrating import Calibrating
 from essent.cli.fitting import fit_on
 from essent.cli.settings import with_help, with_options
 from essent.cli.verify import show_verification
@@ -17,6 +18,7 @@ from essent.types import DataError
 
 @with_help()
 @with_options(opt.Learning, into="learning")
+@with_options(Calibrating, {"": "Calibrated similarity"}, into="calibrating")
 @with_options(opt.Run, into="run")
 def save(
     model: opt.Model,
@@ -24,6 +26,7 @@ def save(
     output: Annotated[Path, opt.output("DIR", "The folder to write.")],
     *,
     learning: opt.Learning,
+    calibrating: Calibrating,
     layout: Annotated[str, typer.Option(metavar="|".join(LAYOUTS))] = "stock",
     max_seq_length: opt.MaxSeqLength = None,
     batch_size: opt.BatchSize = 32,
@@ -36,6 +39,7 @@ def save(
 
     \b
     [dim]$[/] essent save -m bert-base-uncased -r "first-last | whiten:256" --fit corpus.txt -o my-model
+    [dim]$[/] essent save -m bert-base-uncased -r mean --calibrate corpus.txt --judged-pairs duplicates.csv -o my-model
 
     Args:
         layout: stock, or legacy with class paths and flags that servers such as vLLM and TEI parse.
@@ -46,6 +50,7 @@ def save(
     check_folder(output, run.force)
     parsed = Recipe.parse(recipe)
     texts = learning.read()
+    calibrate = calibrating.read(learning.column)
     from essent.encoder import Encoder
     from essent.verification import verify
 
@@ -54,6 +59,7 @@ def save(
     if max_seq_length is not None:
         encoder.max_seq_length = max_seq_length
     fit_on(encoder, learning, texts, run, batch_size)
+    calibrate(encoder, run, batch_size)
     encoder.save(str(output), layout=layout)
     report = verify(str(output))
     if not run.quiet:

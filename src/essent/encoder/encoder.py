@@ -15,7 +15,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device, truncate_embeddings
 
+from essent.calibration import read_calibration
 from essent.compat import config_of, device_for, prompt_of, write_stock_card
+from essent.encoder.calibrated import CalibratedTransformer
 from essent.encoder.html import encoder_html
 from essent.folders import is_essent_folder
 from essent.hub import reach_model
@@ -23,8 +25,8 @@ from essent.model import load
 from essent.pipeline import PORTION, KeptStates, PooledCache, RecipeModule, digest_of, kept_vectors, key_of
 from essent.progress import text_progress
 from essent.recipe import Recipe
-from essent.saving import SavableModule, amend_card, load_folder, save_folder
-from essent.texts import check_texts, distinct_texts, takes_any_texts
+from essent.saving import SavableModule, amend_card, folder_of, load_folder, save_folder
+from essent.texts import check_texts, distinct_texts, takes_any_texts, texts_to_fit
 from essent.tokens import batches, portions
 from essent.types import InputError, ModelLike, NamesItsModel, RecipeError, TextsLike
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Encoder(SentenceTransformer, metaclass=NamesItsModel):
+class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     """Sentence embeddings by a recipe, from any pretrained transformer; everything else is SentenceTransformer's.
 
     Args:
@@ -61,11 +63,13 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
             options = reach_model(str(model), options)
         if parsed is None and isinstance(model, (str, Path)) and is_essent_folder(str(model), options):
             module, settings = load_folder(str(model), options)
+            calibration = read_calibration(folder_of(str(model), options))
         else:
             loaded = load(model, [] if parsed is None else [parsed], options)
-            module, settings = SavableModule(loaded.backbone, loaded.recipes[0]), loaded.settings
+            module, settings, calibration = SavableModule(loaded.backbone, loaded.recipes[0]), loaded.settings, None
         given = {key: options[key] for key in settings if options.get(key) is not None}
         super().__init__(modules=[module], **{**settings, **given})
+        self.calibration = calibration
         self.cache: PooledCache | None = None
         self.states: KeptStates | None = None
         self._origin = f"{model} {options.get('revision')}" if isinstance(model, (str, Path)) else str(id(model))
@@ -155,7 +159,7 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         Raises:
             InputError: no texts, or something that is not a text.
         """
-        found = _some(check_texts(texts), "texts")
+        found = texts_to_fit(check_texts(texts), "texts")
         before, progress = prompt_of(self, prompt, prompt_name), bool(show_progress_bar)
         pooled = self._learn(found, frequency_texts, before, batch_size, progress)
         if pooled is None or len(self) > 1:  # nothing to shape, or modules behind the recipe's
@@ -180,10 +184,14 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
         found = [before + text for text in check_texts(texts)]
         counted = found if frequency_texts is None else [before + text for text in check_texts(frequency_texts)]
         module, pooled = self.module, None
+        if module.plan.reads_stats or module.chain.needs_fit:
+            self.calibration = None  # it belongs to the vectors as they were
         if module.plan.reads_stats:
-            module.stats = module.count(_some(counted, "texts" if frequency_texts is None else "frequency_texts"))
+            module.stats = module.count(
+                texts_to_fit(counted, "texts" if frequency_texts is None else "frequency_texts")
+            )
         if module.chain.needs_fit:
-            pooled = self._vectors(_some(found, "texts"), batch_size, progress, shape=False)
+            pooled = self._vectors(texts_to_fit(found, "texts"), batch_size, progress, shape=False)
             module.set_chain(type(module.chain).parse(self.recipe.shaping).fit(pooled.cpu().numpy()))
         self._sign()
         return pooled
@@ -321,8 +329,8 @@ class Encoder(SentenceTransformer, metaclass=NamesItsModel):
                 "recipe. Put the step into the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
             )
         encode = partial(self.encode, show_progress_bar=False)
-        settings = config_of(self)
-        return save_folder(module, path, layout, encode=encode, settings=settings, finish=finish)
+        finish = self.keeping_calibration(finish)
+        return save_folder(module, path, layout, encode=encode, settings=config_of(self), finish=finish)
 
     def write_card(
         self, folder: Path, reason: str, *, name: str | None = None, datasets: list[str] | None = None
@@ -340,9 +348,3 @@ def _finished(vectors: torch.Tensor, dimensions: int | None, unit: bool) -> torc
     """The first dimensions, of length 1 when asked for."""
     vectors = vectors if dimensions is None else truncate_embeddings(vectors, dimensions)
     return torch.nn.functional.normalize(vectors, p=2, dim=1) if unit else vectors
-
-
-def _some(texts: list[str], name: str) -> list[str]:
-    if not texts:
-        raise InputError(f"fit needs at least one text in `{name}`, got none.")
-    return texts

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from essent.engine.files import load, read_about
     from essent.engine.gain import Gain, compare, texts_to_compare
     from essent.engine.libraries import ALL_FILES
-    from essent.engine.runtime import Run, runtime_of
+    from essent.engine.runtime import Run, cores, runtime_of
 
 _WHERE = {
     "ALL_FILES": "essent.engine.libraries",
@@ -25,6 +25,7 @@ _WHERE = {
     "Run": "essent.engine.runtime",
     "compare": "essent.engine.gain",
     "compile": "essent.engine.compiled",
+    "cores": "essent.engine.runtime",
     "load": "essent.engine.files",
     "read_about": "essent.engine.files",
     "runtime_of": "essent.engine.runtime",
@@ -40,6 +41,7 @@ __all__ = [
     "Run",
     "compare",
     "compile",
+    "cores",
     "load",
     "read_about",
     "runtime_of",

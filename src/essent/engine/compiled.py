@@ -19,7 +19,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 
 from essent.atomic import replacing_folder
+from essent.calibration import write_calibration
 from essent.compat import settings_of
+from essent.encoder import CalibratedTransformer
 from essent.engine.convert import convert, quantise
 from essent.engine.graph import Graph, graph_of
 from essent.engine.libraries import ALL_FILES
@@ -65,7 +67,7 @@ class Loss:
         )
 
 
-class CompiledEncoder(SentenceTransformer, metaclass=NamesItsModel):
+class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
     """`encode`, `similarity` and prompts as SentenceTransformer has them; computed by an engine, on the CPU.
 
     Args:
@@ -190,6 +192,7 @@ def compile(
     module = EngineModule(runtime, recipe.tokenizer, inputs, golden.shape[1])
     compiled = CompiledEncoder(module, text_of(graph), settings=settings_of(model))
     compiled.golden = list(GOLDEN_TEXTS), golden
+    compiled.calibration = getattr(model, "calibration", None)
     check_golden(compiled, "The converted graph")
     if precision != "float32":
         compiled.loss = measure_loss(model, compiled, texts)
@@ -335,4 +338,6 @@ def save_compiled(compiled: CompiledEncoder, path: Path) -> None:
         about = {"format": FORMAT, "essent": __version__, **describe(compiled)}
         text = json.dumps(about, ensure_ascii=False, indent=2)
         (folder / STATE_FOLDER / ABOUT).write_text(text, encoding="utf-8")
+        if compiled.calibration is not None:
+            write_calibration(compiled.calibration, folder)
         write_digests(folder)

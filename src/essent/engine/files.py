@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
 from essent.atomic import recover
+from essent.calibration import read_calibration
 from essent.encoder import Encoder
 from essent.engine.compiled import ABOUT, FORMAT, CompiledEncoder, Loss, check_golden
 from essent.engine.libraries import ALL_FILES
@@ -82,6 +83,7 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
         _check_files(root, about)
         golden = read_arrays(root / STATE_FOLDER / "golden.safetensors")["golden"]
         compiled = _assemble(root, about, threads, streams)
+        compiled.calibration = read_calibration(root)
     compiled.golden = (about["golden_texts"], golden)
     check_golden(compiled, f"The graph in {str(path)!r}")
     return compiled

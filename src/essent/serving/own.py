@@ -101,7 +101,7 @@ def _shares(model: Model, tokens: list[Token]) -> list[float | None]:
 
 @router.post("/compare", openapi_extra=documented(CompareBody), responses=ERRORS, response_model=Compared)
 async def compare(request: Request) -> Response:
-    """The cosine of each pair, and where typical pairs of this model lie."""
+    """The cosine of each pair, what it means where the model is calibrated, and where typical pairs of it lie."""
     body = await read(request, CompareBody)
     service = service_of(request)
     model = service.find(body.model)
@@ -111,4 +111,7 @@ async def compare(request: Request) -> Response:
     unit = shortened(model, found.vectors, None, True)
     scores = np.clip(np.einsum("nk,nk->n", unit[0::2], unit[1::2]), -1, 1)
     typical: list[dict[str, Any]] = request.app.state.typical.get(model.name, [])
-    return as_json({"model": model.name, "scores": scores, "typical": typical}, truncation_header(found))
+    compared: dict[str, Any] = {"model": model.name, "scores": scores, "typical": typical}
+    if (calibration := model.about.calibration) is not None:
+        compared |= {"calibrated": calibration(scores), "calibrated_means": calibration.meaning}
+    return as_json(compared, truncation_header(found))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent.calibration import Calibration
 from essent.folders import ABOUT, STATE_FOLDER, is_essent_folder, is_exported_folder, read_about
 from essent.hub import reach_model
 from essent.serving.machine import ignore_stop_signals
@@ -53,6 +54,7 @@ class Prepared:
         checks: what `verify` found, by each way of loading the folder; empty where the folder has no golden vectors.
         similarity: how its vectors are compared: cosine, dot, euclidean or manhattan.
         token_weights: weight of every token (V,), where the recipe weighs by token alone; None otherwise.
+        calibration: what its cosines mean; None for a model that is not calibrated.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Prepared:
     checks: dict[str, float] = field(default_factory=dict)
     similarity: str = "cosine"
     token_weights: np.ndarray | None = None
+    calibration: Calibration | None = None
 
     @property
     def unit(self) -> bool:
@@ -173,7 +176,7 @@ def _static(name: str, source: str, encoder: StaticEncoder, checked: Verificatio
                 dropped=() if table.dropped is None else (table.dropped,)),
         recipe, _digest(recipe, golden), encoder.dimensions, dict(encoder.prompts), encoder.default_prompt_name,
         texts, golden, 1e-5, _fitted(source), dict(checked.differences) if checked else {},
-        encoder.similarity_fn_name, table.weights,
+        encoder.similarity_fn_name, table.weights, encoder.calibration,
     )  # fmt: skip
 
 
@@ -230,6 +233,7 @@ def _common(name: str, source: str, model: SentenceTransformer, checked: Verific
         "fitted": _fitted(source),
         "checks": dict(checked.differences) if checked else {},
         "similarity": str(model.similarity_fn_name),
+        "calibration": getattr(model, "calibration", None),
     }
 
 

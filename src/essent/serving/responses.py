@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, RootModel
 
@@ -165,11 +165,17 @@ class Typical(BaseModel):
 
 
 class Compared(BaseModel):
-    """A cosine a pair, and what is typical of this model."""
+    """A cosine a pair, and what is typical of this model.
+
+    Where the model is calibrated, `calibrated` has what each cosine means: a "share" of random pairs, or a
+    "probability".
+    """
 
     model: str
     scores: list[float]
     typical: list[Typical]
+    calibrated: list[float] | None = None
+    calibrated_means: Literal["share", "probability"] | None = None
 
 
 class CollectionObject(BaseModel):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from essent.calibration import Calibration, calibrated_similarities, read_calibration
 from essent.folders import read_settings
 from essent.lazy import check_torch
 from essent.static.similarity import NAMES, similarities, similarities_of_pairs, unit
@@ -40,6 +41,7 @@ class StaticEncoder(metaclass=NamesItsModel):
         self.table = table
         self.similarity_fn_name = similarity_fn_name or NAMES[0]
         self.truncate_dim = truncate_dim
+        self.calibration: Calibration | None = None
         self.prompts = {"query": "", "document": "", **table.prompts}  # sentence-transformers has these two always
         self._tokenise = partial(read_ids, table.tokenizer)
         self._by_word = WordIds(self._tokenise, *_rare(table)) if words_apart(table.tokenizer) else None
@@ -57,7 +59,9 @@ class StaticEncoder(metaclass=NamesItsModel):
             raise ModelError(f"{str(folder)!r}: no similarity {similarity!r:.60}; there are {', '.join(NAMES)}.")
         if not isinstance(dimensions, (int, type(None))) or (dimensions is not None and dimensions < 1):
             raise ModelError(f"{str(folder)!r}: truncate_dim must be an integer ≥ 1, not {dimensions!r:.60}.")
-        return cls(table, similarity_fn_name=similarity, truncate_dim=dimensions)
+        made = cls(table, similarity_fn_name=similarity, truncate_dim=dimensions)
+        made.calibration = read_calibration(Path(folder))
+        return made
 
     @property
     def dimensions(self) -> int:
@@ -137,21 +141,28 @@ class StaticEncoder(metaclass=NamesItsModel):
         """`encode` with the prompt "document", unless one is given."""
         return self.encode(inputs, **self._with_prompt(("document", "passage", "corpus"), arguments))
 
-    def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
+    def similarity(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> np.ndarray:
         """Similarity of every vector (N,D) with every other (M,D), by `similarity_fn_name`: (N,M) float32.
+
+        Args:
+            calibrated: what the folder's calibration says instead, see `Encoder.calibrate`: float64.
 
         Raises:
             InputError: no vectors, or of different widths.
+            NotFittedError: calibrated, and the folder has no calibration.
         """
-        return similarities(self.similarity_fn_name, embeddings1, embeddings2)
+        found = similarities(self.similarity_fn_name, embeddings1, embeddings2)
+        return calibrated_similarities(self.calibration, found, self.similarity_fn_name) if calibrated else found
 
-    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
-        """Similarity of each vector (N,D) with the same row of the other array: (N,) float32.
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> np.ndarray:
+        """Similarity of each vector (N,D) with the same row of the other array: (N,) float32; see `similarity`.
 
         Raises:
             InputError: no vectors, or arrays of different shapes.
+            NotFittedError: calibrated, and the folder has no calibration.
         """
-        return similarities_of_pairs(self.similarity_fn_name, embeddings1, embeddings2)
+        found = similarities_of_pairs(self.similarity_fn_name, embeddings1, embeddings2)
+        return calibrated_similarities(self.calibration, found, self.similarity_fn_name) if calibrated else found
 
     def _with_prompt(self, names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Any]:
         if arguments.get("prompt") is not None or arguments.get("prompt_name") is not None:

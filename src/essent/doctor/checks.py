@@ -1,0 +1,69 @@
+"""All checks in their order: whoever writes one adds a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from essent.doctor.files import pooling, prompts, verification
+from essent.doctor.finding import Check, Diagnosis, Finding
+from essent.doctor.machine import float16, speed
+from essent.doctor.patient import Patient
+from essent.doctor.reading import capacity, truncation, unknown_tokens, vocabulary
+from essent.doctor.servers import servers
+from essent.doctor.space import anisotropy, dead_dimensions, dominating_dimensions, finite, length_bias, negation
+from essent.hub import reach_model
+from essent.registry import did_you_mean
+from essent.types import InputError, TextsLike
+
+CHECKS = (
+    Check("verification", verification),
+    Check("vocabulary", vocabulary),
+    Check("capacity", capacity),
+    Check("truncation", truncation),
+    Check("unknown-tokens", unknown_tokens),
+    Check("prompts", prompts),
+    Check("pooling", pooling),
+    Check("finite", finite),
+    Check("anisotropy", anisotropy, reads_vectors=True),
+    Check("dead-dimensions", dead_dimensions, reads_vectors=True),
+    Check("dominating-dimension", dominating_dimensions, reads_vectors=True),
+    Check("length-bias", length_bias, reads_vectors=True),
+    Check("negation", negation, reads_vectors=True),
+    Check("float16", float16, reads_vectors=True),
+    Check("speed", speed),
+    Check("servers", servers),
+)
+
+
+def diagnose(model: str, texts: TextsLike | None = None, *, skip: Sequence[str] = (), **options: Any) -> Diagnosis:
+    """What is wrong with an encoder or its folder, in words, each with what mends it.
+
+    Args:
+        model: a folder (essent's, sentence-transformers', transformers', a graph), or a name on the hub.
+        texts: like those that will be encoded; the first 2,000 different ones are looked at. None: 320 English
+            sentences of essent's own.
+        skip: names of checks that are left out.
+        options: SentenceTransformer's (device, revision, trust_remote_code …).
+
+    Raises:
+        InputError: fewer than two different texts, or a check that does not exist.
+        ModelError: the model cannot be loaded; a damaged folder is refused before anything is looked at.
+    """
+    names = [check.name for check in CHECKS]
+    if unknown := [name for name in skip if name not in names]:
+        raise InputError(f"There is no check {unknown[0]!r}. {did_you_mean(unknown[0], names)}")
+    patient = Patient(str(model), texts, reach_model(str(model), options))
+    made: list[str] = []
+    findings: list[Finding] = []
+    broken = False
+    for check in CHECKS:
+        if check.name in skip or (check.reads_vectors and broken):
+            continue
+        found = [replace(finding, check=check.name) for finding in check.look(patient)]
+        broken = broken or (check.name in ("finite", "vocabulary") and bool(found))
+        made.append(check.name)
+        findings += found
+    findings.sort(key=lambda finding: not finding.fault)
+    return Diagnosis(str(model), patient.recipe, len(patient.texts), patient.own_texts, tuple(made), tuple(findings))

@@ -1,0 +1,97 @@
+"""Similarities that say what they mean: a SentenceTransformer with a calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+
+from essent.calibration import Calibration, calibrate, calibrated_similarities, require_cosine, write_calibration
+from essent.compat import prompt_of
+from essent.types import TextsLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class CalibratedTransformer(SentenceTransformer):
+    """A SentenceTransformer that can be calibrated.
+
+    Attributes:
+        calibration: what its cosines mean, once `calibrate` has found it; None before.
+    """
+
+    calibration: Calibration | None = None
+
+    def calibrate(
+        self,
+        texts: TextsLike,
+        pairs: Any = None,
+        *,
+        match_score: float | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """Learn what cosines mean on texts like these; `similarity(…, calibrated=True)` says it, and `save` keeps it.
+
+        Without judgements a calibrated similarity is the share of random pairs of these texts that are less similar,
+        with them the probability that a pair is a match. Either rises with the cosine: no rank changes. Calibrate after
+        whatever changes the vectors: `fit` forgets a calibration, training does not know of it.
+
+        Args:
+            texts: of which up to 1,000 different ones are drawn.
+            pairs: judged pairs: duplicates or scored pairs, as a task, a file, a task's name, or rows in memory.
+            match_score: the score from which on a scored pair counts as a match.
+            prompt_name, prompt: put before every text, as in `encode`.
+            seed: of the draw.
+
+        Raises:
+            InputError: a similarity other than cosine; or see `essent.calibration.calibrate`.
+        """
+        require_cosine(str(self.similarity_fn_name))
+        before = prompt_of(self, prompt, prompt_name)
+
+        def encode(some: list[str]) -> Any:
+            return self.encode(some, prompt=before, batch_size=batch_size, show_progress_bar=bool(show_progress_bar))
+
+        self.calibration = calibrate(encode, texts, pairs, match_score=match_score, prompt=before, seed=seed)
+        return self
+
+    def similarity(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> torch.Tensor:
+        """Similarity of every vector (N,K) with every other (M,K): (N,M).
+
+        Args:
+            calibrated: what `calibrate` learned instead of the cosine: float64, on the CPU.
+
+        Raises:
+            NotFittedError: calibrated, and `calibrate` has not been called.
+            InputError: calibrated, with a similarity other than cosine.
+        """
+        found = super().similarity(embeddings1, embeddings2)
+        return self._calibrated(found) if calibrated else found
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> torch.Tensor:
+        """Similarity of each vector (N,K) with the same row of the other: (N,). Arguments: see `similarity`."""
+        found = super().similarity_pairwise(embeddings1, embeddings2)
+        return self._calibrated(found) if calibrated else found
+
+    def keeping_calibration(self, finish: Callable[[Path, str], None] | None) -> Callable[[Path, str], None]:
+        """What `save_folder` calls to finish a folder, with the calibration written too."""
+
+        def keep(folder: Path, reason: str) -> None:
+            if finish is not None:
+                finish(folder, reason)
+            if self.calibration is not None:
+                write_calibration(self.calibration, folder)
+
+        return keep
+
+    def _calibrated(self, cosines: torch.Tensor) -> torch.Tensor:
+        values = cosines.detach().cpu().double().numpy()
+        return torch.from_numpy(calibrated_similarities(self.calibration, values, str(self.similarity_fn_name)))
