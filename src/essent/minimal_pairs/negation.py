@@ -62,31 +62,31 @@ def negate_verb(verb: Token) -> Negation:
 
 
 def negate_adjective(adjective: Token) -> Negation:
-    """Not before the adjective and what grades it; at the verb when a form of be stands right before."""
-    first, head, doc = left_edge(adjective), adjective.head, adjective.doc
-    article = doc[first - 1] if first and doc[first - 1].lower_ in ("a", "an") else None
-    copula = head.head if adjective.dep_ == "amod" and head.dep_ == "attr" and article is not None else head
-    start = article.i if article is not None and copula != head else first
-    if copula.lemma_ == "be" and copula.i < start and all(one.head == copula for one in doc[copula.i + 1 : start]):
-        return negate_verb(copula)
-    if adjective.tag_ == "JJS":
-        raise CannotNegateError("a superlative")
-    if first == 0 or (doc[first - 1].i == doc[0].i and not doc[0].is_alpha):
-        raise CannotNegateError("an adjective at the beginning")
-    before = doc[first - 1]
-    if before.lower_ in NEGATORS or before.lower_ in word_lists()["negative"] or negator(head) is not None:
-        raise CannotNegateError("negated by another word")
-    edits = [Edit(doc[first].idx, doc[first].idx, "not ")]
-    if before.lower_ == "an":
-        edits.append(Edit(before.idx, before.idx + 2, like_case("a", before.text[:1])))
-    return Negation.of(doc, edits, "not before the adjective")
+    """Not at the verb of its clause: "It does not look good", "He did not read a good book" (but "the good book").
+
+    Where something stands between the two, before the adjective: "It is (or was) not illegal".
+    """
+    predicate = adjective.dep_ == "acomp"
+    verb = adjective.head if predicate else _verb_of(adjective.head)
+    if verb is None or carrier(verb) is None or verb.i > adjective.i:
+        raise CannotNegateError("an adjective that no 'not' at a verb reaches")
+    grades = [one.left_edge.i for one in adjective.lefts if one.dep_ in ("advmod", "npadvmod")]
+    first = adjective.doc[min([*grades, adjective.i])]
+    between = any(one.head != verb for one in adjective.doc[verb.i + 1 : first.i])
+    if predicate and between and verb.lemma_ == "be" and negator(verb) is None:
+        _check_negatives(verb)
+        return Negation.of(adjective.doc, [Edit(first.idx, first.idx, "not ")], "not before the adjective")
+    return negate_verb(verb)
 
 
-def left_edge(adjective: Token) -> int:
-    """Place of the first word that grades an adjective: "*very* good", "*a little* sad"; its own without one."""
-    grades = [child for child in adjective.lefts if child.dep_ in ("advmod", "npadvmod")]
-    edge = min([child.left_edge.i for child in grades], default=adjective.i)
-    return int(edge if all(one.is_alpha for one in adjective.doc[edge : adjective.i]) else adjective.i)
+def _verb_of(noun: Token) -> Token | None:
+    """The verb of an indefinite object or complement."""
+    beside = [child for child in noun.lefts if child.dep_ in ("det", "poss", "nummod", "neg", "predet")]
+    if noun.tag_.startswith("NNP") or any(child.lower_ not in ("a", "an") for child in beside):
+        return None
+    phrase = noun.head if noun.dep_ == "pobj" and noun.head.dep_ == "prep" else noun
+    fitting = phrase != noun or noun.dep_ in ("attr", "dobj")
+    return phrase.head if fitting and phrase.head.pos_ in ("VERB", "AUX") else None
 
 
 def _check_negatives(verb: Token) -> None:
@@ -153,6 +153,9 @@ def _put_before(verb: Token) -> Negation:
     place = verb.doc[min([*group, verb.i])]
     if place.i == 0:
         raise CannotNegateError("a fragment")
+    own = verb.dep_ in ("xcomp", "ccomp", "csubj") and verb.head.lemma_ not in word_lists()["semi-modal"]
+    if verb.tag_ == "VB" and not own:
+        raise CannotNegateError("an infinitive that takes no 'not' of its own")
     return Negation.of(verb.doc, [Edit(place.idx, place.idx, "not ")], "not before the verb")
 
 
