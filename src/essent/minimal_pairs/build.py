@@ -113,27 +113,35 @@ def build(
     sentences = list(dict.fromkeys(sentence for text in texts for sentence in split_sentences(text)))
     if not sentences:
         raise DataError("There are no sentences to build minimal pairs from.")
-    order = np.random.default_rng(seed).permutation(len(sentences))
-    enough = min(len(order), n * look_at if isinstance(resources.chooser(), ContextChooser) else 1)
-    fallen: Counter[tuple[str, str]] = Counter()
-    found: list[Built] = []
+    order = [sentences[number] for number in np.random.default_rng(seed).permutation(len(sentences))]
+    found = _search(order, resources, n, n * look_at, seed, progress)
+    kept = [one for one in found if isinstance(one, Built)]
+    surest = sorted(range(len(kept)), key=lambda number: -kept[number].confidence)[:n]
+    fallen = Counter((one.filter, one.reason) for one in found if isinstance(one, UnsuitableError))
+    fallen["wanted", "others are surer, or came first"] = len(kept) - len(surest)
+    rows = [row for number in sorted(surest) for row in kept[number].rows]
+    return rows, Quality.of(rows, len(found), len(sentences), +fallen, (*FILTERS, *LATER))
+
+
+def _search(
+    order: Sequence[str],
+    resources: Resources,
+    n: int,
+    look_at: int,
+    seed: int,
+    progress: Callable[[int, int], object] | None,
+) -> list[Built | UnsuitableError]:
+    """What becomes of the sentences: of `look_at` where a model says which are the surest, and until there are `n`."""
+    found: list[Built | UnsuitableError] = []
     taken: set[str] = set()
-    seen = 0
-    while seen < len(order) and (len(found) < n or seen < enough):
-        some = [sentences[number] for number in order[seen : seen + CHUNK]]
-        seen += len(some)
-        for outcome in _outcomes(some, resources, taken, seed):
-            if isinstance(outcome, UnsuitableError):
-                fallen[outcome.filter, outcome.reason] += 1
-            else:
-                found.append(outcome)
+    least = min(len(order), look_at) if isinstance(resources.chooser(), ContextChooser) else 1
+    built = 0
+    while len(found) < len(order) and (built < n or len(found) < least):
+        found += _outcomes(order[len(found) : len(found) + CHUNK], resources, taken, seed)
+        built = sum(isinstance(one, Built) for one in found)
         if progress is not None:
-            progress(seen, max(enough, seen) if len(found) >= n else len(order))
-    surest = sorted(range(len(found)), key=lambda number: -found[number].confidence)[:n]
-    if len(found) > n:
-        fallen["wanted", "others are surer, or came first"] += len(found) - n
-    rows = [row for number in sorted(surest) for row in found[number].rows]
-    return rows, Quality.of(rows, seen, len(sentences), fallen, (*FILTERS, *LATER))
+            progress(len(found), max(least, len(found)) if built >= n else len(order))
+    return found
 
 
 def _outcomes(

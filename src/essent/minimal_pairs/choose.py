@@ -6,6 +6,7 @@ a masked one that predicts words: no encoder that is measured later has chosen t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,7 @@ from essent.minimal_pairs.wordnet import WordNet
 
 SURE = {"synonym": -0.7, "antonym": 0.0}  # log-odds from which one is taken
 BETWEEN, RELATED = 0.42, 0.60  # from which the word between a word and its antonym, and a random word, mean the same
-FILLER_GAP = 2.5  # how much less likely (natural log) than the likeliest word a random one may be
+FILLER_GAP = 3.0  # how much less likely (natural log) than the likeliest word a random one may be
 LOOKED_AT, RANDOM = 8, 3  # synonyms and antonyms, and random words, whose states are compared
 
 
@@ -140,14 +141,14 @@ class ContextChooser(Chooser):
         return known, random, near
 
     def _likeliest(self, one: Choice, slot: Slot) -> Choice:
-        """The choice with `LOOKED_AT` candidates of each kind."""
+        """The choice with `LOOKED_AT` candidates of each kind, none that neither WordNet nor the model has met."""
 
-        def odds(relation: str, c: Candidate) -> float:
-            return self.judge.log_odds(relation, Evidence(0.5, c.prior, slot.words[c.word]))
+        def best(relation: str, candidates: Sequence[Candidate]) -> list[Candidate]:
+            met = [c for c in candidates if c.counted or math.isfinite(slot.words[c.word])]
+            odds = {c: self.judge.log_odds(relation, Evidence(0.0, c.prior, slot.words[c.word])) for c in met}
+            return sorted(met, key=lambda c: (-odds[c], c.lemma))[:LOOKED_AT]
 
-        same = sorted(one.synonyms, key=lambda c: (-odds("synonym", c), c.lemma))
-        opposite = sorted(one.antonyms, key=lambda c: (-odds("antonym", c), c.lemma))
-        return replace(one, synonyms=same[:LOOKED_AT], antonyms=opposite[:LOOKED_AT])
+        return replace(one, synonyms=best("synonym", one.synonyms), antonyms=best("antonym", one.antonyms))
 
     def _best(
         self, one: Choice, known: Mapping[str, Evidence], fillers: Sequence[str], near: Mapping[str, float]
@@ -180,7 +181,7 @@ class ContextChooser(Chooser):
         """Whether a word, mostly of the same part of speech and unrelated to a lemma, may stand for a token."""
         part = self.language.part(token)
         lemmas = [one for one in self.language.lemmas(word, token) if self.wordnet.is_mostly(one, part)]
-        lemmas = [one for one in lemmas if one not in word_lists()["light"]]
+        lemmas = [one for one in lemmas if one not in word_lists()["light"] and not token.vocab[one].like_num]
         if taboo & {*lemmas} or any(lemma in self.wordnet.relatives(one) for one in lemmas):
             return False
         usual = ((one, sense.synset) for one in lemmas for sense in self.wordnet.senses(one, part)[:2])

@@ -21,6 +21,7 @@ CONSONANT_SOUND = re.compile(r"(?:eu|ewe|one\b|once\b|uni(?!n|m|d)|use|usu|uti)"
 QUESTION = ("how", "what", "when", "where", "which", "who", "whom", "whose", "why")
 IN_A_PHRASE = ("prt", "dative", "oprd", "acomp", "attr", "agent")  # what belongs to the meaning of its verb
 WITH_MORE = ("of", "as", "than", "most", "least", "one", "ones")  # what an adjective means something else with
+DOUBLED = ("that", "had", "very", "so")  # words that may come twice
 REPORT = 4  # tokens from the verb on: ", analysts *said* on Monday."
 IDIOMS = {  # lemma -> auxiliaries with which it means something else: I would like, I can't believe
     **dict.fromkeys(("like", "love"), ("would", "'d")),
@@ -115,7 +116,7 @@ class English(Language):
 
     def ungrammatical(self, doc: Doc) -> str | None:
         """A sign of bad grammar, or None: the stand-in for the paper's language-tool."""
-        return next(_signs(doc), None)
+        return next((sign for sign in _signs(doc) if sign is not None), None)
 
 
 def _asks(main: Token) -> bool:
@@ -190,24 +191,28 @@ def _needs(verb: Token) -> tuple[str, ...]:
     return ("object", "nothing") if gap else ("nothing",)
 
 
-def _signs(doc: Doc) -> Iterator[str]:
+def _signs(doc: Doc) -> Iterator[str | None]:
     """Signs of bad grammar."""
-    for one, word in pairwise(doc):
-        before, after = one.lower_, word.lower_
-        if before == after and word.is_alpha and after not in ("that", "had", "very", "so"):
-            yield "a doubled word"
-        if before in NEGATORS and after in (*NEGATORS, "am", "is", "are", "was", "were"):
-            yield "a doubled word" if after in NEGATORS else "no agreement of subject and verb"
-        if before in ("a", "an") and after in ("a", "an", "the", ".", ",", "!"):
-            yield "an article without a noun"
-        if before in ("a", "an") and len(word) > 1 and word.is_alpha and article(after) != before:
-            yield "a or an before the wrong sound"
+    yield from (_misfit(one.lower_, word) for one, word in pairwise(doc))
     for verb in doc:
         finite, its_subject = carrier(verb), subject(verb)
         if finite is not None and its_subject is not None and _disagree(its_subject, finite):
             yield "no agreement of subject and verb"
     if any(one.text == "i" for one in doc):
         yield "a small letter"
+
+
+def _misfit(before: str, word: Token) -> str | None:
+    """What is wrong with two words in a row."""
+    after = word.lower_
+    if before in NEGATORS and after in ("am", "is", "are", "was", "were"):
+        return "no agreement of subject and verb"
+    if {before, after} == {*NEGATORS} or (before == after and word.is_alpha and after not in DOUBLED):
+        return "a doubled word"
+    if before in ("a", "an") and after in ("a", "an", "the", ".", ",", "!"):
+        return "an article without a noun"
+    wrong = before in ("a", "an") and len(word) > 1 and word.is_alpha and article(after) != before
+    return "a or an before the wrong sound" if wrong else None
 
 
 def _disagree(its_subject: Token, finite: Token) -> bool:

@@ -5,6 +5,7 @@ Source: Chiang et al. 2023, section 2.2.4 (Random MLM).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -66,15 +67,11 @@ class MaskedModel:
     def _whole(self) -> dict[int, str]:
         """Token id -> its word, for tokens that are lower-case words of letters on their own, after a blank."""
         tokens = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
-        blanks = ("Ġ", "▁")
-        marked = any(token is not None and token.startswith(blanks) for token in tokens)
-        found = {}
-        for number, token in enumerate(tokens):
-            word = (token or "").lstrip("Ġ▁")
-            starts = not marked or token.startswith(blanks)
-            if starts and len(word) > 1 and word.isascii() and word.isalpha() and word.islower():
-                found[number] = word
-        return {number: word for number, word in found.items() if number not in self.tokenizer.all_special_ids}
+        marked = any(token and token[0] in "Ġ▁" for token in tokens)  # the blank before a word; others mark word parts
+        word = re.compile(r"[Ġ▁]([a-z]{2,})" if marked else "([a-z]{2,})")
+        found = {number: word.fullmatch(token or "") for number, token in enumerate(tokens)}
+        special = self.tokenizer.all_special_ids
+        return {number: match[1] for number, match in found.items() if match and number not in special}
 
     @cached_property
     def _ids(self) -> dict[str, int]:

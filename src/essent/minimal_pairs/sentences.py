@@ -77,10 +77,13 @@ class Filters:
             return "a missing apostrophe"
         if lower in self.misspelled:
             return "a misspelled word"
-        if token.text != lower or not lower.isalpha() or not self.language.part(token) or self.language.is_word(lower):
-            return None
-        known = lower in word_lists()["informal"] or lower in self.lexicon or token.lemma_ in self.lexicon
-        return None if known else "an unknown word"
+        plain = token.text == lower and lower.isalpha() and self.language.part(token)
+        return "an unknown word" if plain and not self._is_known(token) else None
+
+    def _is_known(self, token: Token) -> bool:
+        lower = token.lower_
+        listed = lower in word_lists()["informal"] or lower in self.lexicon or token.lemma_ in self.lexicon
+        return listed or self.language.is_word(lower)
 
     def _still(self, one: Suitable, negated: Doc) -> Suitable:
         """The original, if its negation is a statement with the same main verb, negated once more or less."""

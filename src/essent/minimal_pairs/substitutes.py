@@ -44,6 +44,7 @@ class Candidate:
         prior: log of the share of the sense, less the penalties of the source and of rare words.
         sense: the synset of the replaced word, e.g. "verb 00227165".
         via: the word of WordNet between the two, for an antonym of a near synonym; else "".
+        counted: whether WordNet's senses of it were ever met in texts.
     """
 
     lemma: str
@@ -52,6 +53,7 @@ class Candidate:
     prior: float
     sense: str
     via: str = ""
+    counted: bool = True
 
     def has_prefix(self, word: str) -> bool:
         """Whether it is a word, or the one between, with or without a prefix: unhappy."""
@@ -78,22 +80,16 @@ class Substitutes:
     def of(self, token: Token) -> tuple[list[Candidate], list[Candidate]]:
         """Synonyms and antonyms in the word's frequent senses, each word once, the likeliest source first."""
         lemma = self.language.lemmas(token.lower_, token)[0]
-        same: dict[str, Candidate] = {}
-        opposite: dict[str, Candidate] = {}
+        found: dict[str, dict[str, Candidate]] = {"synonym": {}, "antonym": {}}
         for sense, prior in self._senses(lemma, self.language.part(token)):
-            for kept, relation, offers in (
-                (same, "synonym", synonyms(self.wordnet, lemma, sense)),
-                (opposite, "antonym", antonyms(self.wordnet, lemma, sense, prior)),
-            ):
-                known = (offer for offer in offers if (lemma, relation, offer.lemma) not in excluded())
-                found = (self._candidate(token, sense.synset, offer, prior) for offer in known)
-                for one in (one for one in found if one is not None):
-                    kept[one.lemma] = max(kept.get(one.lemma, one), one, key=lambda c: c.prior)
-        if any(not one.via for one in opposite.values()):  # an antonym of the word itself needs no detour
-            opposite = {lemma: one for lemma, one in opposite.items() if not one.via}
-        both = same.keys() & opposite.keys()
-        first, second = ([one for lemma, one in some.items() if lemma not in both] for some in (same, opposite))
-        return sorted(first, key=_order), sorted(second, key=_order)
+            for relation, offer in self._offers(token, lemma, sense, prior):
+                one = self._candidate(token, sense.synset, offer, prior)
+                if one is not None:
+                    found[relation][one.lemma] = max(found[relation].get(one.lemma, one), one, key=lambda c: c.prior)
+        both = found["synonym"].keys() & found["antonym"].keys()
+        same, opposite = ([one for one in some.values() if one.lemma not in both] for some in found.values())
+        direct = [one for one in opposite if not one.via]  # an antonym of the word itself: no detour is needed
+        return sorted(same, key=_order), sorted(direct or opposite, key=_order)
 
     def _senses(self, lemma: str, part: str) -> Iterator[tuple[Sense, float]]:
         """The frequent senses of a word with the log of their share of its tagged uses (add-half)."""
@@ -107,15 +103,24 @@ class Substitutes:
     def _candidate(self, token: Token, sense: Synset, offer: Offer, prior: float) -> Candidate | None:
         """In the form of the word that is replaced; None unless it is a single word of letters that fits there."""
         lemma, source, via, synset = offer
-        obliged = source not in ("synset", "direct") and any(one.dep_ in OBLIGED for one in token.children)
-        light = lemma in word_lists()["light"]
-        if light or obliged or self._is_said(token, offer) or not self.language.fits(token, synset, lemma):
+        if self._is_said(token, offer) or not self.language.fits(token, synset, lemma):
             return None
         word, between = (self.language.inflect(one, token) if one else "" for one in (lemma, via))
         if not word or not (lemma + word).isalpha() or between is None:
             return None
-        rare = 0.0 if self.wordnet.count(lemma, sense.part) else UNCOUNTED
-        return Candidate(lemma, word, source, prior - PENALTY[source] - rare, f"{sense.part} {sense.offset:08d}", between)
+        counted = self.wordnet.count(lemma, sense.part) > 0
+        score = prior - PENALTY[source] - (0.0 if counted else UNCOUNTED)
+        return Candidate(lemma, word, source, score, f"{sense.part} {sense.offset:08d}", between, counted)
+
+    def _offers(self, token: Token, lemma: str, sense: Sense, prior: float) -> Iterator[tuple[str, Offer]]:
+        """Offers with their relation to the word: not what a table excludes, nor words of no meaning of their own."""
+        obliged = any(one.dep_ in OBLIGED for one in token.children)
+        offers = [("synonym", one) for one in synonyms(self.wordnet, lemma, sense)]
+        offers += [("antonym", one) for one in antonyms(self.wordnet, lemma, sense, prior)]
+        for relation, one in offers:
+            bad = (lemma, relation, one.lemma) in excluded() or one.lemma in word_lists()["light"]
+            if not bad and (not obliged or one.source in ("synset", "direct")):
+                yield relation, one
 
     def _is_said(self, token: Token, offer: Offer) -> bool:
         """Whether the sentence has the offered word already, or a synonym of it: not "starting and beginning"."""
@@ -135,16 +140,11 @@ def synonyms(wordnet: WordNet, lemma: str, sense: Sense) -> list[Offer]:
     sources += [("see also", other) for _, other in wordnet.linked(sense.synset, ALSO, word=lemma)]
     if sense.synset.part == "adj" and len(close) == 1:  # a satellite of one adjective: the others around that
         sources += [("sibling", other) for _, other in wordnet.linked(close[0], near)]
-    elif sense.synset.part == "verb":
-        sources += [("hyponym", other) for _, other in wordnet.linked(sense.synset, HYPONYM)]
-    # a synonym must have the meaning among its own most frequent
-    ranks = {"synset": 2, "similar": 2, "see also": 2}
-    return [
-        Offer(word, source, "", synset)
-        for source, synset in sources
-        for word in synset.words
-        if wordnet.rank(word, synset) <= ranks.get(source, 1) and not _same_stem(word, lemma)
-    ]
+    sources += [("hyponym", other) for _, other in wordnet.linked(sense.synset, HYPONYM)]
+    found = [Offer(word, source, "", synset) for source, synset in sources for word in synset.words]
+    ranks = {"synset": 2, "similar": 2, "see also": 2}  # the meaning is among the synonym's own most frequent
+    usual = (one for one in found if wordnet.rank(one.lemma, one.synset) <= ranks.get(one.source, 1))
+    return [one for one in usual if not _same_stem(one.lemma, lemma)]
 
 
 def antonyms(wordnet: WordNet, lemma: str, sense: Sense, prior: float) -> list[Offer]:
