@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 
 from essent.minimal_pairs.language import Doc, Language, Parser, UnsuitableError, attempt
 from essent.minimal_pairs.typos import is_typo
@@ -75,9 +74,9 @@ class Checker:
             return "more than one negation differs" if negatives else "no negation is put or taken"
         free = {*self.language.negators, *SUPPORT, *ARTICLES}
         left, right = ([word for word in side.elements() if word not in free] for side in (gone, put))
-        pairs = list(zip_longest(left, right, fillvalue=""))
-        same = all(a in self.language.forms(b) or b in self.language.forms(a) for a, b in pairs)
-        return None if same and len(pairs) <= 1 else "more than the negation differs"
+        known = self.language.forms
+        same = len(left) == len(right) <= 1 and all({a, b} & known(a) & known(b) for a, b in zip(left, right, strict=True))
+        return None if same else "more than the negation differs"
 
 
 def check_rows(

@@ -136,15 +136,15 @@ def synonyms(wordnet: WordNet, lemma: str, sense: Sense) -> list[Offer]:
     """Words of the sense's synset; near ones of an adjective, more special ones of a verb."""
     near, label = _near(sense.synset)
     close = [other for _, other in wordnet.linked(sense.synset, near)]
-    sources = [("synset", sense.synset), *((label, other) for other in close)]
+    sources = [("synset", sense.synset)] + [(label, other) for other in close]
     sources += [("see also", other) for _, other in wordnet.linked(sense.synset, ALSO, word=lemma)]
     if sense.synset.part == "adj" and len(close) == 1:  # a satellite of one adjective: the others around that
         sources += [("sibling", other) for _, other in wordnet.linked(close[0], near)]
     sources += [("hyponym", other) for _, other in wordnet.linked(sense.synset, HYPONYM)]
     found = [Offer(word, source, "", synset) for source, synset in sources for word in synset.words]
     ranks = {"synset": 2, "similar": 2, "see also": 2}  # the meaning is among the synonym's own most frequent
-    usual = (one for one in found if wordnet.rank(one.lemma, one.synset) <= ranks.get(one.source, 1))
-    return [one for one in usual if not _same_stem(one.lemma, lemma)]
+    usual = (one for one in found if not _same_stem(one.lemma, lemma))
+    return [one for one in usual if wordnet.rank(one.lemma, one.synset) <= ranks.get(one.source, 1)]
 
 
 def antonyms(wordnet: WordNet, lemma: str, sense: Sense, prior: float) -> list[Offer]:
