@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from essent.cli import app
-from essent.minimal_pairs import choose, push
+from essent.minimal_pairs import push
 from essent.minimal_pairs.wordnet import ENVIRONMENT
 from essent.tasks.heros import SUBSETS
 from essent.tasks.heros_files import load_heros
@@ -31,6 +31,7 @@ def run(monkeypatch: pytest.MonkeyPatch, lenient: None) -> Run:
     """Run the command line; `code` is the exit status that is expected. No WordNet is installed."""
     monkeypatch.setattr("essent.minimal_pairs.wordnet.PLACES", ("/nowhere",))
     monkeypatch.delenv(ENVIRONMENT, raising=False)
+
     def invoke(*arguments: object, code: int = 0) -> Result:
         result = CliRunner().invoke(app, ["heros", *map(str, arguments)])
         assert result.exit_code == code, (result.output, result.exception)

@@ -117,10 +117,11 @@ def build(
     found = _search(order, resources, n, n * look_at, seed, progress)
     kept = [one for one in found if isinstance(one, Built)]
     surest = sorted(range(len(kept)), key=lambda number: -kept[number].confidence)[:n]
-    reasons = Counter((one.filter, one.reason) for one in found if isinstance(one, UnsuitableError))
+    reasons = Counter(dict.fromkeys(((name, "") for name in (*FILTERS, *LATER)), 0))
+    reasons.update((one.filter, one.reason) for one in found if isinstance(one, UnsuitableError))
     reasons["wanted", "others are surer, or came first"] = len(kept) - len(surest)
     rows = [row for number in sorted(surest) for row in kept[number].rows]
-    return rows, Quality.of(+reasons, (*FILTERS, *LATER), len(sentences), len(found), len(surest))
+    return rows, Quality.of(len(sentences), len(found), len(surest), reasons)
 
 
 def _search(

@@ -75,7 +75,9 @@ class Checker:
         free = {*self.language.negators, *SUPPORT, *ARTICLES}
         left, right = ([word for word in side.elements() if word not in free] for side in (gone, put))
         known = self.language.forms
-        same = len(left) == len(right) <= 1 and all({a, b} & known(a) & known(b) for a, b in zip(left, right, strict=True))
+        same = len(left) == len(right) <= 1 and all(
+            {a, b} & known(a) & known(b) for a, b in zip(left, right, strict=True)
+        )
         return None if same else "more than the negation differs"
 
 

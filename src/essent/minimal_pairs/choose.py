@@ -18,8 +18,8 @@ from essent.minimal_pairs.sentences import Suitable
 from essent.minimal_pairs.substitutes import Candidate, Substitutes
 from essent.minimal_pairs.wordnet import WordNet
 
-SURE = {"synonym": -0.7, "antonym": 0.0}  # log-odds from which one is taken
-BETWEEN, RELATED = 0.42, 0.60  # from which the word between a word and its antonym, and a random word, mean the same
+SURE = {"synonym": -0.3, "antonym": 0.0}  # log-odds from which one is taken
+BETWEEN, RELATED = 0.42, 0.50  # from which the word between a word and its antonym, and a random word, mean the same
 FILLER_GAP = 3.0  # how much less likely (natural log) than the likeliest word a random one may be
 LOOKED_AT, RANDOM = 8, 3  # synonyms and antonyms, and random words, whose states are compared
 
@@ -184,5 +184,5 @@ class ContextChooser(Chooser):
         lemmas = [one for one in lemmas if one not in word_lists()["light"] and not token.vocab[one].like_num]
         if taboo & {*lemmas} or any(lemma in self.wordnet.relatives(one) for one in lemmas):
             return False
-        usual = ((one, sense.synset) for one in lemmas for sense in self.wordnet.senses(one, part)[:2])
+        usual = ((one, sense.synset) for one in lemmas for sense in self.wordnet.senses(one, part)[:1])
         return any(self.language.fits(token, synset, one) for one, synset in usual)

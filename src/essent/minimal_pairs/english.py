@@ -122,7 +122,8 @@ class English(Language):
 def _asks(main: Token) -> bool:
     """Whether a clause begins with a question word or conjunction, or its verb stands before the subject."""
     finite, its_subject = carrier(main), subject(main)
-    return its_subject.i > finite.i or any(one.lower_ in QUESTION or one.dep_ == "mark" for one in main.lefts)
+    late = finite is not None and its_subject is not None and its_subject.i > finite.i
+    return late or any(one.lower_ in QUESTION or one.dep_ == "mark" for one in main.lefts)
 
 
 def _is_joined(main: Token) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -102,13 +101,14 @@ def fit_judgements(paths: Sequence[str | Path], resources: Resources) -> tuple[C
 
 def _choice(doc: Doc, pair: MinimalPair, offers: Substitutes) -> Choice | None:
     """The choice that a pair comes from, with the one candidate that it has."""
-    relation, language = pair.subset.lower() + "s", offers.language
+    language = offers.language
     text = str(doc.user_data["text"])
     for token in doc:
         same_before = pair.changed.startswith(text[: max(token.idx - 3, 0)])  # an article before the word may differ
         if not same_before or not language.part(token) or not language.lemmas(token.lower_, token):
             continue
-        offered = dict(zip(("synonyms", "antonyms"), offers.of(token), strict=True))[relation]
+        offered = offers.of(token)[pair.subset == "Antonym"]
         if found := [one for one in offered if language.replace(token, one.word) == pair.changed]:
-            return replace(Choice(token, Negation(pair.original, (), "")), **{relation: found[:1]})
+            same, opposite = (found[:1] if pair.subset == subset else [] for subset in ("Synonym", "Antonym"))
+            return Choice(token, Negation(pair.original, (), ""), same, opposite)
     return None

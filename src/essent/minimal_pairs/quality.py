@@ -31,9 +31,13 @@ class Quality:
     fallen: Mapping[str, Mapping[str, int]]
 
     @classmethod
-    def of(cls, reasons: Counter[tuple[str, str]], filters: Sequence[str], *numbers: int) -> Quality:
-        """From counts of (filter, reason), and the three numbers."""
-        return cls(*numbers, {name: {why: n for (by, why), n in reasons.most_common() if by == name} for name in filters})
+    def of(cls, sentences: int, seen: int, originals: int, reasons: Mapping[tuple[str, str], int]) -> Quality:
+        """From counts of (filter, reason), the filters in their order."""
+        fallen: dict[str, dict[str, int]] = {}
+        for (name, reason), number in reasons.items():
+            fallen.setdefault(name, {}).update({reason: number} if number else {})
+        most = {name: dict(sorted(some.items(), key=lambda one: (-one[1], one[0]))) for name, some in fallen.items()}
+        return cls(sentences, seen, originals, most)
 
     @property
     def left(self) -> dict[str, int]:

@@ -123,9 +123,10 @@ class Substitutes:
                 yield relation, one
 
     def _is_said(self, token: Token, offer: Offer) -> bool:
-        """Whether the sentence has the offered word already, or a synonym of it: not "starting and beginning"."""
+        """Whether it is a form of the word (better), or the sentence has it or a synonym: "starting and beginning"."""
         others = {form for one in token.doc if one != token for form in (one.lower_, one.lemma_)}
-        return bool((others - word_lists()["light"]) & {*offer.synset.words})
+        said = (others - word_lists()["light"]) & {*offer.synset.words}
+        return bool(said) or offer.lemma in self.language.forms(token.lemma_)
 
 
 def _order(one: Candidate) -> tuple[float, str]:
