@@ -107,9 +107,10 @@ def build(
         DataError: no texts.
         MissingDependencyError: LemmInflect is not installed.
     """
-    for name, value in (("n", n), ("look_at", look_at)):
-        if value < 1:
-            raise InputError(f"{name} must be at least 1, not {value}.")
+    if n < 1:
+        raise InputError(f"n must be at least 1, not {n}.")
+    if look_at < 1:
+        raise InputError(f"look_at must be at least 1, not {look_at}.")
     sentences = list(dict.fromkeys(sentence for text in texts for sentence in split_sentences(text)))
     if not sentences:
         raise DataError("There are no sentences to build minimal pairs from.")

@@ -92,7 +92,8 @@ class English(Language):
 
     def forms(self, lemma: str) -> set[str]:
         """See `Language.forms`."""
-        return inflection.forms_of(lemma)
+        spelled = (inflection.inflections(lemma, upos).values() for upos in inflection.UPOS.values())
+        return {lemma, *(form for some in spelled for forms in some for form in forms)}
 
     def is_word(self, word: str) -> bool:
         """See `Language.is_word`."""

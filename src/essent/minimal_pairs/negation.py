@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from essent.minimal_pairs.edits import Edit, like_case, word_lists
 from essent.minimal_pairs.inflection import lemmas
-from essent.minimal_pairs.language import SUBJECT, CannotNegateError, Negation, Token
+from essent.minimal_pairs.language import CannotNegateError, Negation, Token
 
+SUBJECT = ("nsubj", "nsubjpass", "csubj", "csubjpass", "expl")
 FINITE = ("VBZ", "VBP", "VBD", "MD")
 BE = ("am", "is", "are", "was", "were", "'m", "'re", "'s")
 NEGATORS = ("not", "n't")

@@ -139,13 +139,16 @@ def synonyms(wordnet: WordNet, lemma: str, sense: Sense) -> list[Offer]:
     close = [other for _, other in wordnet.linked(sense.synset, near)]
     sources = [("synset", sense.synset)] + [(label, other) for other in close]
     sources += [("see also", other) for _, other in wordnet.linked(sense.synset, ALSO, word=lemma)]
-    if sense.synset.part == "adj" and len(close) == 1:  # a satellite of one adjective: the others around that
-        sources += [("sibling", other) for _, other in wordnet.linked(close[0], near)]
+    around = close if sense.synset.part == "adj" and len(close) == 1 else []  # a satellite of one: the others of that
+    sources += [("sibling", other) for one in around for _, other in wordnet.linked(one, near)]
     sources += [("hyponym", other) for _, other in wordnet.linked(sense.synset, HYPONYM)]
     found = [Offer(word, source, "", synset) for source, synset in sources for word in synset.words]
-    ranks = {"synset": 2, "similar": 2, "see also": 2}  # the meaning is among the synonym's own most frequent
-    usual = (one for one in found if not _same_stem(one.lemma, lemma))
-    return [one for one in usual if wordnet.rank(one.lemma, one.synset) <= ranks.get(one.source, 1)]
+    return [one for one in found if _is_usual(wordnet, one) and not _same_stem(one.lemma, lemma)]
+
+
+def _is_usual(wordnet: WordNet, offer: Offer) -> bool:
+    """Whether the meaning is among the most frequent ones of the offered word."""
+    return wordnet.rank(offer.lemma, offer.synset) <= (2 if offer.source in ("synset", "similar", "see also") else 1)
 
 
 def antonyms(wordnet: WordNet, lemma: str, sense: Sense, prior: float) -> list[Offer]:
