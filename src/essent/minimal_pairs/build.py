@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -118,11 +117,10 @@ def build(
     found = _search(order, resources, n, n * look_at, seed, progress)
     kept = [one for one in found if isinstance(one, Built)]
     surest = sorted(range(len(kept)), key=lambda number: -kept[number].confidence)[:n]
-    reasons = Counter(dict.fromkeys(((name, "") for name in (*FILTERS, *LATER)), 0))
-    reasons.update((one.filter, one.reason) for one in found if isinstance(one, UnsuitableError))
-    reasons["wanted", "others are surer, or came first"] = len(kept) - len(surest)
     rows = [row for number in sorted(surest) for row in kept[number].rows]
-    return rows, Quality.of(len(sentences), len(found), len(surest), reasons)
+    refused = [one for one in found if isinstance(one, UnsuitableError)]
+    refused += [UnsuitableError("wanted", "others are surer, or came first")] * (len(kept) - len(surest))
+    return rows, Quality.of(len(sentences), len(found), len(surest), refused, (*FILTERS, *LATER))
 
 
 def _search(

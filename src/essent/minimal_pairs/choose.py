@@ -21,7 +21,7 @@ from essent.minimal_pairs.wordnet import WordNet
 SURE = {"synonym": -0.3, "antonym": 0.0}  # log-odds from which one is taken
 BETWEEN, RELATED = 0.42, 0.50  # from which the word between a word and its antonym, and a random word, mean the same
 FILLER_GAP = 3.0  # how much less likely (natural log) than the likeliest word a random one may be
-LOOKED_AT, RANDOM = 8, 3  # synonyms and antonyms, and random words, whose states are compared
+LOOKED_AT, RANDOM = 8, 6  # synonyms and antonyms, and random words, whose states are compared
 
 
 @dataclass(frozen=True)

@@ -71,13 +71,23 @@ def negate_adjective(adjective: Token) -> Negation:
     verb = adjective.head if predicate else _verb_of(adjective.head)
     if verb is None or carrier(verb) is None or verb.i > adjective.i:
         raise CannotNegateError("an adjective that no 'not' at a verb reaches")
+    if not predicate or verb.lemma_ != "be" or negator(verb) is not None or not _is_parted(adjective):
+        return negate_verb(verb)
+    _check_negatives(verb)
+    place = _first_grade(adjective).idx
+    return Negation.of(adjective.doc, [Edit(place, place, "not ")], "not before the adjective")
+
+
+def _first_grade(adjective: Token) -> Token:
+    """The first word that grades an adjective, or itself: "*very* good"."""
     grades = [one.left_edge.i for one in adjective.lefts if one.dep_ in ("advmod", "npadvmod")]
-    first = adjective.doc[min([*grades, adjective.i])]
-    between = any(one.head != verb for one in adjective.doc[verb.i + 1 : first.i])
-    if predicate and between and verb.lemma_ == "be" and negator(verb) is None:
-        _check_negatives(verb)
-        return Negation.of(adjective.doc, [Edit(first.idx, first.idx, "not ")], "not before the adjective")
-    return negate_verb(verb)
+    return adjective.doc[min([*grades, adjective.i])]
+
+
+def _is_parted(adjective: Token) -> bool:
+    """Whether words of neither stand between an adjective and its verb."""
+    verb, between = adjective.head, adjective.doc[adjective.head.i + 1 : _first_grade(adjective).i]
+    return any(one.head != verb and not adjective.is_ancestor(one) for one in between)
 
 
 def _verb_of(noun: Token) -> Token | None:

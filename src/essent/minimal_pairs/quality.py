@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from essent.minimal_pairs.language import UnsuitableError
 from essent.minimal_pairs.rows import PairRow
 from essent.tasks import PUBLISHED, SUBSETS, Tokenize, lexical_overlap, words_and_marks
 
@@ -31,13 +32,15 @@ class Quality:
     fallen: Mapping[str, Mapping[str, int]]
 
     @classmethod
-    def of(cls, sentences: int, seen: int, originals: int, reasons: Mapping[tuple[str, str], int]) -> Quality:
-        """From counts of (filter, reason), the filters in their order."""
-        fallen: dict[str, dict[str, int]] = {}
-        for (name, reason), number in reasons.items():
-            fallen.setdefault(name, {}).update({reason: number} if number else {})
-        most = {name: dict(sorted(some.items(), key=lambda one: (-one[1], one[0]))) for name, some in fallen.items()}
-        return cls(sentences, seen, originals, most)
+    def of(
+        cls, sentences: int, seen: int, originals: int, refused: Sequence[UnsuitableError], filters: Sequence[str]
+    ) -> Quality:
+        """From why sentences were refused."""
+        fallen = {}
+        for name in filters:
+            reasons = Counter(one.reason for one in refused if one.filter == name)
+            fallen[name] = dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
+        return cls(sentences, seen, originals, fallen)
 
     @property
     def left(self) -> dict[str, int]:

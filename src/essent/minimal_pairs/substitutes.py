@@ -134,16 +134,25 @@ def _order(one: Candidate) -> tuple[float, str]:
 
 
 def synonyms(wordnet: WordNet, lemma: str, sense: Sense) -> list[Offer]:
-    """Words of the sense's synset; near ones of an adjective, more special ones of a verb."""
-    near, label = _near(sense.synset)
-    close = [other for _, other in wordnet.linked(sense.synset, near)]
-    sources = [("synset", sense.synset)] + [(label, other) for other in close]
-    sources += [("see also", other) for _, other in wordnet.linked(sense.synset, ALSO, word=lemma)]
-    around = close if sense.synset.part == "adj" and len(close) == 1 else []  # a satellite of one: the others of that
-    sources += [("sibling", other) for one in around for _, other in wordnet.linked(one, near)]
-    sources += [("hyponym", other) for _, other in wordnet.linked(sense.synset, HYPONYM)]
-    found = [Offer(word, source, "", synset) for source, synset in sources for word in synset.words]
-    return [one for one in found if _is_usual(wordnet, one) and not _same_stem(one.lemma, lemma)]
+    """Words of the sense's synset, near ones of an adjective, more special ones of a verb."""
+    offers = [
+        Offer(word, source, "", synset)
+        for source, synset in _sources(wordnet, lemma, sense.synset)
+        for word in synset.words
+    ]
+    return [one for one in offers if _is_usual(wordnet, one) and not _same_stem(one.lemma, lemma)]
+
+
+def _sources(wordnet: WordNet, lemma: str, synset: Synset) -> Iterator[tuple[str, Synset]]:
+    """Synsets of synonyms, and how WordNet links them."""
+    near, label = _near(synset)
+    close = [other for _, other in wordnet.linked(synset, near)]
+    yield "synset", synset
+    yield from ((label, other) for other in close)
+    yield from (("see also", other) for _, other in wordnet.linked(synset, ALSO, word=lemma))
+    if synset.part == "adj" and len(close) == 1:  # a satellite of one adjective: the others around that
+        yield from (("sibling", other) for _, other in wordnet.linked(close[0], near))
+    yield from (("hyponym", other) for _, other in wordnet.linked(synset, HYPONYM))
 
 
 def _is_usual(wordnet: WordNet, offer: Offer) -> bool:
