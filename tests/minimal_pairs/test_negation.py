@@ -125,6 +125,7 @@ def test_a_word_that_takes_no_not(sentence: str, word: str, reason: str, parser:
         ("The glass used in this wine is old.", "The glass used in this wine is not old."),
         ("Some shows get canceled before they end.", "Some shows do not get canceled before they end."),
         ("The man who made it fall is here.", "The man who made it fall is not here."),
+        ("That must’ve been rough.", "That must not have been rough."),
     ],
 )
 def test_what_only_looks_like_the_main_verb(sentence: str, wanted: str, parser: Parser) -> None:

@@ -176,7 +176,11 @@ def _put_after(finite: Token) -> Negation:
         last = doc[last.i + 1]
     joined = finite.lower_ == "can" and last == finite
     end = last.idx + len(last)
-    return Negation.of(doc, [Edit(end, end, "not" if joined else " not")], "not after the auxiliary")
+    if last.i + 1 < len(doc) and last.nbor().lower_ == "'ve":  # must've: must not have
+        edit = Edit(end, end + len("'ve"), " not have")
+    else:
+        edit = Edit(end, end, "not" if joined else " not")
+    return Negation.of(doc, [edit], "not after the auxiliary")
 
 
 def _put_with_do(verb: Token) -> Negation:
