@@ -13,6 +13,7 @@ from essent.tasks import MinimalPair
 ONE_WORD = ("Synonym", "Antonym", "Random MLM", "Typo")
 SUPPORT = {"do", "does", "did"}
 ARTICLES = {"a", "an"}
+FULL = {"'ve": "have"}  # must've, must not have
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Checker:
 
     def _negation_differs(self, before: Doc, after: Doc) -> str | None:
         """A not more or less, with or without do, and one verb in another form."""
-        old, new = (Counter(one.norm_.lower() for one in doc) for doc in (before, after))
+        old, new = (Counter(FULL.get(one.lower_, one.norm_.lower()) for one in doc) for doc in (before, after))
         gone, put = old - new, new - old
         negatives = sum((gone + put)[word] for word in self.language.negators)
         if negatives != 1:
