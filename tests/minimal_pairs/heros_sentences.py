@@ -14,7 +14,7 @@ PAPER = {  # Table 2: original, Negation (Main), Negation (Antonym), the replace
 }
 SENTENCES = [
     *PAPER,
-    "My brother wants to buy a house near the river.",
+    "My brother decided to buy a house near the river.",
     "She bought a large car for her son last year.",
     "The children were happy about the new school.",
     "I love the way that she sings in the morning.",

@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from essent.cli import app
-from essent.minimal_pairs import choose, push
+from essent.minimal_pairs import push
 from essent.minimal_pairs.wordnet import ENVIRONMENT
 from essent.tasks.heros import SUBSETS
 from essent.tasks.heros_files import load_heros
@@ -27,18 +27,10 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, lenient: None) -> Run:
     """Run the command line; `code` is the exit status that is expected. No WordNet is installed."""
     monkeypatch.setattr("essent.minimal_pairs.wordnet.PLACES", ("/nowhere",))
     monkeypatch.delenv(ENVIRONMENT, raising=False)
-    for name in (
-        "SURE",
-        "BETWEEN",
-        "CONTRARY",
-        "UNSEEN_CONTRARY",
-    ):  # a model with random weights finds nothing alike
-        monkeypatch.setattr(choose, name, -99.0)
-    monkeypatch.setattr(choose, "RELATED", 2.0)
 
     def invoke(*arguments: object, code: int = 0) -> Result:
         result = CliRunner().invoke(app, ["heros", *map(str, arguments)])

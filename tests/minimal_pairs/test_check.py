@@ -43,6 +43,7 @@ GOOD = [
     ("He does the dishes.", "He does not do the dishes.", "Negation (Main)"),
     ("She had a dog.", "She did not have a dog.", "Negation (Main)"),
     ("They won't come.", "They will come.", "Negation (Main)"),
+    ("He must’ve left.", "He must not have left.", "Negation (Main)"),
     ("They can’t come.", "They can come.", "Negation (Antonym)"),
 ]
 

@@ -12,30 +12,29 @@ import pytest
 from heros_sentences import SENTENCES
 
 from essent.minimal_pairs import Confidence, Parser, Resources, build
-from essent.minimal_pairs.confidence import Evidence, Judged, fit
+from essent.minimal_pairs.confidence import Evidence, Judged, both, fit
 from essent.minimal_pairs.edits import DATA
 from essent.types import DataError, InputError
 
-WEIGHTS = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "log senses": -1.0, "prefix": 3.0}
+WEIGHTS = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "prefix": 3.0}
 ONE = Confidence({"synonym": WEIGHTS, "antonym": {"constant": -1.0}}, {})
 
 
 def test_the_log_odds_are_a_sum() -> None:
-    evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, own=-2.0, senses=4, verb=True, prefix=True)
-    assert math.isclose(ONE.log_odds("synonym", evidence), 1.0 + 1.0 - 2.0 - math.log(4) + 3.0)
+    evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, prefix=True)
+    assert math.isclose(ONE.log_odds("synonym", evidence), 1.0 + 1.0 - 2.0 + 3.0)
     assert ONE.log_odds("antonym", evidence) == -1.0
 
 
 def test_words_without_a_token_and_improbable_ones() -> None:
-    unseen = Evidence(0.5, -1.0, -math.inf, -math.inf, 1).features()
-    assert unseen == Evidence(0.5, -1.0, -12.0, -12.0, 1).features()
-    assert Evidence(0.5, -1.0, -40.0, -2.0, 1).features() == Evidence(0.5, -1.0, -14.0, -2.0, 1).features()
+    assert Evidence(0.5, -1.0, -math.inf).terms() == Evidence(0.5, -1.0, -12.0).terms()
+    assert Evidence(0.5, -1.0, -40.0).terms() == Evidence(0.5, -1.0, -14.0).terms()
 
 
 def test_the_synonym_weighs_more() -> None:
     chances = [1 / (1 + math.exp(-odds)) for odds in (0.5, 2.0)]
-    assert math.isclose(Confidence.both(0.5, 2.0), 3 * math.log(chances[0]) + math.log(chances[1]))
-    assert Confidence.both(2.0, 0.5) > Confidence.both(0.5, 2.0)
+    assert math.isclose(both(0.5, 2.0), 3 * math.log(chances[0]) + math.log(chances[1]))
+    assert both(2.0, 0.5) > both(0.5, 2.0)
 
 
 def test_the_package_s_coefficients_are_of_its_judgements() -> None:
@@ -52,7 +51,7 @@ def test_what_is_no_file_of_coefficients(tmp_path: Path) -> None:
 
 
 def judged(relation: str, similarity: float, good: bool) -> Judged:
-    return Judged(relation, good, Evidence(similarity, -1.0, -4.0, -2.0, 3))
+    return Judged(relation, good, Evidence(similarity, -1.0, -4.0))
 
 
 def test_a_fit_finds_what_tells_good_from_bad(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tiny_wordnet import write_wordnet
 
-from essent.minimal_pairs import WordNet, find_wordnet
+from essent.minimal_pairs import English, Parser, WordNet, find_wordnet
+from essent.minimal_pairs.substitutes import Substitutes
 from essent.minimal_pairs.wordnet import ANTONYM, ENVIRONMENT, HYPERNYM
 from essent.types import DataError
 
@@ -79,3 +80,20 @@ def test_broken_files(tmp_path: Path) -> None:
     folder = write_wordnet(tmp_path / "uncounted")
     (folder / "cntlist.rev").unlink()
     assert WordNet(folder).count("buy", "verb") == 0
+
+
+@pytest.mark.parametrize(
+    ("sentence", "word", "wanted"),
+    [
+        ("She stopped the old car.", "stopped", (["halted"], ["started"])),
+        ("She stopped the car and began to walk home.", "stopped", (["halted"], [])),  # not "started and began"
+        ("We hate noise and we hate crowds.", "hate", ([], ["love"])),  # not "detest noise and hate crowds"
+    ],
+)
+def test_what_the_sentence_says_already_is_not_offered(
+    sentence: str, word: str, wanted: tuple[list[str], list[str]], wordnet: WordNet, parser: Parser
+) -> None:
+    (doc,) = parser([sentence])
+    token = next(one for one in doc if one.lower_ == word)
+    found = Substitutes(wordnet, English()).of(token)
+    assert tuple([one.word for one in some] for some in found) == wanted

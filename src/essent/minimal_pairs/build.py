@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from essent.minimal_pairs.choose import Choice, Chooser, generator
+from essent.minimal_pairs.choose import Choice, Chooser, ContextChooser
 from essent.minimal_pairs.confidence import Confidence
 from essent.minimal_pairs.edits import split_sentences
 from essent.minimal_pairs.english import English
-from essent.minimal_pairs.inflection import library as lemminflect
 from essent.minimal_pairs.language import Language, Negation, Parser, Token, UnsuitableError
 from essent.minimal_pairs.masked import MaskedModel
 from essent.minimal_pairs.quality import Quality
@@ -24,8 +23,7 @@ from essent.minimal_pairs.wordnet import WordNet
 from essent.types import DataError, InputError, TextsLike
 
 CHUNK = 128  # sentences whose words are masked together
-LATER = ("replaceable word", "negation of the word", "synonym and antonym", "in context", "typo")
-ENOUGH = "wanted"  # the last filter: sentences beyond those that were asked for
+LATER = ("repeated", "replaceable word", "negation of the word", "synonym and antonym", "in context", "typo", "wanted")
 
 
 @dataclass(frozen=True)
@@ -62,9 +60,25 @@ class Resources:
         wrong = frozenset(word for words in self.misspellings.values() for word in words)
         return Filters(self.parser, self.language, wrong, self.wordnet or frozenset())
 
-    def chooser(self, seed: int) -> Chooser:
+    def chooser(self) -> Chooser:
         """What chooses a word of a sentence and what may stand for it."""
-        return Chooser(self.language, self.wordnet, self.model, self.confidence, seed, self.same_negations)
+        if self.wordnet is None or self.model is None:
+            return Chooser(self.language, self.wordnet, self.same_negations)
+        judge = self.confidence or Confidence.load()
+        return ContextChooser(
+            language=self.language,
+            wordnet=self.wordnet,
+            same_negations=self.same_negations,
+            model=self.model,
+            judge=judge,
+        )
+
+
+class Built(NamedTuple):
+    """The rows of an original, and how sure its synonym and antonym are."""
+
+    confidence: float
+    rows: list[PairRow]
 
 
 def build(
@@ -92,100 +106,89 @@ def build(
         DataError: no texts.
         MissingDependencyError: LemmInflect is not installed.
     """
-    for name, value in (("n", n), ("look_at", look_at)):
-        if value < 1:
-            raise InputError(f"{name} must be at least 1, not {value}.")
-    lemminflect()
+    if n < 1:
+        raise InputError(f"n must be at least 1, not {n}.")
+    if look_at < 1:
+        raise InputError(f"look_at must be at least 1, not {look_at}.")
     sentences = list(dict.fromkeys(sentence for text in texts for sentence in split_sentences(text)))
     if not sentences:
         raise DataError("There are no sentences to build minimal pairs from.")
-    order = np.random.default_rng(seed).permutation(len(sentences))
-    enough = min(len(order), n * look_at if resources.model is not None and resources.wordnet is not None else 1)
-    filters = resources.filters()
+    order = [sentences[number] for number in np.random.default_rng(seed).permutation(len(sentences))]
+    found = _search(order, resources, n, n * look_at, seed, progress)
+    kept = [one for one in found if isinstance(one, Built)]
+    surest = sorted(range(len(kept)), key=lambda number: -kept[number].confidence)[:n]
+    rows = [row for number in sorted(surest) for row in kept[number].rows]
+    refused = [one for one in found if isinstance(one, UnsuitableError)]
+    refused += [UnsuitableError("wanted", "others are surer, or came first")] * (len(kept) - len(surest))
+    return rows, Quality.of(len(sentences), len(found), len(surest), refused, (*FILTERS, *LATER))
+
+
+def _search(
+    order: Sequence[str],
+    resources: Resources,
+    n: int,
+    look_at: int,
+    seed: int,
+    progress: Callable[[int, int], object] | None,
+) -> list[Built | UnsuitableError]:
+    """What becomes of the sentences: of `look_at` where a model says which are the surest, and until there are `n`."""
+    found: list[Built | UnsuitableError] = []
     taken: set[str] = set()
-    fallen: Counter[tuple[str, str]] = Counter()
-    found: list[Built] = []
-    seen = 0
-    for start in range(0, len(order), CHUNK):
-        suitable = _suitable([sentences[number] for number in order[start : start + CHUNK]], filters, taken, fallen)
-        seen += len(order[start : start + CHUNK])
-        for outcome in _convert(suitable, resources, seed):
-            if isinstance(outcome, UnsuitableError):
-                fallen[outcome.filter, outcome.reason] += 1
-            else:
-                found.append(outcome)
+    least = min(len(order), look_at) if isinstance(resources.chooser(), ContextChooser) else 1
+    built = 0
+    while len(found) < len(order) and (built < n or len(found) < least):
+        found += _outcomes(order[len(found) : len(found) + CHUNK], resources, taken, seed)
+        built = sum(isinstance(one, Built) for one in found)
         if progress is not None:
-            progress(seen, max(enough, seen) if len(found) >= n else len(order))
-        if len(found) >= n and seen >= enough:
-            break
-    surest = sorted(range(len(found)), key=lambda number: -found[number].confidence)[:n]
-    if len(found) > n:
-        fallen[ENOUGH, "others are surer, or came first"] += len(found) - n
-    rows = [row for number in sorted(surest) for row in found[number].rows]
-    return rows, Quality.of(rows, seen, len(sentences), fallen, (*FILTERS, "repeated", *LATER, ENOUGH))
+            progress(len(found), max(least, len(found)) if built >= n else len(order))
+    return found
 
 
-def _suitable(
-    sentences: Sequence[str], filters: Filters, taken: set[str], fallen: Counter[tuple[str, str]]
-) -> list[Suitable]:
-    """The sentences that pass the filters and are not `taken` yet; counts why the others fell."""
+def _outcomes(
+    sentences: Sequence[str], resources: Resources, taken: set[str], seed: int
+) -> Iterator[Built | UnsuitableError]:
+    """Every sentence's rows, or why it has none; a text that is `taken` already is not taken again."""
     suitable: list[Suitable] = []
-    for one in filters.check(sentences):
-        if isinstance(one, Suitable) and one.text not in taken:
+    for one in resources.filters().check(sentences):
+        if isinstance(one, UnsuitableError):
+            yield one
+        elif one.text in taken:
+            yield UnsuitableError("repeated", "another sentence but for marks, capitals or a name")
+        else:
             taken.add(one.text)
             suitable.append(one)
-        elif isinstance(one, Suitable):
-            fallen["repeated", "another sentence but for marks, capitals or a name"] += 1
-        else:
-            fallen[one.filter, one.reason] += 1
-    return suitable
-
-
-class Built(NamedTuple):
-    """The rows of an original, and how sure its synonym and antonym are."""
-
-    confidence: float
-    rows: list[PairRow]
-
-
-def _convert(suitable: Sequence[Suitable], resources: Resources, seed: int) -> Iterator[Built | UnsuitableError]:
-    """Every sentence's rows, or why it has none."""
-    for one, choices in zip(suitable, resources.chooser(seed)(suitable), strict=True):
+    for one, choices in zip(suitable, resources.chooser()(suitable), strict=True):
         if isinstance(choices, UnsuitableError):
             yield choices
             continue
-        rows = [_rows_of(one, choice, resources, generator(one.text, seed)) for choice in choices]
-        good = next((place for place, some in enumerate(rows) if some is not None), None)
-        if good is None:
-            yield UnsuitableError("typo", "no typo of the word")
-        else:
-            yield Built(choices[good].confidence, rows[good] or [])
+        built = (Built(choice.confidence, _rows_of(one, choice, resources, seed)) for choice in choices)
+        yield next((some for some in built if some.rows), None) or UnsuitableError("typo", "no typo of the word")
 
 
-def _rows_of(one: Suitable, choice: Choice, resources: Resources, rng: np.random.Generator) -> list[PairRow] | None:
-    """The rows of a choice; None when its word has no typo."""
-    token, language, rows = choice.token, resources.language, []
-
-    def replaced(subset: str, new: str, rule: str, source: str) -> PairRow:
-        converted = language.replace(token, new)
-        return PairRow(one.text, converted, subset, token.idx, token.idx + len(token), rule, token.text, new, source)
-
-    if resources.wordnet is not None:
-        for subset, candidate in (("Synonym", choice.synonyms[0]), ("Antonym", choice.antonyms[0])):
-            source = f"WordNet {candidate.source}, {candidate.sense}"
-            rows.append(replaced(subset, candidate.word, "word replaced", source))
-    if choice.filler and resources.model is not None:
-        rows.append(replaced("Random MLM", choice.filler, "word replaced", f"filler of {resources.model.name}"))
-    typo = make_typo(token.text, rng, resources.misspellings, language)
+def _rows_of(one: Suitable, choice: Choice, resources: Resources, seed: int) -> list[PairRow]:
+    """The rows of a choice; none when its word has no typo."""
+    rng = np.random.default_rng([seed, zlib.crc32(one.text.encode())])  # the same wherever it stands among the texts
+    typo = make_typo(choice.token.text, rng, resources.misspellings, resources.language)
     if typo is None:
-        return None
-    rows.append(replaced("Typo", *typo, "codespell" if typo[1] == "common misspelling" else "seeded"))
-    for subset, place, negation in (
-        ("Negation (Main)", one.main, one.negation),
-        ("Negation (Antonym)", token, choice.negation),
-    ):
-        rows.append(_negated(one, place, subset, negation, resources.parser.name))
-    return rows
+        return []
+    new = [
+        (subset, some[0].word, "word replaced", f"WordNet {some[0].source}, {some[0].sense}")
+        for subset, some in (("Synonym", choice.synonyms), ("Antonym", choice.antonyms))
+        if some
+    ]
+    if choice.fillers and resources.model is not None:
+        new.append(("Random MLM", choice.fillers[0], "word replaced", f"filler of {resources.model.name}"))
+    new.append(("Typo", *typo, "codespell" if typo[1] == "common misspelling" else "seeded"))
+    token, start = choice.token, choice.token.idx
+    rows = [
+        PairRow(
+            *(one.text, resources.language.replace(token, word), subset, start, start + len(token)),
+            *(rule, token.text, word, source),
+        )
+        for subset, word, rule, source in new
+    ]
+    main = _negated(one, one.main, "Negation (Main)", one.negation, resources.parser.name)
+    return [*rows, main, _negated(one, token, "Negation (Antonym)", choice.negation, resources.parser.name)]
 
 
 def _negated(one: Suitable, token: Token, subset: str, negation: Negation, parser: str) -> PairRow:

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from essent.minimal_pairs.language import Doc, Language, Parser, UnsuitableError
+from essent.minimal_pairs.language import Doc, Language, Parser, UnsuitableError, attempt
 from essent.minimal_pairs.typos import is_typo
 from essent.tasks import MinimalPair
 
 ONE_WORD = ("Synonym", "Antonym", "Random MLM", "Typo")
 SUPPORT = {"do", "does", "did"}
 ARTICLES = {"a", "an"}
-STEMS = {"ca": "can", "wo": "will", "sha": "shall"}
+FULL = {"'ve": "have"}  # must've, must not have
 
 
 @dataclass(frozen=True)
@@ -37,19 +37,18 @@ class Checker:
         """The first problem of a pair with its parses, or None."""
         if pair.original == pair.changed:
             return "the two sentences are equal"
-        problem = self._words_differ(pair) if pair.subset in ONE_WORD else self._negation_differs(before, after)
-        if problem is not None:
-            return problem
-        if self.language.ungrammatical(before) is None and (reason := self.language.ungrammatical(after)) is not None:
-            return f"ungrammatical: {reason}" if pair.subset != "Typo" else None
+        if pair.subset == "Typo":
+            return self._words_differ(pair)
         if pair.subset in ONE_WORD:
-            return None
-        for doc in (before, after):
-            try:
-                self.language.statement(doc)
-            except UnsuitableError as error:
-                return f"not a statement: {error}"
-        return None
+            return self._words_differ(pair) or self._grammar_differs(before, after)
+        unfit = (attempt(self.language.statement, doc) for doc in (before, after))
+        refused = next((reason for reason in unfit if isinstance(reason, UnsuitableError)), None)
+        found = self._negation_differs(before, after) or self._grammar_differs(before, after)
+        return found or (f"not a statement: {refused}" if refused is not None else None)
+
+    def _grammar_differs(self, before: Doc, after: Doc) -> str | None:
+        reason = None if self.language.ungrammatical(before) else self.language.ungrammatical(after)
+        return f"ungrammatical: {reason}" if reason is not None else None
 
     def _words_differ(self, pair: MinimalPair) -> str | None:
         """One word in the place of one, articles aside."""
@@ -69,20 +68,18 @@ class Checker:
 
     def _negation_differs(self, before: Doc, after: Doc) -> str | None:
         """A not more or less, with or without do, and one verb in another form."""
-        sides = [Counter(STEMS.get(one.lower_, one.lower_) for one in doc) for doc in (before, after)]
-        gone, new = sides[0] - sides[1], sides[1] - sides[0]
-        negatives = sum((gone + new)[word] for word in self.language.negators)
+        old, new = (Counter(FULL.get(one.lower_, one.norm_.lower()) for one in doc) for doc in (before, after))
+        gone, put = old - new, new - old
+        negatives = sum((gone + put)[word] for word in self.language.negators)
         if negatives != 1:
-            return "no negation is put or taken" if not negatives else "more than one negation differs"
-        rest = [[one for one in words.elements() if one not in self.language.negators] for words in (gone, new)]
-        plain = [[one for one in side if one not in SUPPORT | ARTICLES] for side in rest]
-        if not any(plain) and not any(one in SUPPORT for one in rest[0]):
-            return None
-        # a form of do may be the verb itself: does the dishes, does not do the dishes
-        olds, news = (some or [one for one in side if one in SUPPORT] for some, side in zip(plain, rest, strict=True))
-        if len(olds) != 1 or len(news) != 1 or not _lemmas(before, olds[0]) & _lemmas(after, news[0]):
-            return "more than the negation differs"
-        return None
+            return "more than one negation differs" if negatives else "no negation is put or taken"
+        free = {*self.language.negators, *SUPPORT, *ARTICLES}
+        left, right = ([word for word in side.elements() if word not in free] for side in (gone, put))
+        known = self.language.forms
+        same = len(left) == len(right) <= 1 and all(
+            {a, b} & known(a) & known(b) for a, b in zip(left, right, strict=True)
+        )
+        return None if same else "more than the negation differs"
 
 
 def check_rows(
@@ -103,8 +100,3 @@ def check_rows(
 
 def _bare(word: str) -> str:
     return word.strip('.,!;:()"“”').lower()
-
-
-def _lemmas(doc: Doc, word: str) -> set[str]:
-    """What a word of a sentence is a form of, by the parser."""
-    return {word} | {one.lemma_.lower() for one in doc if one.lower_ == word}

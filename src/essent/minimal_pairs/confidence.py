@@ -20,8 +20,7 @@ from essent.atomic import write_json
 from essent.minimal_pairs.edits import DATA
 from essent.types import DataError
 
-UNSEEN = -12.0  # natural log of the probability of a word that the model has no token for
-LEAST = -14.0  # improbable is improbable
+UNSEEN, LEAST = -12.0, -14.0  # log-probability of a word that the model has no token for, and of the improbable
 SYNONYM_WEIGHT = 3.0  # of the synonym's log-probability against the antonym's: it is the harder of the two
 RELATIONS = ("synonym", "antonym")
 FOLDS = 10
@@ -34,32 +33,18 @@ class Evidence(NamedTuple):
         similarity: of its state and the replaced word's, less what any two words have in common.
         prior: log share of the sense, less the penalties of WordNet's relation to it.
         probability: its log-probability in the place; -inf without a token.
-        own: that of the replaced word, or 3 below the likeliest filler where that is more.
-        senses: that WordNet has of the replaced word.
-        verb: whether it is one, not an adjective.
         prefix: whether it is the word with or without a prefix: unhappy.
     """
 
     similarity: float
     prior: float
     probability: float
-    own: float
-    senses: int
-    verb: bool = False
     prefix: bool = False
 
-    def features(self) -> dict[str, float]:
+    def terms(self) -> dict[str, float]:
         """The terms of the regression by name."""
-        return {
-            "constant": 1.0,
-            "similarity": self.similarity,
-            "prior": self.prior,
-            "probability": max(self.probability, LEAST) if math.isfinite(self.probability) else UNSEEN,
-            "own": max(self.own, UNSEEN),
-            "log senses": math.log(self.senses),
-            "prefix": float(self.prefix),
-            "verb": float(self.verb),
-        }
+        likely = max(self.probability, LEAST) if math.isfinite(self.probability) else UNSEEN
+        return {"constant": 1.0, **self._asdict(), "probability": likely, "prefix": float(self.prefix)}
 
 
 class Judged(NamedTuple):
@@ -98,12 +83,12 @@ class Confidence:
     def log_odds(self, relation: str, evidence: Evidence) -> float:
         """That the replacement is a good synonym or antonym."""
         weights = self.coefficients[relation]
-        return sum(weights.get(name, 0.0) * value for name, value in evidence.features().items())
+        return sum(weights.get(name, 0.0) * value for name, value in evidence.terms().items())
 
-    @staticmethod
-    def both(synonym: float, antonym: float) -> float:
-        """One number for both log-odds: how probable it is that both are good, the synonym weighing more."""
-        return -SYNONYM_WEIGHT * math.log1p(math.exp(-synonym)) - math.log1p(math.exp(-antonym))
+
+def both(synonym: float, antonym: float) -> float:
+    """One number for the log-odds of a synonym and an antonym: how probable it is that both are good."""
+    return -SYNONYM_WEIGHT * math.log1p(math.exp(-synonym)) - math.log1p(math.exp(-antonym))
 
 
 def fit(judged: Sequence[Judged], about: Mapping[str, Any], source: bytes) -> Confidence:
@@ -131,10 +116,10 @@ def fit(judged: Sequence[Judged], about: Mapping[str, Any], source: bytes) -> Co
                 f"{len(rows)} judged {relation}s, {good.sum()} of them good, are too few to fit: {FOLDS} good and as "
                 "many bad ones are needed."
             )
-        terms = [one.evidence.features() for one in rows]
-        names = [name for name in terms[0] if name != "constant"]
-        x = np.array([[one[name] for name in names] for one in terms])  # (N,F)
-        model, folds = make_pipeline(StandardScaler(), LogisticRegression(C=0.1)), StratifiedKFold(FOLDS)
+        terms = [one.evidence.terms() for one in rows]
+        x = np.array([list(one.values())[1:] for one in terms])  # (N,F) without the constant
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1))
+        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
         held_out = cross_val_predict(model, x, good, cv=folds, method="predict_proba")[:, 1]
         scaler, regression = (step for _, step in model.fit(x, good).steps)
         slopes = regression.coef_[0] / scaler.scale_

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from essent.minimal_pairs import inflection
 from essent.minimal_pairs.edits import Edit, like_case, read_table, word_lists
 from essent.minimal_pairs.language import CannotNegateError, Doc, Language, Negation, Token, UnsuitableError
-from essent.minimal_pairs.negation import (
-    BE,
-    NEGATORS,
-    carrier,
-    negate_adjective,
-    negate_verb,
-    subject,
-)
+from essent.minimal_pairs.negation import NEGATORS, carrier, negate_adjective, negate_verb, subject
 from essent.types import optional_import
 
 if TYPE_CHECKING:
@@ -25,14 +18,10 @@ if TYPE_CHECKING:
 
 VOWEL_SOUND = re.compile(r"(?:[aeio]|u(?!n[ai][^nmd]|s[eiu]|t[ei]|r[aeiou]|b[ei])|h(?:our|on[eo]|eir))", re.IGNORECASE)
 CONSONANT_SOUND = re.compile(r"(?:eu|ewe|one\b|once\b|uni(?!n|m|d)|use|usu|uti)", re.IGNORECASE)
-AGREES = {  # finite forms that do not go with a pronoun
-    **dict.fromkeys(("he", "she", "it"), ("am", "are", "were", "have", "do", "'re", "'m")),
-    **dict.fromkeys(("you", "we", "they"), ("am", "is", "was", "has", "does", "'s")),
-    "i": ("is", "are", "were", "has", "does", "'s", "'re"),
-}
 QUESTION = ("how", "what", "when", "where", "which", "who", "whom", "whose", "why")
 IN_A_PHRASE = ("prt", "dative", "oprd", "acomp", "attr", "agent")  # what belongs to the meaning of its verb
-WITH_MORE = ("of", "as", "than", "to", "most", "least", "one", "ones")  # what an adjective means something else with
+WITH_MORE = ("of", "as", "than", "most", "least", "one", "ones")  # what an adjective means something else with
+DOUBLED = ("that", "had", "very", "so")  # words that may come twice
 REPORT = 4  # tokens from the verb on: ", analysts *said* on Monday."
 IDIOMS = {  # lemma -> auxiliaries with which it means something else: I would like, I can't believe
     **dict.fromkeys(("like", "love"), ("would", "'d")),
@@ -65,7 +54,7 @@ class English(Language):
         if not roots:
             raise UnsuitableError("statement", "no words")
         main = next((one for one in roots if carrier(one) is not None and subject(one) is not None), roots[0])
-        if (reason := _no_clause(main) or _no_statement(main)) is not None:
+        if (reason := next((reason for reason, found in FAULTS.items() if found(main)), None)) is not None:
             raise UnsuitableError("statement", reason)
         return main
 
@@ -79,21 +68,15 @@ class English(Language):
 
     def replaceable(self, doc: Doc) -> list[Token]:
         """See `Language.replaceable`."""
-        return [token for token in doc if self._has_a_meaning(token) and self._stands_alone(token)]
+        return [token for token in doc if self._has_a_meaning(token) and _stands_alone(token)]
 
     def _has_a_meaning(self, token: Token) -> bool:
         lower = token.lower_
-        if not lower.isalpha() or len(lower) < 3 or (token.text != lower and token.i):
+        named = token.text != lower and token.i > 0
+        if token.tag_[:2] not in ("VB", "JJ") or named or not lower.isalpha() or len(lower) < 3:
             return False
-        lemmas = self.lemmas(lower, token) if token.tag_[:2] in ("VB", "JJ") else ()
-        return bool(lemmas) and lemmas[0] not in word_lists()["light"]
-
-    def _stands_alone(self, token: Token) -> bool:
-        """Whether a word is no part of a phrase or compound with a meaning of its own."""
-        doc, after = token.doc, token.nbor().lower_ if token.i + 1 < len(token.doc) else ""
-        if after == "-" or (token.i and doc[token.i - 1].text == "-"):
-            return False
-        return _adjective_stands_alone(token, after) if token.tag_.startswith("JJ") else _verb_stands_alone(token)
+        lemma = next(iter(self.lemmas(lower, token)), None)
+        return lemma is not None and lemma not in word_lists()["light"]
 
     def part(self, token: Token) -> str:
         """See `Language.part`."""
@@ -109,7 +92,8 @@ class English(Language):
 
     def forms(self, lemma: str) -> set[str]:
         """See `Language.forms`."""
-        return inflection.forms_of(lemma)
+        spelled = (inflection.inflections(lemma, upos).values() for upos in inflection.UPOS.values())
+        return {lemma, *(form for some in spelled for forms in some for form in forms)}
 
     def is_word(self, word: str) -> bool:
         """See `Language.is_word`."""
@@ -133,40 +117,51 @@ class English(Language):
 
     def ungrammatical(self, doc: Doc) -> str | None:
         """A sign of bad grammar, or None: the stand-in for the paper's language-tool."""
-        return next(_signs(doc), None)
+        return next((sign for sign in _signs(doc) if sign is not None), None)
 
 
-def _no_clause(main: Token) -> str | None:
-    """Why a root is no finite verb with a subject before it, or None."""
+def _asks(main: Token) -> bool:
+    """Whether a clause begins with a question word or conjunction, or its verb stands before the subject."""
     finite, its_subject = carrier(main), subject(main)
-    if "?" in main.doc.text:
-        return "a question"
-    if main.pos_ not in ("VERB", "AUX") or finite is None:
-        return "no main verb"
-    if its_subject is None:
-        return "no subject of the main verb"
-    asks = any(one.lower_ in QUESTION or one.dep_ == "mark" for one in main.lefts)
-    return "a question or a clause of none" if asks or its_subject.i > finite.i else None
+    late = finite is not None and its_subject is not None and its_subject.i > finite.i
+    return late or any(one.lower_ in QUESTION or one.dep_ == "mark" for one in main.lefts)
 
 
-def _no_statement(main: Token) -> str | None:
-    """Why a finite verb with its subject makes no statement of its own, or None."""
-    doc = main.doc
-    before = [one for one in main.lefts if one.dep_ == "ccomp" and subject(one) is not None]
-    if before and len(doc) - main.i > REPORT and '"' not in doc.text:
-        return "clauses that a comma joins"
-    words = [one for one in doc[1:] if one.is_alpha and len(one) > 3]
-    if len(words) > 3 and sum(one.text[0].isupper() for one in words) > len(words) / 2:
-        return "a title"
-    supports = [one for one in main.lefts if one.dep_ == "aux" and one.lemma_ == "do"]
-    return "two forms of do" if len(supports) > 1 else None
+def _is_joined(main: Token) -> bool:
+    """Whether a comma joins the clause of a verb to another: no report, ", analysts *said* on Monday."."""
+    before = any(one.dep_ == "ccomp" and subject(one) is not None for one in main.lefts)
+    return before and len(main.doc) - main.i > REPORT and '"' not in main.doc.text
+
+
+def _is_title(main: Token) -> bool:
+    words = [one for one in main.doc[1:] if one.is_alpha and len(one) > 3]
+    return len(words) > 3 and sum(one.text[0].isupper() for one in words) > len(words) / 2
+
+
+FAULTS: dict[str, Callable[[Token], bool]] = {  # why a root makes no statement; the first that is true
+    "a question": lambda main: "?" in main.doc.text,
+    "no main verb": lambda main: main.pos_ not in ("VERB", "AUX") or carrier(main) is None,
+    "no subject of the main verb": lambda main: subject(main) is None,
+    "a question or a clause of none": _asks,
+    "clauses that a comma joins": _is_joined,
+    "a title": _is_title,
+    "two forms of do": lambda main: sum(one.dep_ == "aux" and one.lemma_ == "do" for one in main.lefts) > 1,
+}
+
+
+def _stands_alone(token: Token) -> bool:
+    """Whether a word is no part of a phrase or compound with a meaning of its own."""
+    before, after = (token.doc[n].lower_ if 0 <= n < len(token.doc) else "" for n in (token.i - 1, token.i + 1))
+    if "-" in (before, after):
+        return False
+    return _adjective_stands_alone(token, after) if token.tag_.startswith("JJ") else _verb_stands_alone(token)
 
 
 def _adjective_stands_alone(token: Token, after: str) -> bool:
     """Whether an adjective is an attribute or predicate with nothing that measures, compares or completes it."""
     if token.i and token.nbor(-1).tag_ in ("NN", "NNS", "CD"):  # six years old
         return False
-    if (after in WITH_MORE and after != "to") or any(one.lower_ in WITH_MORE for one in token.children):
+    if after in WITH_MORE or any(one.lower_ in (*WITH_MORE, "to") for one in token.children):
         return False
     if token.dep_ == "acomp":
         return bool(token.head.lemma_ != "make")
@@ -175,13 +170,14 @@ def _adjective_stands_alone(token: Token, after: str) -> bool:
 
 def _verb_stands_alone(token: Token) -> bool:
     """Whether a verb is no auxiliary or modifier, and has no particle, complement or auxiliary that it needs."""
-    children = list(token.children)
     if token.dep_ in ("aux", "auxpass", "amod", "compound", "prep"):
         return False
-    small = any(one.dep_ == "ccomp" and carrier(one) is None for one in children)  # I find it funny
-    if small or any(one.dep_ in IN_A_PHRASE or one.lower_ in IDIOMS.get(token.lemma_, ()) for one in children):
+    beside = {one.dep_ for one in token.children}
+    small = any(one.dep_ == "ccomp" and carrier(one) is None for one in token.children)  # I find it funny
+    idiom = {one.lower_ for one in token.children} & {*IDIOMS.get(token.lemma_, ())}
+    if small or idiom or beside & {*IN_A_PHRASE}:
         return False
-    return token.tag_ != "VBN" or token.dep_ == "conj" or any(one.dep_ in ("aux", "auxpass") for one in children)
+    return token.tag_ != "VBN" or token.dep_ == "conj" or bool(beside & {"aux", "auxpass"})
 
 
 def _needs(verb: Token) -> tuple[str, ...]:
@@ -197,21 +193,9 @@ def _needs(verb: Token) -> tuple[str, ...]:
     return ("object", "nothing") if gap else ("nothing",)
 
 
-def _signs(doc: Doc) -> Iterator[str]:
+def _signs(doc: Doc) -> Iterator[str | None]:
     """Signs of bad grammar."""
-    for before, word in pairwise(doc):
-        same = before.lower_ == word.lower_ and word.is_alpha
-        if (same and word.lower_ not in ("that", "had", "very", "so")) or {before.lower_, word.lower_} == {
-            "n't",
-            "not",
-        }:
-            yield "a doubled word"
-        if before.lower_ in ("a", "an") and word.lower_ in ("a", "an", "the", ".", ",", "!"):
-            yield "an article without a noun"
-        if before.lower_ in ("a", "an") and len(word) > 1 and word.is_alpha and article(word.lower_) != before.lower_:
-            yield "a or an before the wrong sound"
-        if before.lower_ in ("do", "does", "did", "not") and word.lower_ in BE[:5]:
-            yield "no agreement of subject and verb"
+    yield from (_misfit(one.lower_, word) for one, word in pairwise(doc))
     for verb in doc:
         finite, its_subject = carrier(verb), subject(verb)
         if finite is not None and its_subject is not None and _disagree(its_subject, finite):
@@ -220,18 +204,28 @@ def _signs(doc: Doc) -> Iterator[str]:
         yield "a small letter"
 
 
+def _misfit(before: str, word: Token) -> str | None:
+    """What is wrong with two words in a row."""
+    after = word.lower_
+    if {before, after} == {*NEGATORS} or (before == after and word.is_alpha and after not in DOUBLED):
+        return "a doubled word"
+    if before in ("a", "an") and after in ("a", "an", "the", ".", ",", "!"):
+        return "an article without a noun"
+    wrong = before in ("a", "an") and len(word) > 1 and word.is_alpha and article(after) != before
+    return "a or an before the wrong sound" if wrong else None
+
+
 def _disagree(its_subject: Token, finite: Token) -> bool:
-    alone = not any(one.dep_ in ("conj", "cc") for one in its_subject.children)
-    if its_subject.lower_ in AGREES and its_subject.i + 1 == finite.i:
-        return alone and finite.lower_ in AGREES[its_subject.lower_]
-    singular = its_subject.lower_ in ("he", "she", "it") or (
-        its_subject.tag_ == "NN" and finite.lower_ in ("are", "were")
-    )
-    plural = its_subject.lower_ in ("i", "you", "we", "they") or (
-        its_subject.tag_ == "NNS" and finite.lower_ in ("is", "was", "has")
-    )
-    wrong = (singular and finite.tag_ == "VBP") or (plural and finite.tag_ == "VBZ" and its_subject.i < finite.i)
-    return alone and wrong
+    """Whether a finite form has the wrong number or person, as far as the parser knows them."""
+    who, verb = its_subject.lower_, finite.lower_
+    if its_subject.i > finite.i or any(one.dep_ in ("conj", "cc") for one in its_subject.children):
+        return False
+    if finite.morph.get("Number") == ["Sing"]:
+        plural = its_subject.morph.get("Number") == ["Plur"] or who == "you"
+        return plural or (who == "i" and verb not in ("am", "'m", "was"))
+    if verb in ("are", "'re", "were"):
+        return who in ("i", "he", "she", "it") or its_subject.tag_ == "NN"
+    return finite.tag_ == "VBP" and who in ("he", "she", "it")
 
 
 def article(word: str) -> str:

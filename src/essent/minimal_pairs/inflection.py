@@ -62,9 +62,3 @@ def inflect(lemma: str, tag: str) -> str | None:
 def is_word(word: str) -> bool:
     """Whether the lexicon has a lower-case word in any form, or the singular of what looks like a plural."""
     return bool(library().getAllLemmas(word))
-
-
-def forms_of(lemma: str) -> set[str]:
-    """Every spelling of every inflection of a lemma, itself included."""
-    spelled = (some for upos in UPOS.values() for some in inflections(lemma, upos).values())
-    return {lemma}.union(*spelled)

@@ -14,10 +14,10 @@ import numpy as np
 
 from essent.atomic import write_text
 from essent.minimal_pairs.build import Resources
-from essent.minimal_pairs.choose import Choice
+from essent.minimal_pairs.choose import Choice, ContextChooser
 from essent.minimal_pairs.confidence import RELATIONS, Confidence, Judged, fit
 from essent.minimal_pairs.language import Doc, Negation
-from essent.minimal_pairs.substitutes import substitutes
+from essent.minimal_pairs.substitutes import Substitutes
 from essent.tasks import SUBSETS, MinimalPair
 from essent.types import DataError, InputError
 
@@ -80,41 +80,35 @@ def fit_judgements(paths: Sequence[str | Path], resources: Resources) -> tuple[C
         DataError: no sheet, or too few judgements.
         InputError: no masked model or no WordNet.
     """
-    if resources.model is None or resources.wordnet is None:
+    chooser = resources.chooser()
+    if not isinstance(chooser, ContextChooser):
         raise InputError("Fitting needs a masked language model and WordNet: the evidence is what they say of a word.")
     judgements, raw = read_sheets(paths)
     rows = [(pair, good) for pair, good in judgements if pair.subset.lower() in RELATIONS]
     docs = resources.parser([pair.original for pair, _ in rows])
-    found = [
-        (pair.subset.lower(), good, _choice(doc, pair, resources)) for (pair, good), doc in zip(rows, docs, strict=True)
+    offers = Substitutes(chooser.wordnet, resources.language)
+    choices = [_choice(doc, pair, offers) for doc, (pair, _) in zip(docs, rows, strict=True)]
+    known, _, _ = chooser.look([choice for choice in choices if choice is not None])
+    evidence = iter(known)
+    used = [
+        Judged(pair.subset.lower(), good, *found.values())
+        for choice, (pair, good) in zip(choices, rows, strict=True)
+        if choice is not None and (found := next(evidence))
     ]
-    used = [(relation, good, *choice) for relation, good, choice in found if choice is not None]
-    chooser = resources.chooser(0)
-    choices = [choice for _, _, choice, _ in used]
-    known = chooser.evidence(choices, chooser.slots(choices))
-    judged = [
-        Judged(relation, good, evidence[word])
-        for (relation, good, _, word), (evidence, _) in zip(used, known, strict=True)
-    ]
-    about = {"model": Path(resources.model.name).name, "parser": resources.parser.name}
-    return fit(judged, about, raw), len(rows) - len(used)
+    about = {"model": Path(resources.model.name).name if resources.model else "", "parser": resources.parser.name}
+    return fit(used, about, raw), len(rows) - len(used)
 
 
-def _choice(doc: Doc, pair: MinimalPair, resources: Resources) -> tuple[Choice, str] | None:
-    """The choice that a pair comes from, with the one candidate that it has, and its word."""
-    assert resources.wordnet is not None  # noqa: S101  asked before
+def _choice(doc: Doc, pair: MinimalPair, offers: Substitutes) -> Choice | None:
+    """The choice that a pair comes from, with the one candidate that it has."""
+    language = offers.language
+    text = str(doc.user_data["text"])
     for token in doc:
-        if not pair.changed.startswith(doc.user_data["text"][: max(token.idx - 3, 0)]) or not resources.language.part(
-            token
-        ):
-            continue  # an article before the word may differ
-        if not resources.language.lemmas(token.lower_, token):
+        same_before = pair.changed.startswith(text[: max(token.idx - 3, 0)])  # an article before the word may differ
+        if not same_before or not language.part(token) or not language.lemmas(token.lower_, token):
             continue
-        same, opposite = substitutes(resources.wordnet, resources.language, token)
-        offered = same if pair.subset == "Synonym" else opposite
-        for one in offered:
-            if resources.language.replace(token, one.word) == pair.changed:
-                negation = Negation(pair.original, (), "")
-                kept = ([one], []) if pair.subset == "Synonym" else ([], [one])
-                return Choice(token, negation, *kept), one.word
+        offered = offers.of(token)[pair.subset == "Antonym"]
+        if found := [one for one in offered if language.replace(token, one.word) == pair.changed]:
+            same, opposite = (found[:1] if pair.subset == subset else [] for subset in ("Synonym", "Antonym"))
+            return Choice(token, Negation(pair.original, (), ""), same, opposite)
     return None

@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 Doc: TypeAlias = Any  # spaCy's, which is an extra
 Token: TypeAlias = Any
 Result = TypeVar("Result")
-SUBJECT = (
-    "nsubj",
-    "nsubjpass",
-    "csubj",
-    "csubjpass",
-    "expl",
-    "nsubj:pass",
-)  # spaCy's names, and Universal Dependencies'
 
 
 class UnsuitableError(InputError):

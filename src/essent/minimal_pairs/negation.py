@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from essent.minimal_pairs.edits import Edit, like_case, word_lists
 from essent.minimal_pairs.inflection import lemmas
-from essent.minimal_pairs.language import SUBJECT, CannotNegateError, Negation, Token
+from essent.minimal_pairs.language import CannotNegateError, Negation, Token
 
+SUBJECT = ("nsubj", "nsubjpass", "csubj", "csubjpass", "expl")
 FINITE = ("VBZ", "VBP", "VBD", "MD")
 BE = ("am", "is", "are", "was", "were", "'m", "'re", "'s")
 NEGATORS = ("not", "n't")
@@ -62,31 +63,41 @@ def negate_verb(verb: Token) -> Negation:
 
 
 def negate_adjective(adjective: Token) -> Negation:
-    """Not before the adjective and what grades it; at the verb when a form of be stands right before."""
-    first, head, doc = left_edge(adjective), adjective.head, adjective.doc
-    article = doc[first - 1] if first and doc[first - 1].lower_ in ("a", "an") else None
-    copula = head.head if adjective.dep_ == "amod" and head.dep_ == "attr" and article is not None else head
-    start = article.i if article is not None and copula != head else first
-    if copula.lemma_ == "be" and copula.i < start and all(one.head == copula for one in doc[copula.i + 1 : start]):
-        return negate_verb(copula)
-    if adjective.tag_ == "JJS":
-        raise CannotNegateError("a superlative")
-    if first == 0 or (doc[first - 1].i == doc[0].i and not doc[0].is_alpha):
-        raise CannotNegateError("an adjective at the beginning")
-    before = doc[first - 1]
-    if before.lower_ in NEGATORS or before.lower_ in word_lists()["negative"] or negator(head) is not None:
-        raise CannotNegateError("negated by another word")
-    edits = [Edit(doc[first].idx, doc[first].idx, "not ")]
-    if before.lower_ == "an":
-        edits.append(Edit(before.idx, before.idx + 2, like_case("a", before.text[:1])))
-    return Negation.of(doc, edits, "not before the adjective")
+    """Not at the verb of its clause: "It does not look good", "He did not read a good book" (but "the good book").
+
+    Where something stands between the two, before the adjective: "It is (or was) not illegal".
+    """
+    predicate = adjective.dep_ == "acomp"
+    verb = adjective.head if predicate else _verb_of(adjective.head)
+    if verb is None or carrier(verb) is None or verb.i > adjective.i:
+        raise CannotNegateError("an adjective that no 'not' at a verb reaches")
+    if not predicate or verb.lemma_ != "be" or negator(verb) is not None or not _is_parted(adjective):
+        return negate_verb(verb)
+    _check_negatives(verb)
+    place = _first_grade(adjective).idx
+    return Negation.of(adjective.doc, [Edit(place, place, "not ")], "not before the adjective")
 
 
-def left_edge(adjective: Token) -> int:
-    """Place of the first word that grades an adjective: "*very* good", "*a little* sad"; its own without one."""
-    grades = [child for child in adjective.lefts if child.dep_ in ("advmod", "npadvmod")]
-    edge = min([child.left_edge.i for child in grades], default=adjective.i)
-    return int(edge if all(one.is_alpha for one in adjective.doc[edge : adjective.i]) else adjective.i)
+def _first_grade(adjective: Token) -> Token:
+    """The first word that grades an adjective, or itself: "*very* good"."""
+    grades = [one.left_edge.i for one in adjective.lefts if one.dep_ in ("advmod", "npadvmod")]
+    return adjective.doc[min([*grades, adjective.i])]
+
+
+def _is_parted(adjective: Token) -> bool:
+    """Whether words of neither stand between an adjective and its verb."""
+    verb, between = adjective.head, adjective.doc[adjective.head.i + 1 : _first_grade(adjective).i]
+    return any(one.head != verb and not adjective.is_ancestor(one) for one in between)
+
+
+def _verb_of(noun: Token) -> Token | None:
+    """The verb of an indefinite object or complement."""
+    beside = [child for child in noun.lefts if child.dep_ in ("det", "poss", "nummod", "neg", "predet")]
+    if noun.tag_.startswith("NNP") or any(child.lower_ not in ("a", "an") for child in beside):
+        return None
+    phrase = noun.head if noun.dep_ == "pobj" and noun.head.dep_ == "prep" else noun
+    fitting = phrase != noun or noun.dep_ in ("attr", "dobj")
+    return phrase.head if fitting and phrase.head.pos_ in ("VERB", "AUX") else None
 
 
 def _check_negatives(verb: Token) -> None:
@@ -153,6 +164,9 @@ def _put_before(verb: Token) -> Negation:
     place = verb.doc[min([*group, verb.i])]
     if place.i == 0:
         raise CannotNegateError("a fragment")
+    own = verb.dep_ in ("xcomp", "ccomp", "csubj") and verb.head.lemma_ not in word_lists()["semi-modal"]
+    if verb.tag_ == "VB" and not own:
+        raise CannotNegateError("an infinitive that takes no 'not' of its own")
     return Negation.of(verb.doc, [Edit(place.idx, place.idx, "not ")], "not before the verb")
 
 
@@ -162,7 +176,11 @@ def _put_after(finite: Token) -> Negation:
         last = doc[last.i + 1]
     joined = finite.lower_ == "can" and last == finite
     end = last.idx + len(last)
-    return Negation.of(doc, [Edit(end, end, "not" if joined else " not")], "not after the auxiliary")
+    if last.i + 1 < len(doc) and last.nbor().lower_ == "'ve":  # must've: must not have
+        edit = Edit(end, end + len("'ve"), " not have")
+    else:
+        edit = Edit(end, end, "not" if joined else " not")
+    return Negation.of(doc, [edit], "not after the auxiliary")
 
 
 def _put_with_do(verb: Token) -> Negation:

@@ -22,7 +22,7 @@ BEGINNING = re.compile(r"[\"“]?(?:[^\W\d_]|\[NAME\])")
 END = re.compile(r"(?:\w|\[NAME\]|\([^()]+\))(?:[.!]?[\"”]?|[\"”][.!])$")
 PAUSE = re.compile(r"(?<=\w)(?:\.{2,}|…)(?=\s)")
 REPEATED = re.compile(r"[.!,;'’\-]{2,}|\s{2,}|\s[.,!;]|\.\w{2,}")
-OPEN = ("noun", "verb", "adj", "adv")
+CAPITALS = re.compile(r"\b[A-Z]{4,}\b")
 
 
 @dataclass(frozen=True)
@@ -60,37 +60,30 @@ class Filters:
         return [attempt(self._still, one, next(negated)) if isinstance(one, Suitable) else one for one in found]
 
     def _parsed(self, doc: Doc) -> Suitable:
-        if (reason := self._unknown(doc)) is not None:
+        if (reason := next((reason for token in doc if (reason := self._unknown(token))), None)) is not None:
             raise UnsuitableError("words", reason)
         if (reason := self.language.ungrammatical(doc)) is not None:
             raise UnsuitableError("grammar", reason)
         main = self.language.statement(doc)
-        following = doc[main.i + 1].text if main.i + 1 < len(doc) else "."
-        speaker = main.i and doc[main.i - 1].lower_ in ("i", "you")
-        if speaker and main.lemma_ in word_lists()["filler verb"] and following in ",.":
+        if main.lemma_ in word_lists()["filler verb"] and re.search(rf"\b(I|you) {main.text}\s*[,.]", doc.text):
             raise UnsuitableError("main verb", "a filler such as 'I mean,'")
         return Suitable(doc.user_data["text"], doc, main, self.language.negate(main))
 
-    def _unknown(self, doc: Doc) -> str | None:
-        for token in doc:
-            lower = token.lower_
-            joined = token.i and not doc[token.i - 1].whitespace_  # spaCy parts "cant" as it does "can't"
-            if lower in word_lists()["no apostrophe"] or (joined and lower in ("nt", "m", "re", "ve", "s", "ll")):
-                return "a missing apostrophe"
-            if lower in self.misspelled:
-                return "a misspelled word"
-            if token.text == lower and lower.isalpha() and self.language.part(token) and not self._is_known(token):
-                return "an unknown word"
-        return None
+    def _unknown(self, token: Token) -> str | None:
+        """What is wrong with a word, or None."""
+        lower = token.lower_
+        joined = token.i and not token.nbor(-1).whitespace_  # spaCy parts "cant" as it does "can't"
+        if lower in word_lists()["no apostrophe"] or (joined and lower in ("nt", "m", "re", "ve", "s", "ll")):
+            return "a missing apostrophe"
+        if lower in self.misspelled:
+            return "a misspelled word"
+        plain = token.text == lower and lower.isalpha() and self.language.part(token)
+        return "an unknown word" if plain and not self._is_known(token) else None
 
     def _is_known(self, token: Token) -> bool:
         lower = token.lower_
-        return (
-            lower in word_lists()["informal"]
-            or lower in self.lexicon
-            or self.language.is_word(lower)
-            or token.lemma_ in self.lexicon
-        )
+        listed = lower in word_lists()["informal"] or lower in self.lexicon or token.lemma_ in self.lexicon
+        return listed or self.language.is_word(lower)
 
     def _still(self, one: Suitable, negated: Doc) -> Suitable:
         """The original, if its negation is a statement with the same main verb, negated once more or less."""
@@ -110,8 +103,8 @@ def looks_suitable(sentence: str) -> str:
         UnsuitableError: by its length, marks or words it is no original.
     """
     sentence = _trimmed(sentence)
-    for name, look in LOOKS.items():
-        if (reason := look(sentence)) is not None:
+    for name, reason, found in LOOKS:
+        if found(sentence):
             raise UnsuitableError(name, reason)
     text = sentence.replace(NAME, NAME_INSTEAD)
     return text[:1].upper() + text[1:]
@@ -123,51 +116,31 @@ def _trimmed(sentence: str) -> str:
     return bare if re.search('["“”]', trimmed) and not QUOTES.search(bare) else trimmed
 
 
-def _length(sentence: str) -> str | None:
-    number = sum(any(letter.isalnum() for letter in part) for part in sentence.split())
-    if number < SHORTEST:
-        return f"fewer than {SHORTEST} words"
-    return f"more than {LONGEST} words" if number > LONGEST else None
+def _words(sentence: str) -> int:
+    return sum(any(letter.isalnum() for letter in part) for part in sentence.split())
 
 
-def _question(sentence: str) -> str | None:
-    return "a question" if "?" in sentence else None
-
-
-def _names(sentence: str) -> str | None:
-    return f"more than one {NAME}" if sentence.count(NAME) > 1 else None
-
-
-def _ends(sentence: str) -> str | None:
-    if not BEGINNING.match(sentence):
-        return "no letter at its beginning"
-    return None if END.search(sentence) else "no end of a sentence"
-
-
-def _marks(sentence: str) -> str | None:
-    plain = PAUSE.sub(",", sentence.replace(NAME, NAME_INSTEAD))
-    if not PLAIN.fullmatch(plain):
-        return "marks other than , . ! ' ; : & % $ - / ( ) and quotation marks"
-    if QUOTES.search(plain):
-        return "a quotation mark without its partner"
-    if REPEATED.search(plain):
-        return "repeated marks or a blank before one"
-    if sum(word.isupper() and len(word) > 3 for word in plain.split()) > 1:
-        return "words in capitals"
-    return None
+def _plain(sentence: str) -> str:
+    return PAUSE.sub(",", sentence.replace(NAME, NAME_INSTEAD))
 
 
 @cache
-def _cursing() -> re.Pattern[str]:
+def _curse() -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(sorted(word_lists()['curse']))})\b", re.IGNORECASE)
 
 
-LOOKS: dict[str, Callable[[str], str | None]] = {
-    "length": _length,
-    "question": _question,
-    "names": _names,
-    "whole sentence": _ends,
-    "marks": _marks,
-    "language": lambda sentence: "cursing" if _cursing().search(sentence) else None,
-}
-FILTERS = (*LOOKS, "words", "grammar", "statement", "main verb")
+MARKS = "marks other than , . ! ' ; : & % $ - / ( ) and quotation marks"
+LOOKS: tuple[tuple[str, str, Callable[[str], object]], ...] = (  # filter, reason, what is true of a sentence that falls
+    ("length", f"fewer than {SHORTEST} words", lambda sentence: _words(sentence) < SHORTEST),
+    ("length", f"more than {LONGEST} words", lambda sentence: _words(sentence) > LONGEST),
+    ("question", "a question", lambda sentence: "?" in sentence),
+    ("names", f"more than one {NAME}", lambda sentence: sentence.count(NAME) > 1),
+    ("whole sentence", "no letter at its beginning", lambda sentence: not BEGINNING.match(sentence)),
+    ("whole sentence", "no end of a sentence", lambda sentence: not END.search(sentence)),
+    ("marks", MARKS, lambda sentence: not PLAIN.fullmatch(_plain(sentence))),
+    ("marks", "a quotation mark without its partner", lambda sentence: QUOTES.search(_plain(sentence))),
+    ("marks", "repeated marks or a blank before one", lambda sentence: REPEATED.search(_plain(sentence))),
+    ("marks", "words in capitals", lambda sentence: len(CAPITALS.findall(_plain(sentence))) > 1),
+    ("language", "cursing", lambda sentence: _curse().search(sentence)),
+)
+FILTERS = (*dict.fromkeys(name for name, _, _ in LOOKS), "words", "grammar", "statement", "main verb")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from essent.minimal_pairs.edits import excluded, word_lists
 from essent.minimal_pairs.language import Language, Token
@@ -16,10 +17,6 @@ from essent.tasks import levenshtein
 
 SHARE = 0.08  # of a word's tagged uses that a sense must have to be considered
 SENSES = 4  # of the most frequent ones
-OWN_RANK = {  # a synonym must have the meaning among its own most frequent
-    **dict.fromkeys(("synset", "similar", "see also"), 2),
-    **dict.fromkeys(("sibling", "hyponym", "hypernym"), 1),
-}
 PENALTY = {  # of what is less than a synonym or antonym of the word itself; natural log
     "synset": 0.0,
     "similar": 1.5,
@@ -33,7 +30,8 @@ PENALTY = {  # of what is less than a synonym or antonym of the word itself; nat
     "through hypernym": 1.5,
 }
 UNCOUNTED = 2.0  # for a word that nobody met when WordNet's senses were tagged
-OBLIGED = ("ccomp", "xcomp")  # a clause or infinitive that a verb governs
+OBLIGED = ("ccomp", "xcomp")  # a clause or infinitive that a verb governs: its synset's words take the same more often
+PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,6 @@ class Candidate:
         sense: the synset of the replaced word, e.g. "verb 00227165".
         via: the word of WordNet between the two, for an antonym of a near synonym; else "".
         counted: whether WordNet's senses of it were ever met in texts.
-        probability: its log-probability in the place, by a language model that was asked; -inf without a token there.
     """
 
     lemma: str
@@ -57,70 +54,113 @@ class Candidate:
     sense: str
     via: str = ""
     counted: bool = True
-    probability: float = -math.inf
 
-    @property
-    def seen(self) -> bool:
-        """Whether the language model has a token for it."""
-        return math.isfinite(self.probability)
-
-
-def substitutes(wordnet: WordNet, language: Language, token: Token) -> tuple[list[Candidate], list[Candidate]]:
-    """Synonyms and antonyms in the word's frequent senses, each word once, the likeliest source first.
-
-    A verb with a clause or infinitive after it is only replaced by words of its synset, which take the same more often.
-    """
-    lemma = language.lemmas(token.lower_, token)[0]
-    strict = any(one.dep_ in OBLIGED for one in token.children)
-    present = {one.lower_ for one in token.doc} | language.forms(lemma)
-    kept: dict[str, dict[str, Candidate]] = {"synonym": {}, "antonym": {}}
-    for sense, prior in _senses(wordnet, lemma, language.part(token)):
-        offered = {"antonym": _antonyms(wordnet, lemma, sense, prior), "synonym": _synonyms(wordnet, lemma, sense)}
-        for relation, words in offered.items():
-            for word, source, via, synset in words:
-                bad = (lemma, relation, word) in excluded() or word in word_lists()["light"] or {word} & present
-                if bad or (strict and source not in ("synset", "direct")) or not language.fits(token, synset, word):
-                    continue
-                one = _candidate(wordnet, language, token, sense.synset, (word, source, via), prior)
-                if one is not None and one.word not in present:
-                    before = kept[relation].get(word, one)
-                    kept[relation][word] = max(before, one, key=lambda c: c.prior)
-    both = kept["synonym"].keys() & kept["antonym"].keys()
-    same, opposite = (
-        sorted((one for one in some.values() if one.lemma not in both), key=lambda one: (-one.prior, one.lemma))
-        for some in kept.values()
-    )
-    return same, opposite
+    def has_prefix(self, word: str) -> bool:
+        """Whether it is a word, or the one between, with or without a prefix: unhappy."""
+        pairs = [sorted((self.word, other), key=len) for other in (word, self.via) if other]
+        return any(longer == prefix + shorter for shorter, longer in pairs for prefix in PREFIXES)
 
 
-def _senses(wordnet: WordNet, lemma: str, part: str) -> Iterator[tuple[Sense, float]]:
-    """The frequent senses of a word with the log of their share of its tagged uses (add-half)."""
-    senses = wordnet.senses(lemma, part)
-    total = sum(sense.uses + 0.5 for sense in senses)
-    for sense in senses[:SENSES]:
-        share = (sense.uses + 0.5) / total
-        if share >= SHARE or sense.rank == 1:
-            yield sense, math.log(share)
+class Offer(NamedTuple):
+    """A lemma that WordNet has, how, the word between, and the synset that has it."""
+
+    lemma: str
+    source: str
+    via: str
+    synset: Synset
 
 
-Offer = tuple[str, str, str, Synset]  # lemma, source, the word between, the synset that has it
+@dataclass(frozen=True)
+class Substitutes:
+    """Offers of WordNet in a language."""
+
+    wordnet: WordNet
+    language: Language
+
+    def of(self, token: Token) -> tuple[list[Candidate], list[Candidate]]:
+        """Synonyms and antonyms in the word's frequent senses, each word once, the likeliest source first."""
+        lemma = self.language.lemmas(token.lower_, token)[0]
+        found: dict[str, dict[str, Candidate]] = {"synonym": {}, "antonym": {}}
+        for sense, prior in self._senses(lemma, self.language.part(token)):
+            for relation, offer in self._offers(token, lemma, sense, prior):
+                one = self._candidate(token, sense.synset, offer, prior)
+                if one is not None:
+                    found[relation][one.lemma] = max(found[relation].get(one.lemma, one), one, key=lambda c: c.prior)
+        both = found["synonym"].keys() & found["antonym"].keys()
+        same, opposite = ([one for one in some.values() if one.lemma not in both] for some in found.values())
+        direct = [one for one in opposite if not one.via]  # an antonym of the word itself: no detour is needed
+        return sorted(same, key=_order), sorted(direct or opposite, key=_order)
+
+    def _senses(self, lemma: str, part: str) -> Iterator[tuple[Sense, float]]:
+        """The frequent senses of a word with the log of their share of its tagged uses (add-half)."""
+        senses = self.wordnet.senses(lemma, part)
+        total = sum(sense.uses + 0.5 for sense in senses)
+        for sense in senses[:SENSES]:
+            share = (sense.uses + 0.5) / total
+            if share >= SHARE or sense.rank == 1:
+                yield sense, math.log(share)
+
+    def _candidate(self, token: Token, sense: Synset, offer: Offer, prior: float) -> Candidate | None:
+        """In the form of the word that is replaced; None unless it is a single word of letters that fits there."""
+        lemma, source, via, synset = offer
+        if self._is_said(token, offer) or not self.language.fits(token, synset, lemma):
+            return None
+        word, between = (self.language.inflect(one, token) if one else "" for one in (lemma, via))
+        if not word or not (lemma + word).isalpha() or between is None:
+            return None
+        counted = self.wordnet.count(lemma, sense.part) > 0
+        score = prior - PENALTY[source] - (0.0 if counted else UNCOUNTED)
+        return Candidate(lemma, word, source, score, f"{sense.part} {sense.offset:08d}", between, counted)
+
+    def _offers(self, token: Token, lemma: str, sense: Sense, prior: float) -> Iterator[tuple[str, Offer]]:
+        """Offers with their relation to the word: not what a table excludes, nor words of no meaning of their own."""
+        obliged = any(one.dep_ in OBLIGED for one in token.children)
+        offers = [("synonym", one) for one in synonyms(self.wordnet, lemma, sense)]
+        offers += [("antonym", one) for one in antonyms(self.wordnet, lemma, sense, prior)]
+        for relation, one in offers:
+            bad = (lemma, relation, one.lemma) in excluded() or one.lemma in word_lists()["light"]
+            if not bad and (not obliged or one.source in ("synset", "direct")):
+                yield relation, one
+
+    def _is_said(self, token: Token, offer: Offer) -> bool:
+        """Whether it is a form of the word (better), or the sentence has it or a synonym: "starting and beginning"."""
+        others = {form for one in token.doc if one != token for form in (one.lower_, one.lemma_)}
+        said = (others - word_lists()["light"]) & {*offer.synset.words}
+        return bool(said) or offer.lemma in self.language.forms(token.lemma_)
 
 
-def _synonyms(wordnet: WordNet, lemma: str, sense: Sense) -> list[Offer]:
-    """Words of the sense's synset; near ones of an adjective, more special ones of a verb."""
-    near, label = _near(sense.synset)
-    close = [other for _, other in wordnet.linked(sense.synset, near)]
-    sources = [("synset", sense.synset), *((label, other) for other in close)]
-    sources += [("see also", other) for _, other in wordnet.linked(sense.synset, ALSO, word=lemma)]
-    if sense.synset.part == "adj" and len(close) == 1:  # a satellite of one adjective: the others around that
-        sources += [("sibling", other) for _, other in wordnet.linked(close[0], near)]
-    elif sense.synset.part == "verb":
-        sources += [("hyponym", other) for _, other in wordnet.linked(sense.synset, HYPONYM)]
-    found = [(word, source, "", synset) for source, synset in sources for word in synset.words]
-    return [one for one in found if wordnet.rank(one[0], one[3]) <= OWN_RANK[one[1]] and not _same_stem(one[0], lemma)]
+def _order(one: Candidate) -> tuple[float, str]:
+    return -one.prior, one.lemma
 
 
-def _antonyms(wordnet: WordNet, lemma: str, sense: Sense, prior: float) -> list[Offer]:
+def synonyms(wordnet: WordNet, lemma: str, sense: Sense) -> list[Offer]:
+    """Words of the sense's synset, near ones of an adjective, more special ones of a verb."""
+    offers = [
+        Offer(word, source, "", synset)
+        for source, synset in _sources(wordnet, lemma, sense.synset)
+        for word in synset.words
+    ]
+    return [one for one in offers if _is_usual(wordnet, one) and not _same_stem(one.lemma, lemma)]
+
+
+def _sources(wordnet: WordNet, lemma: str, synset: Synset) -> Iterator[tuple[str, Synset]]:
+    """Synsets of synonyms, and how WordNet links them."""
+    near, label = _near(synset)
+    close = [other for _, other in wordnet.linked(synset, near)]
+    yield "synset", synset
+    yield from ((label, other) for other in close)
+    yield from (("see also", other) for _, other in wordnet.linked(synset, ALSO, word=lemma))
+    if synset.part == "adj" and len(close) == 1:  # a satellite of one adjective: the others around that
+        yield from (("sibling", other) for _, other in wordnet.linked(close[0], near))
+    yield from (("hyponym", other) for _, other in wordnet.linked(synset, HYPONYM))
+
+
+def _is_usual(wordnet: WordNet, offer: Offer) -> bool:
+    """Whether the meaning is among the most frequent ones of the offered word."""
+    return wordnet.rank(offer.lemma, offer.synset) <= (2 if offer.source in ("synset", "similar", "see also") else 1)
+
+
+def antonyms(wordnet: WordNet, lemma: str, sense: Sense, prior: float) -> list[Offer]:
     """Antonyms of the word in this sense and of its synonyms.
 
     In its first sense, and one of a quarter of its uses, also those of what it is similar to or a kind of.
@@ -130,29 +170,15 @@ def _antonyms(wordnet: WordNet, lemma: str, sense: Sense, prior: float) -> list[
         near, label = _near(sense.synset)
         for _, other in wordnet.linked(sense.synset, near):
             heads += [(f"through {label}", other, word) for word in other.words]
-    found = []
-    for source, synset, head in heads:
-        for pointer, other in wordnet.linked(synset, ANTONYM, word=head):
-            word = other.words[pointer.target - 1 if pointer.target else 0]
-            found.append((word, source, "" if source == "direct" else head, other))
-    return found
+    return [
+        Offer(other.words[max(pointer.target - 1, 0)], source, "" if source == "direct" else head, other)
+        for source, synset, head in heads
+        for pointer, other in wordnet.linked(synset, ANTONYM, word=head)
+    ]
 
 
 def _near(synset: Synset) -> tuple[str, str]:
     return (SIMILAR, "similar") if synset.part == "adj" else (HYPERNYM, "hypernym")
-
-
-def _candidate(
-    wordnet: WordNet, language: Language, token: Token, synset: Synset, offer: tuple[str, str, str], prior: float
-) -> Candidate | None:
-    """In the form of the word that is replaced; None unless it is a single word of letters."""
-    lemma, source, via = offer
-    word, between = language.inflect(lemma, token), language.inflect(via, token) if via else ""
-    if not lemma.isalpha() or not word or not word.isalpha() or between is None or " " in between:
-        return None
-    counted = wordnet.count(lemma, synset.part) > 0
-    score = prior - PENALTY[source] - (0.0 if counted else UNCOUNTED)
-    return Candidate(lemma, word, source, score, f"{synset.part} {synset.offset:08d}", between, counted)
 
 
 def _same_stem(first: str, second: str) -> bool:

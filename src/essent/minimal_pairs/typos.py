@@ -61,20 +61,16 @@ def make_typo(
     lower = word.lower()
     if len(lower) < SHORTEST or not lower.isalpha():
         return None
+    slips: dict[str, list[str]] = defaultdict(list)
+    for rule, one in _slips(lower, language):
+        if one != lower and len(one) > 2 and not language.is_word(one):
+            slips[rule].append(one)
     common = [one for one in listed.get(lower, ()) if not language.is_word(one) and is_near(one, lower)]
-    if common:
-        return like_case(common[rng.integers(len(common))], word), "common misspelling"
-    slips = [
-        (rule, one)
-        for rule, one in _slips(lower, language)
-        if one != lower and len(one) > 2 and not language.is_word(one)
-    ]
-    if not slips:
+    kinds = {"common misspelling": common} if common else slips
+    if not kinds:
         return None
-    rules = sorted({rule for rule, _ in slips})
-    rule = rules[rng.integers(len(rules))]  # each kind as often, though most letters have several neighbours
-    found = [one for kind, one in slips if kind == rule]
-    return like_case(found[rng.integers(len(found))], word), rule
+    rule = sorted(kinds)[rng.integers(len(kinds))]  # each kind as often, though most letters have several neighbours
+    return like_case(kinds[rule][rng.integers(len(kinds[rule]))], word), rule
 
 
 def is_typo(wrong: str, word: str, listed: Mapping[str, Sequence[str]], language: Language) -> bool:
