@@ -136,11 +136,11 @@ def throughput(arguments: argparse.Namespace) -> None:
     texts = load_texts(arguments.texts)[: arguments.count]
     offline = compile(Encoder(MODEL, device="cpu"))
     rounds: dict[str, list[float]] = {"offline": [], "essent": [], "infinity": []}
-    servers = [("essent", "/v1/embeddings", "mini")]
+    servers = [("essent", "/v1/embeddings")]
     with tempfile.TemporaryDirectory() as folder, essent(f"mini={MODEL}") as (url, _):
         urls = {"essent": url}
         if arguments.infinity:
-            servers.append(("infinity", "/embeddings", "mini"))
+            servers.append(("infinity", "/embeddings"))
             command = [
                 arguments.infinity, "v2", "--model-id", MODEL, "--served-model-name", "mini",
                 "--port", "7997", "--engine", "torch", "--device", "cpu", "--no-bettertransformer",
@@ -163,8 +163,8 @@ def throughput(arguments: argparse.Namespace) -> None:
 
 def _rounds(arguments, texts, offline, servers, urls, rounds) -> None:
     for place in range(arguments.rounds + 1):
-        for name, path, model in servers if place % 2 else servers[::-1]:
-            seconds, _ = asyncio.run(clients(urls[name], path, model, split(texts, place)))
+        for name, path in servers if place % 2 else servers[::-1]:
+            seconds = raw_clients(urls[name], path, split(texts, place), CLIENTS)
             if place:
                 rounds[name].append(seconds)
         start = time.perf_counter()
@@ -245,7 +245,8 @@ def raw_clients(url: str, path: str, requests: list[list[str]], count: int = 8) 
     for texts in requests:
         body = json.dumps({"input": texts, "model": "mini", "encoding_format": "base64"}).encode()
         made.append(
-            b"POST %b HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n%b" % (path.encode(), len(body), body)
+            b"POST %b HTTP/1.1\r\nhost: here\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+            % (path.encode(), len(body), body)
         )
 
     async def one(waiting: Iterator[bytes]) -> None:

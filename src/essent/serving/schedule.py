@@ -17,7 +17,7 @@ import numpy as np
 
 PATIENCE = 2000.0  # tokens a second
 SMALL = 512  # tokens of a request that may use the lane of queries
-SHORTER, LONGER, ALIKE = 0.9, 1.1, 2  # lengths that share a batch: shares of the first one's, or so many tokens off
+SHORTER, LONGER, ALIKE = 0.95, 1.05, 2  # lengths that share a batch: shares of the first one's, or so many tokens off
 MOST_TEXTS, MOST_REQUESTS = 512, 256  # of a batch; requests that are looked at to fill it
 
 

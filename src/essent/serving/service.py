@@ -27,7 +27,7 @@ from essent.types import VerificationError
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-BUDGET = {"openvino": 2048, "onnx": 2048, "torch": 1024}  # tokens of a batch
+BUDGET = {"openvino": 1024, "onnx": 1024, "torch": 1024}  # tokens of a batch
 FEW_LETTERS = 4000  # are tokenised at once; more in a thread, in portions of
 PORTION_LETTERS = 100_000
 MOST_WAITING = 64  # requests whose texts are in portions

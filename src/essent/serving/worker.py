@@ -30,7 +30,7 @@ BEAT = 0.4  # seconds between signs of life
 OUT_OF_MEMORY = 42  # exit code
 QUICK, BULK = "quick", "bulk"
 
-BEHIND = 5  # how much nicer the threads of a corpus are
+BEHIND = 19  # how much nicer the threads of a corpus are; they run between the batches of queries all the same
 T = TypeVar("T")
 Runner = Callable[[list[np.ndarray]], np.ndarray]  # ids of texts (T,) each to vectors (B,K)
 
