@@ -171,7 +171,7 @@ def ray_data(model: str, source: Path, out: Path, workers: int, batch: int) -> l
 
     log = out.with_suffix(".log")
 
-    rows = ray.data.read_parquet(str(source))
+    rows = ray.data.read_parquet(str(source), override_num_blocks=4 * workers)  # else it may make one, for one actor
     compute = ray.data.ActorPoolStrategy(size=workers)
     made = rows.map_batches(
         PlainEncoder,
