@@ -181,6 +181,7 @@ def test_a_folder_that_plain_sentence_transformers_cannot_load_keeps_it(bert: Pa
     SentenceTransformer(str(tmp_path / "own"), trust_remote_code=True)
 
 
+@pytest.mark.slow
 def test_a_graph_keeps_it(compiled_by: Callable[[str], CompiledEncoder], encoder: Encoder, tmp_path: Path) -> None:
     compiled = compiled_by("openvino")
     assert compiled.calibration is None

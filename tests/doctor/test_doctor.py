@@ -217,6 +217,7 @@ def test_what_other_servers_would_do(folder: Path) -> None:
     assert "TEI computes the CLS token instead, without a word" in said()
 
 
+@pytest.mark.slow
 def test_the_folders_that_essent_saves(whole: Path, tmp_path: Path) -> None:
     encoder = Encoder(str(whole), "mean | normalize")
     encoder.save(str(tmp_path / "stock"))
@@ -235,6 +236,7 @@ def test_the_folders_that_essent_saves(whole: Path, tmp_path: Path) -> None:
         diagnose(str(tmp_path / "legacy"))
 
 
+@pytest.mark.slow
 def test_other_kinds_of_models(
     compiled_by: Callable[[str], CompiledEncoder], bert: Path, t5: str, tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ def test_another_parser_or_none(run: Run, texts: Path, tmp_path: Path, monkeypat
     assert not (tmp_path / "pairs.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_a_sheet_is_judged_and_fitted(
     run: Run, texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path
 ) -> None:

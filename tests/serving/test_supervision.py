@@ -104,6 +104,7 @@ def check_breaks(graph: Prepared, expected: Callable, kinds: list[int]) -> tuple
     return seconds, first
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_killed_or_stopped(graph: Prepared, expected: Callable) -> None:
     seconds, first = check_breaks(graph, expected, [signal.SIGKILL, signal.SIGSTOP])
     assert max(seconds) < max(10, 5 * first)
