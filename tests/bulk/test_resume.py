@@ -64,6 +64,7 @@ def kill_at_random(place: Path, kills: int, seed: int, rows: int, fewest: int) -
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the attempts are forked")
+@pytest.mark.slow
 def test_killed_at_a_few_instants(place: Path) -> None:
     kill_at_random(place, 4, 1, 150, 20)
 

@@ -39,6 +39,7 @@ def test_export_and_use(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path:
     assert "learns nothing" in run("encode", "-m", folder, "--fit", lines, "-t", lines, "-o", vectors, "-f").stderr
 
 
+@pytest.mark.slow
 def test_the_gain_on_this_machine(run: Run, tiny: str, tmp_path: Path) -> None:
     texts = tmp_path / "texts.txt"
     texts.write_text("".join(f"Text number {number} is about the moon.\n" for number in range(20)), encoding="utf-8")

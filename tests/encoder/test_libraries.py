@@ -67,6 +67,7 @@ def topics_of(model: Any) -> Any:
     return topics
 
 
+@pytest.mark.slow
 def test_bertopic_embeds_with_the_encoder(encoder: Encoder) -> None:
     topics = topics_of(encoder)
     assert topics.embedding_model.embedding_model is encoder

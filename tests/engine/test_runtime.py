@@ -60,6 +60,7 @@ def test_an_error_while_encoding_is_raised_once(encoder: Encoder, compiled_by: C
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.slow
 def test_an_error_while_tokenising_is_raised(
     encoder: Encoder, compiled_by: Compiled, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,6 +216,7 @@ def test_choices_are_tried_and_ordered(material: Material, tmp_path: Path) -> No
     assert {trial.choice.ridge for trial in find_choice(bare, task)} == {None}
 
 
+@pytest.mark.slow
 def test_any_kind_of_judgement_chooses(material: Material) -> None:
     task = LabelTask("labels", tuple(Example((text,), str(n % 2)) for n, text in enumerate(TEXTS_)), folds=3)
     bare = replace(material, vectors=None, fits={})

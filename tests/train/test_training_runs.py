@@ -314,6 +314,7 @@ def test_a_run_is_extended_and_never_shortened(bert: Path, dev: PairTask, tmp_pa
         train(bert, TEXTS, max_steps=3, **resumed)
 
 
+@pytest.mark.slow
 def test_the_first_step_of_an_extended_run_learns(bert: Path, tmp_path: Path) -> None:
     """The optimizer of a finished run has come to the learning rate 0."""
     settings = {**SMALL, "output": tmp_path, "validate_every": 1}
@@ -375,6 +376,7 @@ def test_presets(preset: str, changes: dict[str, Any], recipe: str, bert: Path, 
         assert verify(str(tmp_path / "checkpoints" / "checkpoint-2")).differences["essent"] < 1e-6
 
 
+@pytest.mark.slow
 def test_a_kept_head_is_part_of_the_folder(bert: Path, tmp_path: Path, dev: PairTask) -> None:
     encoder = train(
         bert, TEXTS, "simcse-unsup", output=tmp_path, max_steps=2, keep_projection_head=True, validate=dev, **SMALL
