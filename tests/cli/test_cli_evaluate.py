@@ -128,6 +128,7 @@ def test_refusals(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
     assert "modules.json is damaged" in run("evaluate", "-m", damaged, "-d", pairs, code=1).stderr
 
 
+@pytest.mark.slow
 def test_labelled_files_run_as_they_are_and_refusals_name_what_runs(run: Run, tiny: str, tmp_path: Path) -> None:
     words = ["red", "dog", "moon", "flute", "man", "ball"]
     rows = [

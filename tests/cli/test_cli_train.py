@@ -107,6 +107,7 @@ def test_continuous_and_seeds(run: Run, tiny: str, many: Path, pairs: Path, tmp_
     assert "[V1]" in str(Encoder(str(output / "seed-43")).recipe)
 
 
+@pytest.mark.slow
 def test_pairs(run: Run, tiny: str, tmp_path: Path) -> None:
     rows = [{"premise": f"a {i}", "entailment": f"b {i}", "contradiction": f"c {i}"} for i in range(4)]
     (tmp_path / "nli.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -193,6 +193,7 @@ def test_a_search_computes_each_text_once_for_all_folds_and_shapings(bert: Path,
     assert sum(passes) == len(set(SOME))
 
 
+@pytest.mark.slow
 def test_a_search_over_other_weights_and_layers_computes_each_text_once_more(bert: Path, passes: list[int]) -> None:
     recipes = ["mean", "first-last", "weights=idf", "weights=idf | zscore", "layers=1", "ditto:2-1", "first-last-idf"]
     search = grid(bert, recipes).fit(SOME, CLASSES)

@@ -27,6 +27,7 @@ from essent.engine.module import _windows
 from essent.engine.runtime import Batch
 from essent.types import EngineError, InputError, ModelError
 from families import CORPUS
+from samples import daily
 
 TEXTS = [f"{text} {number}" for number in range(6) for text in CORPUS[:8]]
 ENGINES = ("openvino", "onnx")
@@ -75,7 +76,7 @@ def test_an_error_while_tokenising_is_raised(
     assert_same(compiled.encode(TEXTS, batch_size=2), encoder.encode(TEXTS))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", daily(ENGINES, "openvino"))
 def test_the_vectors_are_the_callers_alone(compiled_by: Compiled, engine: str) -> None:
     class Counter:
         total = 0

@@ -21,6 +21,7 @@ from essent.folders import DIGESTS
 from essent.folders import digests as digests_module
 from essent.types import EssentError
 from families import CORPUS, build_family
+from samples import daily
 
 FOLDERS = ("stock", "legacy", "own", "rows", "table", "openvino", "onnx")
 WORDS = " ".join(CORPUS).split()
@@ -105,9 +106,7 @@ def survey(kind: str, number: int, saved: Callable[[str], tuple[Path, Path]], tm
     return passed
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in ("onnx", "legacy") else ()) for kind in FOLDERS]
-)
+@pytest.mark.parametrize("kind", daily(FOLDERS, "stock", "rows", "table"))
 def test_what_is_damaged_is_said(kind: str, saved: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
     assert survey(kind, 12, saved, tmp_path, listed=True) < 12
 

@@ -169,6 +169,7 @@ def test_tables_sort() -> None:
     assert all(a["tabindex"] == "0" and a["aria-label"] for _, a in page.tags if a.get("class") == "scroll")
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     for suffix in (".html", ".md", ".png"):
         results, boards = everything()

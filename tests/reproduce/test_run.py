@@ -37,7 +37,15 @@ def values(done: Reproduction) -> dict[tuple[str, str], float]:
     return {(m.cell.row, m.cell.column): m.score.value for m in done.cells if m.score is not None}
 
 
-LARGE = ("stankevicius-4", "stankevicius-5", "stankevicius-A1", "promptbert-15", "promptbert-6", "ditto-3")
+LARGE = (
+    "stankevicius-4",
+    "stankevicius-5",
+    "stankevicius-A1",
+    "promptbert-15",
+    "promptbert-6",
+    "ditto-3",
+    "promptbert-5",
+)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def log_likelihood(generator: Generator, first: tuple[int, ...], second: tuple[i
     return total / len(INPUTS)
 
 
+@pytest.mark.slow
 def test_a_wide_beam_finds_the_most_probable_fillings(generator: Generator) -> None:
     """All fillings of at most one token in all, against every one of them."""
     barred = set(generator.never.tolist()) | set(generator.sentinels[1:])

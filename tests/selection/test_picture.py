@@ -23,7 +23,7 @@ Shells = Callable[[str], SentenceTransformer]
     [
         ("heads", 2),
         pytest.param("layers", 2, marks=pytest.mark.slow),
-        ("weights", 1),
+        pytest.param("weights", 1, marks=pytest.mark.slow),
         pytest.param("full", 3, marks=pytest.mark.slow),
     ],
 )

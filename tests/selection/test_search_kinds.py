@@ -28,6 +28,7 @@ from essent.tasks import (
     cores,
 )
 from essent.types import InputError, UnknownNameError
+from samples import daily
 
 Shells = Callable[[str], SentenceTransformer]
 WORDS = "cats dogs rain hills music bread winter trains".split()
@@ -260,7 +261,7 @@ def test_memory_holds_for_what_is_judged_side_by_side(shell_of: Shells) -> None:
         assert max(task.together) == most
 
 
-@pytest.mark.parametrize("made", [pairs, labels])
+@pytest.mark.parametrize("made", daily([pairs, labels], pairs))
 def test_the_number_of_cores_changes_nothing(
     made: Callable[[], JudgedTask], shell_of: Shells, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,6 +169,7 @@ def test_fewer_dimensions_keep_the_similarities(material: Material) -> None:
     assert agreement(material.token_counts, table, table * 3) == pytest.approx(100.0)
 
 
+@pytest.mark.slow
 def test_smaller_tables_take_no_memory_for_every_text() -> None:
     generator = np.random.default_rng(0)
     texts, tokens, wide = 200_000, 500, 64

@@ -294,6 +294,7 @@ def test_ctrl_c_saves_a_checkpoint_and_the_run_goes_on(
     assert same(tmp_path / "run", whole)
 
 
+@pytest.mark.slow
 def test_a_run_is_extended_and_never_shortened(bert: Path, dev: PairTask, tmp_path: Path) -> None:
     notes: list[str] = []
     resumed = {**SMALL, "output": tmp_path, "validate": dev, "validate_every": 2, "resume": True, "note": notes.append}
