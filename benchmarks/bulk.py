@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import random
 import resource
 import statistics
@@ -160,7 +161,7 @@ class PlainEncoder:
     def __call__(self, batch: dict) -> dict:
         batch["embedding"] = self.model.encode(batch["text"].tolist(), show_progress_bar=False)
         with self.log.open("a", encoding="utf-8") as file:
-            file.write(f"{time.time()} {len(batch['text'])}\n")
+            file.write(f"{time.time()} {len(batch['text'])} {os.getpid()}\n")
         return batch
 
 
@@ -171,7 +172,7 @@ def ray_data(model: str, source: Path, out: Path, workers: int, batch: int) -> l
 
     log = out.with_suffix(".log")
 
-    rows = ray.data.read_parquet(str(source), override_num_blocks=4 * workers)  # else it may make one, for one actor
+    rows = ray.data.read_parquet(str(source)).repartition(4 * workers)  # read as one block, it would use one actor
     compute = ray.data.ActorPoolStrategy(size=workers)
     made = rows.map_batches(
         PlainEncoder,
@@ -183,15 +184,14 @@ def ray_data(model: str, source: Path, out: Path, workers: int, batch: int) -> l
     )
     made.write_parquet(str(out))
     lines = log.read_text("utf-8").splitlines()
-    marks = sorted((float(moment), int(rows)) for moment, rows in map(str.split, lines))
+    marks = sorted((float(moment), int(rows)) for moment, rows, _ in map(str.split, lines))
+    assert len({line.split()[2] for line in lines}) == workers, "not every actor got a batch"
     assert pq.read_table(out, columns=["text"]).num_rows == sum(rows for _, rows in marks)
     return marks
 
 
 def on_ray(given: argparse.Namespace) -> None:
     """Rows a second of both ways on the same cluster, and their ratios; actors and models start in every round."""
-    import os
-
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import pyarrow as pa
     import pyarrow.parquet as pq
