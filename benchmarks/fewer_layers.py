@@ -4,8 +4,9 @@
 
 The student is the model with only the layers of --keep (1 is the first) and its token embeddings. It learns from
 unlabelled texts either the teacher's vectors (squared distance, as sentence-transformers' MSELoss) or the teacher's
-cosines of all pairs of a batch (their mean squared difference). Beside it what costs no training: the lowest layers, and the layers of
---keep, untrained. A line each: Spearman ×100 on the tasks of DATA (sts/), in words a second on this machine's CPU.
+cosines of all pairs of a batch (their mean squared difference). Beside it what costs no training: the lowest layers,
+and the layers of --keep, untrained. A line each: Spearman ×100 on the tasks of DATA (sts/), and words a second on
+this machine's CPU.
 """
 
 from __future__ import annotations
