@@ -21,6 +21,9 @@ from essent.types import EngineError
 Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows of the result (B,), ids (B,T), attention mask (B,T)
 Keep = Callable[[np.ndarray, np.ndarray], None]  # takes rows (B,) and vectors (B,K)
 Run = Callable[[np.ndarray, np.ndarray], np.ndarray]  # ids and attention mask (B,T) to vectors (B,K)
+# What OpenVINO keeps for the shapes of batches that it has seen; by default 5,000 of them, which a server fills with
+# half a gigabyte in a day.
+SHAPES_KEPT = {"CPU_RUNTIME_CACHE_CAPACITY": 200}
 
 
 def cores() -> int:
@@ -94,6 +97,8 @@ class OpenVINORuntime(Runtime):
     def _compile(self, streams: int) -> Any:
         kind = "bf16" if self.precision == "bfloat16" else "f32"  # int8 files say themselves what is int8 in them
         settings = {"INFERENCE_PRECISION_HINT": kind, "INFERENCE_NUM_THREADS": self.threads, "NUM_STREAMS": streams}
+        with contextlib.suppress(RuntimeError):  # OpenVINO does not document this setting, and may drop it
+            return self._core.compile_model(self._model, "CPU", {**settings, **SHAPES_KEPT})
         return self._core.compile_model(self._model, "CPU", settings)
 
     @cached_property

@@ -184,11 +184,12 @@ def cluster(vectors: np.ndarray, clusters: int, seeds: Sequence[int] = SEEDS, st
     matrix = (centred / largest).astype(np.float32)
 
     def run(seed: int) -> np.ndarray:
-        with threadpool_limits(1):  # OpenMP counts threads by thread
-            labels: np.ndarray = KMeans(clusters, n_init=starts, random_state=seed).fit(matrix).labels_
+        labels: np.ndarray = KMeans(clusters, n_init=starts, random_state=seed).fit(matrix).labels_
         return labels
 
-    with warnings.catch_warnings(), threadpool_limits(1), ThreadPoolExecutor(cores()) as pool:
+    # OpenMP counts threads by thread, so each thread of the pool sets its own limit; BLAS has one for all
+    alone = ThreadPoolExecutor(cores(), initializer=threadpool_limits, initargs=(1,))
+    with warnings.catch_warnings(), threadpool_limits(1), alone as pool:
         warnings.simplefilter(
             "ignore", ConvergenceWarning
         )  # fewer different vectors than clusters: noted in the result
