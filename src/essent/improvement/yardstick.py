@@ -1,0 +1,179 @@
+"""What every step is measured by: judgements, or without labels a criterion; the same for every model and recipe.
+
+    encoder ─ vectors ─ evidence ─ scores ×100 with intervals, differences
+
+Evidence is kept for every encoder that was measured, so that any two can be compared later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from essent.improvement.given import Given
+from essent.selection import Judged, criteria
+from essent.tasks import (
+    Comparison,
+    JudgedTask,
+    Pair,
+    PairTask,
+    Scored,
+    draws_of,
+    interval,
+    mean_of_data_sets,
+    unit_rows,
+)
+
+CRITERION = "teacher"  # without labels
+REFERENCE = "reference"  # what the names of the recipes begin with that a criterion compares with
+RANDOM = 20_000  # pairs of held-out texts whose cosines two encoders should rank alike
+Evidence = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores ×100 of encoders.
+
+    Attributes:
+        by: what they were measured by.
+        by_labels: whether judgements were read.
+        values: the score of each encoder.
+        draws: the same on bootstrap draws of the units of judgement.
+    """
+
+    by: str
+    by_labels: bool
+    values: Mapping[str, float]
+    draws: Mapping[str, np.ndarray]
+
+    def of(self, name: str) -> tuple[float, float, float]:
+        """An encoder's score with its 95 % interval."""
+        return (self.values[name], *interval(self.draws[name]))
+
+    def compare(self, first: str, second: str) -> Comparison:
+        """The first encoder against the second."""
+        if first == second:
+            return Comparison(first, second, 0.0, 0.0, 0.0, math.nan, self.by)
+        low, high = interval(self.draws[first] - self.draws[second])
+        return Comparison(first, second, self.values[first] - self.values[second], low, high, math.nan, self.by)
+
+
+class Yardstick:
+    """Measures whatever has `encode`, and compares what was measured.
+
+    Args:
+        given: its judgements decide; without any a criterion without labels on its held-out texts does.
+    """
+
+    def __init__(self, given: Given, seed: int) -> None:
+        self.tasks, self.tests, self.seed = given.tasks, given.tests, seed
+        self.by_labels = bool(given.tasks)
+        self.held_out = list(given.held_out)
+        texts = [*given.held_out, *given.texts][: max(len(given.held_out), 2000)]
+        self.criterion = criteria.create(CRITERION)
+        self.pseudo = None if self.by_labels else self.criterion.pairs(texts, (), seed)
+        generator = np.random.default_rng(seed)
+        self._apart = generator.integers(0, len(self.held_out), (2, RANDOM))
+        self._apart = self._apart[:, self._apart[0] != self._apart[1]]
+
+    @property
+    def name(self) -> str:
+        """What is measured, for people."""
+        if not self.by_labels:
+            return f"{CRITERION} (without labels)"
+        return " and ".join(f"{task.score_names[0]} of {task.name}" for task in self.tasks)
+
+    # -- measuring --------------------------------------------------------------------------------------------------
+
+    def measure(self, encoder: Any) -> Evidence:
+        """The evidence of an encoder on judgements, tests and held-out texts."""
+        found = {f"data{n}": self._evidence(task, encoder) for n, task in enumerate(self.tasks)}
+        found |= {f"test{n}": self._evidence(task, encoder) for n, task in enumerate(self.tests)}
+        if self.pairs is not None:
+            found["pairs"] = self._evidence(self.pairs, encoder)
+        units = unit_rows(np.asarray(encoder.encode(self.held_out), np.float64))
+        found["cosines"] = np.einsum("pd,pd->p", units[self._apart[0]], units[self._apart[1]]).astype(np.float32)
+        return found
+
+    @staticmethod
+    def _evidence(task: JudgedTask, encoder: Any) -> np.ndarray:
+        evidence = task.run(encoder).evidence
+        assert evidence is not None  # noqa: S101  every JudgedTask gives it
+        return evidence
+
+    @property
+    def pairs(self) -> PairTask | None:
+        """The pairs of texts that the criterion looks at, without scores; None with labels."""
+        if self.pseudo is None:
+            return None
+        listed = zip(self.pseudo.first, self.pseudo.second, strict=True)
+        return PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in listed))
+
+    # -- comparing --------------------------------------------------------------------------------------------------
+
+    def scores(self, found: Mapping[str, Evidence]) -> Scores:
+        """Scores of encoders on the judgements, or by the criterion.
+
+        Args:
+            found: evidence by name; names that begin with "reference" only say what the criterion compares with.
+        """
+        names = [name for name in found if not name.startswith(REFERENCE)]
+        if self.by_labels:
+            return self._judged("data", self.tasks, names, found)
+        made, pseudo = self.criterion, self.pseudo
+        assert pseudo is not None  # noqa: S101
+        settled = made.settled(self._references(found), pseudo)
+        rows = np.stack([found[name]["pairs"] for name in names])
+        by = Judged.by(made, names, rows, settled, self.seed)
+        values, draws = 100 * by.scores, 100 * by.draws
+        return Scores(
+            CRITERION, False, dict(zip(names, values.tolist(), strict=True)), dict(zip(names, draws, strict=True))
+        )
+
+    def test_scores(self, found: Mapping[str, Evidence]) -> Scores | None:
+        """Scores on the tests, which decide nothing; None without tests."""
+        names = [name for name in found if not name.startswith(REFERENCE)]
+        return self._judged("test", self.tests, names, found) if self.tests else None
+
+    def _judged(
+        self, kind: str, tasks: Sequence[JudgedTask], names: list[str], found: Mapping[str, Evidence]
+    ) -> Scores:
+        scored = [
+            Scored(task, task.score_names[0], names, np.stack([found[name][f"{kind}{n}"] for name in names]))
+            for n, task in enumerate(tasks)
+        ]
+        values = mean_of_data_sets(scored, [one.scores() for one in scored])
+        draws = draws_of(scored, names, self.seed)
+        by = " and ".join(f"{task.score_names[0]} of {task.name}" for task in tasks)
+        return Scores(by, True, dict(zip(names, values.tolist(), strict=True)), dict(zip(names, draws, strict=True)))
+
+    @staticmethod
+    def _references(found: Mapping[str, Evidence]) -> np.ndarray:
+        """Cosines (R,P) of the recipes that the criterion compares with."""
+        return np.stack([one["pairs"] for name, one in found.items() if name.startswith(REFERENCE)])
+
+    def validation(self, found: Mapping[str, Evidence]) -> JudgedTask:
+        """What the checkpoints of a training are compared on: the judgements, or pairs with the criterion's gold."""
+        if self.by_labels:
+            pairs = [task for task in self.tasks if isinstance(task, PairTask)]
+            return PairTask.joined(pairs) if len(pairs) == len(self.tasks) > 1 else self.tasks[0]
+        assert self.pseudo is not None  # noqa: S101
+        settled = self.criterion.settled(self._references(found), self.pseudo)
+        gold = settled.standard
+        assert gold is not None  # noqa: S101
+        rows = zip(self.pseudo.first, self.pseudo.second, gold.tolist(), strict=True)
+        return PairTask(CRITERION, tuple(Pair(a, b, score, None) for a, b, score in rows if math.isfinite(score)))
+
+
+def agreement(first: Evidence, second: Evidence) -> float:
+    """Spearman ×100 between the cosines of random pairs of held-out texts by two encoders."""
+    from scipy.stats import spearmanr
+
+    sides = [np.round(one["cosines"].astype(np.float64), 6) for one in (first, second)]
+    if min(np.ptp(side) for side in sides) == 0:
+        return 100.0 if np.array_equal(sides[0], sides[1]) else math.nan
+    return 100.0 * float(spearmanr(*sides).statistic)
