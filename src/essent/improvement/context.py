@@ -91,5 +91,5 @@ def open_shell(model: ModelLike, options: Mapping[str, Any], trained: Path | Non
     if trained is not None:
         saved = Encoder(str(trained), device="cpu").module.backbone.model
         first: Any = shell[0]
-        first.model.load_state_dict(saved.state_dict())
+        first.model.load_state_dict(saved.state_dict(), strict=False)  # heads that no recipe reads were dropped
     return shell

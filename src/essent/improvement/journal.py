@@ -1,7 +1,7 @@
 """What is finished: DIR/.work has a plan, and a folder for each step with what came of it.
 
-A step's result is written when it is whole. The same command finds it there and goes on behind it. Seconds of finished
-steps add up to what has been spent; a step that was interrupted counts when it is done again.
+A step's result is written when it is whole. The same command finds it there and goes on behind it. What was spent
+on a step that was interrupted is not counted, only what it takes when it is done again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,12 @@ class Journal:
     def __init__(self, output: Path, identity: Mapping[str, Any]) -> None:
         self.output, self.folder = output, output / WORK
         self.identity = json.loads(json.dumps({"format": FORMAT, "essent": __version__, **identity}))
-        self.spent = 0.0
+        self.carried, self.began = 0.0, time.perf_counter()
+
+    @property
+    def spent(self) -> float:
+        """Seconds of the budget that are gone: those of this process, and of the steps that others finished."""
+        return self.carried + time.perf_counter() - self.began
 
     # -- the plan ---------------------------------------------------------------------------------------------------
 
@@ -71,11 +76,13 @@ class Journal:
         """The plan that was made at the beginning; made now where there is none."""
         path = self.folder / PLAN
         if path.is_file():
+            done = [path, *self.folder.glob(f"*/{RESULT}")]
+            self.carried = sum(float(json.loads(one.read_text("utf-8"))["seconds"]) for one in done)
             return dict(json.loads(path.read_text("utf-8"))["plan"])
         began = time.perf_counter()
         made = dict(plain(make()))
-        made["seconds"] = round(time.perf_counter() - began, 2)
-        write_json(path, {"identity": self.identity, "plan": made}, indent=1)
+        seconds = round(time.perf_counter() - began, 2)
+        write_json(path, {"identity": self.identity, "seconds": seconds, "plan": made}, indent=1)
         return made
 
     # -- steps ------------------------------------------------------------------------------------------------------
@@ -98,9 +105,7 @@ class Journal:
                 write_bytes(folder / FOUND, file.getvalue())
             seconds = round(time.perf_counter() - began, 2)
             write_json(folder / RESULT, plain({"seconds": seconds, **result}), indent=1)
-        found = Step(name, folder)
-        self.spent += float(found.result["seconds"])
-        return found
+        return Step(name, folder)
 
     def decision(self, name: str, decide: Callable[[], Any]) -> Any:
         """What was decided by the clock before a step began; decided once."""

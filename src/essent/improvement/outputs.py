@@ -108,7 +108,7 @@ def _smaller_encoders(context: Context) -> dict[str, Evidence]:
         smaller = str(replace(recipe, shaping=shaping))
         if smaller != choice.recipe and dimensions // part >= 8:
             found[f"{dimensions // part} dimensions: {smaller}"] = context.yardstick.measure(
-                context.encoder(smaller, choice.trained)
+                context.encoder(smaller, choice.trained), tests=False
             )
     return found
 
@@ -128,17 +128,16 @@ def static(context: Context, folder: Path) -> Found:
         for choice in choices:
             name = f"static, {teacher}{choice}"
             made[name] = make_encoder(material, choice)
-            evidence[name] = context.yardstick.measure(made[name].encoder)
+            evidence[name] = context.yardstick.measure(made[name].encoder, tests=False)
     scores = context.scores(evidence)
     best = max(made, key=lambda name: scores.values[name])
     smaller = dict(_smaller_tables(made[best], best))
-    evidence = {best: evidence[best]} | {name: context.yardstick.measure(one.encoder) for name, one in smaller.items()}
+    smaller = {best: made[best], **smaller}
+    evidence = {name: context.yardstick.measure(one.encoder) for name, one in smaller.items()}
     scores = context.scores(evidence)
-    name = best
-    if context.settings.goal == "size":
-        enough = [one for one in smaller if scores.values[one] >= KEEPS * scores.values[best]]
-        name = enough[-1] if enough else best
-    chosen = smaller.get(name, made[best]).encoder
+    enough = [one for one in smaller if scores.values[one] >= KEEPS * scores.values[best]]
+    name = enough[-1] if context.settings.goal == "size" else best
+    chosen = smaller[name].encoder
     calibrated = calibrate(context, chosen)
     place = context.journal.output / STATIC
     save(context, chosen, place, calibrated)

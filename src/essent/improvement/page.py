@@ -39,7 +39,7 @@ def _results(made: Improved) -> Section:
     rows: list[tuple[str | Number, ...]] = [("as given", *given, Number(), Number(), Number())]
     for result in made.results:
         line: list[str | Number] = [result.name, Number(result.score, result.low, result.high)]
-        line += [Number(*result.test)] if result.test else []
+        line += [Number(*(result.test or ()))] if made.results[0].test else []
         size = None if result.bytes is None else result.bytes / MEGABYTE
         line += [Number(result.agreement), Number(result.texts_per_second), Number(size)]
         rows.append(tuple(line))

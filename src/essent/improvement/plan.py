@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -53,18 +53,33 @@ PSEUDO = 1500  # texts that criteria without labels make besides
 FEWEST_SEARCHED = 200
 STEP = 4.0  # what a step of training costs, in passes over its batch, two views of each text
 TRAINED_TOKENS = 32  # of a text
+COUNTS = (8, 4, 2)  # of trials
 RUNGS = (16, 32, 64)  # steps after which the better half of the trials goes on
 FEWEST_STEPS, EPOCHS = 24, 3  # of the training itself
 BATCH = 64
+ENGINES = {"openvino": ("openvino",), "onnx": ("onnx", "onnxscript", "onnxruntime")}
+VALIDATIONS = 8  # of the training
+MEASURED, TESTED = (
+    6,
+    5,
+)  # how often encoders are measured on the yardstick and on the tests, besides trials and training
 MOST_FITTED, MOST_DISTILLED = 20_000, 20_000
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast a model is here: seconds and tokens of a text, of the texts given."""
+    """How fast a model is here.
+
+    Attributes:
+        seconds, tokens: of one of the texts given.
+        measured: seconds that measuring an encoder takes, on the judgements or by the criterion.
+        tested: seconds that the tests take besides.
+    """
 
     seconds: float
     tokens: float
+    measured: float = 0.0
+    tested: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -179,31 +194,43 @@ def plan_training(
     tried = [{**one, "batch_size": min(one["batch_size"], texts // 2)} for one in tried]
     tried = [one for n, one in enumerate(tried) if one not in tried[:n]]
     each = step_seconds(speed, batch)
+    seconds -= (VALIDATIONS + 2) * speed.measured + speed.tested
     steps = min(int(seconds / each), max(FEWEST_STEPS, EPOCHS * texts // batch))
     if steps < FEWEST_STEPS:
         return Training(why=f"{FEWEST_STEPS} steps of training would take {FEWEST_STEPS * each:.0f} s, too much here")
-    for count in (8, 4, 2):
+    for count in COUNTS:
         for scale in (2, 1):
             rungs = tuple(scale * rung for rung in RUNGS[: count.bit_length() - 1])
-            cost = _steps_of_trials(min(count, len(tried)), rungs) * each
+            steps_of, measured = halved(min(count, len(tried)), rungs)
+            cost = steps_of * each + measured * speed.measured
             if cost <= trial_seconds and count <= 2 * len(tried):
                 return Training(tuple(tried[:count]), rungs, steps, steps * each, cost)
     return Training(tuple(tried[:1]), (), steps, steps * each, 0.0)
 
 
-def _steps_of_trials(count: int, rungs: Sequence[int]) -> int:
-    total, before = 0, 0
+def halved(count: int, rungs: Sequence[int]) -> tuple[int, int]:
+    """Steps of training that trials under successive halving take, and how often an encoder is measured."""
+    steps, measured, before = 0, 0, 0
     for rung in rungs:
-        total, before, count = total + count * (rung - before), rung, max(1, count // 2)
-    return total
+        steps, measured = steps + count * (rung - before), measured + count
+        before, count = rung, max(1, count // 2)
+    return steps, measured
 
 
 # -- all of it --------------------------------------------------------------------------------------------------------
 
 
-def make_plan(shell: SentenceTransformer, given: Given, budget: float, seed: int) -> dict[str, Any]:
-    """What will be tried, as plain values."""
+def make_plan(
+    shell: SentenceTransformer, given: Given, measured: tuple[int, int], budget: float, seed: int
+) -> dict[str, Any]:
+    """What will be tried, as plain values.
+
+    Args:
+        measured: texts that an encoder is measured on, and those of the tests.
+    """
     speed, capabilities, own = measure_speed(shell, [*given.texts, *given.held_out])
+    speed = replace(speed, measured=speed.seconds * measured[0], tested=speed.seconds * measured[1])
+    budget = max(0.0, budget - MEASURED * speed.measured - TESTED * speed.tested)
     dropout = has_dropout(shell)
     shares = {name: share * budget for name, share in SHARES.items()}
     if capabilities.only_static:
@@ -248,33 +275,33 @@ def engine(shell: SentenceTransformer) -> str | None:
     """The engine of the graph: OpenVINO, ONNX where that is installed, None where neither is or no CPU is used."""
     if shell.device.type != "cpu":
         return None
-    if find_spec("openvino"):
-        return "openvino"
-    return "onnx" if all(map(find_spec, ("onnx", "onnxscript", "onnxruntime"))) else None
+    return next((name for name, libraries in ENGINES.items() if all(map(find_spec, libraries))), None)
 
 
-def announced(plan: Mapping[str, Any], texts: int) -> list[tuple[str, str, float]]:
+def announced(plan: Mapping[str, Any]) -> list[tuple[str, str, float]]:
     """The steps: name, what will be tried, and about how many seconds it takes."""
-    each = plan["speed"]["seconds"]
+    speed = Speed(**plan["speed"])
+    once = speed.measured + speed.tested
     search, training, again = plan["search"], plan["training"], plan["again"]
     listed = [
-        ("start", f"the model as it is: {plan['own']}", 4 * each * search["texts"]),
-        ("search", _searching(search), search["seconds"]),
+        ("start", f"the model as it is: {plan['own']}", 2 * once),
+        ("search", _searching(search), search["seconds"] + once),
     ]
     if not training["why"]:
         if training["rungs"]:
-            rungs = ", ".join(map(str, training["rungs"]))
+            rungs = ", ".join(map(str, training["rungs"][:-1]))
             words = f"{len(training['trials'])} settings of training, the better half goes on after {rungs} steps"
             listed.append(("trials", words, training["trial_seconds"]))
         words = f"{training['steps']} steps of contrastive training with the best settings"
-        listed += [("train", words, training["seconds"]), ("search-again", _searching(again), again["seconds"])]
-    listed.append(("encoder", f"fit on {plan['fitted']} texts, calibrate, save", 3 * each * plan["fitted"]))
+        listed += [("train", words, training["seconds"] + VALIDATIONS * speed.measured + once)]
+        listed += [("search-again", _searching(again), again["seconds"] + once)]
+    fitted = speed.seconds * plan["fitted"]
+    listed.append(("encoder", f"fit on {plan['fitted']} texts, calibrate, save", 3 * (fitted + speed.measured) + once))
     if plan["distilled"]:
-        listed.append(
-            ("static", f"a static table from {plan['distilled']} texts, smaller ones", 4 * each * plan["distilled"])
-        )
+        words = f"a static table from {plan['distilled']} texts, smaller ones"
+        listed.append(("static", words, 4 * speed.seconds * plan["distilled"] + 5.0))
     if plan["engine"]:
-        listed.append(("graph", f"a graph for {plan['engine']}", 10.0))
+        listed.append(("graph", f"a graph for {plan['engine']}", 10.0 + once))
     return listed
 
 

@@ -6,7 +6,6 @@ read as it is ─ search recipes ─ trials ─ train ─ search again ─ encod
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,14 +23,13 @@ from essent.improvement.outcome import ABOUT, Gain, Improved, Result, answer_of
 from essent.improvement.page import REPORT, write_page
 from essent.improvement.plan import announced, make_plan
 from essent.improvement.settings import Settings
-from essent.improvement.yardstick import Yardstick
+from essent.improvement.yardstick import Scores, Yardstick
 from essent.model import load
 from essent.pipeline import digest_of_backbone
 from essent.report import check_library
 from essent.types import ModelLike
 
 logger = logging.getLogger(__name__)
-LEFT = 1.0  # the share of the budget from which on steps that are not necessary are left out
 
 
 def improve(
@@ -82,10 +80,10 @@ def improve(
     for line in given.notes:
         note(line)
     journal.tidy()
-    began = time.perf_counter()
-    plan = journal.plan(lambda: make_plan(open_shell(model, options or {}), given, how.seconds, how.seed))
-    journal.spent = max(plan["seconds"], time.perf_counter() - began)
     yardstick = Yardstick(given, how.seed)
+    plan = journal.plan(
+        lambda: make_plan(open_shell(model, options or {}), given, yardstick.texts(), how.seconds, how.seed)
+    )
     context = Context(model, dict(options or {}), given, how, yardstick, journal, plan, progress, note)
     _announce(context)
     made = Improvement(context).run()
@@ -112,7 +110,7 @@ def _identity(model: ModelLike, given: Any, how: Settings) -> dict[str, Any]:
 
 def _announce(context: Context) -> None:
     """Say what will be tried, and how long it should take."""
-    listed = announced(context.plan, len(context.given.texts))
+    listed = announced(context.plan)
     total = sum(seconds for _, _, seconds in listed)
     context.note(
         f"Measured by {context.yardstick.name}; about {_shown(total)} of a budget of {context.settings.budget}:"
@@ -132,14 +130,14 @@ class Improvement:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.gains: list[Gain] = []
+        self.gains: list[tuple[str, str, str, str, bool, float, str]] = []
         self.results: dict[str, Step] = {}
         self.notes: list[str] = list(context.given.notes)
 
     def run(self) -> Improved:
         """Every step that the plan has, those that are finished from the disk."""
         context = self.context
-        names = [name for name, _, _ in announced(context.plan, 0)]
+        names = [name for name, _, _ in announced(context.plan)]
         with tqdm(total=len(names), desc="Steps", unit="step", disable=not context.progress) as bar:
             self.bar = bar
             self._start()
@@ -182,15 +180,21 @@ class Improvement:
     def _consider(self, found: Step, trained: Path | None, what: str, *, shown: bool) -> None:
         """Take what a step found where it is better, and note what it gained."""
         result, before = found.result, self.context.choice.name
-        comparison = steps.better(self.context, Choice(result["name"], result["recipe"], trained), shown=shown)
+        steps.better(self.context, Choice(result["name"], result["recipe"], trained), shown=shown)
         kept = self.context.choice.name == result["name"] != before
-        words = f"{what} {result['recipe']}"
-        if result["name"] == before:
-            words = f"recipes: {before} stays the best"
-        self.gains.append(
-            Gain(found.name, words, comparison.difference, comparison.low, comparison.high, kept, result["seconds"])
-        )
-        self.context.note(self.gains[-1].in_words())
+        words = f"{what} {result['recipe']}" if result["name"] != before else f"recipes: {before} stays the best"
+        self._gained(found.name, words, result["name"], before, kept, result["seconds"])
+
+    def _gained(self, step: str, by: str, new: str, old: str, kept: bool, seconds: float, note: str = "") -> None:
+        """Note what a step gained: names of evidence, compared again at the end, when everything has been measured."""
+        self.gains.append((step, by, new, old, kept, seconds, note))
+        self.context.note(self._gain(self.context.scores(), self.gains[-1]).in_words())
+
+    @staticmethod
+    def _gain(scores: Scores, found: tuple[str, str, str, str, bool, float, str]) -> Gain:
+        step, by, new, old, kept, seconds, note = found
+        comparison = scores.compare(new, old)
+        return Gain(step, by, comparison.difference, comparison.low, comparison.high, kept, seconds, note)
 
     def _train(self) -> None:
         """Trials, training and a second search, where training is likely to gain."""
@@ -225,43 +229,22 @@ class Improvement:
         scores = context.scores()
         if scores.values[best.name] <= scores.values[trained.name]:
             best = trained
-        comparison = steps.better(context, best, shown=True)
-        kept = context.choice != raw
-        self.gains.append(
-            Gain(
-                "train",
-                f"{words} and the recipe {best.recipe}",
-                comparison.difference,
-                comparison.low,
-                comparison.high,
-                kept,
-                found.result["seconds"] + again.result["seconds"],
-                found.result.get("cut") or "",
-            )
-        )
-        context.note(self.gains[-1].in_words())
+        steps.better(context, best, shown=True)
+        seconds = found.result["seconds"] + again.result["seconds"]
+        what, note = f"{words} and the recipe {best.recipe}", found.result.get("cut") or ""
+        self._gained("train", what, best.name, raw.name, context.choice != raw, seconds, note)
 
     def _trials_gain(self, found: Step) -> bool:
-        """Whether the best trial does better than the same recipe without training."""
+        """Whether the best trial does better than the model as it was given; the training itself must be shown to."""
         context = self.context
         best = next(row for row in reversed(found.result["rows"]) if row[0] == found.result["best"] + 1)
         name = f"trial {best[0]} after {best[1]} steps"
         before = context.plan["own"] if context.plan["own"] in context.found else context.plain
         comparison = context.scores().compare(name, before)
-        if comparison.is_better:
+        if comparison.difference > 0:
             return True
-        self.gains.append(
-            Gain(
-                "trials",
-                "trials of training",
-                comparison.difference,
-                comparison.low,
-                comparison.high,
-                False,
-                found.result["seconds"],
-            )
-        )
-        self.notes.append("The model was not trained further: no trial was shown to gain.")
+        self._gained("trials", "trials of training", name, before, False, found.result["seconds"])
+        self.notes.append("The model was not trained further: no trial gained.")
         return False
 
     # -- writing ----------------------------------------------------------------------------------------------------
@@ -269,7 +252,7 @@ class Improvement:
     def _write(self) -> None:
         context = self.context
         self._step("encoder", outputs.encoder)
-        planned = {name: seconds for name, _, seconds in announced(context.plan, 0)}
+        planned = {name: seconds for name, _, seconds in announced(context.plan)}
         for name, run in (("static", outputs.static), ("graph", outputs.graph)):
             if name not in planned:
                 continue
@@ -302,7 +285,7 @@ class Improvement:
                 score,
                 low,
                 high,
-                None if tests is None else tests.of(evidence),
+                tests.of(evidence) if tests is not None and evidence in tests.values else None,
                 about["agreement"].get(evidence),
                 about["texts_per_second"] if own else None,
                 about["bytes"] if own else None,
@@ -338,7 +321,7 @@ class Improvement:
             why,
             scores.by,
             scores.by_labels,
-            tuple(self.gains),
+            tuple(self._gain(scores, found) for found in self.gains),
             tuple(results.values()),
             scores.of(own),
             tuple(dict.fromkeys(filter(None, self.notes))),

@@ -15,7 +15,7 @@ import numpy as np
 
 from essent.evaluation import Bench
 from essent.improvement.context import Choice, Context
-from essent.improvement.plan import fewer_units, space_of
+from essent.improvement.plan import FEWEST_STEPS, VALIDATIONS, fewer_units, halved, space_of
 from essent.improvement.yardstick import REFERENCE, Evidence
 from essent.recipe import Recipe
 from essent.selection import Grid, Space
@@ -149,22 +149,14 @@ def trials(context: Context, folder: Path) -> Found:
                 validate_every=training["rungs"][0],
                 **settings,
             )
-            evidence[name] = context.yardstick.measure(encoder)
+            evidence[name] = context.yardstick.measure(encoder, tests=False)
         scores = context.scores(evidence)
-        order = sorted(alive, key=lambda n: -scores.values[f"trial {n + 1} after {rung} steps"])
-        rows += [[n + 1, rung, *scores.of(f"trial {n + 1} after {rung} steps")] for n in order]
+        names = {n: f"trial {n + 1} after {rung} steps" for n in alive}
+        order = sorted(alive, key=lambda n: -scores.values[names[n]])
+        rows += [[n + 1, rung, *scores.of(names[n])] for n in order]
         alive = order[: max(1, len(order) // 2)]
-    steps = sum(json_steps(training))
+    steps, _ = halved(len(training["trials"]), training["rungs"])
     return {"best": alive[0], "settings": training["trials"][alive[0]], "rows": rows, "steps": steps}, evidence
-
-
-def json_steps(training: Mapping[str, Any]) -> list[int]:
-    """How many steps each rung of the trials adds."""
-    count, before, found = len(training["trials"]), 0, []
-    for rung in training["rungs"]:
-        found.append(count * (rung - before))
-        before, count = rung, max(1, count // 2)
-    return found
 
 
 def _affordable(context: Context) -> dict[str, Any]:
@@ -196,7 +188,7 @@ def training(context: Context, folder: Path, settings: Mapping[str, Any], each: 
         validate=context.yardstick.validation(context.found),
         resume=True,
         max_steps=decision["steps"],
-        validate_every=max(4, -(-decision["steps"] // 8)),
+        validate_every=max(4, -(-decision["steps"] // VALIDATIONS)),
         progress=context.progress,
         **settings,
     )
@@ -208,8 +200,6 @@ def training(context: Context, folder: Path, settings: Mapping[str, Any], each: 
 
 def _steps(context: Context, each: float) -> dict[str, Any]:
     """How many steps fit, by what they took in the trials."""
-    from essent.improvement.plan import FEWEST_STEPS
-
     planned, share = int(context.plan["training"]["steps"]), 0.65 * context.remaining
     each = each or context.plan["training"]["seconds"] / planned
     steps = min(planned, int(share / max(each, 1e-9)))

@@ -8,8 +8,7 @@ Evidence is kept for every encoder that was measured, so that any two can be com
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,35 +29,43 @@ from essent.tasks import (
 
 CRITERION = "teacher"  # without labels
 REFERENCE = "reference"  # what the names of the recipes begin with that a criterion compares with
+FEWEST_PAIRED = 400  # texts that the criterion makes its pairs of; where fewer are held out, others are among them
+DRAWS = 300  # of bootstrap intervals of the criterion
 RANDOM = 20_000  # pairs of held-out texts whose cosines two encoders should rank alike
 Evidence = dict[str, np.ndarray]
 
 
-@dataclass(frozen=True)
 class Scores:
-    """Scores ×100 of encoders.
+    """Scores ×100 of encoders; what intervals are drawn from is computed when it is asked for.
 
-    Attributes:
+    Args:
         by: what they were measured by.
         by_labels: whether judgements were read.
         values: the score of each encoder.
-        draws: the same on bootstrap draws of the units of judgement.
+        draw: gives the scores of an encoder on bootstrap draws of the units of judgement, the same draws for each.
     """
 
-    by: str
-    by_labels: bool
-    values: Mapping[str, float]
-    draws: Mapping[str, np.ndarray]
+    def __init__(
+        self, by: str, by_labels: bool, values: Mapping[str, float], draw: Callable[[str], np.ndarray]
+    ) -> None:
+        self.by, self.by_labels, self.values = by, by_labels, values
+        self._draw, self._draws = draw, dict[str, np.ndarray]()
+
+    def draws(self, name: str) -> np.ndarray:
+        """An encoder's score on every draw."""
+        if name not in self._draws:
+            self._draws[name] = self._draw(name)
+        return self._draws[name]
 
     def of(self, name: str) -> tuple[float, float, float]:
         """An encoder's score with its 95 % interval."""
-        return (self.values[name], *interval(self.draws[name]))
+        return (self.values[name], *interval(self.draws(name)))
 
     def compare(self, first: str, second: str) -> Comparison:
         """The first encoder against the second."""
         if first == second:
             return Comparison(first, second, 0.0, 0.0, 0.0, math.nan, self.by)
-        low, high = interval(self.draws[first] - self.draws[second])
+        low, high = interval(self.draws(first) - self.draws(second))
         return Comparison(first, second, self.values[first] - self.values[second], low, high, math.nan, self.by)
 
 
@@ -73,7 +80,7 @@ class Yardstick:
         self.tasks, self.tests, self.seed = given.tasks, given.tests, seed
         self.by_labels = bool(given.tasks)
         self.held_out = list(given.held_out)
-        texts = [*given.held_out, *given.texts][: max(len(given.held_out), 2000)]
+        texts = [*given.held_out, *given.texts][: max(len(given.held_out), FEWEST_PAIRED)]
         self.criterion = criteria.create(CRITERION)
         self.pseudo = None if self.by_labels else self.criterion.pairs(texts, (), seed)
         generator = np.random.default_rng(seed)
@@ -89,10 +96,11 @@ class Yardstick:
 
     # -- measuring --------------------------------------------------------------------------------------------------
 
-    def measure(self, encoder: Any) -> Evidence:
-        """The evidence of an encoder on judgements, tests and held-out texts."""
+    def measure(self, encoder: Any, *, tests: bool = True) -> Evidence:
+        """The evidence of an encoder on judgements and held-out texts, and on the tests."""
         found = {f"data{n}": self._evidence(task, encoder) for n, task in enumerate(self.tasks)}
-        found |= {f"test{n}": self._evidence(task, encoder) for n, task in enumerate(self.tests)}
+        if tests:
+            found |= {f"test{n}": self._evidence(task, encoder) for n, task in enumerate(self.tests)}
         if self.pairs is not None:
             found["pairs"] = self._evidence(self.pairs, encoder)
         units = unit_rows(np.asarray(encoder.encode(self.held_out), np.float64))
@@ -113,6 +121,13 @@ class Yardstick:
         listed = zip(self.pseudo.first, self.pseudo.second, strict=True)
         return PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in listed))
 
+    def texts(self) -> tuple[int, int]:
+        """How many texts are encoded for the judgements or the criterion, and how many more for the tests."""
+        own = [task.texts() for task in self.tasks] or [self.pairs.texts() if self.pairs else []]
+        return len({*self.held_out, *(text for some in own for text in some)}), len(
+            {text for task in self.tests for text in task.texts()}
+        )
+
     # -- comparing --------------------------------------------------------------------------------------------------
 
     def scores(self, found: Mapping[str, Evidence]) -> Scores:
@@ -122,34 +137,38 @@ class Yardstick:
             found: evidence by name; names that begin with "reference" only say what the criterion compares with.
         """
         names = [name for name in found if not name.startswith(REFERENCE)]
-        if self.by_labels:
-            return self._judged("data", self.tasks, names, found)
+        if (judged := self._judged("data", self.tasks, names, found)) is not None:
+            return judged
         made, pseudo = self.criterion, self.pseudo
         assert pseudo is not None  # noqa: S101
         settled = made.settled(self._references(found), pseudo)
         rows = np.stack([found[name]["pairs"] for name in names])
-        by = Judged.by(made, names, rows, settled, self.seed)
-        values, draws = 100 * by.scores, 100 * by.draws
-        return Scores(
-            CRITERION, False, dict(zip(names, values.tolist(), strict=True)), dict(zip(names, draws, strict=True))
-        )
+        values = dict(zip(names, (100 * made.score(rows, settled)).tolist(), strict=True))
+
+        def draw(name: str) -> np.ndarray:
+            by = Judged.by(made, [name], found[name]["pairs"][None], settled, self.seed, DRAWS)
+            return np.asarray(100 * by.draws[0])
+
+        return Scores(CRITERION, False, values, draw)
 
     def test_scores(self, found: Mapping[str, Evidence]) -> Scores | None:
-        """Scores on the tests, which decide nothing; None without tests."""
-        names = [name for name in found if not name.startswith(REFERENCE)]
-        return self._judged("test", self.tests, names, found) if self.tests else None
+        """Scores on the tests, which decide nothing, of the encoders that were measured there; None without tests."""
+        return self._judged("test", self.tests, [name for name in found if "test0" in found[name]], found)
 
     def _judged(
         self, kind: str, tasks: Sequence[JudgedTask], names: list[str], found: Mapping[str, Evidence]
-    ) -> Scores:
+    ) -> Scores | None:
+        if not tasks:
+            return None
         scored = [
             Scored(task, task.score_names[0], names, np.stack([found[name][f"{kind}{n}"] for name in names]))
             for n, task in enumerate(tasks)
         ]
-        values = mean_of_data_sets(scored, [one.scores() for one in scored])
-        draws = draws_of(scored, names, self.seed)
+        values = mean_of_data_sets(scored, [one.scores() for one in scored]).tolist()
         by = " and ".join(f"{task.score_names[0]} of {task.name}" for task in tasks)
-        return Scores(by, True, dict(zip(names, values.tolist(), strict=True)), dict(zip(names, draws, strict=True)))
+        return Scores(
+            by, True, dict(zip(names, values, strict=True)), lambda name: draws_of(scored, [name], self.seed)[0]
+        )
 
     @staticmethod
     def _references(found: Mapping[str, Evidence]) -> np.ndarray:
