@@ -1,4 +1,4 @@
-"""`essent improve` end to end on tiny models: what comes out, breaks, budgets, and what is refused before a model loads."""
+"""`essent improve` end to end on tiny models: what comes out, breaks, budgets, what is refused before a model loads."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_by_judgements(judged: Improved) -> None:
 def test_what_is_written(judged: Improved) -> None:
     """The page and the JSON have every step and every result; the models of the steps are gone."""
     about = json.loads((judged.folder / "improvement.json").read_text("utf-8"))
-    assert [gain["step"] for gain in about["gains"]][0] == "search"
+    assert about["gains"][0]["step"] == "search"
     assert {"encoder", "static"} <= {result["name"] for result in about["results"]}
     page = (judged.folder / "report.html").read_text("utf-8")
     for part in ("Quality, speed and size", "What was bought", "Verdict", "on the test"):
@@ -115,6 +115,7 @@ def test_without_labels(bert: Path, small: None, tmp_path: Path) -> None:
     assert (tmp_path / "out" / ".work" / "train" / "model" / "training.json").is_file()
 
 
+@pytest.mark.slow  # some seconds
 def test_nothing_gained_keeps_the_recipe(bert: Path, small: None, tmp_path: Path) -> None:
     """Judgements at random: the model's own recipe stays, and it is not trained."""
     order = np.random.default_rng(0).permutation(80)
@@ -130,7 +131,7 @@ def test_a_budget_of_seconds_gives_an_encoder(bert: Path, tmp_path: Path) -> Non
     made = essent.improve(str(bert), TEXTS, duplicates(40), output=tmp_path / "out", budget="2s", options=CPU)
     assert made.about["plan"]["training"]["why"]
     assert made.encoder(device="cpu").encode(["A text."]).shape[0] == 1
-    assert [result.name for result in made.results][0] == "encoder"
+    assert made.results[0].name == "encoder"
 
 
 @pytest.mark.slow  # processes of their own

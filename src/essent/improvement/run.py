@@ -174,7 +174,7 @@ class Improvement:
 
     def _search(self) -> None:
         found = self._step("search", steps.search)
-        self._consider(found, None, "recipe", shown=False)
+        self._consider(found, None, "recipe", shown=not found.result["gains"])  # a baseline that was kept by default
         self.notes += [found.result["verdict"], *found.result["notes"]]
 
     def _consider(self, found: Step, trained: Path | None, what: str, *, shown: bool) -> None:
