@@ -18,7 +18,7 @@ JUDGED, HOW = "How it is judged", "What it may cost"
 @with_options(
     Settings,
     {"": HOW, "match_score": JUDGED, **dict.fromkeys(("seed", "batch_size"), opt.RUN)},
-    metavars={"budget": "TIME", "goal": "|".join(GOALS)},
+    metavars={"budget": "TIME", "goal": "|".join(GOALS), "match_score": "NUMBER"},
 )
 @with_options(opt.Run, into="run")
 def improve(
