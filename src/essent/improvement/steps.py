@@ -62,8 +62,12 @@ def start(context: Context, folder: Path) -> Found:
     return {"recipe": own}, {**evidence, **references(context, None)}
 
 
-def references(context: Context, trained: Path | None) -> dict[str, Evidence]:
-    """The evidence of the recipes that the criterion compares with, on a model; none with labels."""
+def references(context: Context, trained: Path | None, which: str = "given") -> dict[str, Evidence]:
+    """The evidence of the recipes that the criterion compares with, on a model; none with labels.
+
+    The teachers of all models that were tried are taken together: those of the model before training would call every
+    trained model worse, as it agrees less with them.
+    """
     pairs = context.yardstick.pairs
     if pairs is None:
         return {}
@@ -72,7 +76,6 @@ def references(context: Context, trained: Path | None) -> dict[str, Evidence]:
     texts, rows = distinct_texts(pairs.texts())
     fitted = list(context.given.texts[: context.plan["fitted"]])
     bench = Bench(context.shell(trained), recipes, batch_size=context.settings.batch_size, progress=False, options={})
-    which = "trained" if trained else "given"
     return {
         f"{REFERENCE} {which} {recipe}": {"pairs": pairs.evidence(np.asarray(vectors, np.float64), rows.tolist())}
         for recipe, vectors in bench.vectors(texts, fitted, fitted)
@@ -154,6 +157,8 @@ def trials(context: Context, folder: Path) -> Found:
         names = {n: f"trial {n + 1} after {rung} steps" for n in alive}
         order = sorted(alive, key=lambda n: -scores.values[names[n]])
         rows += [[n + 1, rung, *scores.of(names[n])] for n in order]
+        if alive == list(range(len(training["trials"]))):
+            evidence |= references(context, folder / f"trial-{order[0]}", "trial")
         alive = order[: max(1, len(order) // 2)]
     steps, _ = halved(len(training["trials"]), training["rungs"])
     return {"best": alive[0], "settings": training["trials"][alive[0]], "rows": rows, "steps": steps}, evidence
@@ -194,7 +199,7 @@ def training(context: Context, folder: Path, settings: Mapping[str, Any], each: 
     )
     recipe = str(encoder.recipe)
     name = f"trained: {recipe}"
-    evidence = {name: context.yardstick.measure(encoder), **references(context, folder / "model")}
+    evidence = {name: context.yardstick.measure(encoder), **references(context, folder / "model", "trained")}
     return {**decision, "recipe": recipe, "name": name, "settings": dict(settings)}, evidence
 
 
