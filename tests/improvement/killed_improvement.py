@@ -1,7 +1,7 @@
 """An improvement in a process of its own, which kills itself without warning.
 
-python killed_improvement.py MODEL FOLDER STEP    when STEP is finished; where the name ends with "+", in the middle of
-the step behind it
+python killed_improvement.py MODEL FOLDER STEP PAIRS    when STEP is finished; where the name ends with "+", in the
+middle of the step behind it. PAIRS are judged, with 0 it is chosen without labels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from improvement_helpers import duplicates, made_texts, make_small  # noqa: E402
 import essent  # noqa: E402
 
 
-def main(model: str, folder: Path, step: str) -> None:
+def main(model: str, folder: Path, step: str, pairs: int) -> None:
     def watch() -> None:
         while not (folder / ".work" / step.rstrip("+") / "result.json").is_file():
             time.sleep(0.002)
@@ -32,9 +32,15 @@ def main(model: str, folder: Path, step: str) -> None:
     make_small()
     threading.Thread(target=watch, daemon=True).start()
     essent.improve(
-        model, made_texts(90), duplicates(60), output=folder, budget="30m", goal="speed", options={"device": "cpu"}
+        model,
+        made_texts(90),
+        duplicates(pairs) if pairs else (),
+        output=folder,
+        budget="30m",
+        goal="speed",
+        options={"device": "cpu"},
     )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

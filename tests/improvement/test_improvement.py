@@ -135,21 +135,21 @@ def test_a_budget_of_seconds_gives_an_encoder(bert: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow  # processes of their own
-@pytest.mark.parametrize("step", ["start", "search+", "trials", "trials+", "encoder", "encoder+"])
-def test_killed_and_resumed(bert: Path, small: None, tmp_path: Path, step: str) -> None:
+@pytest.mark.parametrize(
+    ("step", "pairs"), [("start", 60), ("search+", 60), ("trials", 60), ("encoder+", 60), ("trials+", 0), ("train", 0)]
+)
+def test_killed_and_resumed(bert: Path, small: None, tmp_path: Path, step: str, pairs: int) -> None:
     """Killed in a step or between two, and resumed: the same bytes as without the break, from the same plan."""
     script = Path(__file__).parent / "killed_improvement.py"
-    done = subprocess.run(
-        [sys.executable, script, str(bert), tmp_path / "killed", step], capture_output=True, text=True
-    )
+    command = [sys.executable, script, str(bert), tmp_path / "killed", step, str(pairs)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == -9, done.stderr
     whole = tmp_path / "whole"
     (whole / ".work").mkdir(parents=True)
     shutil.copy(tmp_path / "killed" / ".work" / "plan.json", whole / ".work" / "plan.json")
+    data = duplicates(pairs) if pairs else ()
     for name in ("killed", "whole"):
-        essent.improve(
-            str(bert), TEXTS, duplicates(60), output=tmp_path / name, budget="30m", goal="speed", options=CPU
-        )
+        essent.improve(str(bert), TEXTS, data, output=tmp_path / name, budget="30m", goal="speed", options=CPU)
     found, expected = (digests(tmp_path / name, "encoder", "static") for name in ("killed", "whole"))
     assert found == expected
     assert len(found) > 10

@@ -15,8 +15,7 @@ from essent.improvement.given import Given
 from essent.improvement.journal import Journal
 from essent.improvement.settings import Settings
 from essent.improvement.yardstick import Evidence, Scores, Yardstick
-from essent.model import ModelCapabilities, open_model
-from essent.types import ModelLike
+from essent.model import ModelCapabilities
 
 
 @dataclass(frozen=True)
@@ -39,13 +38,13 @@ class Context:
     """What the steps read, and what they found.
 
     Attributes:
+        opened: the model that came in, as sentence-transformers has it; it does not change.
         found: the evidence of every encoder that was measured, by its name.
         choice: the best so far.
         progress: whether loops show how far they are.
     """
 
-    model: ModelLike
-    options: Mapping[str, Any]
+    opened: SentenceTransformer
     given: Given
     settings: Settings
     yardstick: Yardstick
@@ -58,7 +57,12 @@ class Context:
 
     def shell(self, trained: Path | None = None) -> SentenceTransformer:
         """The model as sentence-transformers has it, with the weights of a training where one is named."""
-        return open_shell(self.model, self.options, trained)
+        found = copy.deepcopy(self.opened)
+        if trained is not None:
+            saved = Encoder(str(trained), device="cpu").module.backbone.model
+            first: Any = found[0]
+            first.model.load_state_dict(saved.state_dict(), strict=False)  # heads that no recipe reads were dropped
+        return found
 
     def encoder(self, recipe: str, trained: Path | None = None, fit: Sequence[str] = ()) -> Encoder:
         """A recipe on the model, fitted on texts where it learns something; by default on those of the plan."""
@@ -83,13 +87,3 @@ class Context:
     def remaining(self) -> float:
         """Seconds of the budget that finished steps have left."""
         return self.settings.seconds - self.journal.spent
-
-
-def open_shell(model: ModelLike, options: Mapping[str, Any], trained: Path | None = None) -> SentenceTransformer:
-    """See `Context.shell`."""
-    shell = copy.deepcopy(model) if isinstance(model, SentenceTransformer) else open_model(model, dict(options))
-    if trained is not None:
-        saved = Encoder(str(trained), device="cpu").module.backbone.model
-        first: Any = shell[0]
-        first.model.load_state_dict(saved.state_dict(), strict=False)  # heads that no recipe reads were dropped
-    return shell

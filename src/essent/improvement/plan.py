@@ -16,9 +16,10 @@ from sentence_transformers import SentenceTransformer
 
 from essent.encoder import Encoder
 from essent.improvement.given import Given
+from essent.improvement.yardstick import Yardstick
 from essent.model import ModelCapabilities, capabilities_of
 from essent.selection import Grid, Space, find_space
-from essent.tasks import JudgedTask
+from essent.tasks import JudgedTask, cores
 from essent.types import EssentError
 
 SAMPLE = 48  # texts that are timed
@@ -72,12 +73,14 @@ class Speed:
 
     Attributes:
         seconds, tokens: of one of the texts given.
+        judged: seconds that judging an encoder's vectors takes.
         measured: seconds that measuring an encoder takes, on the judgements or by the criterion.
         tested: seconds that the tests take besides.
     """
 
     seconds: float
     tokens: float
+    judged: float = 0.0
     measured: float = 0.0
     tested: float = 0.0
 
@@ -125,14 +128,19 @@ def space_of(name: str) -> Space:
     return own[name] if name in own else find_space(name)
 
 
-def plan_search(speed: Speed, given: Given, seconds: float, spaces: Sequence[str]) -> Searching:
+def plan_search(
+    speed: Speed, given: Given, capabilities: ModelCapabilities, seconds: float, spaces: Sequence[str]
+) -> Searching:
     """The largest space whose search takes so many seconds at most; of the smallest fewer texts or judgements."""
     texts = [text for task in given.tasks for text in task.texts()]
     size = len(set(texts)) if given.tasks else min(MOST_TEXTS, len(given.texts)) + PSEUDO
     units = sum(task.units for task in given.tasks)
+    takes_vectors = any(task.compared() is None for task in given.tasks)
     found = Searching("", 0, None, 0.0)
     for space in spaces:
         each = PASSES[space] * speed.seconds
+        if takes_vectors:  # which are judged recipe by recipe
+            each += len(space_of(space).expand(capabilities)[0]) * speed.judged / cores() / size
         fits = int(seconds / max(each, 1e-9))
         least = FEWEST_SEARCHED if space == spaces[-1] else min(size, 5 * FEWEST_SEARCHED + PSEUDO)
         count = min(size, max(fits, least))
@@ -221,15 +229,13 @@ def halved(count: int, rungs: Sequence[int]) -> tuple[int, int]:
 
 
 def make_plan(
-    shell: SentenceTransformer, given: Given, measured: tuple[int, int], budget: float, seed: int
+    shell: SentenceTransformer, given: Given, yardstick: Yardstick, budget: float, seed: int
 ) -> dict[str, Any]:
-    """What will be tried, as plain values.
-
-    Args:
-        measured: texts that an encoder is measured on, and those of the tests.
-    """
+    """What will be tried, as plain values."""
     speed, capabilities, own = measure_speed(shell, [*given.texts, *given.held_out])
-    speed = replace(speed, measured=speed.seconds * measured[0], tested=speed.seconds * measured[1])
+    dimensions, (texts, tested) = int(shell.get_embedding_dimension() or 0), yardstick.texts()
+    judged = yardstick.judging_seconds(dimensions)
+    speed = replace(speed, judged=judged, measured=judged + speed.seconds * texts, tested=speed.seconds * tested)
     budget = max(0.0, budget - MEASURED * speed.measured - TESTED * speed.tested)
     dropout = has_dropout(shell)
     shares = {name: share * budget for name, share in SHARES.items()}
@@ -241,8 +247,8 @@ def make_plan(
     if training.why:
         shares = {name: share * budget for name, share in ALONE.items()}
     spaces = ("static",) if capabilities.only_static else ("full", "small", "tiny")
-    found = plan_search(speed, given, shares["search"], spaces)
-    again = None if training.why else plan_search(speed, given, shares["search-again"], spaces)
+    found = plan_search(speed, given, capabilities, shares["search"], spaces)
+    again = None if training.why else plan_search(speed, given, capabilities, shares["search-again"], spaces)
     fitted, distilled = (
         int(min(most, len(given.texts), max(2 * FEWEST_SEARCHED, shares[name] / max(passes * speed.seconds, 1e-9))))
         for name, most, passes in (("fit", MOST_FITTED, 2), ("static", MOST_DISTILLED, 4))
@@ -250,7 +256,7 @@ def make_plan(
     return {
         "own": own,
         "speed": asdict(speed),
-        "dimensions": int(shell.get_embedding_dimension() or 0),
+        "dimensions": dimensions,
         "capabilities": asdict(capabilities),
         "search": asdict(found),
         "training": asdict(training),

@@ -5,6 +5,7 @@ read as it is ─ search recipes ─ trials ─ train ─ search again ─ encod
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,15 +17,15 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from essent.improvement import outputs, steps
-from essent.improvement.context import Choice, Context, open_shell
-from essent.improvement.given import read_given
+from essent.improvement.context import Choice, Context
+from essent.improvement.given import Given, read_given
 from essent.improvement.journal import Journal, Step
 from essent.improvement.outcome import ABOUT, Gain, Improved, Result, answer_of
 from essent.improvement.page import REPORT, write_page
 from essent.improvement.plan import announced, make_plan
 from essent.improvement.settings import Settings
 from essent.improvement.yardstick import Scores, Yardstick
-from essent.model import load
+from essent.model import load, open_model
 from essent.pipeline import digest_of_backbone
 from essent.report import check_library
 from essent.types import ModelLike
@@ -75,16 +76,15 @@ def improve(
     how = replace(settings or Settings(), **changes)
     check_library(".html")
     given = read_given(texts, data, test, folder, how.seed)
-    journal = Journal(Path(output), _identity(model, given, how))
+    journal = Journal(Path(output), _identity(model, given, how, options or {}))
     journal.check(force)
     for line in given.notes:
         note(line)
     journal.tidy()
     yardstick = Yardstick(given, how.seed)
-    plan = journal.plan(
-        lambda: make_plan(open_shell(model, options or {}), given, yardstick.texts(), how.seconds, how.seed)
-    )
-    context = Context(model, dict(options or {}), given, how, yardstick, journal, plan, progress, note)
+    opened = open_model(model, dict(options or {}))
+    plan = journal.plan(lambda: make_plan(copy.deepcopy(opened), given, yardstick, how.seconds, how.seed))
+    context = Context(opened, given, how, yardstick, journal, plan, progress, note)
     _announce(context)
     made = Improvement(context).run()
     made.to_json(made.folder / ABOUT)
@@ -94,7 +94,7 @@ def improve(
     return made
 
 
-def _identity(model: ModelLike, given: Any, how: Settings) -> dict[str, Any]:
+def _identity(model: ModelLike, given: Given, how: Settings, options: Mapping[str, Any]) -> dict[str, Any]:
     named = isinstance(model, (str, Path))
     what = str(model) if named else digest_of_backbone(load(model, [], {}).backbone)
     return {
@@ -105,6 +105,7 @@ def _identity(model: ModelLike, given: Any, how: Settings) -> dict[str, Any]:
         "seed": how.seed,
         "match_score": how.match_score,
         "batch_size": how.batch_size,
+        "options": {name: str(value) for name, value in options.items() if name != "token"},
     }
 
 

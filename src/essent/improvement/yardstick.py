@@ -8,6 +8,7 @@ Evidence is kept for every encoder that was measured, so that any two can be com
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -128,6 +129,12 @@ class Yardstick:
             {text for task in self.tests for text in task.texts()}
         )
 
+    def judging_seconds(self, dimensions: int) -> float:
+        """How long the judgements of an encoder take, its vectors not counted: from random ones."""
+        began = time.perf_counter()
+        self.measure(_Random(dimensions), tests=False)
+        return time.perf_counter() - began
+
     # -- comparing --------------------------------------------------------------------------------------------------
 
     def scores(self, found: Mapping[str, Evidence]) -> Scores:
@@ -186,6 +193,17 @@ class Yardstick:
         assert gold is not None  # noqa: S101
         rows = zip(self.pseudo.first, self.pseudo.second, gold.tolist(), strict=True)
         return PairTask(CRITERION, tuple(Pair(a, b, score, None) for a, b, score in rows if math.isfinite(score)))
+
+
+class _Random:
+    """Random vectors in the place of an encoder's."""
+
+    def __init__(self, dimensions: int) -> None:
+        self.dimensions = dimensions
+
+    def encode(self, texts: list[str], **_: Any) -> np.ndarray:
+        """Vectors (N,D)."""
+        return np.random.default_rng(0).normal(size=(len(texts), self.dimensions))
 
 
 def agreement(first: Evidence, second: Evidence) -> float:
