@@ -16,6 +16,7 @@ from essent.encoder import Encoder
 from essent.engine import compile as compile_graph
 from essent.engine import load as load_graph
 from essent.improvement.context import Context
+from essent.improvement.plan import Speed
 from essent.improvement.steps import Found
 from essent.improvement.yardstick import Evidence, agreement
 from essent.recipe import Recipe
@@ -100,7 +101,7 @@ def _smaller_encoders(context: Context) -> dict[str, Evidence]:
     choice, found = context.choice, {}
     recipe = Recipe.parse(choice.recipe)
     dimensions = context.plan["dimensions"]
-    if context.capabilities.only_static:
+    if not context.journal.decision("encoder", lambda: {"smaller": _affords_smaller(context)})["smaller"]:
         return {}
     for part in SMALLER:
         kept = [step for step in recipe.shaping if step != "normalize" and not step.startswith("whiten")]
@@ -111,6 +112,13 @@ def _smaller_encoders(context: Context) -> dict[str, Evidence]:
                 context.encoder(smaller, choice.trained), tests=False
             )
     return found
+
+
+def _affords_smaller(context: Context) -> bool:
+    """Whether there is time to measure smaller encoders."""
+    speed = Speed(**context.plan["speed"])
+    each = speed.seconds * context.plan["fitted"] + speed.measured
+    return not context.capabilities.only_static and len(SMALLER) * each < context.remaining / 3
 
 
 # -- a static table ---------------------------------------------------------------------------------------------------

@@ -19,8 +19,7 @@ from essent.improvement.given import Given
 from essent.improvement.yardstick import Yardstick
 from essent.model import ModelCapabilities, capabilities_of
 from essent.selection import Grid, Space, find_space
-from essent.tasks import JudgedTask, cores
-from essent.types import EssentError
+from essent.tasks import cores
 
 SAMPLE = 48  # texts that are timed
 SHARES = {"search": 0.2, "trials": 0.15, "train": 0.35, "search-again": 0.12, "fit": 0.06, "static": 0.08}
@@ -50,7 +49,7 @@ STATIC = Space(
 )
 PASSES = {"full": 12.0, "small": 4.0, "tiny": 1.5, "static": 1.0}  # what a search costs, in passes over its texts
 MOST_TEXTS = 4000  # of a search without labels
-PSEUDO = 1500  # texts that criteria without labels make besides
+PAIRED = 1.6  # texts that are encoded for one of the texts, with the pairs that a criterion without labels makes
 FEWEST_SEARCHED = 200
 STEP = 4.0  # what a step of training costs, in passes over its batch, two views of each text
 TRAINED_TOKENS = 32  # of a text
@@ -59,6 +58,7 @@ RUNGS = (16, 32, 64)  # steps after which the better half of the trials goes on
 FEWEST_STEPS, EPOCHS = 24, 3  # of the training itself
 BATCH = 64
 ENGINES = {"openvino": ("openvino",), "onnx": ("onnx", "onnxscript", "onnxruntime")}
+MEASURING, LEAST_MEASURED = 0.012, 300  # what measuring an encoder may cost of the budget; texts that it takes at least
 VALIDATIONS = 8  # of the training
 MEASURED, TESTED = (
     6,
@@ -132,36 +132,23 @@ def plan_search(
     speed: Speed, given: Given, capabilities: ModelCapabilities, seconds: float, spaces: Sequence[str]
 ) -> Searching:
     """The largest space whose search takes so many seconds at most; of the smallest fewer texts or judgements."""
-    texts = [text for task in given.tasks for text in task.texts()]
-    size = len(set(texts)) if given.tasks else min(MOST_TEXTS, len(given.texts)) + PSEUDO
+    judged = len({text for task in given.tasks for text in task.texts()})
     units = sum(task.units for task in given.tasks)
+    whole = judged or min(MOST_TEXTS, len(given.texts))
     takes_vectors = any(task.compared() is None for task in given.tasks)
     found = Searching("", 0, None, 0.0)
     for space in spaces:
-        each = PASSES[space] * speed.seconds
+        each = PASSES[space] * speed.seconds * (1.0 if judged else PAIRED)
         if takes_vectors:  # which are judged recipe by recipe
-            each += len(space_of(space).expand(capabilities)[0]) * speed.judged / cores() / size
+            each += len(space_of(space).expand(capabilities)[0]) * speed.judged / cores() / whole
         fits = int(seconds / max(each, 1e-9))
-        least = FEWEST_SEARCHED if space == spaces[-1] else min(size, 5 * FEWEST_SEARCHED + PSEUDO)
-        count = min(size, max(fits, least))
-        kept = None if count >= size or not given.tasks else max(50, units * count // size)
-        found = Searching(space, max(FEWEST_SEARCHED, count - PSEUDO), kept, each * count)
+        least = min(whole, FEWEST_SEARCHED if space == spaces[-1] else 5 * FEWEST_SEARCHED)
+        count = min(whole, max(fits, least))
+        kept = max(50, units * count // whole) if judged and count < whole else None
+        found = Searching(space, count, kept, each * count)
         if fits >= least:
             break
     return found
-
-
-def fewer_units(task: JudgedTask, units: int | None, total: int, seed: int) -> JudgedTask:
-    """Some of a task's units at random, its part of so many of the total; all where so few would not make a task."""
-    if units is None or units >= total:
-        return task
-    keep = max(20, task.units * units // total)
-    gone = np.ones(task.units, dtype=bool)
-    gone[np.random.default_rng(seed).permutation(task.units)[:keep]] = False
-    try:
-        return task.without(gone) if gone.any() else task
-    except EssentError:  # too few of a class, say
-        return task
 
 
 # -- training ---------------------------------------------------------------------------------------------------------
@@ -228,11 +215,11 @@ def halved(count: int, rungs: Sequence[int]) -> tuple[int, int]:
 # -- all of it --------------------------------------------------------------------------------------------------------
 
 
-def make_plan(
-    shell: SentenceTransformer, given: Given, yardstick: Yardstick, budget: float, seed: int
-) -> dict[str, Any]:
+def make_plan(shell: SentenceTransformer, given: Given, budget: float, seed: int) -> dict[str, Any]:
     """What will be tried, as plain values."""
     speed, capabilities, own = measure_speed(shell, [*given.texts, *given.held_out])
+    most = int(max(LEAST_MEASURED, MEASURING * budget / max(speed.seconds, 1e-9)))
+    yardstick = Yardstick(given, seed, most)
     dimensions, (texts, tested) = int(shell.get_embedding_dimension() or 0), yardstick.texts()
     judged = yardstick.judging_seconds(dimensions)
     speed = replace(speed, judged=judged, measured=judged + speed.seconds * texts, tested=speed.seconds * tested)
@@ -256,6 +243,7 @@ def make_plan(
     return {
         "own": own,
         "speed": asdict(speed),
+        "measured": most,
         "dimensions": dimensions,
         "capabilities": asdict(capabilities),
         "search": asdict(found),

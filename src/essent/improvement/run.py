@@ -81,9 +81,9 @@ def improve(
     for line in given.notes:
         note(line)
     journal.tidy()
-    yardstick = Yardstick(given, how.seed)
     opened = open_model(model, dict(options or {}))
-    plan = journal.plan(lambda: make_plan(copy.deepcopy(opened), given, yardstick, how.seconds, how.seed))
+    plan = journal.plan(lambda: make_plan(copy.deepcopy(opened), given, how.seconds, how.seed))
+    yardstick = Yardstick(given, how.seed, plan["measured"])
     context = Context(opened, given, how, yardstick, journal, plan, progress, note)
     _announce(context)
     made = Improvement(context).run()

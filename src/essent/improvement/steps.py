@@ -15,8 +15,8 @@ import numpy as np
 
 from essent.evaluation import Bench
 from essent.improvement.context import Choice, Context
-from essent.improvement.plan import FEWEST_STEPS, VALIDATIONS, fewer_units, halved, space_of
-from essent.improvement.yardstick import REFERENCE, Evidence
+from essent.improvement.plan import FEWEST_STEPS, VALIDATIONS, halved, space_of
+from essent.improvement.yardstick import REFERENCE, Evidence, fewer_units
 from essent.recipe import Recipe
 from essent.selection import Grid, Space
 from essent.selection import Settings as SearchSettings

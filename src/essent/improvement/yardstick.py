@@ -27,10 +27,12 @@ from essent.tasks import (
     mean_of_data_sets,
     unit_rows,
 )
+from essent.types import EssentError
 
 CRITERION = "teacher"  # without labels
 REFERENCE = "reference"  # what the names of the recipes begin with that a criterion compares with
-FEWEST_PAIRED = 400  # texts that the criterion makes its pairs of; where fewer are held out, others are among them
+FEWEST_HELD_OUT = 50
+FEWEST_PAIRED = 100  # texts that the criterion makes its pairs of; where fewer are held out, others are among them
 DRAWS = 300  # of bootstrap intervals of the criterion
 RANDOM = 20_000  # pairs of held-out texts whose cosines two encoders should rank alike
 Evidence = dict[str, np.ndarray]
@@ -75,13 +77,18 @@ class Yardstick:
 
     Args:
         given: its judgements decide; without any a criterion without labels on its held-out texts does.
+        most: about how many texts are encoded to measure an encoder; of more judgements some are drawn.
     """
 
-    def __init__(self, given: Given, seed: int) -> None:
-        self.tasks, self.tests, self.seed = given.tasks, given.tests, seed
-        self.by_labels = bool(given.tasks)
-        self.held_out = list(given.held_out)
-        texts = [*given.held_out, *given.texts][: max(len(given.held_out), FEWEST_PAIRED)]
+    def __init__(self, given: Given, seed: int, most: int) -> None:
+        self.tests, self.seed, self.by_labels = given.tests, seed, bool(given.tasks)
+        size = len({text for task in given.tasks for text in task.texts()})
+        units = sum(task.units for task in given.tasks)
+        kept = None if size <= most else units * most // size
+        self.tasks = tuple(fewer_units(task, kept, units, seed) for task in given.tasks)
+        self.held_out = list(given.held_out[: max(FEWEST_HELD_OUT, most // 3)])
+        paired = max(min(len(given.held_out), most // 3), FEWEST_PAIRED)
+        texts = [*given.held_out, *given.texts][:paired]
         self.criterion = criteria.create(CRITERION)
         self.pseudo = None if self.by_labels else self.criterion.pairs(texts, (), seed)
         generator = np.random.default_rng(seed)
@@ -204,6 +211,19 @@ class _Random:
     def encode(self, texts: list[str], **_: Any) -> np.ndarray:
         """Vectors (N,D)."""
         return np.random.default_rng(0).normal(size=(len(texts), self.dimensions))
+
+
+def fewer_units(task: JudgedTask, units: int | None, total: int, seed: int) -> JudgedTask:
+    """Some of a task's units at random, its part of so many of the total; all where so few would not make a task."""
+    if units is None or units >= total:
+        return task
+    keep = max(20, task.units * units // total)
+    gone = np.ones(task.units, dtype=bool)
+    gone[np.random.default_rng(seed).permutation(task.units)[:keep]] = False
+    try:
+        return task.without(gone) if gone.any() else task
+    except EssentError:  # too few of a class, say
+        return task
 
 
 def agreement(first: Evidence, second: Evidence) -> float:
