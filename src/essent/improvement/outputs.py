@@ -138,7 +138,8 @@ def static(context: Context, folder: Path) -> Found:
             made[name] = make_encoder(material, choice)
             evidence[name] = context.yardstick.measure(made[name].encoder, tests=False)
     scores = context.scores(evidence)
-    best = max(made, key=lambda name: scores.values[name])
+    alike = {name: agreement(context.found[ENCODER], one) for name, one in evidence.items()}
+    best = max(made, key=lambda name: (round(scores.values[name], 1), alike[name]))
     smaller = dict(_smaller_tables(made[best], best))
     smaller = {best: made[best], **smaller}
     evidence = {name: context.yardstick.measure(one.encoder) for name, one in smaller.items()}

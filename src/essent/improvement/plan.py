@@ -58,6 +58,7 @@ RUNGS = (16, 32, 64)  # steps after which the better half of the trials goes on
 FEWEST_STEPS, EPOCHS = 24, 3  # of the training itself
 BATCH = 64
 ENGINES = {"openvino": ("openvino",), "onnx": ("onnx", "onnxscript", "onnxruntime")}
+TESTING = 0.03  # and what the tests may cost each time
 MEASURING, LEAST_MEASURED = 0.012, 300  # what measuring an encoder may cost of the budget; texts that it takes at least
 VALIDATIONS = 8  # of the training
 MEASURED, TESTED = (
@@ -219,7 +220,8 @@ def make_plan(shell: SentenceTransformer, given: Given, budget: float, seed: int
     """What will be tried, as plain values."""
     speed, capabilities, own = measure_speed(shell, [*given.texts, *given.held_out])
     most = int(max(LEAST_MEASURED, MEASURING * budget / max(speed.seconds, 1e-9)))
-    yardstick = Yardstick(given, seed, most)
+    most_tested = int(max(LEAST_MEASURED, TESTING * budget / max(speed.seconds, 1e-9)))
+    yardstick = Yardstick(given, seed, most, most_tested)
     dimensions, (texts, tested) = int(shell.get_embedding_dimension() or 0), yardstick.texts()
     judged = yardstick.judging_seconds(dimensions)
     speed = replace(speed, judged=judged, measured=judged + speed.seconds * texts, tested=speed.seconds * tested)
@@ -243,7 +245,7 @@ def make_plan(shell: SentenceTransformer, given: Given, budget: float, seed: int
     return {
         "own": own,
         "speed": asdict(speed),
-        "measured": most,
+        "measured": (most, most_tested),
         "dimensions": dimensions,
         "capabilities": asdict(capabilities),
         "search": asdict(found),

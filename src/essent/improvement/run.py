@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -81,12 +81,16 @@ def improve(
     for line in given.notes:
         note(line)
     journal.tidy()
+    fewer: list[str] = []
     opened = open_model(model, dict(options or {}))
     plan = journal.plan(lambda: make_plan(copy.deepcopy(opened), given, how.seconds, how.seed))
-    yardstick = Yardstick(given, how.seed, plan["measured"])
+    yardstick = Yardstick(given, how.seed, *plan["measured"])
+    for whole, some in zip((*given.tasks, *given.tests), (*yardstick.tasks, *yardstick.tests), strict=True):
+        if some.units < whole.units:
+            fewer.append(f"Measured on {some.units} of the {whole.units} {whole.unit} of {whole.name}, for the budget.")
     context = Context(opened, given, how, yardstick, journal, plan, progress, note)
     _announce(context)
-    made = Improvement(context).run()
+    made = Improvement(context, fewer).run()
     made.to_json(made.folder / ABOUT)
     write_page(made, made.folder / REPORT)
     if not how.keep_all:
@@ -129,11 +133,11 @@ def _shown(seconds: float) -> str:
 class Improvement:
     """The steps in their order, and what each of them decides."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, notes: Sequence[str] = ()) -> None:
         self.context = context
         self.gains: list[tuple[str, str, str, str, bool, float, str]] = []
         self.results: dict[str, Step] = {}
-        self.notes: list[str] = list(context.given.notes)
+        self.notes: list[str] = [*context.given.notes, *notes]
 
     def run(self) -> Improved:
         """Every step that the plan has, those that are finished from the disk."""

@@ -77,15 +77,13 @@ class Yardstick:
 
     Args:
         given: its judgements decide; without any a criterion without labels on its held-out texts does.
-        most: about how many texts are encoded to measure an encoder; of more judgements some are drawn.
+        most, most_tested: about how many texts are encoded to measure an encoder, and for the tests; of more judgements
+            some are drawn.
     """
 
-    def __init__(self, given: Given, seed: int, most: int) -> None:
-        self.tests, self.seed, self.by_labels = given.tests, seed, bool(given.tasks)
-        size = len({text for task in given.tasks for text in task.texts()})
-        units = sum(task.units for task in given.tasks)
-        kept = None if size <= most else units * most // size
-        self.tasks = tuple(fewer_units(task, kept, units, seed) for task in given.tasks)
+    def __init__(self, given: Given, seed: int, most: int, most_tested: int) -> None:
+        self.seed, self.by_labels = seed, bool(given.tasks)
+        self.tasks, self.tests = some_of(given.tasks, most, seed), some_of(given.tests, most_tested, seed)
         self.held_out = list(given.held_out[: max(FEWEST_HELD_OUT, most // 3)])
         paired = max(min(len(given.held_out), most // 3), FEWEST_PAIRED)
         texts = [*given.held_out, *given.texts][:paired]
@@ -211,6 +209,13 @@ class _Random:
     def encode(self, texts: list[str], **_: Any) -> np.ndarray:
         """Vectors (N,D)."""
         return np.random.default_rng(0).normal(size=(len(texts), self.dimensions))
+
+
+def some_of(tasks: Sequence[JudgedTask], most: int, seed: int) -> tuple[JudgedTask, ...]:
+    """Tasks of about so many texts together at most."""
+    size, units = len({text for task in tasks for text in task.texts()}), sum(task.units for task in tasks)
+    kept = None if size <= most else units * most // size
+    return tuple(fewer_units(task, kept, units, seed) for task in tasks)
 
 
 def fewer_units(task: JudgedTask, units: int | None, total: int, seed: int) -> JudgedTask:
