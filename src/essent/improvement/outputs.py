@@ -16,7 +16,7 @@ from essent.encoder import Encoder
 from essent.engine import compile as compile_graph
 from essent.engine import load as load_graph
 from essent.improvement.context import Context
-from essent.improvement.plan import Speed
+from essent.improvement.plan import ROUNDS, TIMED, Speed
 from essent.improvement.steps import Found
 from essent.improvement.yardstick import Evidence, agreement
 from essent.recipe import Recipe
@@ -26,7 +26,6 @@ from essent.tasks import DuplicateTask, PairTask
 from essent.types import EngineError, InputError
 
 ENCODER, STATIC, GRAPH = "encoder", "static", "graph"
-TIMED, ROUNDS = 200, 3  # texts, and how often they are encoded for a speed
 SMALLER = (2, 4)  # the parts of the dimensions that smaller encoders and tables have
 KEEPS = 0.98  # of a table's score, that a smaller one must keep to be taken for the goal size
 SECTION = "## How it was made\n\n"
@@ -50,7 +49,7 @@ def encoder(context: Context, folder: Path) -> Found:
 
 def calibrate(context: Context, made: Encoder) -> str:
     """Calibrate an encoder on the texts, and on judged pairs where there are any; says what was done, or ""."""
-    texts, score = list(context.given.texts), context.settings.match_score
+    texts, score = list(context.given.texts[: context.plan["fitted"]]), context.settings.match_score
     pairs = [
         task
         for task in context.given.tasks

@@ -60,6 +60,7 @@ BATCH = 64
 ENGINES = {"openvino": ("openvino",), "onnx": ("onnx", "onnxscript", "onnxruntime")}
 TESTING = 0.03  # and what the tests may cost each time
 MEASURING, LEAST_MEASURED = 0.012, 300  # what measuring an encoder may cost of the budget; texts that it takes at least
+TIMED, ROUNDS = 64, 3  # texts, and how often they are encoded for a speed
 VALIDATIONS = 8  # of the training
 MEASURED, TESTED = (
     6,
@@ -239,7 +240,7 @@ def make_plan(shell: SentenceTransformer, given: Given, budget: float, seed: int
     found = plan_search(speed, given, capabilities, shares["search"], spaces)
     again = None if training.why else plan_search(speed, given, capabilities, shares["search-again"], spaces)
     fitted, distilled = (
-        int(min(most, len(given.texts), max(2 * FEWEST_SEARCHED, shares[name] / max(passes * speed.seconds, 1e-9))))
+        int(min(most, len(given.texts), max(FEWEST_SEARCHED, shares[name] / max(passes * speed.seconds, 1e-9))))
         for name, most, passes in (("fit", MOST_FITTED, 2), ("static", MOST_DISTILLED, 4))
     )
     return {
@@ -291,13 +292,13 @@ def announced(plan: Mapping[str, Any]) -> list[tuple[str, str, float]]:
         words = f"{training['steps']} steps of contrastive training with the best settings"
         listed += [("train", words, training["seconds"] + VALIDATIONS * speed.measured + once)]
         listed += [("search-again", _searching(again), again["seconds"] + once)]
-    fitted = speed.seconds * plan["fitted"]
-    listed.append(("encoder", f"fit on {plan['fitted']} texts, calibrate, save", 3 * (fitted + speed.measured) + once))
+    fitted = speed.seconds * (2 * plan["fitted"] + (ROUNDS + 1) * TIMED) + once
+    listed.append(("encoder", f"fit on {plan['fitted']} texts, calibrate, save", fitted))
     if plan["distilled"]:
         words = f"a static table from {plan['distilled']} texts, smaller ones"
         listed.append(("static", words, 4 * speed.seconds * plan["distilled"] + 5.0))
     if plan["engine"]:
-        listed.append(("graph", f"a graph for {plan['engine']}", 10.0 + once))
+        listed.append(("graph", f"a graph for {plan['engine']}", 10.0 + once + speed.seconds * TIMED))
     return listed
 
 
