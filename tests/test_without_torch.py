@@ -163,6 +163,7 @@ STATEMENTS = {
     "from essent import compile": "essent.compile",
     "from essent import evaluate": "essent.evaluate",
     "from essent import search": "essent.search",
+    "from essent import improve": "essent.improve",
     **{
         f"import essent.{package}": f"essent.{package}"
         for package in "encoder explain minimal_pairs model pipeline reproduce saving shaping".split()
@@ -184,6 +185,7 @@ COMMANDS = {
     "search-templates": "-m bert-base-uncased --data pairs.jsonl",
     "distill": "-m bert-base-uncased -t texts.txt -o made",
     "train": "-m bert-base-uncased -t texts.txt -o made",
+    "improve": "-m bert-base-uncased -t texts.txt -o made",
     "pretrain": "-t texts.txt -o made",
     "report": "board.json -o made.md",
     "reproduce": "",

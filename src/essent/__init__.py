@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from essent.encoder import Encoder, EncoderTransformer
     from essent.engine import compile, load
     from essent.evaluation import evaluate
+    from essent.improvement import improve
     from essent.recipe import NAMED, TEMPLATES, Recipe
     from essent.selection import search
     from essent.static import StaticEncoder
@@ -39,6 +40,7 @@ _WHERE = {
     "compile": "essent.engine",
     "embed": "essent.bulk",
     "evaluate": "essent.evaluation",
+    "improve": "essent.improvement",
     "load": "essent.engine",
     "search": "essent.selection",
     "verify": "essent.verification",
@@ -56,6 +58,7 @@ __all__ = [
     "compile",
     "embed",
     "evaluate",
+    "improve",
     "load",
     "search",
     "verify",

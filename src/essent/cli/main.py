@@ -19,6 +19,7 @@ from essent.cli.embed import embed
 from essent.cli.encode import encode
 from essent.cli.evaluate import evaluate
 from essent.cli.export import export
+from essent.cli.improve import improve
 from essent.cli.pretrain import pretrain
 from essent.cli.recipes import recipes
 from essent.cli.report import report
@@ -131,6 +132,7 @@ COMMANDS = (
     search,
     distill,
     train,
+    improve,
     report,
     reproduce,
     save,

@@ -137,12 +137,14 @@ class Curves:
 
 @dataclass(frozen=True)
 class Point:
-    """A labelled point; `series` as in `Bar`."""
+    """A labelled point; `series` as in `Bar`. `interval` is that of y; the mark has so many times the usual area."""
 
     label: str
     x: float
     y: float
     series: int = 0
+    interval: tuple[float, float] | None = None
+    area: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,8 @@ class Points:
     @property
     def axes(self) -> tuple[Axis, Axis]:
         """Of x and y, around the points."""
-        return axis_of([point.x for point in self.points]), axis_of([point.y for point in self.points])
+        heights = [end for point in self.points for end in (point.y, *(point.interval or ()))]
+        return axis_of([point.x for point in self.points]), axis_of(heights)
 
 
 Block = Table | Bars | Heat | Curves | Points

@@ -220,7 +220,17 @@ def _points(figure: Any, block: Points, left: float, top: float, wide: float) ->
         _note(axes, tick, y.low, shown(tick, x.decimals), (0, -4), ha="center", va="top")
     for number, point in enumerate(block.points, start=1):
         colour = COLOURS[point.series % len(COLOURS)]
-        axes.plot([point.x], [point.y], "o", color=colour, markersize=15, markeredgecolor="white", clip_on=False)
+        if point.interval is not None:
+            axes.plot([point.x, point.x], point.interval, color=colour, linewidth=1.6, alpha=0.7, clip_on=False)
+        axes.plot(
+            [point.x],
+            [point.y],
+            "o",
+            color=colour,
+            markersize=15 * point.area**0.5,
+            markeredgecolor="white",
+            clip_on=False,
+        )
         _note(axes, point.x, point.y, str(number), ha="center", size=8.5, color="white", weight="bold")
         below = top - PLOT - 0.55 - 0.24 * (number - 1)
         _write(figure, left + 0.7, below, f"{number}  {shortened(point.label, 60)}", 9.5, color=colour)

@@ -49,9 +49,17 @@ def write_report(
     wanted = (path.suffix if suffix is None else suffix).lower()
     if wanted not in WRITERS:
         raise InputError(f"{path}: no report has the suffix {wanted!r}. {did_you_mean(wanted, list(WRITERS))}")
-    report = gather(list(results), list(searches), title.strip() or TITLE)
+    write_arranged(gather(list(results), list(searches), title.strip() or TITLE), path, wanted)
+
+
+def write_arranged(report: Report, path: str | Path, suffix: str = ".html") -> None:
+    """Write a report whose sections are arranged already, in the format of a suffix.
+
+    Raises:
+        MissingDependencyError: without Jinja (.html) or matplotlib (.png).
+    """
     with replacing_file(path) as temporary:
-        WRITERS[wanted](report, temporary)
+        WRITERS[suffix](report, temporary)
 
 
 def check_library(suffix: str) -> None:

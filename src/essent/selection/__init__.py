@@ -9,7 +9,7 @@ from essent.lazy import lazy_door
 if TYPE_CHECKING:
     from essent.selection.asked import PRIOR, Asked, AskedPairs, read_asked, read_judged, write_pairs
     from essent.selection.asking import Ask, ask, choose
-    from essent.selection.checks import Check
+    from essent.selection.checks import Check, held_out
     from essent.selection.combined import criteria
     from essent.selection.criterion import is_label_free
     from essent.selection.definitions import DEFINITIONS, Definition, read_definitions
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         search_candidates,
         search_templates,
     )
+    from essent.selection.verdict import Judged
     from essent.tasks import Comparison, Scored, compare
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Generator",
     "Grammar",
     "Grid",
+    "Judged",
     "Leaderboard",
     "Scored",
     "Settings",
@@ -61,6 +63,7 @@ __all__ = [
     "find_grammar",
     "find_space",
     "generate_templates",
+    "held_out",
     "is_label_free",
     "read_asked",
     "read_definitions",
@@ -92,6 +95,7 @@ __getattr__, __dir__ = lazy_door(
         "Generator": "essent.selection.generate",
         "Grammar": "essent.selection.grammar",
         "Grid": "essent.selection.space",
+        "Judged": "essent.selection.verdict",
         "Leaderboard": "essent.selection.leaderboard",
         "PROMPT_BERT": "essent.selection.grammar",
         "PRIOR": "essent.selection.asked",
@@ -109,6 +113,7 @@ __getattr__, __dir__ = lazy_door(
         "find_grammar": "essent.selection.grammar",
         "find_space": "essent.selection.space",
         "generate_templates": "essent.selection.generate",
+        "held_out": "essent.selection.checks",
         "read_definitions": "essent.selection.definitions",
         "search": "essent.selection.run",
         "search_candidates": "essent.selection.templates",

@@ -1,0 +1,33 @@
+"""From a pretrained model and a pile of texts to the best encoder that a budget buys: `essent improve`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from essent.lazy import lazy_door
+
+if TYPE_CHECKING:
+    from essent.improvement.outcome import Gain, Improved, Result
+    from essent.improvement.run import improve
+    from essent.improvement.settings import GOALS, Settings
+
+__all__ = [
+    "GOALS",
+    "Gain",
+    "Improved",
+    "Result",
+    "Settings",
+    "improve",
+]
+
+__getattr__, __dir__ = lazy_door(
+    __name__,
+    {
+        "GOALS": "essent.improvement.settings",
+        "Gain": "essent.improvement.outcome",
+        "Improved": "essent.improvement.outcome",
+        "Result": "essent.improvement.outcome",
+        "Settings": "essent.improvement.settings",
+        "improve": "essent.improvement.run",
+    },
+)

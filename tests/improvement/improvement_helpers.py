@@ -1,0 +1,57 @@
+"""Texts and judgements for improvements of tiny models: words in random order, pairs that share some of them."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from pathlib import Path
+from typing import Any
+
+from essent.improvement import plan
+from essent.selection import Space
+from essent.tasks import DuplicateTask
+
+WORDS = (
+    "a man is playing large flute two dogs run through the green field chasing red ball stock market fell sharply on "
+    "monday after announcement she drinks cold coffee every morning kitten climbed old oak tree and stayed there"
+).split()
+SMALL = {"COUNTS": (2,), "RUNGS": (4, 8, 12), "FEWEST_STEPS": 8, "EPOCHS": 1, "BATCH": 16, "ENGINES": {}}
+SPACES = {"full": Space(plan.TINY.grids, ("static | normalize",), "full")}
+
+
+def made_texts(count: int, seed: int = 0) -> list[str]:
+    """Different texts of 6 to 12 words."""
+    chance = random.Random(seed)  # noqa: S311
+    return [f"{' '.join(chance.choices(WORDS, k=chance.randint(6, 12)))} {number}." for number in range(count)]
+
+
+def duplicates(count: int, seed: int = 1) -> DuplicateTask:
+    """Texts with their words in another order, some with half of them exchanged."""
+    chance = random.Random(seed)  # noqa: S311
+    pairs = []
+    for place, text in enumerate(made_texts(count, seed + 1)):
+        alike, words = place % 2 == 0, text.split()
+        kept = words if alike else [word if chance.random() < 0.5 else chance.choice(WORDS) for word in words]
+        pairs.append((text, " ".join(chance.sample(kept, len(kept))), alike))
+    return DuplicateTask("alike", tuple(pairs))
+
+
+def make_small(patch: Any = setattr) -> None:
+    """Few trials of few steps, and a small space: what a plan may hold at most."""
+    for name, value in SMALL.items():
+        patch(plan, name, value)
+    plain = plan.space_of
+
+    def space_of(name: str) -> Any:
+        return SPACES.get(name) or plain(name)
+
+    patch(plan, "space_of", space_of)
+    import essent.improvement.steps as steps
+
+    patch(steps, "space_of", space_of)
+
+
+def digests(folder: Path, *parts: str) -> dict[str, str]:
+    """SHA-256 of every file below some parts of a folder."""
+    files = [path for part in parts for path in sorted((folder / part).rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -1,0 +1,217 @@
+"""`essent improve` end to end on tiny models: what comes out, breaks, budgets, what is refused before a model loads."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from improvement_helpers import digests, duplicates, made_texts, make_small
+from sentence_transformers import SentenceTransformer
+
+import essent
+from essent.improvement import Improved, Settings, plan
+from essent.improvement.journal import Journal
+from essent.tasks import PairTask
+from essent.types import DataError, EssentError, InputError, UnknownNameError
+
+TEXTS = made_texts(90)
+CPU = {"device": "cpu"}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans of few trials, few steps and few recipes, and no graph."""
+    make_small(monkeypatch.setattr)
+
+
+@pytest.fixture(scope="module")
+def judged(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Improved:
+    """An improvement by judgements, with a test, for the size."""
+    folder = tmp_path_factory.mktemp("improved") / "judged"
+    with pytest.MonkeyPatch.context() as patch:
+        make_small(patch.setattr)
+        return essent.improve(
+            str(bert), TEXTS, duplicates(60), output=folder, test=duplicates(30, 7), goal="size", options=CPU
+        )
+
+
+def test_by_judgements(judged: Improved) -> None:
+    """The encoder is better than the model as it was given, and loads everywhere with what it promises."""
+    encoder, static = (next(one for one in judged.results if one.name == name) for name in ("encoder", "static"))
+    assert judged.by_labels
+    assert encoder.score > judged.before[0] + 5
+    assert encoder.low <= encoder.score <= encoder.high
+    assert encoder.test is not None
+    assert judged.answer == "static"
+    assert (static.bytes or 0) < (encoder.bytes or 0) * 2
+    saved = judged.encoder(device="cpu")
+    plain = SentenceTransformer(str(judged.folder / "encoder"), device="cpu")
+    assert np.allclose(saved.encode(TEXTS[:5]), plain.encode(TEXTS[:5]), atol=1e-5)
+    vectors = saved.encode(TEXTS[:5])
+    assert saved.calibration is not None
+    assert saved.calibration.probability is not None  # the judgements are duplicates
+    assert saved.similarity(vectors, vectors, calibrated=True).shape == (5, 5)
+    assert essent.StaticEncoder.load(str(judged.folder / "static")).encode(TEXTS[:2]).shape[0] == 2
+    assert "## How it was made" in (judged.folder / "encoder" / "README.md").read_text("utf-8")
+    essent.verify(str(judged.folder / "encoder"))
+
+
+def test_what_is_written(judged: Improved) -> None:
+    """The page and the JSON have every step and every result; the models of the steps are gone."""
+    about = json.loads((judged.folder / "improvement.json").read_text("utf-8"))
+    assert about["gains"][0]["step"] == "search"
+    assert {"encoder", "static"} <= {result["name"] for result in about["results"]}
+    page = (judged.folder / "report.html").read_text("utf-8")
+    for part in ("Quality, speed and size", "What was bought", "Verdict", "on the test"):
+        assert part in page
+    assert not re.search(r"(src|href)=\"https?:", page)
+    assert not list((judged.folder / ".work").rglob("*.safetensors"))
+
+
+def test_the_same_command_finds_everything_done(
+    judged: Improved, bert: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Journal, "step", _refuse_new(Journal.step))
+    before = digests(judged.folder, "encoder", "static")
+    again = essent.improve(
+        str(bert), TEXTS, duplicates(60), output=judged.folder, test=duplicates(30, 7), goal="size", options=CPU
+    )
+    assert again.results == judged.results
+    assert digests(judged.folder, "encoder", "static") == before
+
+
+def _refuse_new(step: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(self: Journal, name: str, run: Any) -> Any:
+        assert (self.folder / name / "result.json").is_file(), name
+        return step(self, name, run)
+
+    return checked
+
+
+def test_another_command_is_refused(judged: Improved, bert: Path) -> None:
+    with pytest.raises(DataError, match=r"goal was 'size' and is 'speed'; .*|goal was 'size' and is 'speed'"):
+        essent.improve(str(bert), TEXTS, duplicates(60), output=judged.folder, goal="speed", options=CPU)
+    with pytest.raises(DataError, match="seed was 0 and is 1"):
+        essent.improve(str(bert), TEXTS, output=judged.folder, seed=1, options=CPU)
+
+
+@pytest.mark.slow  # half a minute: trials, training and two searches, judged by pairs that are made
+def test_without_labels(bert: Path, small: None, tmp_path: Path) -> None:
+    """All steps run; training that does not gain is not kept, and the steps add up."""
+    made = essent.improve(str(bert), TEXTS, output=tmp_path / "out", keep_all=True, options=CPU)
+    assert not made.by_labels
+    assert [gain.step for gain in made.gains] == ["search", "train"]
+    kept = sum(gain.difference for gain in made.gains if gain.kept)
+    assert made.results[0].score == pytest.approx(made.before[0] + kept, abs=1.5)
+    assert any("lost" in note and "against a choice by labels" in note for note in made.notes)
+    assert (tmp_path / "out" / ".work" / "train" / "model" / "training.json").is_file()
+
+
+@pytest.mark.slow  # some seconds
+def test_nothing_gained_keeps_the_recipe(bert: Path, small: None, tmp_path: Path) -> None:
+    """Judgements at random: the model's own recipe stays, and it is not trained."""
+    order = np.random.default_rng(0).permutation(80)
+    noise = PairTask.from_rows([(TEXTS[n], TEXTS[(7 * n + 1) % 80], float(order[n])) for n in range(80)], "noise")
+    made = essent.improve(str(bert), TEXTS, noise, output=tmp_path / "out", options=CPU)
+    assert made.about["recipe"] == "mean"
+    assert not any(gain.kept for gain in made.gains)
+    assert made.results[0].score == pytest.approx(made.before[0], abs=1e-3)
+    assert any("Nothing is worth changing but its speed" in note for note in made.notes)
+
+
+def test_a_budget_of_seconds_gives_an_encoder(bert: Path, tmp_path: Path) -> None:
+    made = essent.improve(str(bert), TEXTS, duplicates(40), output=tmp_path / "out", budget="2s", options=CPU)
+    assert made.about["plan"]["training"]["why"]
+    assert made.encoder(device="cpu").encode(["A text."]).shape[0] == 1
+    assert made.results[0].name == "encoder"
+
+
+@pytest.mark.slow  # processes of their own
+@pytest.mark.parametrize(
+    ("step", "pairs"), [("start", 60), ("search+", 60), ("trials", 60), ("encoder+", 60), ("trials+", 0), ("train", 0)]
+)
+def test_killed_and_resumed(bert: Path, small: None, tmp_path: Path, step: str, pairs: int) -> None:
+    """Killed in a step or between two, and resumed: the same bytes as without the break, from the same plan."""
+    script = Path(__file__).parent / "killed_improvement.py"
+    command = [sys.executable, script, str(bert), tmp_path / "killed", step, str(pairs)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == -9, done.stderr
+    whole = tmp_path / "whole"
+    (whole / ".work").mkdir(parents=True)
+    shutil.copy(tmp_path / "killed" / ".work" / "plan.json", whole / ".work" / "plan.json")
+    data = duplicates(pairs) if pairs else ()
+    for name in ("killed", "whole"):
+        essent.improve(str(bert), TEXTS, data, output=tmp_path / name, budget="30m", goal="speed", options=CPU)
+    found, expected = (digests(tmp_path / name, "encoder", "static") for name in ("killed", "whole"))
+    assert found == expected
+    assert len(found) > 10
+
+
+@pytest.mark.slow  # a conversion takes seconds
+def test_the_graph_gives_the_encoders_vectors(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = plan.ENGINES
+    make_small(monkeypatch.setattr)
+    monkeypatch.setattr(plan, "ENGINES", engines)
+    made = essent.improve(str(bert), TEXTS, duplicates(60), output=tmp_path / "out", options=CPU)
+    encoder, graph = made.encoder(device="cpu"), essent.load(str(tmp_path / "out" / "graph"))
+    assert np.allclose(encoder.encode(TEXTS[:9]), graph.encode(TEXTS[:9]), atol=1e-4)
+    assert graph.calibration == encoder.calibration
+    (found,) = [result for result in made.results if result.name == "graph"]
+    assert found.agreement == pytest.approx(100, abs=0.01)
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        ({"texts": []}, InputError, "There are 0 different texts; an encoder is improved on 50 or more"),
+        ({"texts": ["one", "one", "two"]}, InputError, "There are 2 different texts"),
+        ({"texts": "corpus.txt"}, InputError, "Expected a list of texts"),
+        ({"goal": "qualty"}, UnknownNameError, "quality"),
+        ({"budget": "soon"}, InputError, "90s, 30m or 1.5h"),
+        ({"budget": "30"}, InputError, "budget='30' is not understood"),
+        ({"budget": "0s"}, InputError, "is not understood"),
+        ({"seed": -1}, InputError, "seed=-1"),
+        ({"data": "no-such-task"}, EssentError, "no-such-task"),
+        ({"data": [duplicates(20), duplicates(20)]}, InputError, "called 'alike'"),
+        ({"data": duplicates(20), "test": duplicates(20)}, InputError, "nothing that recipes are not chosen on"),
+    ],
+)
+def test_refused_before_a_model_is_loaded(given: dict, kind: type, message: str, tmp_path: Path) -> None:
+    arguments = {"texts": TEXTS, "output": tmp_path / "out", **given}
+    with pytest.raises(kind, match=re.escape(message)):
+        essent.improve("no/such-model", arguments.pop("texts"), **arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_something_else_is_refused(bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine", "utf-8")
+    with pytest.raises(DataError, match="exists and holds something else"):
+        essent.improve("no/such-model", TEXTS, output=tmp_path)
+    with pytest.raises(DataError, match="is a file"):
+        essent.improve("no/such-model", TEXTS, output=tmp_path / "thesis.txt")
+
+
+def test_texts_of_the_test_are_not_learned_from(tmp_path: Path) -> None:
+    from essent.improvement.given import read_given
+
+    test = PairTask.from_rows([(TEXTS[0].upper(), "else", 1.0), ("other", TEXTS[1] + " ", 2.0)], "test")
+    given = read_given(TEXTS, (), test, None, 0)
+    assert not {TEXTS[0], TEXTS[1]} & {*given.texts, *given.held_out}
+    assert len(given.texts) + len(given.held_out) == 88
+    assert given.notes == ("2 of the 90 texts are in the tests too: nothing is learned from them.",)
+
+
+@pytest.mark.parametrize(("budget", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400), (" 2 m ", 120)])
+def test_budgets(budget: str, seconds: float) -> None:
+    assert Settings(budget=budget).seconds == seconds
