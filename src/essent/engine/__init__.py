@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from essent.engine.compiled import TOLERANCES, CompiledEncoder, Loss, compile
+    from essent.engine.compiled import TOLERANCES, CompiledEncoder, compile, measure_loss
     from essent.engine.files import load, read_about
     from essent.engine.gain import Gain, compare, texts_to_compare
     from essent.engine.libraries import ALL_FILES
+    from essent.engine.loss import Loss, texts_to_judge
     from essent.engine.runtime import Run, cores, runtime_of
 
 _WHERE = {
@@ -21,15 +22,17 @@ _WHERE = {
     "TOLERANCES": "essent.engine.compiled",
     "CompiledEncoder": "essent.engine.compiled",
     "Gain": "essent.engine.gain",
-    "Loss": "essent.engine.compiled",
+    "Loss": "essent.engine.loss",
     "Run": "essent.engine.runtime",
     "compare": "essent.engine.gain",
     "compile": "essent.engine.compiled",
     "cores": "essent.engine.runtime",
     "load": "essent.engine.files",
+    "measure_loss": "essent.engine.compiled",
     "read_about": "essent.engine.files",
     "runtime_of": "essent.engine.runtime",
     "texts_to_compare": "essent.engine.gain",
+    "texts_to_judge": "essent.engine.loss",
 }
 
 __all__ = [
@@ -43,9 +46,11 @@ __all__ = [
     "compile",
     "cores",
     "load",
+    "measure_loss",
     "read_about",
     "runtime_of",
     "texts_to_compare",
+    "texts_to_judge",
 ]
 
 __getattr__, __dir__ = lazy_door(__name__, _WHERE)

@@ -17,8 +17,9 @@ from transformers import AutoTokenizer
 from essent.atomic import recover
 from essent.calibration import read_calibration
 from essent.encoder import Encoder
-from essent.engine.compiled import ABOUT, FORMAT, CompiledEncoder, Loss, check_golden
+from essent.engine.compiled import ABOUT, FORMAT, CompiledEncoder, check_golden
 from essent.engine.libraries import ALL_FILES
+from essent.engine.loss import Loss
 from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import runtime_of
 from essent.folders import (
