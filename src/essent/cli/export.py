@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from essent.arithmetic import BFLOAT16, FLOAT32, INT8, precision_of
 from essent.cli import options as opt
 from essent.cli.console import results
 from essent.cli.fitting import fit_on
@@ -51,6 +52,7 @@ def export(
         compare: measure on these texts how much faster the graph is than torch, and what it costs.
     """
     check_folder(output, run.force)
+    precision = precision_of(precision, (FLOAT32, BFLOAT16, INT8))
     if calibrate is not None and precision != "int8":
         raise EngineError(f"--calibrate is for --precision int8, not {precision!r}.")
     texts = None if calibrate is None else read_files(calibrate, learning.column)

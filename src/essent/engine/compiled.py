@@ -18,6 +18,7 @@ from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 
+from essent.arithmetic import SHORT
 from essent.atomic import replacing_folder
 from essent.calibration import write_calibration
 from essent.compat import settings_of
@@ -146,6 +147,7 @@ def compile(
         NotFittedError: the recipe learns something and `fit` has not been called.
         MissingDependencyError: the engine's library is not installed.
     """
+    precision = SHORT.get(precision, precision)
     kind = runtime_of(engine, precision)
     calibrating = [] if calibration is None else list(dict.fromkeys(check_texts(calibration)))
     judging = [] if texts is None else check_texts(texts)
