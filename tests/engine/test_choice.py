@@ -107,3 +107,23 @@ def test_what_bfloat16_would_give_is_said_where_it_is_worth_it(bert: Path, monke
     assert offer_bfloat16(encoder, texts) is None
     assert offer_bfloat16(choose(encoder, precision="bfloat16"), texts) is None
     assert offer_bfloat16(Encoder(str(bert), "static", device="cpu"), texts) is None
+
+
+@here
+def test_the_score_of_the_task_at_hand_is_said_too(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from essent.evaluation import offer, offer_for
+    from essent.tasks import load_pairs, sample_pairs_path
+
+    task = load_pairs(sample_pairs_path())
+    assert offer_for(str(bert), "mean", task, {"device": "cpu"}) is None  # 320 texts are too few
+    monkeypatch.setattr(offer, "MANY", 100)
+    monkeypatch.setattr(choice, "ENOUGH", 100)
+    monkeypatch.setattr(choice, "WORTH", 0.0)
+    found = offer_for(str(bert), "mean | zscore", task, {"device": "cpu"})
+    assert found is not None
+    assert found.judged is not None
+    what, exact, rough = found.judged
+    assert what == "160 pairs of sample_pairs"
+    assert abs(exact - rough) < 2
+    assert f"{what} score {rough:.2f} instead of {exact:.2f}" in str(found)
+    assert offer_for(str(bert), "weights=idf", task, {"device": "cpu"}) is None

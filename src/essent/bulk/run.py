@@ -20,10 +20,11 @@ from essent.bulk.interrupt import interruptible
 from essent.bulk.job import Job
 from essent.bulk.lance_format import write_lance
 from essent.bulk.memory import windows_ahead
-from essent.bulk.models import Model, ModelSpec, as_graph, open_encoder, ready, without_model
+from essent.bulk.models import Model, as_graph, open_encoder, ready, without_model
 from essent.bulk.parts import Part, check_same, clean, read_parts, remove_parts
 from essent.bulk.places import EXTRA, find_sources
 from essent.bulk.settings import FORMATS, STATUS, BulkSettings, check_choice
+from essent.bulk.spec import ModelSpec
 from essent.bulk.units import Input, Unit, look_at, output_fields, plan
 from essent.bulk.vectors import together, vector_fields
 from essent.bulk.versions import library_versions

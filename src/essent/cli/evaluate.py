@@ -78,7 +78,7 @@ def evaluate(
         )
     found = [load_task(name, data_folder) for name in data or STS7]
     fit_texts, frequency_texts = learning.read()
-    from essent.evaluation import ByRecipe, default_recipes
+    from essent.evaluation import ByRecipe, default_recipes, offer_for
     from essent.evaluation import evaluate as run_evaluation
     from essent.hub import reach_model
 
@@ -100,6 +100,10 @@ def evaluate(
             runs.append(run_evaluation(name, recipe or default_recipes(name), found, **given, **fitted))
         tasks = runs[0].tasks
         scores |= {(name, text): results_of for one in runs for text, results_of in one.items()}
+    if choice.is_default and recipe and not run.quiet:
+        offer = offer_for(model[0], recipe[0], found[0], run.options)
+        if offer is not None:
+            run.note(f"{offer}.")
     write_json_file(json_file, partial(save_results, [result for of_one in scores.values() for result in of_one]))
     labelled = ByRecipe(dict(zip(row_labels(list(scores)), scores.values(), strict=True)), tasks)
     console = results(json_file)

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from essent.engine.loss import Loss
+    from essent.tasks import JudgedTask
 
 ENGINES = (AUTO, "torch", "openvino", "onnx")
 WORTH = 1.2  # times as fast, from which another precision is worth a word
 ENOUGH = 2000  # texts from which it is worth trying
 TRIED = 64  # texts of the sample
+UNITS = 100  # of a task, about
 
 
 @dataclass(frozen=True)
@@ -157,17 +159,23 @@ class Offer:
     Attributes:
         ratio: how many times as fast it is, the median of three interleaved rounds.
         loss: what it costs.
+        judged: what its score ×100 is of, the score in float32 and in bfloat16; None without a task.
     """
 
     ratio: float
     loss: Loss
+    judged: tuple[str, float, float] | None = None
 
     def __str__(self) -> str:
-        return f"precision bfloat16 is {self.ratio:.1f} times as fast here. {self.loss}"
+        shown = f"--precision bfloat16 is {self.ratio:.1f} times as fast here. {self.loss}"
+        if self.judged is None:
+            return shown
+        what, exact, found = self.judged
+        return f"{shown}; {what} score {found:.2f} instead of {exact:.2f}"
 
 
-def offer_bfloat16(model: Any, texts: Sequence[str]) -> Offer | None:
-    """What bfloat16 would give, tried on some of the texts; None where it is not worth it.
+def offer_bfloat16(model: Any, texts: Sequence[str], task: JudgedTask | None = None) -> Offer | None:
+    """What bfloat16 would give, tried on some of the texts, or of a task's units; None where it is not worth it.
 
     Tried only where the CPU has such arithmetic, the model is a transformer in float32, and there are 2,000 texts or
     more, so that the trial costs little beside them.
@@ -183,6 +191,8 @@ def offer_bfloat16(model: Any, texts: Sequence[str]) -> Offer | None:
         return None
     distinct = sorted(dict.fromkeys(texts), key=len)
     some = distinct[:: max(1, len(distinct) // TRIED)][:TRIED]
+    units = None if task is None else _some_units(task)
+    some = some if units is None else units.texts()
     import numpy as np
 
     other = computing_in(model, BFLOAT16)
@@ -198,4 +208,19 @@ def offer_bfloat16(model: Any, texts: Sequence[str]) -> Offer | None:
     from essent.engine.loss import loss_of
 
     ratio = statistics.median(slow / fast for slow, fast in zip(*found, strict=True))
-    return Offer(ratio, loss_of(vectors[0], vectors[1], True)) if ratio >= WORTH else None
+    if ratio < WORTH:
+        return None
+    judged = None
+    if units is not None:
+        exact, rough = (units.score_vectors(each).main_score for each in vectors)
+        judged = f"{units.units} {units.unit} of {units.name}", exact, rough
+    return Offer(ratio, loss_of(vectors[0], vectors[1], True), judged)
+
+
+def _some_units(task: JudgedTask) -> JudgedTask:
+    """A part of the task: every so-many-th unit."""
+    import numpy as np
+
+    left_out = np.ones(task.units, bool)
+    left_out[:: max(1, task.units // UNITS)] = False
+    return task.without(left_out)
