@@ -53,8 +53,8 @@ def compare(exact: Leaderboard, rough: Leaderboard) -> str:
     return (
         f"{len(apart)} recipes: largest difference {apart.max():.3f} points, 99 % are below "
         f"{np.percentile(apart, 99):.3f}, median {np.median(apart):.4f}; largest of the first ten "
-        f"{max(by_recipe[recipe] for recipe in first[0]):.3f}. Of the first ten {len({*first[0]} & {*first[1]})} are the "
-        f"same, {'in the same order' if first[0] == first[1] else 'in another order'}; the leader is number {place}."
+        f"{max(by_recipe[recipe] for recipe in first[0]):.3f}. Of the first ten {len({*first[0]} & {*first[1]})} are "
+        f"the same, {'in this order' if first[0] == first[1] else 'in another order'}; the leader is number {place}."
     )
 
 

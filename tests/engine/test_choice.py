@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense
 
 from essent import Encoder
-from essent.arithmetic import FLOAT16, FLOAT32, check_bfloat16, has_bfloat16, in_precision, precision_of
+from essent.arithmetic import FLOAT16, FLOAT32, check_bfloat16, has_bfloat16, precision_of
 from essent.engine import ENGINES, EngineChoice, choice, choose, computing_in, offer_bfloat16
 from essent.engine.loss import cosines
+from essent.pipeline import digest_of_backbone
 from essent.types import EngineError, InputError
 from families import CORPUS
 
@@ -57,7 +60,7 @@ def test_the_encoder_itself_stays_in_float32(bert: Path) -> None:
     encoder = Encoder(str(bert), "layers=1+2 weights=ditto:1-3 | zscore", device="cpu").fit(CORPUS)
     before = encoder.encode(CORPUS[:8])
     found = choose(encoder, "torch", "bfloat16")
-    assert {p.dtype for p in found.module.backbone.parameters()} == {torch.bfloat16}
+    assert (found.module.backbone.precision, encoder.module.backbone.precision) == ("bfloat16", "auto")
     assert {p.dtype for p in encoder.parameters()} == {torch.float32}
     vectors = found.encode(CORPUS[:8])
     assert vectors.dtype == np.float32
@@ -67,14 +70,21 @@ def test_the_encoder_itself_stays_in_float32(bert: Path) -> None:
 
 
 @here
-def test_a_model_of_ones_own_is_changed_in_place_and_a_shared_one_copied() -> None:
-    model = torch.nn.Linear(2, 2)
-    assert in_precision(model, "auto", shared=True) is model
-    assert in_precision(model, "float32", shared=True) is model
-    copied = in_precision(model, "bfloat16", shared=True)
-    assert (copied.weight.dtype, model.weight.dtype) == (torch.bfloat16, torch.float32)
-    assert in_precision(model, "bfloat16", shared=False) is model
-    assert model.weight.dtype == torch.bfloat16
+def test_a_model_with_modules_of_its_own(bert: Path) -> None:
+    """Pooling and a Dense layer behind the transformer compute in float32."""
+    shell = SentenceTransformer(str(bert), device="cpu")
+    model = SentenceTransformer(modules=[*list(shell)[:2], Dense(32, 8)], device="cpu")
+    before, found = model.encode(CORPUS[:8]), choose(model, precision="bfloat16").encode(CORPUS[:8])
+    assert not np.array_equal(found, before)
+    assert cosines(found, before).min() > 0.99
+    assert np.array_equal(model.encode(CORPUS[:8]), before)
+
+
+@here
+def test_kept_vectors_of_the_two_precisions_are_told_apart(bert: Path) -> None:
+    encoder = Encoder(str(bert), "mean", device="cpu")
+    other = choose(encoder, precision="bfloat16")
+    assert digest_of_backbone(encoder.module.backbone) != digest_of_backbone(other.module.backbone)
 
 
 @here

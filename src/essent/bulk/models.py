@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from essent.arithmetic import AUTO, FLOAT32
+from essent.arithmetic import AUTO, BFLOAT16, FLOAT32
 from essent.atomic import write_json
 from essent.bulk.settings import BulkSettings
 from essent.bulk.spec import ModelSpec
@@ -203,6 +203,10 @@ def _torch_in(model: Any) -> str:
     import torch
 
     kinds = {str(p.dtype).removeprefix("torch.") for p in model.parameters() if p.dtype != torch.float32}
+    if any(getattr(part, "precision", None) == BFLOAT16 for part in model.children()) or (
+        getattr(model, "precision", None) == BFLOAT16
+    ):
+        kinds = {BFLOAT16}
     return " ".join(["torch", *sorted(kinds)])
 
 

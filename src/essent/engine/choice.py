@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from essent.arithmetic import AUTO, BFLOAT16, FLOAT32, PASSES, check_bfloat16, has_bfloat16, in_precision, precision_of
+from essent.arithmetic import AUTO, BFLOAT16, FLOAT32, PASSES, check_bfloat16, has_bfloat16, precision_of
 from essent.types import EngineError, InputError
 
 if TYPE_CHECKING:
@@ -135,6 +135,8 @@ def computing_in(model: SentenceTransformer, precision: str, *, shared: bool = T
     """
     if precision == AUTO:
         return model
+    import torch
+
     from essent.encoder import Encoder
 
     check_bfloat16(precision, model.device.type)
@@ -142,10 +144,13 @@ def computing_in(model: SentenceTransformer, precision: str, *, shared: bool = T
         return model  # rows of a table are added up: nothing is computed in less than float32
     found = copy.deepcopy(model) if shared else model
     if isinstance(found, Encoder):
-        in_precision(found.module.backbone, precision, shared=False)
-        found.module.backbone.template_states.clear()
+        found.module.backbone.compute_in(precision)
+    elif precision == BFLOAT16:
+        first: Any = found[0]
+        first.forward = torch.autocast(found.device.type, torch.bfloat16)(first.forward)
+        first.precision = precision
     else:
-        in_precision(found[0], precision, shared=False)
+        found.float()
     return found
 
 
@@ -187,7 +192,12 @@ def offer_bfloat16(model: Any, texts: Sequence[str], task: JudgedTask | None = N
     if len(texts) < ENOUGH or not isinstance(model, Encoder) or model.device.type != "cpu" or not has_bfloat16("cpu"):
         return None
     plan = model.module.plan
-    if plan.required.depth is None or any(p.dtype != torch.float32 for p in model.module.backbone.parameters()):
+    backbone = model.module.backbone
+    if (
+        plan.required.depth is None
+        or backbone.precision == BFLOAT16
+        or any(p.dtype != torch.float32 for p in backbone.parameters())
+    ):
         return None
     distinct = sorted(dict.fromkeys(texts), key=len)
     some = distinct[:: max(1, len(distinct) // TRIED)][:TRIED]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
-from essent.arithmetic import AUTO, in_precision
+from essent.arithmetic import AUTO
 from essent.encoder import Encoder, open_as_it_is
 from essent.engine import EngineChoice, choose
 from essent.engine import load as load_exported
@@ -218,8 +218,7 @@ class Bench:
         self.choice = choice or EngineChoice()
         loaded = load(model, recipes, options)
         if not self.choice.makes_graph:
-            shared = isinstance(model, SentenceTransformer)
-            loaded.backbone = in_precision(loaded.backbone, self.choice.precision, shared=shared)
+            loaded.backbone.compute_in(self.choice.precision)
         self.model, self.options, self.graphs = model, options, dict[str, Any]()
         self.backbone, self.prompt, self.prompts = (
             loaded.backbone,

@@ -16,7 +16,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from essent.arithmetic import BFLOAT16, in_precision
+from essent.arithmetic import BFLOAT16
 from essent.model import Loaded, load, read_capabilities
 from essent.pipeline import digest_of_backbone
 from essent.recipe import Recipe
@@ -159,7 +159,7 @@ def prepare(
     every = list(dict.fromkeys([*recipes, *reference]))
     loaded = load(model, every, options)
     loaded.backbone.to(loaded.settings["device"])
-    loaded.backbone = in_precision(loaded.backbone, how.precision, shared=isinstance(model, SentenceTransformer))
+    loaded.backbone.compute_in(how.precision)
     program, names = Program(every, loaded.backbone), [str(baseline) for baseline in baselines]
     return Runner(model_name(model), program, recipes, loaded, how, names, reference, left_out)
 

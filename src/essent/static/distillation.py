@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sentence_transformers import SentenceTransformer
 
-from essent.arithmetic import in_precision
 from essent.encoder import Encoder
 from essent.model import Backbone, load, unlimited
 from essent.pipeline import Plan
@@ -180,7 +178,8 @@ def collect(
     taught = None if teacher is None else _teacher(teacher)
     # with a teacher the model's own pooling may be anything; `mean` reads the last layer: none is cut
     loaded = load(model, [] if taught is None else [Recipe()], options or {})
-    backbone = in_precision(loaded.backbone, how.precision, shared=isinstance(model, SentenceTransformer))
+    backbone = loaded.backbone
+    backbone.compute_in(how.precision)
     if dimensions is not None:
         check_dimensions(dimensions, backbone.dimensions)
     plan = Plan(replace(taught or loaded.recipes[0], shaping=()), backbone)
