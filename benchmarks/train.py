@@ -165,9 +165,8 @@ def main() -> None:
                         base(options, texts, place, kind) if name == BASE else own(options, name, place, kind)
                     )
     print(f"batch {options.batch}, {options.tokens} tokens a text, {torch.get_num_threads()} threads\n{watch}")
-    print(
-        "| step | precision | sentences/s | encoded tokens/s | time per token, × sentence-transformers' | × as fast as its float32 |"
-    )
+    ratios = "time per token, × sentence-transformers' | × as fast as its float32"
+    print(f"| step | precision | sentences/s | encoded tokens/s | {ratios} |")
     print("|---|---|--:|--:|--:|--:|")
     for (name, kind), rounds in found.items():
         seconds, tokens = statistics.median(part[0] for part in rounds), rounds[0][1]
