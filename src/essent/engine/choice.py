@@ -185,11 +185,13 @@ def offer_bfloat16(model: Any, texts: Sequence[str], task: JudgedTask | None = N
     Tried only where the CPU has such arithmetic, the model is a transformer in float32, and there are 2,000 texts or
     more, so that the trial costs little beside them.
     """
+    if len(texts) < ENOUGH or not hasattr(model, "module"):  # a static encoder runs without torch
+        return None
     import torch
 
     from essent.encoder import Encoder
 
-    if len(texts) < ENOUGH or not isinstance(model, Encoder) or model.device.type != "cpu" or not has_bfloat16("cpu"):
+    if not isinstance(model, Encoder) or model.device.type != "cpu" or not has_bfloat16("cpu"):
         return None
     plan = model.module.plan
     backbone = model.module.backbone
