@@ -74,6 +74,9 @@ bench: $(INSTALLED)  ## time against the named peers, paired in one run: make be
 	$(BIN)/python benchmarks/encode.py
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/static.py
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/precision.py
 	$(if $(DATA),$(BIN)/python benchmarks/heads.py --data "$(DATA)/classification/cr.jsonl")
 	$(if $(DATA),$(BIN)/python benchmarks/grid_search.py --data "$(DATA)/classification/trec.train.jsonl")
 	$(if $(DATA),$(BIN)/python benchmarks/suite.py --data "$(DATA)")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import re
 import resource
 import statistics
@@ -30,6 +28,7 @@ from essent import Encoder, demo
 from essent.engine import CompiledEncoder
 from essent.engine.compiled import cosines
 from essent.engine.libraries import openvino
+from measured import Ratio, Watch
 
 BASE, DITTO = "sentence-transformers", "ditto:1-9 | zscore"
 QUERY = "how far is the moon from the earth"
@@ -142,15 +141,16 @@ def report(options: argparse.Namespace, texts: list[str], made: dict[str, Callab
     query: dict[str, list[float]] = {name: [] for name in models}
     kinds = {name: torch.bfloat16 if "bf16" in name else torch.float32 for name in models}
     rates: dict[torch.dtype, list[float]] = {kind: [] for kind in kinds.values()}
-    for _ in range(options.rounds):
-        for kind, measured in rates.items():
-            measured.append(gemm_rate(kind))
-        for name, model in models.items():
-            times[name].append(seconds(lambda model=model: model.encode(texts)))  # type: ignore[misc]
-            query[name] += [seconds(lambda model=model: model.encode(QUERY)) for _ in range(20)]  # type: ignore[misc]
+    with Watch() as watch:
+        for _ in range(options.rounds):
+            for kind, found in rates.items():
+                found.append(gemm_rate(kind))
+            for name, model in models.items():
+                times[name].append(seconds(lambda model=model: model.encode(texts)))  # type: ignore[misc]
+                query[name] += [seconds(lambda model=model: model.encode(QUERY)) for _ in range(20)]  # type: ignore[misc]
     work = work_per_token(options.model)
     exact = models["torch mean"].encode(texts)
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(watch)
     products = ", ".join(
         f"{str(kind).removeprefix('torch.')} {statistics.median(found) / 1e9:.1f}" for kind, found in rates.items()
     )
@@ -158,7 +158,7 @@ def report(options: argparse.Namespace, texts: list[str], made: dict[str, Callab
     print("| encoder | texts/s | × ST | tokens/s | of GEMM | query ms | × ST | lowest cosine | Spearman | MB |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for name, model in models.items():
-        ratio = statistics.median(base / own for base, own in zip(times[BASE], times[name], strict=True))
+        ratio = Ratio(times[BASE], times[name])
         faster = statistics.median(base / own for base, own in zip(query[BASE], query[name], strict=True))
         peaks = rates[kinds[name]]
         share = statistics.median(tokens * work / own / peak for own, peak in zip(times[name], peaks, strict=True))
@@ -168,14 +168,13 @@ def report(options: argparse.Namespace, texts: list[str], made: dict[str, Callab
         spearman = f"{spearman_of(model, options.pairs):.2f}" if options.pairs and comparable else "–"
         memory = f"{memory_of(options, name, model):.0f}" if options.memory else "–"
         print(
-            f"| {name} | {len(texts) / taken:.0f} | {ratio:.2f} | {tokens / taken:.0f} | {100 * share:.0f} % | "
+            f"| {name} | {len(texts) / taken:.0f} | {ratio} | {tokens / taken:.0f} | {100 * share:.0f} % | "
             f"{1000 * statistics.median(query[name]):.1f} | {faster:.2f} | {cosine} | {spearman} | {memory} |",
             flush=True,
         )
     for slow, fast in (("torch first-last", "torch layers=0+2"), ("openvino f32 ditto | zscore", "openvino f32 mean")):
         if slow in times and fast in times:
-            ratio = statistics.median(a / b for a, b in zip(times[slow], times[fast], strict=True))
-            print(f"{slow} / {fast}: {ratio:.2f}")
+            print(f"{slow} / {fast}: {Ratio(times[slow], times[fast])}")
 
 
 if __name__ == "__main__":

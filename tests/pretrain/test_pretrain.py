@@ -17,12 +17,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
+from essent.arithmetic import has_bfloat16
 from essent.atomic import PARTIAL
 from essent.pretrain import trainer as mlm_trainer
 from essent.pretrain.run import pretrain
 from essent.pretrain.settings import Pretraining
 from essent.pretrain.start import Start
-from essent.train.device import has_bf16
 from essent.types import DataError, InputError, TrainingError
 from samples import daily
 
@@ -131,7 +131,7 @@ def test_a_saved_model_goes_on_untied(whole_words: bool, whole: Path, tmp_path: 
     pretrain(TEXTS, tmp_path / "on", Start(model=str(whole)), settings, device="cpu")
     about = json.loads((tmp_path / "on" / "training.json").read_text("utf-8"))
     assert about["new_weights"] == []
-    assert about["precision"] == ("bfloat16" if has_bf16("cpu") else "float32")
+    assert about["precision"] == ("bfloat16" if has_bfloat16("cpu") else "float32")
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "on")
     assert not torch.equal(model.get_output_embeddings().weight, model.get_input_embeddings().weight)
 
@@ -358,7 +358,7 @@ def test_texts_that_do_not_do(texts, changes, said: str, start: Start, tmp_path:
         ({"warmup": -1}, "warmup=-1"),
         ({"warmup": 8}, "warmup=8; it must be a share from 0 to below 1"),
         ({"seed": -1}, "seed=-1"),
-        ({"precision": "f16"}, "precision='f16' is unknown"),
+        ({"precision": "f16"}, "precision='f16'; allowed: float32, bfloat16"),
         ({"batch_size": 0}, "batch_size=0; it must be a whole number"),
     ],
 )

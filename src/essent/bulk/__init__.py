@@ -8,11 +8,12 @@ from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.bulk.job import Job
-    from essent.bulk.models import Model, ModelSpec
+    from essent.bulk.models import Model
     from essent.bulk.parts import Part, read_parts
     from essent.bulk.rows import Rows, read_rows
     from essent.bulk.run import BulkResult, Prepared, compute, embed, prepare
     from essent.bulk.settings import STATUSES, BulkSettings
+    from essent.bulk.spec import ModelSpec
     from essent.bulk.units import Unit, plan
     from essent.bulk.work import do_unit, do_units
 
@@ -21,7 +22,7 @@ _WHERE = {
     "BulkSettings": "essent.bulk.settings",
     "Job": "essent.bulk.job",
     "Model": "essent.bulk.models",
-    "ModelSpec": "essent.bulk.models",
+    "ModelSpec": "essent.bulk.spec",
     "Part": "essent.bulk.parts",
     "Prepared": "essent.bulk.run",
     "STATUSES": "essent.bulk.settings",

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from essent.bulk.models import Model, ModelSpec, open_encoder, ready
+from essent.bulk.models import Model, open_encoder, ready
 from essent.bulk.settings import BulkSettings
+from essent.bulk.spec import ModelSpec
 from essent.bulk.units import Input
 
 AHEAD = 3  # windows that are read before they are encoded, and encoded before they are written

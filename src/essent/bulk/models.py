@@ -6,59 +6,22 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from essent.arithmetic import AUTO, BFLOAT16, FLOAT32
 from essent.atomic import write_json
-from essent.bulk.settings import ENGINES, BulkSettings, check_choice
+from essent.bulk.settings import BulkSettings
+from essent.bulk.spec import ModelSpec
 from essent.folders import digest_of_file, is_exported_folder, read_json
 from essent.lazy import check_torch
 from essent.static import StaticEncoder, static_of
-from essent.types import InputError, ModelError, RecipeError
+from essent.types import InputError, RecipeError
 
 Lengths = Callable[[list[str]], np.ndarray]
-
-
-@dataclass(frozen=True)
-class ModelSpec:
-    """Which model, and how it is loaded; can be sent to another process.
-
-    Attributes:
-        model: a folder, a name on the hub, or something loaded: an Encoder, a graph, a StaticEncoder, a
-            SentenceTransformer.
-        recipe: of an Encoder; None: what the folder says.
-        engine: auto takes what the folder is; torch; openvino or onnx, which make a graph of a model.
-        learns: whether texts are given that a recipe learns from, which only an Encoder does.
-        options: device, revision, trust_remote_code, for an Encoder.
-        threads: of the process.
-    """
-
-    model: Any
-    recipe: str | None = None
-    engine: str = "auto"
-    learns: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
-    threads: int | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("engine", self.engine, ENGINES)
-        if self.recipe is not None:
-            from essent.recipe import Recipe
-
-            object.__setattr__(self, "recipe", str(Recipe.parse(self.recipe)))  # before the slow imports
-
-    @property
-    def name(self) -> str:
-        """The model for messages."""
-        return str(self.model) if isinstance(self.model, (str, Path)) else type(self.model).__name__
-
-    def check_exists(self) -> None:
-        """Refuse a folder that is not there, before anything is read for it."""
-        if isinstance(self.model, Path) and not self.model.exists():
-            raise ModelError(f"There is no folder {str(self.model)!r}.")
 
 
 @dataclass
@@ -116,22 +79,33 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
         MissingDependencyError: torch, or an engine's library, is not installed.
     """
     if not isinstance(spec.model, (str, Path)):
-        return spec.model
+        return _in_precision(spec.model, spec, shared=True)
     name = str(spec.model)
     asked = bool(spec.recipe or spec.options or spec.learns or settings.max_seq_length)
     if is_exported_folder(name) and spec.recipe is None:
         return _graph(name, spec, settings)
-    if spec.engine == "auto" and not asked and (static := static_of(name)) is not None:
+    if spec.choice.is_default and not asked and (static := static_of(name)) is not None:
         return static
     check_torch(f"Embedding with {name!r}")
     loaded = _encoder(name, spec)
     if settings.max_seq_length is not None:
         loaded.max_seq_length = settings.max_seq_length
-    return loaded
+    return _in_precision(loaded, spec, shared=False)
+
+
+def _in_precision(encoder: Any, spec: ModelSpec, *, shared: bool) -> Any:
+    """What torch runs in the precision that was asked for; a graph is made in it later."""
+    if spec.precision == AUTO or spec.choice.makes_graph or isinstance(encoder, StaticEncoder):
+        return encoder
+    from essent.engine import choose, computing_in
+
+    if hasattr(encoder, "engine_module"):
+        return choose(encoder, spec.engine, spec.precision)
+    return computing_in(encoder, spec.precision, shared=shared)
 
 
 def _graph(name: str, spec: ModelSpec, settings: BulkSettings) -> Any:
-    from essent.engine import load, read_about
+    from essent.engine import check_graph, load, read_about
     from essent.folders import STATE_FOLDER
 
     given = [*spec.options, *(["max_seq_length"] if settings.max_seq_length else [])]
@@ -140,7 +114,7 @@ def _graph(name: str, spec: ModelSpec, settings: BulkSettings) -> Any:
     engine = read_about(Path(name) / STATE_FOLDER / "engine.json")["engine"]
     if spec.engine not in ("auto", engine):
         raise InputError(f"{name!r} is a graph for {engine}, and the engine asked for is {spec.engine}.")
-    return load(name, threads=spec.threads)
+    return check_graph(load(name, threads=spec.threads), spec.choice)
 
 
 def _encoder(name: str, spec: ModelSpec) -> Any:
@@ -224,6 +198,18 @@ def _ready_static(encoder: StaticEncoder, settings: BulkSettings) -> Model:
     return Model(encoder, about, dimensions, prompt, settings, table.limit, lengths, table.tokenizer)
 
 
+def _torch_in(model: Any) -> str:
+    """The engine of what torch runs, with its precision where that is not float32."""
+    import torch
+
+    kinds = {str(p.dtype).removeprefix("torch.") for p in model.parameters() if p.dtype != torch.float32}
+    if any(getattr(part, "precision", None) == BFLOAT16 for part in model.children()) or (
+        getattr(model, "precision", None) == BFLOAT16
+    ):
+        kinds = {BFLOAT16}
+    return " ".join(["torch", *sorted(kinds)])
+
+
 Kept = tuple[dict[str, Any], "int | None", "Lengths | None", Any]
 
 
@@ -238,7 +224,7 @@ def _of_encoder(encoder: Any) -> Kept:
     about = {
         "model": digest_of_backbone(module.backbone)[:32],
         "recipe": str(encoder.recipe),
-        "engine": "torch",
+        "engine": _torch_in(module.backbone),
         "fit": key_of(shaping, encoder.recipe.digest(), module.stats) if learned else None,
         "max_seq_length": limit,
     }
@@ -289,7 +275,7 @@ def _of_model(encoder: Any) -> Kept:
     about = {
         "model": digest_of(encoder, spelled, settings, limit)[:32],
         "recipe": " + ".join(type(module).__name__ for module in encoder),
-        "engine": "torch",
+        "engine": _torch_in(encoder),
         "fit": None,
         "max_seq_length": limit,
     }
@@ -307,7 +293,7 @@ def _of_model(encoder: Any) -> Kept:
     return about, limit, lengths, whole
 
 
-def as_graph(encoder: Any, engine: str, folder: Path, threads: int | None, settings: BulkSettings) -> Model:
+def as_graph(encoder: Any, spec: ModelSpec, folder: Path, settings: BulkSettings) -> Model:
     """A graph of an Encoder or a sentence-transformers model, kept in a folder; one of another model is made anew.
 
     Raises:
@@ -316,15 +302,17 @@ def as_graph(encoder: Any, engine: str, folder: Path, threads: int | None, setti
     from essent.engine import compile, load, runtime_of
 
     about = ready(encoder, settings).about
-    made_from = {"engine": engine, **{name: about[name] for name in ("model", "recipe", "fit", "max_seq_length")}}
+    engine, precision = spec.engine, spec.choice.graph_precision
+    kind = engine if precision == FLOAT32 else f"{engine} {precision}"
+    made_from = {"engine": kind, **{name: about[name] for name in ("model", "recipe", "fit", "max_seq_length")}}
     note = folder.with_suffix(".json")
     if read_json(note) != made_from or not folder.is_dir():
-        runtime_of(engine, "float32")
+        runtime_of(engine, precision)
         note.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
-        compile(encoder, engine).save(str(folder))
+        compile(encoder, engine, precision=precision).save(str(folder))
         write_json(note, made_from)
-    graph = ready(load(folder, threads=threads), settings)
+    graph = ready(load(folder, threads=spec.threads), settings)
     graph.about |= {"made_from": made_from}
     return graph
 

@@ -20,10 +20,11 @@ from essent.bulk.interrupt import interruptible
 from essent.bulk.job import Job
 from essent.bulk.lance_format import write_lance
 from essent.bulk.memory import windows_ahead
-from essent.bulk.models import Model, ModelSpec, as_graph, open_encoder, ready, without_model
+from essent.bulk.models import Model, as_graph, open_encoder, ready, without_model
 from essent.bulk.parts import Part, check_same, clean, read_parts, remove_parts
 from essent.bulk.places import EXTRA, find_sources
 from essent.bulk.settings import FORMATS, STATUS, BulkSettings, check_choice
+from essent.bulk.spec import ModelSpec
 from essent.bulk.units import Input, Unit, look_at, output_fields, plan
 from essent.bulk.vectors import together, vector_fields
 from essent.bulk.versions import library_versions
@@ -91,6 +92,7 @@ def embed(
     *,
     recipe: str | None = None,
     engine: str = "auto",
+    precision: str = "auto",
     fit: Sequence[str] | None = None,
     fit_sample: int = 10_000,
     workers: int | None = None,
@@ -111,6 +113,7 @@ def embed(
         output: folder of the parts.
         recipe: of an Encoder; by default what the folder says.
         engine: auto, torch, openvino, onnx.
+        precision: what is computed in: auto, which is float32 on a CPU, float32 or bfloat16.
         fit: texts that the recipe learns from; by default a sample of the sources. The fitted encoder is kept in the
             folder, and used by all parts; a loaded Encoder is fitted itself.
         fit_sample: how many texts that sample has.
@@ -134,7 +137,7 @@ def embed(
     check_choice("format", format, FORMATS)
     if workers is not None and (type(workers) is not int or workers < 1):
         raise InputError(f"workers={workers!r}: must be a whole number of at least 1.")
-    spec = ModelSpec(model, recipe, engine, fit is not None, dict(options or {}))
+    spec = ModelSpec(model, recipe, engine, precision, fit is not None, dict(options or {}))
     chosen = _settings(settings)
     if format == "lance":
         optional_import("lance", "lance")
@@ -253,7 +256,7 @@ def _open(
     if kept is not None:
         encoder, spec = kept, without_model(spec, folder / FITTED)
     if spec.engine in ("openvino", "onnx") and not _is_graph(encoder):
-        graph = as_graph(encoder, spec.engine, folder / GRAPH_FOLDER, spec.threads, settings)
+        graph = as_graph(encoder, spec, folder / GRAPH_FOLDER, settings)
         return without_model(spec, folder / GRAPH_FOLDER), graph
     return spec, ready(encoder, settings)
 

@@ -13,7 +13,6 @@ from essent.types import InputError
 DTYPES = ("float32", "float16", "int8")
 VECTORS = ("list", "fixed")
 FORMATS = ("parquet", "lance")
-ENGINES = ("auto", "torch", "openvino", "onnx")
 CHUNKED = ("rows", "mean")
 CHUNK = re.compile(r"sentences|tokens:([1-9][0-9]*)")
 EMBEDDING, STATUS, SCALE, OTHERS = "embedding", "status", "scale", "other_values"

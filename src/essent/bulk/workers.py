@@ -21,8 +21,9 @@ from threading import Event
 from typing import Any
 
 from essent.bulk.job import Job
-from essent.bulk.models import Model, ModelSpec, open_encoder, ready
+from essent.bulk.models import Model, open_encoder, ready
 from essent.bulk.parts import Part
+from essent.bulk.spec import ModelSpec
 from essent.bulk.units import Unit
 from essent.bulk.work import do_units
 from essent.static import StaticEncoder

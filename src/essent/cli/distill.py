@@ -51,6 +51,7 @@ def distill(
     test: opt.Tasks = None,
     data_folder: opt.DataFolder = None,
     batch_size: opt.BatchSize = 32,
+    precision: opt.Precision = "auto",
     run: opt.Run,
 ) -> None:
     """Make a static encoder of a model: one table of token vectors, as fast as tokenising.
@@ -90,7 +91,12 @@ def distill(
     check_choice(choice, table.dtype, table.dimensions)
     run.calm()
     settings = Settings(
-        unseen=table.unseen, state=output / STATE, renew=run.force, batch_size=batch_size, progress=run.progress
+        unseen=table.unseen,
+        state=output / STATE,
+        renew=run.force,
+        batch_size=batch_size,
+        precision=opt.Computing(precision=precision).choice().precision,
+        progress=run.progress,
     )
     run.note(f"{len(given)} texts of {listed(texts)}, {'each as often as it occurs' if duplicates else 'each once'}")
     material, _ = collect(

@@ -74,14 +74,8 @@ def embed(
     format: Annotated[
         str, typer.Option(metavar="parquet|lance", help="lance: also a data set of Lance.", rich_help_panel=PARTS)
     ] = "parquet",
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|torch|openvino|onnx",
-            help="What runs the model; auto: what its folder is.",
-            rich_help_panel=opt.RUN,
-        ),
-    ] = "auto",
+    engine: opt.EngineName = "auto",
+    precision: opt.Precision = "auto",
     workers: Annotated[
         int | None,
         typer.Option(
@@ -134,6 +128,7 @@ def embed(
         output,
         recipe=recipe,
         engine=engine,
+        precision=precision,
         fit=texts,
         fit_sample=fit_sample,
         workers=workers,

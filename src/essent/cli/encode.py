@@ -15,6 +15,7 @@ from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
 from essent.cli.fitting import is_ready, learns, note_unused
 from essent.cli.table import TextTable, check_columns, read_table
 from essent.cli.texts import STANDARD_INPUT, listed, read_files
+from essent.engine import EngineChoice, check_graph, choose, computing_in, offer_bfloat16
 from essent.lazy import check_torch
 from essent.types import DataError, InputError
 
@@ -47,6 +48,8 @@ def encode(
     truncate_dim: Annotated[int | None, typer.Option(min=1, help="Keep the first dimensions only.")] = None,
     max_seq_length: opt.MaxSeqLength = None,
     batch_size: opt.BatchSize = 32,
+    engine: opt.EngineName = "auto",
+    precision: opt.Precision = "auto",
     device: opt.Device = None,
     revision: opt.Revision = None,
     trust_remote_code: opt.Trust = False,
@@ -67,6 +70,7 @@ def encode(
     """
     check_output(output, force, tuple(WRITERS))
     check_writer(output)
+    choice = opt.Computing(engine, precision).choice()
     sources = texts or [Path(STANDARD_INPUT)]
     table = _read(sources, column, output, strict)
     fit_texts = None if fit is None else read_files(fit, column)
@@ -75,7 +79,7 @@ def encode(
     asked = fit is not None or frequencies is not None  # else what was saved fitted stays
     if max_seq_length is not None:
         options["max_seq_length"] = max_seq_length
-    encoder = _load(model, recipe, options, asked, verbose)
+    encoder = _load(model, recipe, options, asked, verbose, choice)
     start = time.monotonic()
     fits = learns(encoder) and (asked or not is_ready(encoder))
     if not quiet:
@@ -85,15 +89,19 @@ def encode(
         show_note(_fit_note(str(encoder.recipe), fit, sources))
     reading: dict[str, Any] = {"prompt": prompt, "batch_size": batch_size, "show_progress_bar": not quiet}
     finishing: dict[str, Any] = {"normalize_embeddings": normalize, "truncate_dim": truncate_dim}
-    if fits and fit_texts is None:
+    if fits and fit_texts is None and not choice.makes_graph:
         vectors = encoder.fit_encode(table.texts, frequency_texts=counted, **reading, **finishing)
     else:
         if fits:
-            encoder.fit(fit_texts, frequency_texts=counted, **reading)
+            encoder.fit(table.texts if fit_texts is None else fit_texts, frequency_texts=counted, **reading)
+        if choice.makes_graph:
+            encoder = choose(encoder, choice.engine, choice.precision, texts=table.texts)
         vectors = encoder.encode(table.texts, **reading, **finishing)
     write_vectors(output, table, vectors)
     if not quiet:
         seconds = time.monotonic() - start
+        if choice.is_default and (offer := offer_bfloat16(encoder, table.texts)) is not None:
+            show_note(f"{offer}.")
         show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {_what(encoder)}, {seconds:.1f} s")
 
 
@@ -127,12 +135,15 @@ def _note_rows(table: TextTable, output: Path) -> None:
         show_note(f"A .npy file has vectors alone: {names} of the input are not kept; .parquet and .jsonl keep them.")
 
 
-def _load(model: str, recipe: str | None, options: dict[str, Any], learning: bool, verbose: bool) -> Any:
+def _load(
+    model: str, recipe: str | None, options: dict[str, Any], learning: bool, verbose: bool, choice: EngineChoice
+) -> Any:
     """A StaticEncoder, the graph of a folder that `essent export` wrote, or else an Encoder.
 
     Args:
         options: those given that only an Encoder takes; with them or with a recipe it is always an Encoder.
         learning: whether texts are given that the recipe may learn from, which only an Encoder does.
+        choice: what it computes in; a graph is made later, of what is fitted.
     """
     from essent.folders import is_exported_folder
     from essent.recipe import Recipe
@@ -144,6 +155,7 @@ def _load(model: str, recipe: str | None, options: dict[str, Any], learning: boo
     exported = is_exported_folder(model) and parsed is None
     if exported and options:
         raise InputError(f"{model!r} is an exported graph, which takes no {' or '.join(options)}.")
+    learning = learning or not choice.is_default
     if not (exported or parsed or options or learning) and (static := static_of(model)) is not None:
         return static
     check_torch(f"Encoding with {model!r}" if exported or parsed is None else f"The recipe {recipe!r}")
@@ -153,12 +165,12 @@ def _load(model: str, recipe: str | None, options: dict[str, Any], learning: boo
     if exported:
         from essent.engine import load
 
-        return load(model)
+        return check_graph(load(model), choice)
     longest = options.pop("max_seq_length", None)
     encoder = Encoder(model, parsed, **options)
     if longest is not None:
         encoder.max_seq_length = longest
-    return encoder
+    return encoder if choice.makes_graph else computing_in(encoder, choice.precision, shared=False)
 
 
 def _what(encoder: Any) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 @with_help()
 @with_options(opt.Learning, into="learning")
+@with_options(opt.Computing, into="computing")
 @with_options(opt.Run, into="run")
 def evaluate(
     model: opt.Models,
@@ -39,6 +40,7 @@ def evaluate(
     cache: opt.Cache = None,
     max_seq_length: opt.MaxSeqLength = None,
     batch_size: opt.BatchSize = 32,
+    computing: opt.Computing,
     run: opt.Run,
 ) -> None:
     """Score recipes on judged data: scored pairs, duplicates, triplets, labelled texts, clusters, retrieval, geometry.
@@ -69,13 +71,14 @@ def evaluate(
 
     results_table({}, metric=metric, average=average)  # an unknown score is refused before anything is loaded
     check_output(json_file, run.force)
+    choice = computing.choice()
     if as_is and not recipe and (learning.fit is not None or learning.frequencies is not None):
         raise InputError(
             "--fit and --frequencies give the texts that a recipe learns from; --as-is runs no recipe. Add one with -r."
         )
     found = [load_task(name, data_folder) for name in data or STS7]
     fit_texts, frequency_texts = learning.read()
-    from essent.evaluation import ByRecipe, default_recipes
+    from essent.evaluation import ByRecipe, default_recipes, offer_for
     from essent.evaluation import evaluate as run_evaluation
     from essent.hub import reach_model
 
@@ -84,6 +87,7 @@ def evaluate(
         reach_model(name, run.options)
     given: dict[str, Any] = {"max_seq_length": max_seq_length, "report": None if run.quiet else _show_result}
     given |= {"shots": several.numbers("--shots", shots, int), **run.options}
+    given |= {"engine": choice.engine, "precision": choice.precision}
     fitted: dict[str, Any] = {"fit_texts": fit_texts, "frequency_texts": frequency_texts, "batch_size": batch_size}
     fitted |= {"cache": cache, "progress": run.progress}
     scores: dict[tuple[str, str], list[Result]] = {}
@@ -96,6 +100,10 @@ def evaluate(
             runs.append(run_evaluation(name, recipe or default_recipes(name), found, **given, **fitted))
         tasks = runs[0].tasks
         scores |= {(name, text): results_of for one in runs for text, results_of in one.items()}
+    if choice.is_default and recipe and not run.quiet:
+        offer = offer_for(model[0], recipe[0], found[0], run.options)
+        if offer is not None:
+            run.note(f"{offer}.")
     write_json_file(json_file, partial(save_results, [result for of_one in scores.values() for result in of_one]))
     labelled = ByRecipe(dict(zip(row_labels(list(scores)), scores.values(), strict=True)), tasks)
     console = results(json_file)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from essent.arithmetic import BFLOAT16, FLOAT32, INT8, precision_of
 from essent.cli import options as opt
 from essent.cli.console import results
 from essent.cli.fitting import fit_on
@@ -51,6 +52,7 @@ def export(
         compare: measure on these texts how much faster the graph is than torch, and what it costs.
     """
     check_folder(output, run.force)
+    precision = precision_of(precision, (FLOAT32, BFLOAT16, INT8))
     if calibrate is not None and precision != "int8":
         raise EngineError(f"--calibrate is for --precision int8, not {precision!r}.")
     texts = None if calibrate is None else read_files(calibrate, learning.column)
@@ -58,7 +60,7 @@ def export(
     learned = learning.read()
     from essent.encoder import Encoder, open_as_it_is
     from essent.engine import compare as compare_speed
-    from essent.engine import compile, runtime_of, texts_to_compare
+    from essent.engine import compile, measure_loss, runtime_of, texts_to_compare, texts_to_judge
     from essent.folders import GRAPH, check_replaceable
 
     runtime_of(engine, precision)
@@ -70,10 +72,13 @@ def export(
     if max_seq_length is not None:
         loaded.max_seq_length = max_seq_length
     fit_on(loaded, learning, learned, run)
-    compiled = compile(loaded, engine, precision=precision, calibration=texts)
+    like = [*(measured or []), *(learned[0] or [])]
+    compiled = compile(loaded, engine, precision=precision, calibration=texts, texts=like)
     compiled.save(str(output))
     size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
     run.note(f"{output}: {compiled.recipe}, {engine} {precision}, {size:.1f} MB; for essent.load, essent encode")
+    if compiled.loss is None and measured is None:
+        run.note(f"{measure_loss(loaded, compiled, texts_to_judge(like, ()))}.")
     if measured is not None:
         gain = compare_speed(compiled, loaded, measured, calibration=texts or ())
         results().print(str(gain), markup=False)

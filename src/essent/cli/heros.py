@@ -32,6 +32,7 @@ AS_IT_IS = "as it is"
 
 
 @with_options(opt.Learning, into="learning")
+@with_options(opt.Computing, into="computing")
 @with_options(opt.Run, into="run")
 def evaluate(
     model: opt.Models,
@@ -63,6 +64,7 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE.png", help="Also draw the heat map, one line a model and recipe.")
     ] = None,
     batch_size: opt.BatchSize = 32,
+    computing: opt.Computing,
     run: opt.Run,
 ) -> None:
     """Compare what models make of synonyms, typos, antonyms, random words and negations (HEROS, Chiang et al. 2023).
@@ -91,7 +93,7 @@ def evaluate(
     task = load_heros(data, order)
     fitted = learning.read()
     run.calm()
-    how = {"batch_size": batch_size, "progress": run.progress}
+    how = {"batch_size": batch_size, "progress": run.progress, "choice": computing.choice()}
     found: dict[tuple[str, str], Result] = {}
     for name in model:
         for text, result in _scored(name, recipes, task, fitted, how, run.options):
@@ -114,6 +116,7 @@ def _scored(
 ) -> Iterator[tuple[str, Result]]:
     """Every recipe's result on one model; without recipes the model's own, whatever modules it has."""
     from essent.encoder import Encoder
+    from essent.engine import choose
     from essent.evaluation import Bench
     from essent.types import RecipeError
 
@@ -129,6 +132,7 @@ def _scored(
         from essent.model import open_model
 
         encoder, text = open_model(model, options), AS_IT_IS
+    encoder = choose(encoder, how["choice"].engine, how["choice"].precision)
     yield text, task.run(lambda texts: encoder.encode(texts, batch_size=how["batch_size"], show_progress_bar=False))
 
 

@@ -13,8 +13,9 @@ What is read
 
 How it runs
     `--max-seq-length`, `--batch-size`, `--truncate-dim`, `--prompt`, `--device`, `--revision`, `--trust-remote-code`:
-    as sentence-transformers and transformers call them. `--precision`: what is computed in, `float32`, `bfloat16`,
-    `float16` or `int8`, which are the names that `--dtype`, how numbers are stored, has too.
+    as sentence-transformers and transformers call them. `--engine`: what runs the model, `auto`, `torch`, `openvino`
+    or `onnx`. `--precision`: what is computed in, `auto`, `float32`, `bfloat16`, `float16` or `int8`, which are the
+    names that `--dtype`, how numbers are stored, has too; `f32`, `bf16` and `f16` are short for them.
     `--seed`: a seed. `--seeds`: how many of them.
 
 What comes out
@@ -30,7 +31,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,6 +39,9 @@ from essent.cli import several
 from essent.cli.console import calm_libraries, show_note, wants_progress
 from essent.cli.texts import read_files
 from essent.recipe import NAMED
+
+if TYPE_CHECKING:
+    from essent.engine import EngineChoice
 
 INPUTS, RUN = "Texts", "Model and run"
 SPACES = ("heads", "layers", "weights", "shaping", "full")  # of `essent.selection`, which takes seconds to import
@@ -138,6 +142,12 @@ ALSO_OF_LIBRARIES = "Also show the notes and bars of transformers and the other 
 Verbose = Annotated[bool, option(ALSO_OF_LIBRARIES, None, "--verbose", "-v")]
 
 
+ENGINES = "What runs the model: auto runs it as its folder is, a transformer in torch; openvino and onnx make a graph."
+EngineName = Annotated[str, option(ENGINES, RUN, "--engine", metavar="auto|torch|openvino|onnx")]
+PRECISIONS = "What is computed in: auto is float32 on CPUs; bfloat16 where the machine has such arithmetic."
+Precision = Annotated[str, option(PRECISIONS, RUN, "--precision", metavar="auto|float32|bfloat16")]
+
+
 def model_options(device: str | None, revision: str | None, trust_remote_code: bool) -> dict[str, Any]:
     """Keyword arguments for Encoder and evaluate: those that were given."""
     given = {"device": device, "revision": revision, "trust_remote_code": trust_remote_code or None}
@@ -173,6 +183,20 @@ class Run:
     def progress(self) -> bool:
         """Whether to show a progress bar."""
         return wants_progress(self.quiet)
+
+
+@dataclass(frozen=True)
+class Computing:
+    """What runs a model, and what it computes in: `@with_options(opt.Computing, into="computing")`."""
+
+    engine: EngineName = "auto"
+    precision: Precision = "auto"
+
+    def choice(self) -> EngineChoice:
+        """Both, checked."""
+        from essent.engine import EngineChoice
+
+        return EngineChoice(self.engine, self.precision)
 
 
 @dataclass(frozen=True)

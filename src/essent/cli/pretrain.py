@@ -24,7 +24,7 @@ PANELS = {
 
 
 @with_help({opt.INPUTS: "held_out", START: "model config tokenizer vocabulary"})
-@with_options(Pretraining, PANELS)
+@with_options(Pretraining, PANELS, metavars={"precision": "float32|bfloat16"})
 @with_options(opt.Run, into="run")
 def pretrain(
     texts: Annotated[

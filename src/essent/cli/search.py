@@ -65,6 +65,7 @@ class SearchOptions(opt.Run):
     memory: Annotated[float, typer.Option(metavar="GIB")] = Settings.memory
     seed: int = Settings.seed
     batch_size: opt.BatchSize = Settings.batch_size
+    precision: opt.Precision = Settings.precision
 
     def check_outputs(self) -> None:
         """Refuse places that cannot be written before anything is computed."""
@@ -76,7 +77,7 @@ class SearchOptions(opt.Run):
 
     def how(self) -> Settings:
         """How the search runs."""
-        taken = {name: getattr(self, name) for name in ("top", "seed", "memory", "batch_size", "work")}
+        taken = {name: getattr(self, name) for name in ("top", "seed", "memory", "batch_size", "precision", "work")}
         if self.baseline:
             taken["baselines"] = tuple(self.baseline)
         return Settings(**taken, progress=self.progress, report=None if self.quiet else show_note)

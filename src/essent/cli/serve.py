@@ -18,10 +18,11 @@ EXPLORER = "Page and collections"
 PANELS = {
     "": "Limits",
     **dict.fromkeys(("host", "port", "api_key_file", "cors"), "Address and access"),
-    **dict.fromkeys(("engine", "threads", "truncate"), "Models"),
+    **dict.fromkeys(("engine", "precision", "threads", "truncate"), "Models"),
     **dict.fromkeys(("column", "max_texts", "no_page"), EXPLORER),
 }
 METAVARS = {"column": "NAME", "cors": "ORIGIN", "api_key_file": "FILE", "engine": "auto|torch|openvino|onnx"}
+METAVARS |= {"precision": "auto|float32|bfloat16"}
 
 
 @with_options(Settings, PANELS, metavars=METAVARS, by_hand=("texts",), environment=ENVIRONMENT)

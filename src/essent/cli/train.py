@@ -21,7 +21,13 @@ SAVED = ("validate_every", "keep_projection_head")
 
 
 @with_help({WHAT: "pairs", HOW: "preset continuous template recipe seeds", CHOSEN: "validate test"})
-@with_options(Settings, {"": HOW, **dict.fromkeys(SAVED, CHOSEN)}, by_hand=("templates", "recipe"), preset=True)
+@with_options(
+    Settings,
+    {"": HOW, **dict.fromkeys(SAVED, CHOSEN)},
+    by_hand=("templates", "recipe"),
+    preset=True,
+    metavars={"precision": "float32|bfloat16|float16"},
+)
 @with_options(opt.Run, into="run")
 def train(
     model: opt.Model,

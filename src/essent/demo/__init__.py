@@ -1,9 +1,9 @@
 """The demo data that ships with essent: small, offline, and written by hand for this package.
 
-Two JSON Lines files lie next to this module:
+Two JSON Lines files, the first in `essent.tasks`, the other next to this module:
 
-* ``pairs.jsonl``: 160 sentence pairs with a similarity score from 0 (unrelated) to 5 (equivalent), in the manner of
-  the SemEval STS tasks, 40 in each of the subsets ``everyday``, ``news``, ``questions`` and ``science``.  Keys:
+* ``sample_pairs.jsonl``: 160 sentence pairs with a similarity score from 0 (unrelated) to 5 (equivalent), in the manner
+  of the SemEval STS tasks, 40 in each of the subsets ``everyday``, ``news``, ``questions`` and ``science``.  Keys:
   ``sentence1``, ``sentence2``, ``score``, ``subset``.  Many pairs are meant to be hard: paraphrases that share few
   words, and near-copies that mean something else.
 * ``minimal_pairs.jsonl``: 120 minimal pairs in the manner of HEROS (20 originals, each in the six subsets

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from essent.tasks import sample_pairs_path
+
 _HERE = Path(__file__).resolve().parent
 
 
 def pairs_path() -> Path:
-    """Path of ``pairs.jsonl``, the scored sentence pairs."""
-    return _HERE / "pairs.jsonl"
+    """Path of the scored sentence pairs."""
+    return sample_pairs_path()
 
 
 def minimal_pairs_path() -> Path:

@@ -9,12 +9,12 @@ from importlib.util import find_spec
 import numpy as np
 import torch
 
+from essent.arithmetic import has_bfloat16
 from essent.doctor.finding import Finding
 from essent.doctor.patient import Patient
 from essent.encoder import Encoder
 from essent.engine import CompiledEncoder, cores
 from essent.tasks import unit_rows
-from essent.train import has_bf16
 
 LARGEST = float(torch.finfo(torch.float16).max)  # 65,504
 SAME = 0.99  # cosine with float32: below, half precision has lost more than its own rounding
@@ -66,7 +66,7 @@ def speed(patient: Patient) -> Iterator[Finding]:
     if encoder.device.type != "cpu" or isinstance(encoder, CompiledEncoder):
         return
     stored = str(patient.config.get("dtype") or patient.config.get("torch_dtype") or "float32")
-    if stored in SLOW or (stored == "bfloat16" and not has_bf16("cpu")):
+    if stored in SLOW or (stored == "bfloat16" and not has_bfloat16("cpu")):
         yield Finding(
             f"config.json says {stored}, in which plain sentence-transformers computes more slowly on this CPU than in "
             "float32; essent reads the weights as float32.",
@@ -88,7 +88,7 @@ def speed(patient: Patient) -> Iterator[Finding]:
             "It runs in torch; OpenVINO is installed, and is faster on a CPU, most of all for single texts.",
             patient.command(
                 "essent export -m MODEL -o graph --compare texts.txt, which measures how much"
-                + ("; this CPU has bfloat16: --precision bfloat16" if has_bf16("cpu") else "")
+                + ("; this CPU has bfloat16: --precision bfloat16" if has_bfloat16("cpu") else "")
             ),
             fault=False,
         )

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 
+from essent.arithmetic import SHORT
 from essent.atomic import replacing_folder
 from essent.calibration import write_calibration
 from essent.compat import settings_of
@@ -25,6 +26,7 @@ from essent.encoder import CalibratedTransformer
 from essent.engine.convert import convert, quantise
 from essent.engine.graph import Graph, graph_of
 from essent.engine.libraries import ALL_FILES
+from essent.engine.loss import Loss, cosines, loss_of, texts_to_judge
 from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import hidden_instructions, runtime_of
 from essent.folders import GRAPH, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
@@ -41,30 +43,7 @@ ABOUT = "engine.json"
 
 TOLERANCES = {"openvino": 1e-5, "onnx": 1e-4}  # of float32, relative to the longest vector where that is above 1
 LOWEST_COSINE = {"bfloat16": 0.999, "int8": 0.5}  # with float32; below, something else than rounding has gone wrong
-CALIBRATION_TEXTS, LOSS_TEXTS = 300, 512
-CONSTANT = 1e-6  # similarities that differ by no more are rounding
-
-
-@dataclass(frozen=True)
-class Loss:
-    """What a precision below float32 costs, on some texts: cosines with the float32 vectors of the same texts.
-
-    `spearman` compares the similarities of neighbouring texts, 1 for the same order; `unseen` says whether the texts
-    are others than the calibration's.
-    """
-
-    texts: int
-    mean_cosine: float
-    lowest_cosine: float
-    spearman: float
-    unseen: bool
-
-    def __str__(self) -> str:
-        which = "not used for calibration" if self.unseen else "the calibration's or essent's own"
-        return (
-            f"cosine with float32 {self.mean_cosine:.4f} on average, {self.lowest_cosine:.4f} at the lowest; "
-            f"similarities ranked alike to {self.spearman:.4f} (Spearman); {self.texts} texts, {which}"
-        )
+CALIBRATION_TEXTS = 300
 
 
 class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
@@ -147,6 +126,7 @@ def compile(
     *,
     precision: str = "float32",
     calibration: Sequence[str] | None = None,
+    texts: Sequence[str] | None = None,
     threads: int | None = None,
     streams: int | None = None,
 ) -> CompiledEncoder:
@@ -156,8 +136,10 @@ def compile(
         model: fitted where its recipe learns something; left as it is.
         engine: "openvino" or "onnx".
         precision: float32; bfloat16, on CPUs that have it; int8 (OpenVINO): with `calibration` weights and activations,
-            without it the weights only. The loss of int8 is logged as a warning and kept as `loss`.
-        calibration: texts like those that will be encoded; the first 300 calibrate, the loss is measured on others.
+            without it the weights only. What these two cost is logged as a warning and kept as `loss`.
+        calibration: texts like those that will be encoded; the first 300 calibrate.
+        texts: like those that will be encoded; with the rest of `calibration` the loss is judged on them. Where they
+            are fewer than 300, essent's own 320 sentences are taken too.
         threads, streams: see `essent.engine.runtime.Runtime`.
 
     Raises:
@@ -165,13 +147,15 @@ def compile(
         NotFittedError: the recipe learns something and `fit` has not been called.
         MissingDependencyError: the engine's library is not installed.
     """
+    precision = SHORT.get(precision, precision)
     kind = runtime_of(engine, precision)
-    texts = [] if calibration is None else list(dict.fromkeys(check_texts(calibration)))
+    calibrating = [] if calibration is None else list(dict.fromkeys(check_texts(calibration)))
+    judging = [] if texts is None else check_texts(texts)
     if precision != "int8" and calibration is not None:
         raise EngineError(f"calibration is for precision='int8', not {precision!r}.")
     if not isinstance(model, SentenceTransformer):
         raise InputError(f"compile takes an Encoder or a SentenceTransformer, not {type(model).__name__}.")
-    if calibration is not None and not texts:
+    if calibration is not None and not calibrating:
         raise InputError("calibration has no texts; without calibration= only the weights become int8.")
     if model.device.type != "cpu":
         raise EngineError(f"Graphs are made on the CPU, this model is on {model.device}: load it with device='cpu'.")
@@ -180,7 +164,7 @@ def compile(
     try:
         convert(graph, engine, folder)
         if precision == "int8":
-            quantise(folder / "model.xml", _calibration_batches(graph, texts[:CALIBRATION_TEXTS]))
+            quantise(folder / "model.xml", _calibration_batches(graph, calibrating[:CALIBRATION_TEXTS]))
         runtime = kind(folder, precision, threads, streams)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -195,7 +179,8 @@ def compile(
     compiled.calibration = getattr(model, "calibration", None)
     check_golden(compiled, "The converted graph")
     if precision != "float32":
-        compiled.loss = measure_loss(model, compiled, texts)
+        rest = [*judging, *calibrating[CALIBRATION_TEXTS:]]
+        compiled.loss = measure_loss(model, compiled, texts_to_judge(rest, calibrating[:CALIBRATION_TEXTS]))
         logger.warning("%s in %s: %s.", compiled.recipe, precision, compiled.loss)
     return compiled
 
@@ -277,31 +262,10 @@ def check_golden(compiled: CompiledEncoder, what: str) -> None:
             )
 
 
-def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Cosine of each row of (N,K) with the same row of the other, 1 where both are zeros: (N,)."""
-    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    same = ~a.any(axis=1) & ~b.any(axis=1)  # a text without tokens, in a table of token vectors
-    return np.where(same, 1.0, np.einsum("nk,nk->n", a, b) / np.maximum(lengths, 1e-30))
-
-
-def measure_loss(model: SentenceTransformer, compiled: CompiledEncoder, texts: list[str]) -> Loss:
-    """How far the compiled vectors are from the model's own, on texts that did not calibrate where there are any."""
-    unseen = texts[CALIBRATION_TEXTS : CALIBRATION_TEXTS + LOSS_TEXTS]
-    enough = len(unseen) >= 16
-    shown = unseen if enough else (texts[:LOSS_TEXTS] if len(texts) >= 4 else [*GOLDEN_TEXTS, *texts])
-    exact = np.asarray(model.encode(shown, show_progress_bar=False))
-    return loss_of(exact, np.asarray(compiled.encode(shown, show_progress_bar=False)), enough)
-
-
-def loss_of(exact: np.ndarray, found: np.ndarray, unseen: bool) -> Loss:
-    """How far the vectors (N,K) of a graph are from the exact ones of the same texts."""
-    from scipy.stats import spearmanr
-
-    each = cosines(exact, found)
-    ranked = [cosines(vectors[:-1], vectors[1:]) for vectors in (exact, found)]
-    constant = [np.ptp(similarities) < CONSTANT for similarities in ranked]  # all texts alike: nothing to rank
-    alike = float(all(constant)) if any(constant) else float(spearmanr(*ranked).statistic)
-    return Loss(len(exact), float(each.mean()), float(each.min()), alike, unseen)
+def measure_loss(model: SentenceTransformer, compiled: CompiledEncoder, texts: Sequence[str]) -> Loss:
+    """How far the compiled vectors are from the model's own; see `texts_to_judge` for the texts."""
+    exact, found = (np.asarray(part.encode(list(texts), show_progress_bar=False)) for part in (model, compiled))
+    return loss_of(exact, found, True)
 
 
 def describe(compiled: CompiledEncoder) -> dict[str, Any]:

@@ -14,11 +14,13 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
+from essent.arithmetic import SHORT
 from essent.atomic import recover
 from essent.calibration import read_calibration
 from essent.encoder import Encoder
-from essent.engine.compiled import ABOUT, FORMAT, CompiledEncoder, Loss, check_golden
+from essent.engine.compiled import ABOUT, FORMAT, CompiledEncoder, check_golden
 from essent.engine.libraries import ALL_FILES
+from essent.engine.loss import Loss
 from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import runtime_of
 from essent.folders import (
@@ -44,7 +46,6 @@ from essent.tokens import Frame
 from essent.types import DamagedError, ModelError
 from essent.version import __version__
 
-FIRST_NAMES = {"f32": "float32", "bf16": "bfloat16"}  # what version 0.1 called the precisions
 ENTRIES: dict[str, Kind] = {
     "engine": TEXT,
     "precision": TEXT,
@@ -104,7 +105,7 @@ def read_about(path: Path) -> dict[str, Any]:
     if "inputs" not in about and isinstance(about.get("reading"), dict):  # its name at first
         longest = about["reading"].pop("max_length", None)
         about["inputs"] = {**about["reading"], "max_seq_length": longest}
-    about["precision"] = FIRST_NAMES.get(str(about.get("precision")), about.get("precision"))
+    about["precision"] = SHORT.get(str(about.get("precision")), about.get("precision"))  # version 0.1 wrote them
     for key, kind in ENTRIES.items():
         if not kind.allows(about.get(key)):
             raise DamagedError(f"{path} is damaged: {key!r} must be {kind.expected}, and is {about.get(key)!r:.60}.")

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
-from essent.engine.compiled import CompiledEncoder, Loss, loss_of
+from essent.engine.compiled import CompiledEncoder
+from essent.engine.loss import Loss, loss_of
 from essent.texts import check_texts
 from essent.types import InputError
 
@@ -68,7 +69,7 @@ class Gain:
         return (
             f"All {self.texts:,} texts at once: {self.together}, {rate[0]:,.0f} texts a second instead of "
             f"{rate[1]:,.0f}.\nOne text at a time: {self.alone}, {query[0]:.1f} ms instead of {query[1]:.1f}.\n"
-            f"What it costs: {self.loss}."
+            f"{self.loss}."
         )
 
 

@@ -9,6 +9,7 @@ from essent.lazy import lazy_door
 if TYPE_CHECKING:
     from essent.evaluation.by_recipe import ByRecipe
     from essent.evaluation.defaults import default_recipes
+    from essent.evaluation.offer import offer_for
     from essent.evaluation.run import Bench, evaluate, name_of
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "default_recipes",
     "evaluate",
     "name_of",
+    "offer_for",
 ]
 
 __getattr__, __dir__ = lazy_door(
@@ -27,5 +29,6 @@ __getattr__, __dir__ = lazy_door(
         "default_recipes": "essent.evaluation.defaults",
         "evaluate": "essent.evaluation.run",
         "name_of": "essent.evaluation.run",
+        "offer_for": "essent.evaluation.offer",
     },
 )

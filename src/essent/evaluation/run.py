@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
 
-from essent.encoder import open_as_it_is
+from essent.arithmetic import AUTO
+from essent.encoder import Encoder, open_as_it_is
+from essent.engine import EngineChoice, choose
 from essent.engine import load as load_exported
 from essent.evaluation.by_recipe import ByRecipe
 from essent.folders import is_exported_folder
@@ -20,7 +23,7 @@ from essent.recipe import Recipe
 from essent.shaping import Chain
 from essent.tasks import LabelTask, Result, Task, TaskLike, as_task
 from essent.texts import check_texts
-from essent.types import DataError, InputError, ModelLike
+from essent.types import CorpusStats, DataError, InputError, ModelLike
 
 
 def evaluate(
@@ -36,6 +39,8 @@ def evaluate(
     cache: str | Path | None = None,
     max_seq_length: int | None = None,
     shots: Sequence[int] = (),
+    engine: str = AUTO,
+    precision: str = AUTO,
     report: Callable[[str, Result], None] | None = None,
     **options: Any,
 ) -> ByRecipe:
@@ -59,6 +64,8 @@ def evaluate(
             clustering cuts at 64.
         shots: labelled texts are also scored with so many labels of each class, (8, 16, 64): "accuracy@8" and so on,
             the mean of ten draws.
+        engine, precision: what runs the model and in which precision, see `essent.engine.EngineChoice`. Recipes share
+            their passes in torch; each has a graph of its own in openvino and onnx.
         report: called with (recipe text, result) as soon as each result is there.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
@@ -75,6 +82,7 @@ def evaluate(
             raise InputError(f"{name} is a list, [{str(value)!r}], not {value!r} alone.")
         if hasattr(value, "columns") or hasattr(value, "column_names"):
             raise InputError(f"{name} is a list; give [{type(value).__name__}], not a {type(value).__name__} alone.")
+    choice = EngineChoice(engine, precision)
     parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
     found = _with_shots([as_task(task, data, number) for number, task in enumerate(tasks, start=1)], shots)
     names = [task.name for task in found]
@@ -87,7 +95,7 @@ def evaluate(
     if not parsed and (fit_texts is not None or frequency_texts is not None):
         raise InputError("fit_texts and frequency_texts are what a recipe learns from; give recipes with them.")
     if not parsed:
-        return _as_it_is(model, found, report, options, max_seq_length)
+        return _as_it_is(model, found, report, options, max_seq_length, choice)
     bench = Bench(
         model,
         parsed,
@@ -96,6 +104,7 @@ def evaluate(
         options=options,
         cache=cache,
         max_seq_length=max_seq_length,
+        choice=choice,
     )
     results = ByRecipe({str(recipe): [] for recipe in parsed}, found)
     for task in found:
@@ -106,6 +115,7 @@ def evaluate(
                 max_seq_length=bench.backbone.max_seq_length,
                 prompt=bench.prompt or None,
                 model=name_of(model),
+                **computed_by(choice),
                 fitted_on="task" if fit_texts is None else "other texts",
                 frequencies_from="task" if frequency_texts is None else "other texts",
             )
@@ -142,12 +152,19 @@ def name_of(model: ModelLike) -> str:
     return str(model) if isinstance(model, (str, Path)) else type(model).__name__
 
 
+def computed_by(choice: EngineChoice) -> dict[str, str]:
+    """What a result says of what ran the model, where that was chosen."""
+    named = {"engine": choice.engine, "precision": choice.precision}
+    return {name: value for name, value in named.items() if value != AUTO}
+
+
 def _as_it_is(
     model: ModelLike,
     tasks: Sequence[Task],
     report: Callable[[str, Result], None] | None,
     options: dict[str, Any],
     max_seq_length: int | None,
+    choice: EngineChoice,
 ) -> ByRecipe:
     """Score an encoder without fitting anything."""
     if max_seq_length is not None and not isinstance(model, (str, Path)):
@@ -160,10 +177,16 @@ def _as_it_is(
         encoder = load_exported(str(model)) if exported else open_as_it_is(str(model), options)
     if max_seq_length is not None:
         encoder.max_seq_length = min(max_seq_length, encoder.max_seq_length or max_seq_length)
+    if not choice.is_default:
+        if not isinstance(encoder, SentenceTransformer):
+            raise InputError(f"A {type(encoder).__name__} runs as it is; engine and precision are for models of torch.")
+        encoder = choose(encoder, choice.engine, choice.precision)
     label = str(getattr(encoder, "recipe", type(encoder).__name__))
     results = []
     for task in tasks:
-        result = task.run(encoder).with_provenance(recipe=label, model=name_of(model), fitted_on="as saved")
+        result = task.run(encoder).with_provenance(
+            recipe=label, model=name_of(model), **computed_by(choice), fitted_on="as saved"
+        )
         results.append(result)
         if report is not None:
             report(label, result)
@@ -175,6 +198,7 @@ class Bench:
 
     Args:
         recipes: those that differ only in their shaping share even the pooled vectors.
+        choice: what runs them; a graph is made of each recipe, and of one that counts tokens for each task.
     """
 
     def __init__(
@@ -187,10 +211,15 @@ class Bench:
         options: dict[str, Any],
         cache: str | Path | None = None,
         max_seq_length: int | None = None,
+        choice: EngineChoice | None = None,
     ) -> None:
         if max_seq_length is not None and (isinstance(max_seq_length, bool) or max_seq_length < 1):
             raise InputError(f"max_seq_length={max_seq_length!r} must be a positive number of tokens.")
+        self.choice = choice or EngineChoice()
         loaded = load(model, recipes, options)
+        if not self.choice.makes_graph:
+            loaded.backbone.compute_in(self.choice.precision)
+        self.model, self.options, self.graphs = model, options, dict[str, Any]()
         self.backbone, self.prompt, self.prompts = (
             loaded.backbone,
             loaded.default_prompt,
@@ -209,6 +238,8 @@ class Bench:
         self.batch_size, self.progress = batch_size, progress
         self.cache = PooledCache(cache)
         self.digest = "" if cache is None else digest_of_backbone(self.backbone)
+        if self.choice.makes_graph:
+            self.digest += f" {self.choice.engine} {self.choice.graph_precision}"
 
     def _pooled(
         self, texts: Sequence[str], recipes: Sequence[Recipe], frequency_texts: Sequence[str]
@@ -223,10 +254,27 @@ class Bench:
         ]
 
         def run(missing: list[str]) -> list[np.ndarray]:
+            if self.choice.makes_graph:
+                return [
+                    self._graph(key, plan, stats.get(plan.frame)).encode(
+                        missing, prompt="", batch_size=self.batch_size, show_progress_bar=self.progress
+                    )
+                    for key, plan in zip(keys, plans, strict=True)
+                ]
             return pool_texts(self.backbone, plans, missing, stats, batch_size=self.batch_size, progress=self.progress)
 
         vectors = self.cache.vectors(keys, [plan.width(self.backbone) for plan in plans], texts, run)
         return dict(zip(recipes, vectors, strict=True))
+
+    def _graph(self, key: str, plan: Plan, stats: CorpusStats | None) -> Any:
+        """The graph of a recipe, with the counts that it was given."""
+        if key not in self.graphs:
+            encoder = Encoder(self.model, plan.recipe, **self.options)
+            encoder.module.stats = stats if plan.reads_stats else None
+            if plan.required.depth is not None:
+                encoder.max_seq_length = self.backbone.max_seq_length
+            self.graphs[key] = choose(encoder, self.choice.engine, self.choice.precision)
+        return self.graphs[key]
 
     def vectors(
         self,

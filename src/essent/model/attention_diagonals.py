@@ -40,7 +40,8 @@ def diagonal_attention(
     if recorder is not None:
         recorder.calls += 1
         if wanted := recorder.attention_heads.get(recorder.calls):
-            values = attention_diagonals(module, query, key, attention_mask, wanted, **kwargs)  # (B,H,T)
+            with torch.autocast(query.device.type, enabled=False):  # their products are in float32 in any case
+                values = attention_diagonals(module, query, key, attention_mask, wanted, **kwargs)  # (B,H,T)
             for place, head in enumerate(wanted):
                 recorder.diagonals[recorder.calls, head] = values[:, place]
     return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from essent.arithmetic import AUTO, FLOAT32, check_bfloat16, computing
 from essent.compat import can_set_attention, hidden_states_of, let_capture, set_attention, without_capturing
 from essent.model.attention_diagonals import DIAGONAL, DiagonalRecorder, recorder_in_use
 from essent.model.mlm_head import MaskedLMHead
@@ -73,6 +74,7 @@ class Backbone(nn.Module):
         self.max_seq_length: int | None = min(limits, default=None)
         self.template_states: dict[Any, torch.Tensor] = {}  # kept by essent.model.template_bias
         self.mlm_head: MaskedLMHead | None = None  # put there by who loads it
+        self.precision = AUTO  # of passes; `compute_in` sets it
         self.pads_right = False  # set while essent.engine makes a graph of it, which cannot look at a batch
         self.cut(number_of_layers(model) or None)
 
@@ -131,6 +133,18 @@ class Backbone(nn.Module):
         embeddings = getattr(getattr(self.model, "embeddings", None), "position_embeddings", None)
         padding = getattr(embeddings, "padding_idx", None)
         return 0 if padding is None else padding + 1  # RoBERTa's positions start after its padding row
+
+    def compute_in(self, precision: str) -> None:
+        """Compute passes in a precision from now on; auto is that of the weights.
+
+        Raises:
+            EngineError: the device has no such arithmetic.
+        """
+        check_bfloat16(precision, self.static_table.device.type)
+        if precision == FLOAT32 and any(p.dtype != torch.float32 for p in self.model.parameters()):
+            self.model = copy.deepcopy(self.model).float()  # somebody else may use the weights
+        self.precision = precision
+        self.template_states.clear()
 
     # -- one pass ---------------------------------------------------------------------------------------------------
 
@@ -193,7 +207,8 @@ class Backbone(nn.Module):
         if inner:  # only those layers are kept where the family can choose, all of them otherwise
             inputs["output_hidden_states"] = hidden_states_of(self.model, inner)
         if required.attention_heads and not self._watch_attention():
-            output = self.model(**inputs, output_attentions=True)
+            with computing(self.precision, tokens.ids.device.type):
+                output = self.model(**inputs, output_attentions=True)
             return output, {
                 (layer, head): output.attentions[layer - 1][:, head - 1].diagonal(dim1=-2, dim2=-1)
                 for layer, head in required.attention_heads
@@ -205,7 +220,8 @@ class Backbone(nn.Module):
         recorder = DiagonalRecorder(heads)
         restore = recorder_in_use.set(recorder if heads else None)
         try:
-            output = self.model(**inputs)
+            with computing(self.precision, tokens.ids.device.type):
+                output = self.model(**inputs)
         finally:
             recorder_in_use.reset(restore)
         return output, recorder.diagonals

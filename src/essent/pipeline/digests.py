@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from essent.arithmetic import BFLOAT16
 from essent.tokens import tokenizer_digest
 from essent.types import CorpusStats
 
@@ -38,7 +39,10 @@ def digest_of_backbone(backbone: Backbone, *settings: object) -> str:
     """SHA-256 of what makes a backbone's states: parameters, configuration, tokenizer, length limit; settings."""
     config = {key: value for key, value in backbone.model.config.to_dict().items() if key not in NOT_COMPUTED}
     computed = json.dumps(config, sort_keys=True, default=str)
-    return digest_of(backbone, computed, tokenizer_digest(backbone.tokenizer), backbone.max_seq_length, *settings)
+    passes = [BFLOAT16] if backbone.precision == BFLOAT16 else []
+    return digest_of(
+        backbone, computed, tokenizer_digest(backbone.tokenizer), backbone.max_seq_length, *passes, *settings
+    )
 
 
 def digest_of(model: nn.Module, *settings: object) -> str:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from essent.arithmetic import has_bfloat16
 from essent.pretrain.folder import RunFolder
 from essent.pretrain.settings import Pretraining
 from essent.pretrain.start import Prepared, Start, prepare
 from essent.tasks import library_versions
-from essent.train import find_device, go_on, has_bf16, history_of, on_device, total_steps, where_it_goes_on
+from essent.train import find_device, go_on, history_of, on_device, total_steps, where_it_goes_on
 from essent.types import optional_import
 
 Note = Callable[[str], None]
@@ -74,7 +75,7 @@ def pretrain(
     for name in ("accelerate", "datasets"):
         optional_import(name, "train")
     kind = find_device(device)
-    precision = settings.precision or ("bfloat16" if has_bf16(kind) else "float32")
+    precision = settings.precision or ("bfloat16" if has_bfloat16(kind) else "float32")
     on_device(kind, precision)  # refuses a precision that the device lacks
     folder = RunFolder(Path(output), resume=resume, force=force)
     prepared = prepare(texts, held_out, start, settings)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from essent.registry import did_you_mean
+from essent.arithmetic import precision_of
 from essent.types import InputError
 
 PRECISIONS = ("float32", "bfloat16")
@@ -67,10 +67,8 @@ class Pretraining:
         for name in ("batch_size", "max_seq_length", *optional):
             _check(name, getattr(self, name), lambda value: value >= 1, "a whole number, 1 or more", int)
         _check("seed", self.seed, lambda value: 0 <= value < 2**32, "a whole number from 0 to 4294967295", int)
-        if self.precision not in (None, *PRECISIONS):
-            raise InputError(
-                f"precision={self.precision!r} is unknown. {did_you_mean(str(self.precision), list(PRECISIONS))}"
-            )
+        if self.precision is not None:
+            object.__setattr__(self, "precision", precision_of(self.precision, PRECISIONS))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
+from essent.arithmetic import BFLOAT16
 from essent.model import Loaded, load, read_capabilities
 from essent.pipeline import digest_of_backbone
 from essent.recipe import Recipe
@@ -107,6 +108,7 @@ def search(
         "pairs": sum(len(sweep.data.pairs) for sweep in sweeps),
         "encoded": sum(sweep.encoded for sweep in sweeps),
         "seed": how.seed,
+        **({"precision": BFLOAT16} if how.precision == BFLOAT16 else {}),
         "seconds": round(time.perf_counter() - started, 2),
         "versions": library_versions(),
     }
@@ -157,6 +159,7 @@ def prepare(
     every = list(dict.fromkeys([*recipes, *reference]))
     loaded = load(model, every, options)
     loaded.backbone.to(loaded.settings["device"])
+    loaded.backbone.compute_in(how.precision)
     program, names = Program(every, loaded.backbone), [str(baseline) for baseline in baselines]
     return Runner(model_name(model), program, recipes, loaded, how, names, reference, left_out)
 
@@ -191,6 +194,7 @@ class Runner:
             "prompt": self.loaded.default_prompt,
             "memory": how.memory,
             "batch_size": how.batch_size,
+            **({"precision": BFLOAT16} if how.precision == BFLOAT16 else {}),
             "weights": "" if how.work is None else digest_of_backbone(self.loaded.backbone, *rows),
         }
         store = Store(folder, identity, len(every), question.width, kept=how.work is not None)

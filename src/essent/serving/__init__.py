@@ -12,16 +12,14 @@ from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.serving.run import serve
-    from essent.serving.settings import ENGINES, Settings
+    from essent.serving.settings import Settings
 
 _WHERE = {
-    "ENGINES": "essent.serving.settings",
     "Settings": "essent.serving.settings",
     "serve": "essent.serving.run",
 }
 
 __all__ = [
-    "ENGINES",
     "Settings",
     "serve",
 ]

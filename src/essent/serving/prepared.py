@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent.arithmetic import AUTO, BFLOAT16
 from essent.calibration import Calibration
+from essent.engine import EngineChoice, check_graph
 from essent.folders import ABOUT, STATE_FOLDER, is_essent_folder, is_exported_folder, read_about
 from essent.hub import reach_model
 from essent.serving.machine import ignore_stop_signals
@@ -98,13 +100,14 @@ def served_static(source: str) -> StaticEncoder | None:
     return None if not Path(source).is_dir() or is_exported_folder(source) else static_of(source)
 
 
-def prepare(given: str, engine: str, folder: Path) -> Prepared:
+def prepare(given: str, engine: str, folder: Path, precision: str = AUTO) -> Prepared:
     """Verify a model, load it, and convert it where its engine runs graphs.
 
     Args:
         given: `NAME=MODEL`, or a model.
         engine: auto, openvino, onnx or torch.
         folder: empty; a graph that is made is written here.
+        precision: auto, float32, or bfloat16, which graphs alone compute in here.
 
     Raises:
         VerificationError: a folder that essent wrote does not give its golden vectors, or has changed.
@@ -113,25 +116,24 @@ def prepare(given: str, engine: str, folder: Path) -> Prepared:
     name, source = named(given)
     source = str(Path(source).resolve()) if Path(source).exists() else source
     checked = _verified(source)
-    if engine == "auto" and (static := served_static(source)) is not None:
+    chosen = EngineChoice(engine, precision)
+    if chosen.is_default and (static := served_static(source)) is not None:
         return _static(name, source, static, checked)
     if is_exported_folder(source):
         from essent.engine import load
 
-        graph: Any = load(source)
-        if engine not in ("auto", graph.engine_module.runtime.engine):
-            raise EngineError(f"{source!r} is a graph for {graph.engine_module.runtime.engine}, not for {engine}.")
+        graph: Any = check_graph(load(source), chosen)
         return _graph(name, source, Path(source), graph, graph, checked)
     model = _load(source)
-    for kind in _engines(engine, model):
+    for kind in _engines(chosen, model):
         if kind == "torch":
             return _torch(name, source, model, checked)
         from essent.engine import compile
 
         try:
-            compiled = compile(model, kind)
+            compiled = compile(model, kind, precision=chosen.graph_precision)
         except (EngineError, MissingDependencyError) as error:
-            if engine != "auto":
+            if engine != "auto" or chosen.precision == BFLOAT16:
                 raise
             logger.warning("%s runs in torch: %s", name, error)
             continue
@@ -159,9 +161,14 @@ def _load(source: str) -> SentenceTransformer:
         return open_model(source, options)
 
 
-def _engines(engine: str, model: SentenceTransformer) -> list[str]:
-    if engine != "auto":
-        return [engine]
+def _engines(chosen: EngineChoice, model: SentenceTransformer) -> list[str]:
+    if chosen.precision == BFLOAT16 and (chosen.engine == "torch" or model.device.type != "cpu"):
+        raise EngineError(
+            "precision='bfloat16' is served by graphs on the CPU: take engine='openvino'; on another device save the "
+            "model in bfloat16."
+        )
+    if chosen.engine != "auto":
+        return [chosen.engine]
     return ["torch"] if model.device.type != "cpu" else ["openvino", "torch"]
 
 
@@ -273,14 +280,14 @@ def _weights(model: SentenceTransformer) -> np.ndarray | None:
     return weights
 
 
-def prepare_in_process(connection: Any, given: str, engine: str, folder: str) -> None:
+def prepare_in_process(connection: Any, given: str, engine: str, folder: str, precision: str) -> None:
     """`prepare` for a process of its own: sends what it found, or the error, through the connection."""
     ignore_stop_signals()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     logging.getLogger("transformers").setLevel(logging.ERROR)
     os.environ.setdefault("TQDM_DISABLE", "1")
     try:
-        connection.send((prepare(given, engine, Path(folder)), None))
+        connection.send((prepare(given, engine, Path(folder), precision), None))
     except EssentError as error:
         connection.send((None, error))
     except OSError as error:

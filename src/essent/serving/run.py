@@ -67,7 +67,7 @@ def serve(
         raise InputError(f"Give models with different names, NAME=MODEL; got {', '.join(names) or 'none'}.")
     for model in models:
         _, source = named(model)
-        if _runs_in_engine(source, settings.engine):
+        if _runs_in_engine(source, settings):
             check_torch(f"Serving {source!r}")
     given = read_collections(settings)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
@@ -78,7 +78,7 @@ def serve(
         prepared = []
         for place, model in enumerate(models):
             note(f"{model} is verified and prepared.")
-            prepared.append(prepare(model, settings.engine, folder / str(place)))
+            prepared.append(prepare(model, settings.engine, folder / str(place), settings.precision))
         asyncio.run(_serve(prepared, settings, keys, pairs, given, progress, note))
     except KeyboardInterrupt:
         note("Stopped before it had started.")
@@ -86,10 +86,10 @@ def serve(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _runs_in_engine(source: str, engine: str) -> bool:
+def _runs_in_engine(source: str, settings: Settings) -> bool:
     """Whether a model is anything but a static encoder; of a damaged folder `prepare` says more."""
     try:
-        return engine != "auto" or served_static(source) is None
+        return (settings.engine, settings.precision) != ("auto", "auto") or served_static(source) is None
     except DamagedError:
         return False
 
@@ -99,7 +99,7 @@ def _leave(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-def prepare(model: str, engine: str, folder: Path) -> Prepared:
+def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> Prepared:
     """`essent.serving.prepared.prepare` in a process of its own: what it imports and loads goes with it.
 
     Raises:
@@ -108,7 +108,8 @@ def prepare(model: str, engine: str, folder: Path) -> Prepared:
     folder.mkdir(exist_ok=True)
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=prepare_in_process, args=(theirs, model, engine, str(folder)), daemon=True)
+    arguments = (theirs, model, engine, str(folder), precision)
+    process = context.Process(target=prepare_in_process, args=arguments, daemon=True)
     process.start()
     theirs.close()
     try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from essent.arithmetic import PASSES, precision_of
+from essent.engine import ENGINES
 from essent.types import InputError
 
-ENGINES = ("auto", "openvino", "onnx", "torch")
 MEGABYTE = 1_000_000
 
 
@@ -20,6 +21,8 @@ class Settings:
         port: the port to listen on; 0 takes a free one.
         engine: what runs the models: auto, openvino, onnx or torch. auto takes OpenVINO where it is installed, and
             torch on a GPU or where a recipe has no graph. Static encoders and exported graphs run as they are.
+        precision: what is computed in: auto, which is float32 on a CPU, float32 or bfloat16, which graphs compute in
+            where the machine has such arithmetic.
         threads: threads of the engine; by default the machine's cores, or a container's share of them.
         api_key_file: a file with one key a line; requests must then send one of them as a bearer token.
         cors: web pages that may call the server from a browser, such as https://example.org; none by default.
@@ -43,6 +46,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8080
     engine: str = "auto"
+    precision: str = "auto"
     threads: int | None = None
     api_key_file: Path | None = None
     cors: list[str] | None = None
@@ -64,6 +68,7 @@ class Settings:
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise InputError(f"engine={self.engine!r}: choose one of {', '.join(ENGINES)}.")
+        object.__setattr__(self, "precision", precision_of(self.precision, PASSES))
         if not 0 <= self.port <= 65535:
             raise InputError(f"port={self.port}: must be between 0 and 65535.")
         positive = ("max_inputs", "max_request_tokens", "max_queue_tokens", "max_body_mb", "max_connections")

@@ -179,6 +179,7 @@ def collect(
     # with a teacher the model's own pooling may be anything; `mean` reads the last layer: none is cut
     loaded = load(model, [] if taught is None else [Recipe()], options or {})
     backbone = loaded.backbone
+    backbone.compute_in(how.precision)
     if dimensions is not None:
         check_dimensions(dimensions, backbone.dimensions)
     plan = Plan(replace(taught or loaded.recipes[0], shaping=()), backbone)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from essent.calibration import Calibration, calibrated_similarities, read_calibration
 from essent.folders import read_settings
@@ -21,6 +21,7 @@ from essent.tokens import SEPARATORS, Ragged, WordIds, cut, read_ids, whole_ids,
 from essent.types import DamagedError, InputError, MissingDependencyError, ModelError, NamesItsModel, TextsLike
 
 MOST_TEXTS, MOST_LETTERS = 4096, 1_000_000  # of one portion, which bounds what is held beside the vectors
+FEW, FEW_TOKENS = 8, 4096  # texts and their tokens that are added up without scipy
 
 
 class StaticEncoder(metaclass=NamesItsModel):
@@ -213,11 +214,27 @@ class StaticEncoder(metaclass=NamesItsModel):
             occurs[places] = True
             rows, places = rows[occurs].astype(np.float32), (np.cumsum(occurs, dtype=np.int32) - 1)[places]
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        vectors: np.ndarray = sparse.csr_matrix((weights, places, starts), shape=(len(lengths), len(rows))) @ rows
+        vectors = _sums(weights, places, starts, rows)
         vectors /= np.maximum(lengths, 1).astype(np.float32)[:, None]
         if table.empty is not None:
             vectors[lengths == 0] = table.empty
         return unit(vectors) if table.unit else vectors
+
+
+def _sums(weights: np.ndarray, places: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The weighted sum of each text's rows: (n,D) float32; its tokens stand from `starts` of the text to the next.
+
+    A few short texts are added up without scipy, which takes longer to import than all else takes to start.
+    """
+    count = len(starts) - 1
+    if count > FEW or len(places) > FEW_TOKENS:
+        from scipy import sparse
+
+        return np.asarray(sparse.csr_matrix((weights, places, starts), shape=(count, len(rows))) @ rows)
+    sums = np.zeros((count, rows.shape[1]), np.float32)
+    for text, (start, stop) in enumerate(pairwise(starts.tolist())):  # token after token, as the product does
+        np.sum(rows[places[start:stop]] * weights[start:stop, None], axis=0, out=sums[text])
+    return sums
 
 
 def static_of(model: str | Path) -> StaticEncoder | None:

@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 from scipy import sparse
 from tqdm.auto import tqdm
 
+from essent.arithmetic import AUTO
 from essent.atomic import replacing_file
 from essent.model import Backbone, RequiredOutputs, make_frame
 from essent.pipeline import Plan, digest_of_backbone
@@ -52,6 +53,7 @@ class Settings:
         renew: begin again where `state` holds another run, or cannot be read, instead of refusing it.
         every: seconds between two writings of it.
         batch_size: texts of about 64 tokens in a batch.
+        precision: of the passes, see `essent.arithmetic`; sums are in float64 whatever it is.
         progress: whether to show a bar.
     """
 
@@ -62,6 +64,7 @@ class Settings:
     renew: bool = False
     every: float = 300.0
     batch_size: int = 32
+    precision: str = AUTO
     progress: bool = False
 
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from essent.tasks.resampling import RESAMPLES, interval
     from essent.tasks.result import FORMAT, Result, library_versions, load_results, plain, save_results
     from essent.tasks.retrieval import RetrievalTask
+    from essent.tasks.sample import sample_pairs_path, sample_texts
     from essent.tasks.scoring import TaskScorer, scorer
     from essent.tasks.table import ResultsTable, few_labels_tables, results_table
     from essent.tasks.text_files import read_texts
@@ -132,6 +133,8 @@ __all__ = [
     "read_texts",
     "results_table",
     "rows_of",
+    "sample_pairs_path",
+    "sample_texts",
     "save_results",
     "scorer",
     "scores_of_parts",
@@ -219,6 +222,8 @@ __getattr__, __dir__ = lazy_door(
         "few_labels_tables": "essent.tasks.table",
         "results_table": "essent.tasks.table",
         "rows_of": "essent.tasks.pairs",
+        "sample_pairs_path": "essent.tasks.sample",
+        "sample_texts": "essent.tasks.sample",
         "save_results": "essent.tasks.result",
         "scorer": "essent.tasks.scoring",
         "split_lines": "essent.tasks.data",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         writing_checkpoint,
     )
     from essent.train.continuous import train_continuous
-    from essent.train.device import find_device, has_bf16, on_device
+    from essent.train.device import find_device, on_device
     from essent.train.examples import Examples, read_examples
     from essent.train.loss import ContrastiveLoss
     from essent.train.objectives import OBJECTIVES, Objective, denoised_info_nce, info_nce
@@ -55,7 +55,6 @@ __all__ = [
     "denoised_info_nce",
     "find_device",
     "go_on",
-    "has_bf16",
     "history_of",
     "info_nce",
     "last_checkpoint",
@@ -90,7 +89,6 @@ __getattr__, __dir__ = lazy_door(
         "denoised_info_nce": "essent.train.objectives",
         "find_device": "essent.train.device",
         "go_on": "essent.train.stopping",
-        "has_bf16": "essent.train.device",
         "history_of": "essent.train.checkpoints",
         "info_nce": "essent.train.objectives",
         "check_unfinished": "essent.train.checkpoints",

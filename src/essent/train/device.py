@@ -6,15 +6,12 @@ and was not. So the device is found first, the precision follows from it, and th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from sentence_transformers.util import get_device_name
 
 from essent.types import InputError
-
-CPU_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")  # of x86 and ARM
 
 
 def find_device(asked: str | None) -> str:
@@ -32,17 +29,6 @@ def find_device(asked: str | None) -> str:
     allowed = " or ".join(repr(kind) for kind in dict.fromkeys((best, "cpu")))
     several = " Of several GPUs the environment variable CUDA_VISIBLE_DEVICES chooses one." * (best == "cuda")
     raise InputError(f"device={asked!r}: on this machine training runs on {allowed}.{several}")
-
-
-def has_bf16(device: str) -> bool:
-    """Whether a kind of device has bfloat16 arithmetic; where it is only imitated, it is slower than float32."""
-    if device == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    if device != "cpu":
-        return False
-    read: Any = getattr(torch.cpu, "get_capabilities", dict)  # newer than the oldest torch that is allowed
-    found: Mapping[str, Any] = read()
-    return any(bool(found.get(name)) for name in CPU_FLAGS)
 
 
 def on_device(device: str, precision: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from essent.arithmetic import precision_of
 from essent.recipe import MASK, Recipe, read_field
 from essent.registry import did_you_mean
 from essent.train.objectives import Objective, find_objective
@@ -76,8 +77,7 @@ class Settings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
                 raise InputError(f"{name}={value!r}: it must be a number above 0.")
-        if self.precision not in PRECISIONS:
-            raise InputError(f"precision={self.precision!r}; allowed: {', '.join(PRECISIONS)}.")
+        object.__setattr__(self, "precision", precision_of(self.precision, PRECISIONS))
         objective = self.row
         if len(self.templates) != objective.templates:
             raise InputError(

@@ -1,0 +1,88 @@
+"""A search whose passes are in bfloat16: the same leaderboard to a tenth of a point, sums and diagonals in float32."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from essent.arithmetic import has_bfloat16
+from essent.model import load
+from essent.recipe import Recipe
+from essent.selection import Settings, search
+from essent.selection.program import Program
+from essent.tasks import load_pairs, sample_pairs_path, sample_texts
+from essent.tokens import framed_ids, pad
+from essent.types import DataError, EngineError, InputError
+from families import CORPUS
+
+here = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
+
+
+def test_names_and_machines(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings(precision="bf16").precision == "bfloat16"
+    with pytest.raises(InputError, match="allowed: auto, float32, bfloat16"):
+        Settings(precision="float16")
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
+    with pytest.raises(EngineError, match="no bfloat16 arithmetic"):
+        search(str(bert), load_pairs(sample_pairs_path()), "layers", precision="bfloat16", device="cpu")
+
+
+@pytest.fixture
+def overlaps(tmp_path: Path) -> Path:
+    """1,500 pairs of English sentences, judged by the words that they share."""
+    texts, path = sample_texts(), tmp_path / "overlaps.jsonl"
+    words = [set(text.lower().strip(".?!").split()) for text in texts]
+    drawn = np.random.default_rng(0).integers(0, len(texts), (1500, 2))
+    rows = [
+        {"sentence1": texts[a], "sentence2": texts[b], "score": len(words[a] & words[b]) / len(words[a] | words[b])}
+        for a, b in drawn
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@here
+@pytest.mark.slow  # two searches
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_the_leaderboard_is_that_of_float32(folder_of: Callable[[str], Path], overlaps: Path, family: str) -> None:
+    boards = [
+        search(str(folder_of(family)), str(overlaps), "layers", precision=precision, device="cpu", top=1)
+        for precision in ("float32", "bfloat16")
+    ]
+    scores = [{trial.recipe: trial.scores["spearman"] for trial in board.trials} for board in boards]
+    assert scores[0].keys() == scores[1].keys()
+    apart = np.array([abs(scores[0][recipe] - scores[1][recipe]) for recipe in scores[0]])
+    assert 0 < apart.max() < 0.1
+    assert boards[0].leader == boards[1].leader
+    assert boards[1].provenance["precision"] == "bfloat16"
+    assert "precision" not in boards[0].provenance
+
+
+@here
+def test_diagonals_and_sums_are_in_float32(bert: Path) -> None:
+    backbone = load(str(bert), [], {"device": "cpu"}).backbone
+    backbone.compute_in("bfloat16")
+    program = Program([Recipe.parse("layers=2 weights=ditto:2-1"), Recipe.parse("layers=2")], backbone)
+    (block,) = program.passes[0].blocks
+    tokens = pad(framed_ids(backbone.tokenizer, block.frame, CORPUS[:4], None), block.frame, backbone.pad_id)
+    with torch.inference_mode():
+        states = backbone.states(tokens, block.required)
+        columns, weights = block.read(tokens, states, backbone, None)
+    assert states.diagonals[2, 1].dtype == torch.float32
+    assert [column.dtype for column in columns] == [torch.float32]
+    assert weights.dtype == torch.float32
+    diagonal = states.diagonals[2, 1][tokens.attention_mask]
+    assert not torch.equal(diagonal, diagonal.bfloat16().float())  # more digits than bfloat16 has
+
+
+@here
+def test_a_work_folder_of_another_precision_is_refused(bert: Path, tmp_path: Path) -> None:
+    task = load_pairs(sample_pairs_path())
+    search(str(bert), task, "layers", device="cpu", work=tmp_path / "work")
+    with pytest.raises(DataError, match="holds another search"):
+        search(str(bert), task, "layers", device="cpu", work=tmp_path / "work", precision="bfloat16")
