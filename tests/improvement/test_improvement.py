@@ -124,7 +124,8 @@ def test_nothing_gained_keeps_the_recipe(bert: Path, small: None, tmp_path: Path
     assert made.about["recipe"] == "mean"
     assert not any(gain.kept for gain in made.gains)
     assert made.results[0].score == pytest.approx(made.before[0], abs=1e-3)
-    assert any("Nothing is worth changing but its speed" in note for note in made.notes)
+    assert any("only its speed and size are worth changing" in line for line in made.in_words())
+    assert any("not trained: no recipe gains" in note for note in made.notes)
 
 
 def test_a_budget_of_seconds_gives_an_encoder(bert: Path, tmp_path: Path) -> None:
