@@ -182,6 +182,7 @@ def test_the_graph_gives_the_encoders_vectors(bert: Path, tmp_path: Path, monkey
         ({"budget": "soon"}, InputError, "90s, 30m or 1.5h"),
         ({"budget": "30"}, InputError, "budget='30' is not understood"),
         ({"budget": "0s"}, InputError, "is not understood"),
+        ({"budgt": "30m"}, UnknownNameError, "budget"),
         ({"seed": -1}, InputError, "seed=-1"),
         ({"data": "no-such-task"}, EssentError, "no-such-task"),
         ({"data": [duplicates(20), duplicates(20)]}, InputError, "called 'alike'"),

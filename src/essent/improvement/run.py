@@ -9,7 +9,7 @@ import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,9 @@ from essent.improvement.settings import Settings
 from essent.improvement.yardstick import Scores, Yardstick
 from essent.model import load, open_model
 from essent.pipeline import digest_of_backbone
+from essent.registry import did_you_mean
 from essent.report import check_library
-from essent.types import ModelLike
+from essent.types import ModelLike, UnknownNameError
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,9 @@ def improve(
         RecipeError: a folder that an Encoder saved, or a model that ends in modules that no recipe describes.
         MissingDependencyError: without the extra `report`.
     """
+    known = [part.name for part in fields(Settings)]
+    if unknown := next((name for name in changes if name not in known), None):
+        raise UnknownNameError(f"Unknown setting {unknown!r}. {did_you_mean(unknown, known)}")
     how = replace(settings or Settings(), **changes)
     check_library(".html")
     given = read_given(texts, data, test, folder, how.seed)
