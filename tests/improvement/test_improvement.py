@@ -124,7 +124,8 @@ def test_nothing_gained_keeps_the_recipe(bert: Path, small: None, tmp_path: Path
     assert made.about["recipe"] == "mean"
     assert not any(gain.kept for gain in made.gains)
     assert made.results[0].score == pytest.approx(made.before[0], abs=1e-3)
-    assert any("Nothing is worth changing but its speed" in note for note in made.notes)
+    assert any("only its speed and size are worth changing" in line for line in made.in_words())
+    assert any("not trained: no recipe gains" in note for note in made.notes)
 
 
 def test_a_budget_of_seconds_gives_an_encoder(bert: Path, tmp_path: Path) -> None:
@@ -181,6 +182,7 @@ def test_the_graph_gives_the_encoders_vectors(bert: Path, tmp_path: Path, monkey
         ({"budget": "soon"}, InputError, "90s, 30m or 1.5h"),
         ({"budget": "30"}, InputError, "budget='30' is not understood"),
         ({"budget": "0s"}, InputError, "is not understood"),
+        ({"budgt": "30m"}, UnknownNameError, "budget"),
         ({"seed": -1}, InputError, "seed=-1"),
         ({"data": "no-such-task"}, EssentError, "no-such-task"),
         ({"data": [duplicates(20), duplicates(20)]}, InputError, "called 'alike'"),

@@ -118,6 +118,8 @@ class Improved:
             f"[{self.before[1]:.1f}, {self.before[2]:.1f}] by {self.by}."
         )
         yield from (gain.in_words() + "." for gain in self.gains)
+        if not any(gain.kept for gain in self.gains):
+            yield "Nothing was shown to be better than the model as given: only its speed and size are worth changing."
         yield f"{self.why} It is in {self.folder / self.answer}."
 
     def to_dict(self) -> dict[str, Any]:

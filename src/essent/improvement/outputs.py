@@ -22,6 +22,7 @@ from essent.improvement.yardstick import Evidence, agreement
 from essent.recipe import Recipe
 from essent.shaping import AffineShaper
 from essent.static import Choice, Distilled, Material, collect, make_encoder
+from essent.static import Settings as Passing
 from essent.tasks import DuplicateTask, PairTask
 from essent.types import EngineError, InputError
 
@@ -127,7 +128,8 @@ def static(context: Context, folder: Path) -> Found:
     """The best of some static tables that imitate the encoder, and smaller ones of it; one is saved."""
     source = Encoder(str(context.journal.output / ENCODER))
     texts = list(context.given.texts[: context.plan["distilled"]])
-    plain, _ = collect(context.shell(context.choice.trained), texts, layers=["L"], teacher="mean")
+    how = Passing(unseen="alone" if context.plan["alone"] else "static", batch_size=context.settings.batch_size)
+    plain, _ = collect(context.shell(context.choice.trained), texts, layers=["L"], teacher="mean", settings=how)
     materials = {"": plain, "taught by the encoder, ": taught(plain, source, texts)}
     choices = (Choice(), Choice(weights="sif:0.01", ridge=0.03), Choice(weights="sif:0.01", shaping="abtt:2"))
     made, evidence = {}, {}

@@ -60,6 +60,7 @@ BATCH = 64
 ENGINES = {"openvino": ("openvino",), "onnx": ("onnx", "onnxscript", "onnxruntime")}
 TESTING = 0.03  # and what the tests may cost each time
 MEASURING, LEAST_MEASURED = 0.012, 300  # what measuring an encoder may cost of the budget; texts that it takes at least
+TOKENS_ALONE = 0.1  # of the budget, that the vectors of tokens which the texts lack may cost
 TIMED, ROUNDS = 64, 3  # texts, and how often they are encoded for a speed
 VALIDATIONS = 8  # of the training
 MEASURED, TESTED = (
@@ -243,6 +244,7 @@ def make_plan(shell: SentenceTransformer, given: Given, budget: float, seed: int
         int(min(most, len(given.texts), max(FEWEST_SEARCHED, shares[name] / max(passes * speed.seconds, 1e-9))))
         for name, most, passes in (("fit", MOST_FITTED, 2), ("static", MOST_DISTILLED, 4))
     )
+    alone = len(shell.tokenizer) * speed.seconds * min(1.0, 3 / max(speed.tokens, 1.0))  # [CLS] token [SEP]
     return {
         "own": own,
         "speed": asdict(speed),
@@ -254,6 +256,7 @@ def make_plan(shell: SentenceTransformer, given: Given, budget: float, seed: int
         "again": None if again is None else asdict(again),
         "fitted": fitted,
         "distilled": 0 if capabilities.only_static else distilled,
+        "alone": alone if alone <= TOKENS_ALONE * budget else 0.0,
         "engine": None if capabilities.only_static else engine(shell),
     }
 
@@ -296,7 +299,7 @@ def announced(plan: Mapping[str, Any]) -> list[tuple[str, str, float]]:
     listed.append(("encoder", f"fit on {plan['fitted']} texts, calibrate, save", fitted))
     if plan["distilled"]:
         words = f"a static table from {plan['distilled']} texts, smaller ones"
-        listed.append(("static", words, 4 * speed.seconds * plan["distilled"] + 5.0))
+        listed.append(("static", words, 4 * speed.seconds * plan["distilled"] + plan["alone"] + 5.0))
     if plan["engine"]:
         listed.append(("graph", f"a graph for {plan['engine']}", 10.0 + once + speed.seconds * TIMED))
     return listed

@@ -9,7 +9,7 @@ import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,9 @@ from essent.improvement.settings import Settings
 from essent.improvement.yardstick import Scores, Yardstick
 from essent.model import load, open_model
 from essent.pipeline import digest_of_backbone
+from essent.registry import did_you_mean
 from essent.report import check_library
-from essent.types import ModelLike
+from essent.types import ModelLike, UnknownNameError
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,9 @@ def improve(
         RecipeError: a folder that an Encoder saved, or a model that ends in modules that no recipe describes.
         MissingDependencyError: without the extra `report`.
     """
+    known = [part.name for part in fields(Settings)]
+    if unknown := next((name for name in changes if name not in known), None):
+        raise UnknownNameError(f"Unknown setting {unknown!r}. {did_you_mean(unknown, known)}")
     how = replace(settings or Settings(), **changes)
     check_library(".html")
     given = read_given(texts, data, test, folder, how.seed)
@@ -210,7 +214,7 @@ class Improvement:
         if not self.results["search"].result["gains"]:
             self.notes.append(
                 "The model was not trained: no recipe gains over its own pooling, as on models that were trained for "
-                "similarity. Nothing is worth changing but its speed."
+                "similarity."
             )
             return
         settings, each = training["trials"][0], 0.0
@@ -257,24 +261,25 @@ class Improvement:
     def _write(self) -> None:
         context = self.context
         self._step("encoder", outputs.encoder)
-        planned = {name: seconds for name, _, seconds in announced(context.plan)}
+        planned = [name for name, _, _ in announced(context.plan)]
         for name, run in (("static", outputs.static), ("graph", outputs.graph)):
             if name not in planned:
                 continue
-            decision = context.journal.decision(name, partial(self._fits, planned[name]))
+            decision = context.journal.decision(name, partial(self._fits, name))
             if decision["run"]:
                 self._step(name, run)
             else:
                 self.notes.append(f"No {name} was made: {decision['why']}.")
 
-    def _fits(self, seconds: float) -> dict[str, Any]:
-        remaining = self.context.remaining
+    def _fits(self, name: str) -> dict[str, Any]:
+        """Whether a step fits what is left, at the pace of those before it."""
+        planned = {step: seconds for step, _, seconds in announced(self.context.plan)}
+        done = [step for step in self.results if step in planned]
+        pace = sum(self.results[step].result["seconds"] for step in done) / sum(planned[step] for step in done)
+        seconds, remaining = planned[name] * max(1.0, pace), max(self.context.remaining, 0.0)
         if seconds <= remaining:
             return {"run": True}
-        return {
-            "run": False,
-            "why": f"it takes about {_shown(seconds)}, and {max(remaining, 0):.0f} s of the budget were left",
-        }
+        return {"run": False, "why": f"it takes about {_shown(seconds)}, and {remaining:.0f} s of the budget were left"}
 
     # -- the outcome ------------------------------------------------------------------------------------------------
 
