@@ -95,7 +95,12 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
 
 def _in_precision(encoder: Any, spec: ModelSpec, *, shared: bool) -> Any:
     """What torch runs in the precision that was asked for; a graph is made in it later."""
-    if spec.precision == AUTO or spec.choice.makes_graph or isinstance(encoder, StaticEncoder):
+    if (
+        spec.precision == AUTO
+        or spec.choice.makes_graph
+        or isinstance(encoder, StaticEncoder)
+        or not hasattr(encoder, "encode")
+    ):
         return encoder
     from essent.engine import choose, computing_in
 
