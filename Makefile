@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 CORE := $(addprefix tests/,recipe tokens weighting shaping model pipeline saving encoder folders test_compat.py test_atomic.py \
 	test_registry.py test_pooling.py) --ignore tests/encoder/test_libraries.py -k "not openvino and not onnx and not graph and not export"
 
-.PHONY: help demo test test-all test-oldest check format lint types imports check-slim check-data check-browser check-clients check-faults docs bench clean
+.PHONY: help demo test test-all test-oldest check format lint types imports check-slim check-data check-browser check-site check-clients check-faults docs bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -30,10 +30,10 @@ test-all: $(INSTALLED)  ## run the slow tests too: every combination, every fami
 check: format lint types imports test  ## format, lint, types, imports, tests; CI runs the same with test-all
 
 format: $(INSTALLED)
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks docs/conf.py docs/site
 
 lint: $(INSTALLED)
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs/conf.py docs/site
 
 types: $(INSTALLED)
 	$(BIN)/mypy
@@ -60,6 +60,9 @@ check-data: $(INSTALLED)  ## check published figures on real data: make check-da
 
 check-browser: $(INSTALLED)  ## look at the report and at the page of the server in a real Chromium, which must be installed
 	$(BIN)/python -m pytest -m browser tests/report tests/serving
+
+check-site: docs  ## open every page of the site in a real Chromium, with axe
+	$(BIN)/python -m pytest -m browser tests/test_site_in_browser.py
 
 check-clients:  ## embed by a server with the clients of langchain, llama-index and chromadb, in .venv-clients
 	$(PYTHON) -m venv .venv-clients

@@ -1,4 +1,4 @@
-"""How the site is built: `make docs`. The pages stay Markdown that reads well on its own; this file adds what a site needs."""
+"""How the site is built: `make docs`. The pages stay Markdown that reads well on its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site is built as `make docs` builds it: no warning, every notebook runs, no link leads nowhere, nothing is loaded from elsewhere."""
+"""The site is built as `make docs` builds it: no warning, every notebook runs, no link leads nowhere, all is local."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Docstrings as autodoc wants them. essent writes them for readers of the code, with Markdown's backticks and plain examples."""
+"""Docstrings as autodoc wants them: essent writes them with Markdown's backticks and plain examples."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def escaped(text: str) -> str:
     for place in range(1, len(pieces), 2):
         code = pieces[place].strip("`").replace("\n", " ")
         before, after = pieces[place - 1][-1:], pieces[place + 1][:1]
-        glued = "\\ " if after.isalnum() or after in "_({" and after else ""
+        glued = "\\ " if after.isalnum() or (after and after in "_({") else ""
         pieces[place] = ("\\ " if before.isalnum() else "") + f"``{code.strip()}``" + glued
     return "".join(pieces)
 

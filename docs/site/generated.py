@@ -16,11 +16,14 @@ from typing import Any
 from links import ROOT_PAGES, moved
 
 ROOT = Path(__file__).parents[2]
-USERS = (  # doors that users call, in the order of a first use
-    "essent", "essent.encoder", "essent.recipe", "essent.evaluation", "essent.evaluation.mteb", "essent.tasks", "essent.selection",
-    "essent.explain", "essent.report", "essent.static", "essent.engine", "essent.bulk", "essent.serving", "essent.calibration",
-    "essent.train", "essent.pretrain", "essent.minimal_pairs", "essent.reproduce", "essent.doctor", "essent.verification", "essent.types",
-)  # fmt: skip
+# doors that users call, in the order of a first use
+USERS = tuple(
+    f"essent{door and '.'}{door}"
+    for door in (
+        " encoder recipe evaluation evaluation.mteb tasks selection explain report static engine bulk serving "
+        "calibration train pretrain minimal_pairs reproduce doctor verification types"
+    ).split(" ")
+)
 
 
 def make_all(app: Any) -> None:
@@ -69,7 +72,10 @@ def command_pages() -> dict[str, str]:
     index = f"{first.replace('# `essent`', '# The command line', 1)}\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
     for name in names:
         index = index.replace(f"* `{name}`:", f"* [`{name}`]({name}.md):")
-    pages = {f"reference/cli/{name}.md": re.sub(r"^#(#+) ", r"\1 ", part, flags=re.M) for name, part in zip(names, others, strict=True)}
+    pages = {
+        f"reference/cli/{name}.md": re.sub(r"^#(#+) ", r"\1 ", part, flags=re.M)
+        for name, part in zip(names, others, strict=True)
+    }
     return {"reference/cli/index.md": index, **pages}
 
 
@@ -118,7 +124,7 @@ def api_pages() -> dict[str, str]:
 
 
 def doors() -> Iterator[str]:
-    """Packages and modules of essent with an `__all__`, from the outside in; files inside packages are their own affair."""
+    """Packages and modules of essent with an `__all__`; files inside packages are their own affair."""
     import essent
 
     yield "essent"
@@ -142,8 +148,12 @@ def door_page(name: str, module: Any, homes: dict[int, str]) -> str:
 def public_names(module: Any) -> Iterable[str]:
     """What the door names, or, without `__all__`, what the file defines."""
     if hasattr(module, "__all__"):
-        return [name for name in module.__all__ if not inspect.ismodule(getattr(module, name)) and name != "__version__"]
-    return [n for n, v in vars(module).items() if not n.startswith("_") and getattr(v, "__module__", "") == module.__name__]
+        return [
+            name for name in module.__all__ if not inspect.ismodule(getattr(module, name)) and name != "__version__"
+        ]
+    return [
+        n for n, v in vars(module).items() if not n.startswith("_") and getattr(v, "__module__", "") == module.__name__
+    ]
 
 
 def entry(door: str, name: str, value: Any, home: str) -> list[str]:
@@ -151,7 +161,9 @@ def entry(door: str, name: str, value: Any, home: str) -> list[str]:
     if home != door and callable(value):
         return [f"* :py:obj:`{door}.{name} <{home}.{name}>`: {summary(value)}"]
     if inspect.isclass(value):
-        members = [] if issubclass(value, tuple) else ["   :members:"]  # the fields of a named tuple are in its signature
+        members = (
+            [] if issubclass(value, tuple) else ["   :members:"]
+        )  # the fields of a named tuple are in its signature
         return [f".. autoclass:: {door}.{name}", *members, "   :show-inheritance:"]
     if inspect.isroutine(value):
         return [f".. autofunction:: {door}.{name}"]
@@ -170,7 +182,11 @@ def described(value: Any) -> str:
     kind, text = type(value).__name__, repr(value)
     if len(text) < 100 and "`" not in text and " at 0x" not in text:
         return f"``{kind}``: ``{text}``"
-    keys = [str(key) for key in value if isinstance(key, str)] if isinstance(value, (dict, tuple, list, set, frozenset)) else []
+    keys = (
+        [str(key) for key in value if isinstance(key, str)]
+        if isinstance(value, (dict, tuple, list, set, frozenset))
+        else []
+    )
     if keys and max(map(len, keys)) < 40:
         return f"``{kind}`` of {len(keys)}: {', '.join(f'``{key}``' for key in keys)}"
     return f"``{kind}``" + (f" of {len(value)}" if hasattr(value, "__len__") else "")
@@ -193,7 +209,12 @@ def parts_page() -> str:
         ("Shaping g, `| step`", shapers, "mean | {}"),
         ("Tables of vectors by token, field `layers`", token_tables, "layers={}"),
     )
-    lines = ["# Recipe parts", "", "Made from the registries that read recipes. [Recipes](../../recipes.md) explains the equation and the text form.", ""]
+    lines = [
+        "# Recipe parts",
+        "",
+        "Made from the registries that read recipes. [Recipes](../../recipes.md) explains the equation and the text.",
+        "",
+    ]
     for title, registry, text in kinds:
         lines.extend([f"## {title}", ""])
         for name in registry:
@@ -217,7 +238,16 @@ def _part(name: str, registry: Any, text: str) -> list[str]:
     arguments = ", ".join(p.name if p.default is p.empty else f"{p.name} = {p.default}" for p in parameters)
     about = re.sub(r"([*<>\[\]])", r"\\\1", _outside_code(inspect.getdoc(part) or ""))
     example = text.format(EXAMPLES.get(name, name))
-    return [f"### `{name}`", "", f"Arguments: {arguments}." if arguments else "No arguments.", "", about, "", f"Example: `{example}`", ""]
+    return [
+        f"### `{name}`",
+        "",
+        f"Arguments: {arguments}." if arguments else "No arguments.",
+        "",
+        about,
+        "",
+        f"Example: `{example}`",
+        "",
+    ]
 
 
 def _outside_code(text: str) -> str:

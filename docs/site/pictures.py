@@ -1,4 +1,4 @@
-"""The pictures of the gallery, drawn from runs on this machine: `python docs/site/pictures.py FOLDER`. About half a minute."""
+"""The pictures of the gallery, drawn from runs on this machine: `python docs/site/pictures.py FOLDER`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ NAME = "all-MiniLM-L6-v2"
 BLUE, RED, GREY, GREEN = SERIES["light"][:4]
 SHADES = LinearSegmentedColormap.from_list("essent", LIGHT)
 SENTENCE = "The old cat does not sleep on the warm stove."
-STYLE = {"font.size": 11, "text.color": INK, "axes.edgecolor": FAINT, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK}
+STYLE = {"font.size": 11, "axes.edgecolor": FAINT} | dict.fromkeys(
+    ("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK
+)
 
 
 def draw_layers(path: Path) -> None:
@@ -51,7 +53,8 @@ def draw_negation(path: Path) -> None:
 
 def draw_pareto(path: Path) -> None:
     """Agreement with people against speed: what cannot be beaten in both lies on the line."""
-    recipes = ["static", "static weights=sif | abtt", *(f"layers={layer} weights=sif | abtt" for layer in range(1, 6)), "mean"]
+    lower = [f"layers={layer} weights=sif | abtt" for layer in range(1, 6)]
+    recipes = ["static", "static weights=sif | abtt", *lower, "mean"]
     texts = read_texts(demo.pairs_path())
     scores = [row[0].main_score for row in evaluate(MODEL, recipes, [str(demo.pairs_path())]).values()]
     speeds = [_speed(Encoder(MODEL, recipe).fit(texts), texts[::2]) for recipe in recipes]
@@ -132,7 +135,8 @@ def _plot(title: str, height: float = 5.0) -> tuple[Figure, mpl.axes.Axes]:
 
 def _write_cells(axes: mpl.axes.Axes, table: np.ndarray) -> None:
     for (row, column), value in np.ndenumerate(table):
-        axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=9, color="#fff" if value > 0.55 else INK)
+        colour = "#fff" if value > 0.55 else INK
+        axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=9, color=colour)
 
 
 PICTURES: dict[str, Callable[[Path], None]] = {
@@ -151,9 +155,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
         for name, draw in PICTURES.items():
-            start = time.perf_counter()
             draw(folder / f"{name}.png")
-            print(f"{name}: {time.perf_counter() - start:.1f} s")
 
 
 if __name__ == "__main__":
