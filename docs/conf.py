@@ -39,7 +39,8 @@ myst_heading_anchors = 4
 suppress_warnings = ["ref.python"]  # a type that several doors name: any of them will do
 
 nb_execution_mode = "cache"
-nb_execution_timeout = 180
+nb_execution_in_temp = True  # notebooks write files
+nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 nb_output_stderr = "remove"  # libraries' notes about loading
