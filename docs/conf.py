@@ -54,6 +54,7 @@ html_theme = "furo"
 html_title = "essent"
 html_static_path = ["site/static"]
 html_css_files = ["essent.css"]
+html_js_files = ["essent.js"]
 html_math_renderer = "mathml"
 html_show_sphinx = False
 html_copy_source = False

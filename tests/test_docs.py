@@ -181,6 +181,7 @@ def served(*arguments: str) -> Iterator[None]:
 # -- examples ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning", "ignore::DeprecationWarning:bertopic")
 @pytest.mark.filterwarnings("ignore:The fill_missing parameter is deprecated:DeprecationWarning")  # mteb's own
 @pytest.mark.filterwarnings("ignore:The `get_sentence_embedding_dimension` method has been renamed:FutureWarning")
 @pytest.mark.parametrize("page", pages_with("python"))
@@ -217,6 +218,7 @@ def differences(printed: str, expected: str) -> list[str]:
     return wrong if len(found) == len(wanted) else [*wrong, f"{printed!r} for {expected!r}"]
 
 
+@pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning", "ignore::DeprecationWarning:bertopic")
 @pytest.mark.parametrize("page", pages_with_output())
 def test_pages_print_what_they_show(page: Path, workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With the model of the pages as it is; a page without a word of output before a block shows none of it."""
