@@ -33,8 +33,8 @@ class Page(HTMLParser):
         for name, value in attrs:
             if (tag, name) in NAVIGATED and value:
                 self.links.append(value)
-            if (tag, name) in LOADED and value and values.get("rel") not in NO_REQUEST:
-                self.loads.append(value)
+            if (tag, name) in LOADED and values.get("rel") not in NO_REQUEST and not f"{value}".startswith("data:"):
+                self.loads.append(f"{value}")
 
 
 @pytest.fixture(scope="module")

@@ -33,9 +33,9 @@ def rest(lines: list[str]) -> list[str]:
 
 
 def _in_section(lines: list[str], number: int) -> bool:
-    """Whether the last line without indentation opens a section such as `Args:`."""
+    """Whether the last line without indentation opens a section such as `Args:`, or is a directive."""
     before = [line for line in lines[:number] if line.strip() and not line.startswith(" ")]
-    return bool(before) and re.fullmatch(r"(Args|Returns|Raises|Yields|Attributes):", before[-1]) is not None
+    return bool(before) and re.match(r"(Args|Returns|Raises|Yields|Attributes):$|\.\. ", before[-1]) is not None
 
 
 def escaped(text: str) -> str:
