@@ -50,7 +50,7 @@ LONG = tuple(
     for name in (
         "bulk",
         "performance",
-        "search",
+        "searching",
         "pretraining",
         "training",
         "evaluation",

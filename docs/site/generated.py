@@ -146,11 +146,12 @@ def door_page(name: str, module: Any, homes: dict[int, str]) -> str:
 
 
 def public_names(module: Any) -> Iterable[str]:
-    """What the door names, or, without `__all__`, what the file defines."""
+    """What the door names, what `essent` itself has first; or, without `__all__`, what the file defines."""
     if hasattr(module, "__all__"):
-        return [
-            name for name in module.__all__ if not inspect.ismodule(getattr(module, name)) and name != "__version__"
-        ]
+        import essent
+
+        names = sorted(module.__all__, key=lambda name: name not in essent.__all__)
+        return [name for name in names if not inspect.ismodule(getattr(module, name)) and name != "__version__"]
     return [
         n for n, v in vars(module).items() if not n.startswith("_") and getattr(v, "__module__", "") == module.__name__
     ]
@@ -161,9 +162,7 @@ def entry(door: str, name: str, value: Any, home: str) -> list[str]:
     if home != door and callable(value):
         return [f"* :py:obj:`{door}.{name} <{home}.{name}>`: {summary(value)}"]
     if inspect.isclass(value):
-        members = (
-            [] if issubclass(value, tuple) else ["   :members:"]
-        )  # the fields of a named tuple are in its signature
+        members = [] if issubclass(value, tuple) else ["   :members:"]  # a named tuple's are in its signature
         return [f".. autoclass:: {door}.{name}", *members, "   :show-inheritance:"]
     if inspect.isroutine(value):
         return [f".. autofunction:: {door}.{name}"]
