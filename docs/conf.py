@@ -32,6 +32,7 @@ extensions = [
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 templates_path = ["site/templates"]
 default_role = "literal"
+smartquotes = False  # "--option" stays as it is
 nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "attrs_inline"]
@@ -48,10 +49,10 @@ nb_output_stderr = "remove"  # libraries' notes about loading
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False  # other libraries' docstrings
-python_maximum_signature_line_length = 90
 
 html_theme = "furo"
 html_title = "essent"
+html_favicon = "site/static/favicon.svg"
 html_static_path = ["site/static"]
 html_css_files = ["essent.css"]
 html_js_files = ["essent.js"]

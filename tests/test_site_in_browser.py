@@ -1,4 +1,4 @@
-"""Every page of the site in a real Chromium: nothing said on the console, nothing asked elsewhere, nothing serious for axe.
+"""Every page of the site in a real Chromium: a silent console, nothing asked elsewhere, nothing serious for axe.
 
 `make docs`, then `pytest -m browser tests/test_site_in_browser.py`.
 """

@@ -234,7 +234,7 @@ EXAMPLES = {"ditto": "ditto:1-10", "avg": "avg:FOLDER"}
 def _part(name: str, registry: Any, text: str) -> list[str]:
     part = registry._parts[name]
     parameters = [p for p in inspect.signature(part).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    arguments = ", ".join(p.name if p.default is p.empty else f"{p.name} = {p.default}" for p in parameters)
+    arguments = ", ".join(p.name if p.default in (p.empty, "") else f"{p.name} = {p.default}" for p in parameters)
     about = re.sub(r"([*<>\[\]])", r"\\\1", _outside_code(inspect.getdoc(part) or ""))
     example = text.format(EXAMPLES.get(name, name))
     return [

@@ -1,4 +1,4 @@
-"""Links that leave docs/: to pages of the repository's root, which the site has too, and to source files."""
+"""Links that leave docs/, to pages of the root, which the site has too, and to source files; levels of headings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,14 @@ def on_read(app: Any, name: str, source: list[str]) -> None:
         source[0] = rewritten(source[0], PurePosixPath(f"docs/{name}.md"))
 
 
+def on_page(app: Any, name: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Sphinx's event: before a page is written. A heading needs a level, for those who hear the page."""
+    tree = context.get("furo_navigation_tree", "")
+    context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
+
+
 def setup(app: Any) -> dict[str, bool]:
-    """Listen."""
+    """Listen, to pages after furo has made its navigation."""
     app.connect("source-read", on_read)
+    app.connect("html-page-context", on_page, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
