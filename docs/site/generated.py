@@ -117,8 +117,9 @@ def api_pages() -> dict[str, str]:
     inner = "\n   ".join(sorted(set(found) - set(USERS)))
     index = (
         f"Names in Python\n===============\n\nEvery public name, by the package that it is imported from.\n\n"
-        f".. toctree::\n   :caption: What users call\n   :maxdepth: 1\n\n   {users}\n\n"
-        f".. toctree::\n   :caption: The parts inside, for those who extend essent\n   :maxdepth: 1\n\n   {inner}\n"
+        f"What users call\n---------------\n\n.. toctree::\n   :maxdepth: 1\n\n   {users}\n\n"
+        f"The parts inside\n----------------\n\nFor those who extend essent.\n\n"
+        f".. toctree::\n   :maxdepth: 1\n\n   {inner}\n"
     )
     return {"reference/api/index.rst": index, **pages}
 
