@@ -60,6 +60,7 @@ LONG = tuple(
         "doctor",
         "serving",
         "similarity",
+        "index",
         "start",
         "how-to/no-labels",
         "how-to/fast",
