@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 CORE := $(addprefix tests/,recipe tokens weighting shaping model pipeline saving encoder folders test_compat.py test_atomic.py \
 	test_registry.py test_pooling.py) --ignore tests/encoder/test_libraries.py -k "not openvino and not onnx and not graph and not export"
 
-.PHONY: help demo test test-all test-oldest check format lint types imports check-slim check-data check-browser check-clients check-faults bench clean
+.PHONY: help demo test test-all test-oldest check format lint types imports check-slim check-data check-browser check-site check-clients check-faults docs bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -30,10 +30,10 @@ test-all: $(INSTALLED)  ## run the slow tests too: every combination, every fami
 check: format lint types imports test  ## format, lint, types, imports, tests; CI runs the same with test-all
 
 format: $(INSTALLED)
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks docs/conf.py docs/site
 
 lint: $(INSTALLED)
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs/conf.py docs/site
 
 types: $(INSTALLED)
 	$(BIN)/mypy
@@ -61,6 +61,9 @@ check-data: $(INSTALLED)  ## check published figures on real data: make check-da
 check-browser: $(INSTALLED)  ## look at the report and at the page of the server in a real Chromium, which must be installed
 	$(BIN)/python -m pytest -m browser tests/report tests/serving
 
+check-site: docs  ## open every page of the site in a real Chromium, with axe
+	$(BIN)/python -m pytest -m browser tests/test_site_in_browser.py
+
 check-clients:  ## embed by a server with the clients of langchain, llama-index and chromadb, in .venv-clients
 	$(PYTHON) -m venv .venv-clients
 	.venv-clients/bin/python -m pip install --quiet --editable ".[clients]"
@@ -68,6 +71,10 @@ check-clients:  ## embed by a server with the clients of langchain, llama-index 
 
 check-faults: $(INSTALLED)  ## hostile and damaged folders; kills at every write, a hundred of bulk runs and engines (Linux, a C compiler; minutes)
 	$(BIN)/python tests/faults/kill_harness.py -m faults --numprocesses 2 --dist worksteal tests/faults tests/folders tests/bulk tests/serving
+
+docs: $(INSTALLED)  ## build the site with its notebooks, in docs/_build/html: minutes; after that seconds for a page
+	$(BIN)/python -m sphinx -W --keep-going --quiet docs docs/_build/html
+	@echo "Open docs/_build/html/index.html, or: $(BIN)/python -m http.server --directory docs/_build/html"
 
 bench: $(INSTALLED)  ## time against the named peers, paired in one run: make bench [DATA=DIR]
 	$(BIN)/python benchmarks/quantile.py
@@ -82,4 +89,4 @@ bench: $(INSTALLED)  ## time against the named peers, paired in one run: make be
 	$(if $(DATA),$(BIN)/python benchmarks/suite.py --data "$(DATA)")
 
 clean:
-	rm -rf $(VENV) .venv-slim .venv-clients demo-output
+	rm -rf $(VENV) .venv-slim .venv-clients demo-output docs/_build docs/_generated

@@ -43,13 +43,14 @@ from families import CORPUS
 from test_architecture import FILES, part_of
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+MADE = {"_build", "_generated"}  # by `make docs`
+PAGES = sorted([*ROOT.glob("*.md"), *(p for p in ROOT.glob("docs/**/*.md") if not MADE & set(p.parts))])
 LONG = tuple(
     f"docs/{name}.md"
     for name in (
         "bulk",
         "performance",
-        "search",
+        "searching",
         "pretraining",
         "training",
         "evaluation",
@@ -59,6 +60,14 @@ LONG = tuple(
         "doctor",
         "serving",
         "similarity",
+        "index",
+        "start",
+        "how-to/no-labels",
+        "how-to/fast",
+        "how-to/negation",
+        "how-to/many-rows",
+        "how-to/serve",
+        "how-to/other-libraries",
     )
 )
 SERVED = "docs/serving.md"  # its examples talk to a server on localhost
@@ -173,6 +182,7 @@ def served(*arguments: str) -> Iterator[None]:
 # -- examples ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning", "ignore::DeprecationWarning:bertopic")
 @pytest.mark.filterwarnings("ignore:The fill_missing parameter is deprecated:DeprecationWarning")  # mteb's own
 @pytest.mark.filterwarnings("ignore:The `get_sentence_embedding_dimension` method has been renamed:FutureWarning")
 @pytest.mark.parametrize("page", pages_with("python"))
@@ -183,6 +193,53 @@ def test_python_examples(page: Path, workplace: Path, model: str, monkeypatch: p
     with served("serve", f"mini={model}", "--texts", "texts.txt") if page == ROOT / SERVED else nullcontext():
         for block in blocks(page, "python"):
             exec(compile(block, str(page), "exec", dont_inherit=True), names)  # noqa: S102  our own documentation
+
+
+def shown(page: Path) -> list[tuple[str, str]]:
+    """The Python blocks of a page, each with the block of output that follows it, or with none."""
+    pattern = r"^```python\n(.*?)^```(?:\n+```output\n(.*?)^```)?"
+    return re.findall(pattern, text_of(page), flags=re.MULTILINE | re.DOTALL)
+
+
+def pages_with_output() -> list:
+    found = [(page, str(page.relative_to(ROOT))) for page in PAGES if "\n```output\n" in text_of(page)]
+    return [pytest.param(page, id=name, marks=[] if name == "README.md" else pytest.mark.slow) for page, name in found]
+
+
+def differences(printed: str, expected: str) -> list[str]:
+    """Where two outputs differ in words, or in numbers by more than one unit of the last shown digit."""
+    number = r"(-?\d+(?:\.\d*)?(?:e-?\d+)?)"
+    found, wanted = (re.split(number, " ".join(text.split())) for text in (printed, expected))
+    pairs = list(zip(found, wanted, strict=False))
+    wrong = [f"{one!r} for {other!r}" for one, other in pairs[::2] if one.split() != other.split()]
+    for one, other in pairs[1::2]:
+        step = 10.0 ** -len(other.partition(".")[2].partition("e")[0])
+        if abs(float(one) - float(other)) > 1.01 * step:
+            wrong.append(f"{one} for {other}")
+    return wrong if len(found) == len(wanted) else [*wrong, f"{printed!r} for {expected!r}"]
+
+
+@pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning", "ignore::DeprecationWarning:bertopic")
+@pytest.mark.parametrize("page", pages_with_output())
+def test_pages_print_what_they_show(page: Path, workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the model of the pages as it is; a page without a word of output before a block shows none of it."""
+    outputs = re.findall(r"^```output\n(.*?)^```", text_of(page), flags=re.MULTILINE | re.DOTALL)
+    assert [output for _, output in shown(page) if output] == outputs, "an output without its code before it"
+    names: dict = {}
+    for code, expected in shown(page):
+        capsys.readouterr()
+        exec(compile(code, str(page), "exec", dont_inherit=True), names)  # noqa: S102  our own documentation
+        if expected:
+            printed = capsys.readouterr().out
+            assert not differences(printed, expected), printed
+
+
+def test_other_outputs_are_seen() -> None:
+    assert not differences("a  0.61\n2\n", "a 0.6\n2\n")
+    assert not differences("[[1.   0.88]", "[[1. 0.879]")
+    assert differences("a 0.61", "a 0.64") == ["0.61 for 0.64"]
+    assert differences("a 0.61", "b 0.61") == ["'a ' for 'b '"]
+    assert differences("a 1 2", "a 1")
 
 
 @pytest.mark.parametrize("page", pages_with("bash"))
@@ -281,14 +338,14 @@ def test_examples_in_docstrings_name_what_exists() -> None:
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def named_table(with_about: bool) -> list[str]:
+def named_table() -> list[str]:
     """One line a named recipe."""
     lines = []
     for row in NAMED.values():
         head = row.argument.upper()
         name = f"{row.name}:{head}" if head else row.name
         fields = (row.text.format(head) if head else row.text).replace("|", "\\|")
-        cells = [f"`{name}`", f"`{fields}`", *([row.about] if with_about else []), row.paper, row.section]
+        cells = [f"`{name}`", f"`{fields}`", row.about, row.paper, row.section]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -307,8 +364,7 @@ def first_cells(page: str, header: str) -> list[str]:
 
 
 def test_the_named_recipes_are_listed() -> None:
-    assert table_under("README.md", "| recipe | in fields | paper |") == named_table(with_about=False)
-    assert table_under("docs/recipes.md", "| recipe | in fields | what it does |") == named_table(with_about=True)
+    assert table_under("docs/recipes.md", "| recipe | in fields | what it does |") == named_table()
 
 
 def test_the_templates_are_listed() -> None:
@@ -352,9 +408,12 @@ def test_the_architecture_names_every_package() -> None:
 
 
 def test_links_point_to_files() -> None:
+    drawn = re.findall(r'^    "([\w-]+)": draw_', text_of("docs/site/pictures.py"), flags=re.MULTILINE)
+    made = {ROOT / "docs" / "_generated" / "pictures" / f"{name}.png" for name in drawn}  # by `make docs`
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#]+)\)", text_of(page)):
-            assert link.startswith("http") or (page.parent / link).exists(), f"{page.name}: {link}"
+            target = (page.parent / link).resolve()
+            assert link.startswith("http") or target in made or target.exists(), f"{page.name}: {link}"
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
