@@ -58,6 +58,7 @@ LONG = tuple(
         "encoder",
         "diagnosis",
         "doctor",
+        "improve",
         "serving",
         "similarity",
         "index",

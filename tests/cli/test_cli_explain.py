@@ -40,6 +40,7 @@ def test_bias(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> 
     assert "is a file" in run("explain", "bias", "-m", tiny, "-o", lines, code=2).stderr
 
 
+@pytest.mark.slow
 def test_greedy_templates(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
     grammar = tmp_path / "grammar.yaml"
     grammar.write_text("template: '{text} {relation} [MASK] .'\nrelation: [is, means]\n", "utf-8")

@@ -100,7 +100,7 @@ def test_the_vectors_are_the_callers_alone(compiled_by: Compiled, engine: str) -
     assert alive() is None  # what is called back holds it, and the vectors with it
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", daily(ENGINES, "openvino"))
 def test_a_query_does_not_wait_for_a_corpus(compiled_by: Compiled, engine: str) -> None:
     module = compiled_by(engine).engine_module
     sequences = module.ids(TEXTS[:8])

@@ -45,6 +45,7 @@ LARGE = (
     "promptbert-6",
     "ditto-3",
     "promptbert-5",
+    "promptbert-1",
 )
 
 

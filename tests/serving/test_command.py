@@ -160,7 +160,7 @@ def test_wrong_input(tmp_path: Path) -> None:
     assert "between 0 and 65535" in refusal("m", "--port", "99999")
     assert "different names" in refusal("a=m", "a=n")
     assert "cannot be read" in refusal("m", "--api-key-file", str(tmp_path / "none"))
-    assert "choose one of auto, openvino, onnx, torch" in refusal("m", "--engine", "tensor")
+    assert "choose one of auto, torch, openvino, onnx" in refusal("m", "--engine", "tensor")
     assert "max_texts=0" in refusal("m", "--max-texts", "0")
     (tmp_path / "a.txt").write_text("one\ntwo\n", "utf-8")
     assert "at most 1" in refusal("m", "-t", f"x={tmp_path / 'a.txt'}", "--max-texts", "1")
