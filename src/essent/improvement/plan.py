@@ -5,6 +5,7 @@ The plan is made once, before anything is computed, and written down: what is tr
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +22,7 @@ from essent.model import ModelCapabilities, capabilities_of
 from essent.selection import Grid, Space, find_space
 from essent.tasks import cores
 
-SAMPLE = 48  # texts that are timed
+SAMPLE, MOST_SAMPLED, SAMPLING = 48, 512, 2.0  # texts whose time plans rest on, and seconds that this may take
 SHARES = {"search": 0.2, "trials": 0.15, "train": 0.35, "search-again": 0.12, "fit": 0.06, "static": 0.08}
 ALONE = {"search": 0.55, "fit": 0.15, "static": 0.15}  # where nothing is trained
 UNIT = " | normalize"
@@ -51,7 +52,7 @@ PASSES = {"full": 12.0, "small": 4.0, "tiny": 1.5, "static": 1.0}  # what a sear
 MOST_TEXTS = 4000  # of a search without labels
 PAIRED = 1.6  # texts that are encoded for one of the texts, with the pairs that a criterion without labels makes
 FEWEST_SEARCHED = 200
-STEP = 4.0  # what a step of training costs, in passes over its batch, two views of each text
+STEP = 5.0  # what a step of training costs, in passes over its batch, two views of each text
 TRAINED_TOKENS = 32  # of a text
 COUNTS = (8, 4, 2)  # of trials
 RUNGS = (16, 32, 64)  # steps after which the better half of the trials goes on
@@ -62,7 +63,7 @@ TESTING = 0.03  # and what the tests may cost each time
 MEASURING, LEAST_MEASURED = 0.012, 300  # what measuring an encoder may cost of the budget; texts that it takes at least
 TOKENS_ALONE = 0.1  # of the budget, that the vectors of tokens which the texts lack may cost
 TIMED, ROUNDS = 64, 3  # texts, and how often they are encoded for a speed
-VALIDATIONS = 8  # of the training
+VALIDATIONS, VALIDATING = 8, 0.3  # of the training at most, and the share of its time that they may take
 MEASURED, TESTED = (
     6,
     5,
@@ -105,6 +106,7 @@ class Training:
     trials: tuple[dict[str, Any], ...] = ()
     rungs: tuple[int, ...] = ()
     steps: int = 0
+    validations: int = 0
     seconds: float = 0.0
     trial_seconds: float = 0.0
     why: str = ""
@@ -114,15 +116,21 @@ def measure_speed(shell: SentenceTransformer, texts: Sequence[str]) -> tuple[Spe
     """Time a model on some of the texts, and say what it offers, and its own recipe."""
     encoder = Encoder(shell)
     ordered = sorted(texts, key=len)
-    some = [ordered[place] for place in np.unique(np.linspace(0, len(ordered) - 1, SAMPLE).round().astype(int))]
-    spent = []
+    some, seconds = _spread(ordered, SAMPLE), math.inf
     for _ in range(3):  # the first also pays for what is set up once
         began = time.perf_counter()
         encoder.encode(some, show_progress_bar=False)
-        spent.append(time.perf_counter() - began)
+        seconds = min(seconds, (time.perf_counter() - began) / len(some))
+        # few texts of all lengths are mostly padding: more of them where the model is fast
+        some = _spread(ordered, max(SAMPLE, min(MOST_SAMPLED, int(SAMPLING / seconds))))
     tokens = sum(map(len, encoder.module.ids(some))) / len(some)
     capabilities = capabilities_of(encoder.module.backbone)
-    return Speed(min(spent) / len(some), tokens), capabilities, str(encoder.recipe)
+    return Speed(seconds, tokens), capabilities, str(encoder.recipe)
+
+
+def _spread(ordered: Sequence[str], count: int) -> list[str]:
+    """So many of the texts, evenly from the first to the last."""
+    return [ordered[place] for place in np.unique(np.linspace(0, len(ordered) - 1, count).round().astype(int))]
 
 
 def space_of(name: str) -> Space:
@@ -192,7 +200,8 @@ def plan_training(
     tried = [{**one, "batch_size": min(one["batch_size"], texts // 2)} for one in tried]
     tried = [one for n, one in enumerate(tried) if one not in tried[:n]]
     each = step_seconds(speed, batch)
-    seconds -= (VALIDATIONS + 2) * speed.measured + speed.tested
+    validations = int(min(VALIDATIONS, max(2.0, VALIDATING * seconds / max(speed.measured, 1e-9))))
+    seconds -= (validations + 2) * speed.measured + speed.tested
     steps = min(int(seconds / each), max(FEWEST_STEPS, EPOCHS * texts // batch))
     if steps < FEWEST_STEPS:
         return Training(why=f"{FEWEST_STEPS} steps of training would take {FEWEST_STEPS * each:.0f} s, too much here")
@@ -202,8 +211,8 @@ def plan_training(
             steps_of, measured = halved(min(count, len(tried)), rungs)
             cost = steps_of * each + measured * speed.measured
             if cost <= trial_seconds and count <= 2 * len(tried):
-                return Training(tuple(tried[:count]), rungs, steps, steps * each, cost)
-    return Training(tuple(tried[:1]), (), steps, steps * each, 0.0)
+                return Training(tuple(tried[:count]), rungs, steps, validations, steps * each, cost)
+    return Training(tuple(tried[:1]), (), steps, validations, steps * each, 0.0)
 
 
 def halved(count: int, rungs: Sequence[int]) -> tuple[int, int]:
@@ -293,7 +302,7 @@ def announced(plan: Mapping[str, Any]) -> list[tuple[str, str, float]]:
             words = f"{len(training['trials'])} settings of training, the better half goes on after {rungs} steps"
             listed.append(("trials", words, training["trial_seconds"]))
         words = f"{training['steps']} steps of contrastive training with the best settings"
-        listed += [("train", words, training["seconds"] + VALIDATIONS * speed.measured + once)]
+        listed += [("train", words, training["seconds"] + training["validations"] * speed.measured + once)]
         listed += [("search-again", _searching(again), again["seconds"] + once)]
     fitted = speed.seconds * (2 * plan["fitted"] + (ROUNDS + 1) * TIMED) + once
     listed.append(("encoder", f"fit on {plan['fitted']} texts, calibrate, save", fitted))

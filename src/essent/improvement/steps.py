@@ -15,7 +15,7 @@ import numpy as np
 
 from essent.evaluation import Bench
 from essent.improvement.context import Choice, Context
-from essent.improvement.plan import FEWEST_STEPS, VALIDATIONS, halved, space_of
+from essent.improvement.plan import FEWEST_STEPS, halved, space_of
 from essent.improvement.yardstick import REFERENCE, Evidence, fewer_units
 from essent.recipe import Recipe
 from essent.selection import Grid, Space
@@ -193,7 +193,7 @@ def training(context: Context, folder: Path, settings: Mapping[str, Any], each: 
         validate=context.yardstick.validation(context.found),
         resume=True,
         max_steps=decision["steps"],
-        validate_every=max(4, -(-decision["steps"] // VALIDATIONS)),
+        validate_every=max(4, -(-decision["steps"] // context.plan["training"]["validations"])),
         progress=context.progress,
         **settings,
     )
