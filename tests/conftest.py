@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:  # torch takes seconds to import, and the process that hands the tests to the others needs none of it
+    from playwright.sync_api import Browser
     from sentence_transformers import SentenceTransformer
 
     from essent.engine import CompiledEncoder
@@ -85,3 +87,17 @@ def compiled_by(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
         return essent.engine.load(str(folder), threads=2, streams=2)
 
     return cache(compiled)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The Chromium that is installed, driven by playwright."""
+    from playwright.sync_api import sync_playwright
+
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next((found for name in names if (found := shutil.which(name))), None)
+    assert program, "Chromium is not on the path; install it (apt-get install chromium) to run the tests marked browser"
+    with sync_playwright() as made:
+        opened = made.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()

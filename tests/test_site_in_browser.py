@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import axe_playwright_python
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.enable_socket]
 SITE = Path(__file__).parents[1] / "docs" / "_build" / "html"
@@ -34,17 +33,6 @@ def address() -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    program = next((found for name in names if (found := shutil.which(name))), None)
-    assert program, "Chromium is not on the path; install it (apt-get install chromium) to run the tests marked browser"
-    with sync_playwright() as made:
-        opened = made.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
 
 
 def names() -> list[str]:

@@ -6,7 +6,6 @@ Playwright drives the Chromium that is installed; axe looks for what screen read
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import axe_playwright_python
 import httpx
 import pytest
-from playwright.sync_api import Browser, Error, Request, Route, sync_playwright
+from playwright.sync_api import Browser, Error, Request, Route
 from test_command import started
 
 from families import CORPUS
@@ -32,17 +31,6 @@ def url(graph_folder: Path, static_folder: Path, tmp_path_factory: pytest.TempPa
     texts.write_text("\n".join(TEXTS) + "\n", "utf-8")
     with started(f"tiny={graph_folder}", str(static_folder), "--texts", str(texts), "--port", "0") as (_, _, address):
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    program = next((found for name in names if (found := shutil.which(name))), None)
-    assert program, "Chromium is not on the path; install it (apt-get install chromium) to run the tests marked browser"
-    with sync_playwright() as made:
-        opened = made.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
 
 
 class Tab:

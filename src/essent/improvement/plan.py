@@ -64,10 +64,8 @@ MEASURING, LEAST_MEASURED = 0.012, 300  # what measuring an encoder may cost of 
 TOKENS_ALONE = 0.1  # of the budget, that the vectors of tokens which the texts lack may cost
 TIMED, ROUNDS = 64, 3  # texts, and how often they are encoded for a speed
 VALIDATIONS, VALIDATING = 8, 0.3  # of the training at most, and the share of its time that they may take
-MEASURED, TESTED = (
-    6,
-    5,
-)  # how often encoders are measured on the yardstick and on the tests, besides trials and training
+# how often encoders are measured on the yardstick and on the tests, besides trials and training
+MEASURED, TESTED = 6, 5
 MOST_FITTED, MOST_DISTILLED = 20_000, 20_000
 
 
