@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import signal
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,3 +57,10 @@ def ignore_stop_signals() -> None:
     """Leave SIGINT and SIGTERM, which a terminal or service manager sends to all processes, to the HTTP process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def give_back_memory() -> None:
+    """Return what was freed to the system, where the C library is glibc, which otherwise keeps some of it for ever."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # another C library
+            ctypes.CDLL("libc.so.6").malloc_trim(0)

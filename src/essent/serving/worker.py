@@ -21,12 +21,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from essent.serving.machine import ignore_stop_signals
+from essent.serving.machine import give_back_memory, ignore_stop_signals
 from essent.serving.wire import digest, frame, receive_frame, sequences_of
 from essent.tokens import pad_arrays
 
 logger = logging.getLogger(__name__)
 BEAT = 0.4  # seconds between signs of life
+TIDYING = 50  # signs of life from one return of freed memory to the next
 OUT_OF_MEMORY = 42  # exit code
 QUICK, BULK = "quick", "bulk"
 
@@ -87,9 +88,12 @@ class Worker:
             self._queues[about["lane"]].put((about, body))
 
     def _beat(self) -> None:
-        waiting = threading.Event()
+        waiting, beats = threading.Event(), 0
         while not waiting.wait(BEAT):
             self._send({"kind": "beat"})
+            beats += 1
+            if beats % TIDYING == 0:
+                give_back_memory()
 
     def _lane(self, batches: queue.SimpleQueue[tuple[dict[str, Any], bytes]], runners: list[Runner]) -> None:
         while True:
