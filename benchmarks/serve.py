@@ -198,7 +198,8 @@ def queries(arguments: argparse.Namespace) -> None:
 
 
 def bulk(url: str) -> None:
-    """Send bulk requests until the process is killed."""
+    """Send bulk requests until the process is killed; behind the server, as clients usually are on other machines."""
+    os.nice(10)
     texts = load_texts(None)
     with httpx.Client(base_url=url, timeout=300) as client:
         for place in range(10**6):

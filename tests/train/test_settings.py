@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from training_helpers import SMALL, TEXTS, about
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
 from essent.recipe.named import TEMPLATES
+from essent.shaping import Whiten
 from essent.tasks import PairTask
 from essent.train import PRESETS, Settings, projection_heads, read_examples, train_seeds
 from essent.train.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES, resolve_settings
@@ -120,6 +122,20 @@ def test_bad_files(content: str, message: str, tmp_path: Path) -> None:
 
 
 # -- heads ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_whitening_is_the_shaper_s_and_a_stock_module() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(40, 6)) @ rng.normal(size=(6, 6)) + 3.0
+    vectors[:, 5] = vectors[:, 4]  # a component without variance
+    head = projection_heads["whiten"](6, None, torch.Generator(), "")
+    head.fit(vectors)
+    wanted = Whiten().fit(vectors).transform(vectors)
+    given = torch.from_numpy(vectors).float()
+    np.testing.assert_allclose(head(given).numpy(), wanted, atol=1e-4)
+    stock = head.stock()[0]({"sentence_embedding": given})["sentence_embedding"]
+    np.testing.assert_allclose(stock.detach().numpy(), wanted, atol=1e-3)
+    assert not list(head.parameters())
 
 
 def test_the_prediction_transform_is_the_checkpoint_s_own(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from training_helpers import SMALL, TEXTS, about
 
 from essent import Encoder, verify
 from essent.atomic import _HOST
+from essent.shaping import Whiten
 from essent.tasks import Example, LabelTask, PairTask, RetrievalTask
 from essent.train import make_collator, make_loss, train
 from essent.train.build import Run, warn
@@ -410,6 +411,25 @@ def test_a_kept_head_is_part_of_the_folder(bert: Path, tmp_path: Path, dev: Pair
             max_steps=2,
             **SMALL,
         )
+
+
+def test_a_whitening_head_is_fitted_once_and_resumed(bert: Path, tmp_path: Path) -> None:
+    settings = {**SMALL, "projection_head": "whiten", "recipe": "mean", "validate_every": 2, "max_steps": 4}
+    train(bert, TEXTS, "simcse-unsup", output=tmp_path / "whole", **settings)
+    head = load_file(tmp_path / "whole" / "checkpoints" / "checkpoint-4" / "projection_head.safetensors")
+    fitted = Whiten().fit(np.asarray(Encoder(str(bert), "mean").encode(TEXTS), np.float64))
+    np.testing.assert_allclose(head["centre"].numpy(), fitted.mean_, atol=1e-5)
+    ours, exact = head["matrix"].numpy(), fitted.matrix_  # whose columns may have other signs
+    np.testing.assert_allclose(ours @ ours.T, exact @ exact.T, rtol=1e-2)
+    whole = weights(tmp_path / "whole")
+    train(bert, TEXTS, "simcse-unsup", output=tmp_path / "plain", **{**settings, "projection_head": "none"})
+    plain = weights(tmp_path / "plain")
+    assert any(not torch.equal(weight, plain[name]) for name, weight in whole.items())
+    train(bert, TEXTS, "simcse-unsup", output=tmp_path / "broken", **settings)
+    shutil.rmtree(tmp_path / "broken" / "checkpoints" / "checkpoint-4")
+    train(bert, TEXTS, "simcse-unsup", output=tmp_path / "broken", resume=True, **settings)
+    again = weights(tmp_path / "broken")
+    assert all(torch.equal(weight, again[name]) for name, weight in whole.items())
 
 
 def test_roberta_takes_its_own_templates(folder_of: Callable[[str], Path], tmp_path: Path) -> None:

@@ -167,15 +167,17 @@ def candidates(capabilities: ModelCapabilities, dropout: bool, seed: int) -> lis
     """Settings of training to try, the likeliest first; fields of `essent.train.Settings`."""
     base = {"objective": "simcse", "recipe": "mean", "learning_rate": 1e-4, "batch_size": BATCH, "seed": seed}
     base |= {"temperature": 0.05, "projection_head": "none", "max_seq_length": TRAINED_TOKENS}
+    whitened = {**base, "projection_head": "whiten", "temperature": 0.1}
     prompted = {**base, "objective": "different-templates", "recipe": "prompt", "projection_head": "dense-tanh"}
     changes: list[dict[str, Any]] = []
     if dropout:
-        changes += [base, {**base, "learning_rate": 3e-4}, {**base, "learning_rate": 3e-5}]
+        changes += [whitened, {**whitened, "learning_rate": 3e-4}, base]
         changes += [{**base, "recipe": "cls", "projection_head": "dense-tanh"}]
     if capabilities.mask:
         changes += [prompted]
     if dropout:
-        changes += [{**base, "temperature": 0.1}, {**base, "learning_rate": 1e-3}, {**base, "batch_size": 2 * BATCH}]
+        changes += [{**whitened, "temperature": 0.05}, {**base, "learning_rate": 3e-4}]
+        changes += [{**whitened, "batch_size": 2 * BATCH}]
     elif capabilities.mask:
         changes += [{**prompted, "learning_rate": 3e-4}, {**prompted, "learning_rate": 3e-5}]
     return changes

@@ -238,7 +238,7 @@ class Improvement:
         scores = context.scores()
         if scores.values[best.name] <= scores.values[trained.name]:
             best = trained
-        steps.better(context, best, shown=True)
+        steps.better(context, best, shown=False)
         seconds = found.result["seconds"] + again.result["seconds"]
         what, note = f"{words} and the recipe {best.recipe}", found.result.get("cut") or ""
         self._gained("train", what, best.name, raw.name, context.choice != raw, seconds, note)

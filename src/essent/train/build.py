@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
@@ -18,6 +19,7 @@ from essent.model import capabilities_of
 from essent.pipeline import Plan, RecipeModule
 from essent.saving import NoStockModulesError, stock_modules
 from essent.tasks import JudgedTask
+from essent.texts import distinct_texts
 from essent.train.checkpoints import CHECKPOINTS
 from essent.train.device import find_device, on_device
 from essent.train.examples import Examples
@@ -119,6 +121,15 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
         denoised=settings.row.denoised,
         temperature=settings.temperature,
     )
+
+
+def fit_head(encoder: Encoder, head: ProjectionHead, examples: Examples, settings: Settings) -> None:
+    """Fit a projection head that learns from the model's vectors before training, on some of the texts."""
+    if not head.fitted_on:
+        return
+    texts = distinct_texts(text for column in examples.columns().values() for text in column)[0]
+    chosen = np.sort(np.random.default_rng(settings.seed).permutation(len(texts))[: head.fitted_on])
+    head.fit(encoder.encode([texts[place] for place in chosen], show_progress_bar=False))
 
 
 def _check_stock(encoder: Encoder, head: ProjectionHead) -> None:

@@ -1,13 +1,14 @@
 """Heads between the pooled vector and the loss: there in training, dropped afterwards.
 
 Source: SimCSE 3 ("MLP during training only"); PromptBERT's code for the supervised model: BERT's prediction-head
-transform, which maps h and ĥ each, before they are subtracted.
+transform, which maps h and ĥ each, before they are subtracted. The whitening is ours.
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from sentence_transformers.util import load_file_path
@@ -15,6 +16,7 @@ from torch import nn
 from transformers.activations import ACT2FN
 
 from essent.registry import Registry
+from essent.shaping import Whiten
 from essent.types import RecipeError
 
 # Where masked language models keep the transform: keys of its linear map and of its LayerNorm.
@@ -30,7 +32,11 @@ class ProjectionHead(nn.Module):
 
     name: ClassVar[str]
     before_denoising: ClassVar[bool] = False  # head(h) − head(ĥ) instead of head(h − ĥ)
+    fitted_on: ClassVar[int] = 0  # how many of the texts it is fitted on, before training
     origin: str = ""  # where its weights began
+
+    def fit(self, vectors: np.ndarray) -> None:
+        """Learn from vectors (N,D) of texts by the model before training."""
 
     def stock(self) -> list[nn.Module]:
         """The same as modules of sentence-transformers.
@@ -83,6 +89,47 @@ class DenseTanh(ProjectionHead):
         size = self.dense.in_features
         dense = Dense(size, size, activation_function=nn.Tanh())
         dense.linear.load_state_dict(self.dense.state_dict())
+        return [dense]
+
+
+@projection_heads.register("whiten")
+class WhiteningHead(ProjectionHead):
+    """(e − μ) W, the whitening of the texts' vectors before training; it does not change afterwards.
+
+    Vectors of a pretrained model lie in a narrow cone, and most of what a contrastive step then does is to spread them.
+    Whitened ones are spread, so that the steps go into what texts have in common.
+    """
+
+    fitted_on = 3000
+
+    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
+        super().__init__()
+        self.centre: torch.Tensor
+        self.matrix: torch.Tensor
+        self.register_buffer("centre", torch.zeros(dimensions))
+        self.register_buffer("matrix", torch.eye(dimensions))
+        self.origin = "fitted on the texts"
+
+    def fit(self, vectors: np.ndarray) -> None:
+        """Take the mean and the whitening of vectors (N,D)."""
+        shaper = Whiten().fit(np.asarray(vectors, np.float64))
+        self.centre.copy_(torch.from_numpy(shaper.mean_))
+        self.matrix.copy_(torch.from_numpy(shaper.matrix_))
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Whiten vectors (B,D)."""
+        return (vectors.to(self.matrix.dtype) - self.centre) @ self.matrix  # (B,D)
+
+    def stock(self) -> list[nn.Module]:
+        """The whitening as a stock Dense module without an activation."""
+        from sentence_transformers.base.modules import Dense
+
+        size = len(self.centre)
+        dense = Dense(size, size, activation_function=nn.Identity())
+        with torch.no_grad():
+            dense.linear.weight.copy_(self.matrix.T)
+            assert dense.linear.bias is not None  # noqa: S101  it has one unless it is told otherwise
+            dense.linear.bias.copy_(-self.centre @ self.matrix)
         return [dense]
 
 

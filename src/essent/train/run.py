@@ -22,6 +22,7 @@ from essent.train.build import (
     Run,
     bars,
     checkpoint_of,
+    fit_head,
     make_loss,
     make_trainer,
     open_encoder,
@@ -147,6 +148,8 @@ def train_encoder(
     with bars(run.progress):
         trainer = make_trainer(encoder, loss, examples, settings, run, task)
         trainer.args.eval_on_start &= resumed is None  # which the run before has done
+        if resumed is None:  # otherwise the checkpoint has it
+            fit_head(encoder, loss.projection_head, examples, settings)
         steps = total_steps(trainer)
         if resumed is not None:
             about |= _extended(run, about, resumed, steps)

@@ -30,7 +30,7 @@ class Settings:
             Empty without a template.
         recipe: what the trained encoder computes: "prompt" or "prompt-denoised" on the first template, or for "simcse"
             any recipe without a template, such as "cls" or "mean".
-        projection_head: head between the pooled vector and the loss: none, dense-tanh or prediction-transform.
+        projection_head: head between the pooled vector and the loss: none, dense-tanh, prediction-transform or whiten.
         keep_projection_head: save the head behind the encoder instead of dropping it.
         temperature: τ of the loss.
         batch_size: texts (or pairs) in a step; also the number of negatives.

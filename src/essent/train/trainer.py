@@ -75,8 +75,9 @@ class _Encoding:
         vectors: torch.Tensor = self.model.encode(texts, convert_to_tensor=True, show_progress_bar=False, **given)
         if self.projection_head is None:
             return vectors
+        place = next(iter(self.projection_head.state_dict().values())).device
         with torch.no_grad():
-            found: torch.Tensor = self.projection_head(vectors.to(next(self.projection_head.parameters()).device))
+            found: torch.Tensor = self.projection_head(vectors.to(place))
         return found
 
 
