@@ -20,10 +20,14 @@ ROOT = Path(__file__).parents[2]
 USERS = tuple(
     f"essent{door and '.'}{door}"
     for door in (
-        " encoder recipe evaluation evaluation.mteb tasks selection explain report static engine bulk serving "
+        " encoder recipe demo evaluation evaluation.mteb tasks selection improvement explain report static engine bulk "
         "calibration train pretrain minimal_pairs reproduce doctor verification types"
     ).split(" ")
 )
+# packages that only other packages of essent use: ARCHITECTURE.md describes them; `essent serve` is the server's door
+INSIDE = {
+    f"essent.{name}" for name in "cli compat portable folders model pipeline saving serving sources tokens".split()
+}
 
 
 def make_all(app: Any) -> None:
@@ -130,7 +134,7 @@ def doors() -> Iterator[str]:
 
     yield "essent"
     for module in pkgutil.iter_modules(essent.__path__, "essent."):
-        if module.name in {"essent.cli", "essent.compat", "essent.portable"}:
+        if module.name in INSIDE:
             continue
         if module.ispkg or module.name in USERS or hasattr(importlib.import_module(module.name), "__all__"):
             yield module.name

@@ -7,48 +7,37 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from essent.sources import Contexts
+    from essent.sources import Contexts as Contexts
     from essent.static.choose import Trial, find_choice
     from essent.static.compared import Kept, compare
-    from essent.static.coverage import coverage_of
-    from essent.static.distillation import (
-        Distilled,
-        Material,
-        check_choice,
-        collect,
-        distill,
-        make_encoder,
-    )
-    from essent.static.encoder import StaticEncoder, static_of
-    from essent.static.gather import Settings, average_contexts
-    from essent.static.settings import FITTED, Choice, TableSettings
+    from essent.static.coverage import coverage_of as coverage_of
+    from essent.static.distillation import Distilled, Material, collect, distill, make_encoder
+    from essent.static.distillation import check_choice as check_choice
+    from essent.static.encoder import StaticEncoder
+    from essent.static.encoder import static_of as static_of
+    from essent.static.gather import Settings as Settings
+    from essent.static.gather import average_contexts as average_contexts
+    from essent.static.settings import FITTED as FITTED
+    from essent.static.settings import Choice
+    from essent.static.settings import TableSettings as TableSettings
     from essent.static.smaller import Losses
-    from essent.static.vocabulary import Extension, extended, find_extension
+    from essent.static.vocabulary import Extension as Extension
+    from essent.static.vocabulary import extended as extended
+    from essent.static.vocabulary import find_extension as find_extension
 
 __all__ = [
-    "FITTED",
     "Choice",
-    "Contexts",
     "Distilled",
-    "Extension",
     "Kept",
     "Losses",
     "Material",
-    "Settings",
     "StaticEncoder",
-    "TableSettings",
     "Trial",
-    "average_contexts",
-    "check_choice",
     "collect",
     "compare",
-    "coverage_of",
     "distill",
-    "extended",
     "find_choice",
-    "find_extension",
     "make_encoder",
-    "static_of",
 ]
 
 __getattr__, __dir__ = lazy_door(
