@@ -6,15 +6,26 @@ import ast
 import importlib
 import inspect
 import re
+import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import click
 import pytest
+import typer
 
+from essent import NAMED, TEMPLATES, EssentError, Recipe, evaluate, search
+from essent.cli import app
+from essent.pooling import reductions
+from essent.selection import Comparison, Leaderboard, Trial
+from essent.shaping import shapers
+from essent.sources import token_tables
+from essent.weighting import weightings
 from test_docs import PAGES, ROOT, blocks
 
 sys.path.insert(0, str(ROOT / "docs" / "site"))
@@ -84,6 +95,12 @@ def given_by_attribute(owner: type, name: str) -> tuple[Any, set[type]]:
     return None, set()
 
 
+def held_by(value: Any) -> set[type]:
+    """The classes of what a constant of essent is or holds."""
+    held = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else [value]
+    return {type(one) for one in held if type(one).__module__.startswith("essent")}
+
+
 class Reader(ast.NodeVisitor):
     """Follows names through an example: what it imports, and the classes of what essent's functions give it.
 
@@ -110,10 +127,11 @@ class Reader(ast.NodeVisitor):
     def of(self, node: ast.AST) -> tuple[Any, set[type]]:
         """The thing of essent that an expression is, or the classes of its value."""
         if isinstance(node, ast.Name):
-            return self.names.get(node.id), self.kinds.get(node.id, set())
+            value = self.names.get(node.id)
+            return value, self.kinds.get(node.id, set()) | held_by(value)
         if isinstance(node, ast.Attribute):
             value, kinds = self.of(node.value)
-            if value is not None:
+            if inspect.isclass(value) or isinstance(value, ModuleType):
                 return member(value, node.attr), set()
             found = [given_by_attribute(kind, node.attr) for kind in kinds]
             return next((f for f, _ in found if f is not None), None), set().union(*(k for _, k in found))
@@ -165,12 +183,6 @@ def used_in(code: str) -> list[Any]:
     return [value for value in reader.used if value is not None]
 
 
-def bases_too(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        yield value
-        yield from value.__mro__ if inspect.isclass(value) else ()
-
-
 # -- the tests --------------------------------------------------------------------------------------------------------
 
 
@@ -186,3 +198,63 @@ def test_every_public_name_has_an_example(code: list[str]) -> None:
         module = importlib.import_module(door)
         missing.extend(f"{door}.{name}" for name in public_names(module) if id(getattr(module, name)) not in used)
     assert missing == [], "\n".join(missing)
+
+
+def lines_of(page: Path) -> list[list[str]]:
+    """The words of each command of essent that is run of a page: shell blocks, and `!essent` in notebooks."""
+    cells = "".join(blocks(page, r"\{code-cell\}[^\n]*"))
+    lines = [*"".join(blocks(page, "bash")).splitlines(), *re.findall(r"^!(essent .*)$", cells, flags=re.MULTILINE)]
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("essent ")]
+
+
+def commands(group: click.Group, before: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        found = f"{before}{name}"
+        yield from commands(command, f"{found} ") if isinstance(command, click.Group) else [found]
+
+
+def test_every_command_has_an_example() -> None:
+    run = {" ".join(words[:many]) for page in PAGES for words in lines_of(page) for many in (1, 2)}
+    assert set(commands(typer.main.get_command(app))) - run == set()
+
+
+def recipes_in(page: Path) -> Iterator[Recipe]:
+    """Whatever in the strings of a page's code, and in the arguments of its commands, is a recipe."""
+    strings = [node.value for node in ast.walk(ast.parse(python_of(page))) if isinstance(node, ast.Constant)]
+    arguments = {word for words in lines_of(page) for word in words}
+    for text in arguments.union(value for value in strings if isinstance(value, str)):
+        for part in text.split(","):
+            with suppress(EssentError):
+                yield Recipe.parse(part)
+
+
+def test_every_recipe_part_has_an_example() -> None:
+    found = {recipe for page in PAGES for recipe in recipes_in(page)}
+    used = {re.split("[:@]", part)[0] for recipe in found for part in (*recipe.weights, *recipe.shaping, recipe.reduce)}
+    used |= {re.split("[:@]", source)[0] for recipe in found for source, _ in recipe.layers}
+    parts = {name for registry in (weightings, reductions, shapers, token_tables) for name in registry}
+    assert parts - used == set()
+    heads = {str(recipe).partition(":")[0] for recipe in found}
+    missing = {name for name, row in NAMED.items() if not row.argument and Recipe.parse(name) not in found}
+    assert missing | {name for name, row in NAMED.items() if row.argument and name not in heads} == set()
+    assert set(TEMPLATES.values()) - {recipe.template for recipe in found} == set()
+
+
+def test_examples_import_what_is_public() -> None:
+    public = {(door, name) for door in doors() for name in public_names(importlib.import_module(door))}
+    wrong = []
+    for page in PAGES:
+        for node in ast.walk(ast.parse(python_of(page))):
+            if isinstance(node, ast.ImportFrom) and f"{node.module}".partition(".")[0] == "essent":
+                names = {(node.module, alias.name) for alias in node.names} - public
+                wrong.extend(f"{page.name}: {door}.{name}" for door, name in names if f"{door}.{name}" not in doors())
+    assert wrong == []
+
+
+def test_a_name_without_an_example_is_seen() -> None:
+    used = used_in(
+        "from essent import search, evaluate\nboard = search(m, d)\nfor trial in board.trials:\n    trial.recipe\n"
+    )
+    assert {search, Leaderboard, Trial} <= {value for value in used if callable(value)}
+    assert evaluate not in used
+    assert Comparison not in used

@@ -33,7 +33,6 @@ INSIDE = {
 def make_all(app: Any) -> None:
     """Sphinx's event: before the pages are looked for."""
     place = Path(app.srcdir) / "_generated"
-    draw_pictures(place / "pictures")
     read = [*(ROOT / "src").rglob("*.py"), *Path(__file__).parent.glob("*.py"), *(ROOT / name for name in ROOT_PAGES)]
     stamp = place / "made"
     if stamp.is_file() and stamp.stat().st_mtime > max(file.stat().st_mtime for file in read):
@@ -48,14 +47,6 @@ def make_all(app: Any) -> None:
         if file.relative_to(place).as_posix() not in pages:
             file.unlink()
     stamp.touch()
-
-
-def draw_pictures(place: Path) -> None:
-    """The gallery's, unless they are newer than the script that draws them."""
-    script = Path(__file__).with_name("pictures.py")
-    drawn = [file.stat().st_mtime for file in place.glob("*.png")]
-    if not drawn or min(drawn) < script.stat().st_mtime:
-        subprocess.run([sys.executable, str(script), str(place)], check=True, stderr=subprocess.DEVNULL)  # noqa: S603
 
 
 def project_pages() -> dict[str, str]:

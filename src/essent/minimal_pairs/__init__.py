@@ -14,10 +14,11 @@ from essent.lazy import needs_torch
 with needs_torch(__name__):
     from essent.minimal_pairs.build import Resources, build
     from essent.minimal_pairs.check import Finding, check_rows
-    from essent.minimal_pairs.confidence import Confidence
+    from essent.minimal_pairs.confidence import Confidence as Confidence
     from essent.minimal_pairs.english import English
     from essent.minimal_pairs.judge import RULES as RULES
-    from essent.minimal_pairs.judge import fit_judgements, write_sheet
+    from essent.minimal_pairs.judge import fit_judgements as fit_judgements
+    from essent.minimal_pairs.judge import write_sheet as write_sheet
     from essent.minimal_pairs.language import CannotNegateError as CannotNegateError
     from essent.minimal_pairs.language import Language, Negation, Parser
     from essent.minimal_pairs.language import UnsuitableError as UnsuitableError
@@ -30,7 +31,6 @@ with needs_torch(__name__):
     from essent.minimal_pairs.wordnet import WordNet, find_wordnet
 
 __all__ = [
-    "Confidence",
     "English",
     "Finding",
     "Language",
@@ -44,11 +44,9 @@ __all__ = [
     "build",
     "check_rows",
     "find_wordnet",
-    "fit_judgements",
     "misspelling_list",
     "misspellings",
     "overlaps",
     "sample",
     "write_rows",
-    "write_sheet",
 ]

@@ -8,8 +8,10 @@ from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.selection.asked import PRIOR as PRIOR
-    from essent.selection.asked import Asked, AskedPairs, read_judged, write_pairs
+    from essent.selection.asked import Asked as Asked
+    from essent.selection.asked import AskedPairs, read_judged
     from essent.selection.asked import read_asked as read_asked
+    from essent.selection.asked import write_pairs as write_pairs
     from essent.selection.asking import Ask, ask
     from essent.selection.asking import choose as choose
     from essent.selection.checks import Check
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from essent.selection.combined import criteria
     from essent.selection.criterion import is_label_free as is_label_free
     from essent.selection.definitions import DEFINITIONS as DEFINITIONS
-    from essent.selection.definitions import Definition, read_definitions
+    from essent.selection.definitions import Definition
+    from essent.selection.definitions import read_definitions as read_definitions
     from essent.selection.generate import Candidate, Generator, generate_templates
     from essent.selection.grammar import PROMPT_BERT, Grammar
     from essent.selection.grammar import find_grammar as find_grammar
@@ -35,14 +38,13 @@ if TYPE_CHECKING:
         search_candidates,
         search_templates,
     )
-    from essent.selection.verdict import Judged
+    from essent.selection.verdict import Judged as Judged
     from essent.tasks import Comparison, Scored, compare
 
 __all__ = [
     "PROMPT_BERT",
     "SPACES",
     "Ask",
-    "Asked",
     "AskedPairs",
     "Candidate",
     "Check",
@@ -52,7 +54,6 @@ __all__ = [
     "Generator",
     "Grammar",
     "Grid",
-    "Judged",
     "Leaderboard",
     "Scored",
     "Settings",
@@ -65,12 +66,10 @@ __all__ = [
     "criteria",
     "draw_leaderboard",
     "generate_templates",
-    "read_definitions",
     "read_judged",
     "search",
     "search_candidates",
     "search_templates",
-    "write_pairs",
 ]
 
 __getattr__, __dir__ = lazy_door(

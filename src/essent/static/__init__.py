@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
+    from essent.model import WordVectors, read_word_vectors, word_model
     from essent.sources import Contexts as Contexts
     from essent.static.choose import Trial, find_choice
     from essent.static.compared import Kept, compare
@@ -33,11 +34,14 @@ __all__ = [
     "Material",
     "StaticEncoder",
     "Trial",
+    "WordVectors",
     "collect",
     "compare",
     "distill",
     "find_choice",
     "make_encoder",
+    "read_word_vectors",
+    "word_model",
 ]
 
 __getattr__, __dir__ = lazy_door(
@@ -66,5 +70,8 @@ __getattr__, __dir__ = lazy_door(
         "find_extension": "essent.static.vocabulary",
         "make_encoder": "essent.static.distillation",
         "static_of": "essent.static.encoder",
+        "WordVectors": "essent.model",
+        "read_word_vectors": "essent.model",
+        "word_model": "essent.model",
     },
 )

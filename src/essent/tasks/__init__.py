@@ -75,8 +75,7 @@ if TYPE_CHECKING:
     from essent.tasks.retrieval import RetrievalTask
     from essent.tasks.sample import sample_pairs_path as sample_pairs_path
     from essent.tasks.sample import sample_texts as sample_texts
-    from essent.tasks.scoring import TaskScorer as TaskScorer
-    from essent.tasks.scoring import scorer as scorer
+    from essent.tasks.scoring import TaskScorer, scorer
     from essent.tasks.table import ResultsTable, results_table
     from essent.tasks.table import few_labels_tables as few_labels_tables
     from essent.tasks.text_files import read_texts
@@ -106,6 +105,7 @@ __all__ = [
     "RetrievalTask",
     "Scored",
     "Task",
+    "TaskScorer",
     "TripletTask",
     "add",
     "average_cosine",
@@ -119,6 +119,7 @@ __all__ = [
     "read_texts",
     "results_table",
     "save_results",
+    "scorer",
     "task_names",
     "verdict",
 ]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from essent.train.projection import projection_heads as projection_heads
     from essent.train.run import train
     from essent.train.seeds import Spread, train_seeds
-    from essent.train.settings import PRESETS, Preset, Settings
+    from essent.train.settings import PRESETS, Preset, Settings, resolve_settings
     from essent.train.stopping import go_on as go_on
     from essent.train.stopping import total_steps as total_steps
 
@@ -53,6 +53,7 @@ __all__ = [
     "make_collator",
     "make_loss",
     "read_examples",
+    "resolve_settings",
     "train",
     "train_continuous",
     "train_seeds",
@@ -68,6 +69,7 @@ __getattr__, __dir__ = lazy_door(
         "PRESETS": "essent.train.settings",
         "Preset": "essent.train.settings",
         "Settings": "essent.train.settings",
+        "resolve_settings": "essent.train.settings",
         "Spread": "essent.train.seeds",
         "WRITE_ERRORS": "essent.train.checkpoints",
         "check_checkpoint": "essent.train.checkpoints",
