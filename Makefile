@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 CORE := $(addprefix tests/,recipe tokens weighting shaping model pipeline saving encoder folders test_compat.py test_atomic.py \
 	test_registry.py test_pooling.py) --ignore tests/encoder/test_libraries.py -k "not openvino and not onnx and not graph and not export"
 
-.PHONY: help demo test test-all test-oldest check format lint types imports check-slim check-data check-browser check-site check-clients check-faults docs bench clean
+.PHONY: help demo test test-all test-oldest check format lint types imports check-slim check-data check-browser check-site check-clients check-faults docs pictures bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -75,6 +75,9 @@ check-faults: $(INSTALLED)  ## hostile and damaged folders; kills at every write
 docs: $(INSTALLED)  ## build the site with its notebooks, in docs/_build/html: minutes; after that seconds for a page
 	$(BIN)/python -m sphinx -W --keep-going --quiet docs docs/_build/html
 	@echo "Open docs/_build/html/index.html, or: $(BIN)/python -m http.server --directory docs/_build/html"
+
+pictures: $(INSTALLED)  ## draw the gallery's pictures again, in docs/images
+	$(BIN)/python docs/site/pictures.py docs/images
 
 bench: $(INSTALLED)  ## time against the named peers, paired in one run: make bench [DATA=DIR]
 	$(BIN)/python benchmarks/quantile.py

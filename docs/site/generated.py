@@ -20,16 +20,19 @@ ROOT = Path(__file__).parents[2]
 USERS = tuple(
     f"essent{door and '.'}{door}"
     for door in (
-        " encoder recipe evaluation evaluation.mteb tasks selection explain report static engine bulk serving "
+        " encoder recipe demo evaluation evaluation.mteb tasks selection improvement explain report static engine bulk "
         "calibration train pretrain minimal_pairs reproduce doctor verification types"
     ).split(" ")
 )
+# packages that only other packages of essent use: ARCHITECTURE.md describes them; `essent serve` is the server's door
+INSIDE = {
+    f"essent.{name}" for name in "cli compat portable folders model pipeline saving serving sources tokens".split()
+}
 
 
 def make_all(app: Any) -> None:
     """Sphinx's event: before the pages are looked for."""
     place = Path(app.srcdir) / "_generated"
-    draw_pictures(place / "pictures")
     read = [*(ROOT / "src").rglob("*.py"), *Path(__file__).parent.glob("*.py"), *(ROOT / name for name in ROOT_PAGES)]
     stamp = place / "made"
     if stamp.is_file() and stamp.stat().st_mtime > max(file.stat().st_mtime for file in read):
@@ -44,14 +47,6 @@ def make_all(app: Any) -> None:
         if file.relative_to(place).as_posix() not in pages:
             file.unlink()
     stamp.touch()
-
-
-def draw_pictures(place: Path) -> None:
-    """The gallery's, unless they are newer than the script that draws them."""
-    script = Path(__file__).with_name("pictures.py")
-    drawn = [file.stat().st_mtime for file in place.glob("*.png")]
-    if not drawn or min(drawn) < script.stat().st_mtime:
-        subprocess.run([sys.executable, str(script), str(place)], check=True, stderr=subprocess.DEVNULL)  # noqa: S603
 
 
 def project_pages() -> dict[str, str]:
@@ -130,7 +125,7 @@ def doors() -> Iterator[str]:
 
     yield "essent"
     for module in pkgutil.iter_modules(essent.__path__, "essent."):
-        if module.name in {"essent.cli", "essent.compat", "essent.portable"}:
+        if module.name in INSIDE:
             continue
         if module.ispkg or module.name in USERS or hasattr(importlib.import_module(module.name), "__all__"):
             yield module.name

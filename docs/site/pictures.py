@@ -1,4 +1,4 @@
-"""The pictures of the gallery, drawn from runs on this machine: `python docs/site/pictures.py FOLDER`."""
+"""The pictures of the gallery, drawn from runs on this machine: `make pictures`. They are kept in git, small."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from PIL import Image
 
 from essent import Encoder, demo, evaluate, search
 from essent.explain import draw_bias, impact_matrix, token_bias
@@ -150,12 +151,26 @@ PICTURES: dict[str, Callable[[Path], None]] = {
 }
 
 
+LARGE, NARROW, COLOURS = 100_000, 900, 48  # bytes, pixels, colours
+
+
+def make_small(path: Path) -> None:
+    """Fewer colours, which nobody sees, and fewer pixels where a picture of many points is still large."""
+    with Image.open(path) as drawn:
+        picture = drawn.convert("RGB")
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    if path.stat().st_size > LARGE:
+        smaller = picture.resize((NARROW, round(picture.height * NARROW / picture.width)), Image.Resampling.LANCZOS)
+        smaller.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
 def main(folder: Path) -> None:
     """Draw all of them."""
     folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
         for name, draw in PICTURES.items():
             draw(folder / f"{name}.png")
+            make_small(folder / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ checkers and editors.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -18,7 +19,9 @@ IN_TORCH = ("torch", "transformers", "sentence_transformers", "sklearn", "joblib
 
 
 def lazy_door(package: str, where: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package.
+    """`__getattr__` and `__dir__` of a package: `dir` lists its `__all__`, what users call.
+
+    Names that only other packages of essent use are in `where` and not in `__all__`.
 
     Args:
         package: its `__name__`.
@@ -27,11 +30,14 @@ def lazy_door(package: str, where: Mapping[str, str]) -> tuple[Callable[[str], A
 
     def find(name: str) -> Any:
         if name not in where:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(sorted(where))}.")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(public())}.")
         with needs_torch(f"{package}.{name}"):
             return getattr(importlib.import_module(where[name]), name)
 
-    return find, lambda: sorted(where)
+    def public() -> list[str]:
+        return sorted(sys.modules[package].__all__)
+
+    return find, public
 
 
 @contextmanager

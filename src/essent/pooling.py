@@ -17,6 +17,8 @@ from essent.types import RecipeError
 if TYPE_CHECKING:
     import torch
 
+__all__ = ["Reduction", "reductions"]
+
 
 class Reduction(ABC):
     """Reduces mixed states (B,T,D) with weights (B,T) to one vector a text (B,K)."""

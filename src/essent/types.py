@@ -40,6 +40,25 @@ if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
 
+__all__ = [
+    "CorpusStats",
+    "DamagedError",
+    "DataError",
+    "EngineError",
+    "EssentError",
+    "InputError",
+    "MissingDependencyError",
+    "ModelError",
+    "NotFittedError",
+    "RecipeError",
+    "States",
+    "Tokens",
+    "TrainingError",
+    "UnknownNameError",
+    "UnsupportedRecipeError",
+    "VerificationError",
+]  # the rest is for other packages of essent
+
 ModelLike: TypeAlias = "str | Path | SentenceTransformer"  # a hub name, a folder or file, a loaded model
 TextsLike: TypeAlias = "Iterable[str]"  # a list, a column, an array, a generator; see `essent.texts.check_texts`
 

@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from essent.bulk.job import Job
-    from essent.bulk.models import Model
-    from essent.bulk.parts import Part, read_parts
-    from essent.bulk.rows import Rows, read_rows
-    from essent.bulk.run import BulkResult, Prepared, compute, embed, prepare
-    from essent.bulk.settings import STATUSES, BulkSettings
+    from essent.bulk.job import Job as Job
+    from essent.bulk.models import Model as Model
+    from essent.bulk.parts import Part
+    from essent.bulk.parts import read_parts as read_parts
+    from essent.bulk.rows import Rows as Rows
+    from essent.bulk.rows import read_rows as read_rows
+    from essent.bulk.run import BulkResult, Prepared, embed, prepare
+    from essent.bulk.run import compute as compute
+    from essent.bulk.settings import STATUSES as STATUSES
+    from essent.bulk.settings import BulkSettings
     from essent.bulk.spec import ModelSpec
-    from essent.bulk.units import Unit, plan
-    from essent.bulk.work import do_unit, do_units
+    from essent.bulk.units import Unit
+    from essent.bulk.units import plan as plan
+    from essent.bulk.work import do_unit
+    from essent.bulk.work import do_units as do_units
 
 _WHERE = {
     "BulkResult": "essent.bulk.run",
@@ -39,24 +45,15 @@ _WHERE = {
 }
 
 __all__ = [
-    "STATUSES",
     "BulkResult",
     "BulkSettings",
-    "Job",
-    "Model",
     "ModelSpec",
     "Part",
     "Prepared",
-    "Rows",
     "Unit",
-    "compute",
     "do_unit",
-    "do_units",
     "embed",
-    "plan",
     "prepare",
-    "read_parts",
-    "read_rows",
 ]
 
 __getattr__, __dir__ = lazy_door(__name__, _WHERE)

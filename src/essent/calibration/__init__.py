@@ -12,23 +12,17 @@ from essent.lazy import lazy_door
 if TYPE_CHECKING:
     from essent.calibration.calibrating import calibrate, expected_calibration_error
     from essent.calibration.curve import Curve
-    from essent.calibration.stored import (
-        Calibration,
-        calibrated_similarities,
-        read_calibration,
-        require_cosine,
-        write_calibration,
-    )
+    from essent.calibration.stored import Calibration
+    from essent.calibration.stored import calibrated_similarities as calibrated_similarities
+    from essent.calibration.stored import read_calibration as read_calibration
+    from essent.calibration.stored import require_cosine as require_cosine
+    from essent.calibration.stored import write_calibration as write_calibration
 
 __all__ = [
     "Calibration",
     "Curve",
     "calibrate",
-    "calibrated_similarities",
     "expected_calibration_error",
-    "read_calibration",
-    "require_cosine",
-    "write_calibration",
 ]
 
 # who loads a static encoder reads a calibration, and needs neither tasks nor scikit-learn

@@ -25,7 +25,7 @@ from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.demo.files import minimal_pairs_path, pairs_path
-    from essent.demo.run import run_demo
+    from essent.demo.run import run_demo as run_demo
 
 _WHERE = {
     "minimal_pairs_path": "essent.demo.files",
@@ -33,6 +33,9 @@ _WHERE = {
     "run_demo": "essent.demo.run",
 }
 
-__all__ = ["minimal_pairs_path", "pairs_path", "run_demo"]
+__all__ = [
+    "minimal_pairs_path",
+    "pairs_path",
+]
 
 __getattr__, __dir__ = lazy_door(__name__, _WHERE)

@@ -10,13 +10,26 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from essent.engine.choice import ENGINES, EngineChoice, Offer, check_graph, choose, computing_in, offer_bfloat16
-    from essent.engine.compiled import TOLERANCES, CompiledEncoder, compile, measure_loss
-    from essent.engine.files import load, read_about
-    from essent.engine.gain import Gain, compare, texts_to_compare
-    from essent.engine.libraries import ALL_FILES
-    from essent.engine.loss import Loss, texts_to_judge
-    from essent.engine.runtime import Run, cores, runtime_of
+    from essent.engine.choice import ENGINES as ENGINES
+    from essent.engine.choice import EngineChoice as EngineChoice
+    from essent.engine.choice import Offer as Offer
+    from essent.engine.choice import check_graph as check_graph
+    from essent.engine.choice import choose
+    from essent.engine.choice import computing_in as computing_in
+    from essent.engine.choice import offer_bfloat16 as offer_bfloat16
+    from essent.engine.compiled import TOLERANCES as TOLERANCES
+    from essent.engine.compiled import CompiledEncoder, compile
+    from essent.engine.compiled import measure_loss as measure_loss
+    from essent.engine.files import load
+    from essent.engine.files import read_about as read_about
+    from essent.engine.gain import Gain, compare
+    from essent.engine.gain import texts_to_compare as texts_to_compare
+    from essent.engine.libraries import ALL_FILES as ALL_FILES
+    from essent.engine.loss import Loss
+    from essent.engine.loss import texts_to_judge as texts_to_judge
+    from essent.engine.runtime import Run as Run
+    from essent.engine.runtime import cores as cores
+    from essent.engine.runtime import runtime_of as runtime_of
 
 _WHERE = {
     "ALL_FILES": "essent.engine.libraries",
@@ -44,28 +57,13 @@ _WHERE = {
 }
 
 __all__ = [
-    "ALL_FILES",
-    "ENGINES",
-    "TOLERANCES",
     "CompiledEncoder",
-    "EngineChoice",
     "Gain",
     "Loss",
-    "Offer",
-    "Run",
-    "check_graph",
     "choose",
     "compare",
     "compile",
-    "computing_in",
-    "cores",
     "load",
-    "measure_loss",
-    "offer_bfloat16",
-    "read_about",
-    "runtime_of",
-    "texts_to_compare",
-    "texts_to_judge",
 ]
 
 __getattr__, __dir__ = lazy_door(__name__, _WHERE)

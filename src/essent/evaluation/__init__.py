@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from essent.evaluation.by_recipe import ByRecipe
+    from essent.evaluation.by_recipe import ByRecipe as ByRecipe
     from essent.evaluation.defaults import default_recipes
-    from essent.evaluation.offer import offer_for
-    from essent.evaluation.run import Bench, evaluate, name_of
+    from essent.evaluation.offer import offer_for as offer_for
+    from essent.evaluation.run import Bench as Bench
+    from essent.evaluation.run import evaluate
+    from essent.evaluation.run import name_of as name_of
 
 __all__ = [
-    "Bench",
-    "ByRecipe",
     "default_recipes",
     "evaluate",
-    "name_of",
-    "offer_for",
 ]
 
 __getattr__, __dir__ = lazy_door(

@@ -9,10 +9,10 @@ from essent.lazy import lazy_door
 if TYPE_CHECKING:
     from essent.improvement.outcome import Gain, Improved, Result
     from essent.improvement.run import improve
-    from essent.improvement.settings import GOALS, Settings
+    from essent.improvement.settings import GOALS as GOALS
+    from essent.improvement.settings import Settings
 
 __all__ = [
-    "GOALS",
     "Gain",
     "Improved",
     "Result",

@@ -14,21 +14,23 @@ from essent.lazy import needs_torch
 with needs_torch(__name__):
     from essent.minimal_pairs.build import Resources, build
     from essent.minimal_pairs.check import Finding, check_rows
-    from essent.minimal_pairs.confidence import Confidence
+    from essent.minimal_pairs.confidence import Confidence as Confidence
     from essent.minimal_pairs.english import English
-    from essent.minimal_pairs.judge import RULES, fit_judgements, write_sheet
-    from essent.minimal_pairs.language import CannotNegateError, Language, Negation, Parser, UnsuitableError
+    from essent.minimal_pairs.judge import RULES as RULES
+    from essent.minimal_pairs.judge import fit_judgements as fit_judgements
+    from essent.minimal_pairs.judge import write_sheet as write_sheet
+    from essent.minimal_pairs.language import CannotNegateError as CannotNegateError
+    from essent.minimal_pairs.language import Language, Negation, Parser
+    from essent.minimal_pairs.language import UnsuitableError as UnsuitableError
     from essent.minimal_pairs.masked import MaskedModel
-    from essent.minimal_pairs.push import push_rows
-    from essent.minimal_pairs.quality import Quality, as_dict, overlaps, sample
+    from essent.minimal_pairs.push import push_rows as push_rows
+    from essent.minimal_pairs.quality import Quality, overlaps, sample
+    from essent.minimal_pairs.quality import as_dict as as_dict
     from essent.minimal_pairs.rows import PairRow, write_rows
     from essent.minimal_pairs.typos import misspelling_list, misspellings
     from essent.minimal_pairs.wordnet import WordNet, find_wordnet
 
 __all__ = [
-    "RULES",
-    "CannotNegateError",
-    "Confidence",
     "English",
     "Finding",
     "Language",
@@ -38,18 +40,13 @@ __all__ = [
     "Parser",
     "Quality",
     "Resources",
-    "UnsuitableError",
     "WordNet",
-    "as_dict",
     "build",
     "check_rows",
     "find_wordnet",
-    "fit_judgements",
     "misspelling_list",
     "misspellings",
     "overlaps",
-    "push_rows",
     "sample",
     "write_rows",
-    "write_sheet",
 ]

@@ -10,6 +10,7 @@ with needs_torch(__name__):
     from essent.model.template import check_room, make_frame
     from essent.model.template_bias import debias, template_states
     from essent.model.token_rows import LONG, is_static, rows_backbone, unlimited
+    from essent.model.word_vectors import WordVectors, read_word_vectors, word_model
 
 __all__ = [
     "LONG",
@@ -20,6 +21,7 @@ __all__ = [
     "MaskedLMHead",
     "ModelCapabilities",
     "RequiredOutputs",
+    "WordVectors",
     "capabilities_of",
     "check_recipe",
     "check_room",
@@ -31,7 +33,9 @@ __all__ = [
     "make_frame",
     "open_model",
     "read_capabilities",
+    "read_word_vectors",
     "rows_backbone",
     "template_states",
     "unlimited",
+    "word_model",
 ]

@@ -13,9 +13,11 @@ One table with a model for each of its roles:
 from essent.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.reproduce.parts import only_tasks
+    from essent.reproduce.parts import only_tasks as only_tasks
     from essent.reproduce.run import Measured, Reproduction, run_table
-    from essent.reproduce.show import render, settings_of, summary, to_dict
+    from essent.reproduce.show import render, summary
+    from essent.reproduce.show import settings_of as settings_of
+    from essent.reproduce.show import to_dict as to_dict
     from essent.reproduce.tables import Cell, Published, Table, find_table, tables
 
 __all__ = [
@@ -25,11 +27,8 @@ __all__ = [
     "Reproduction",
     "Table",
     "find_table",
-    "only_tasks",
     "render",
     "run_table",
-    "settings_of",
     "summary",
     "tables",
-    "to_dict",
 ]

@@ -7,19 +7,30 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from essent.selection.asked import PRIOR, Asked, AskedPairs, read_asked, read_judged, write_pairs
-    from essent.selection.asking import Ask, ask, choose
-    from essent.selection.checks import Check, held_out
+    from essent.selection.asked import PRIOR as PRIOR
+    from essent.selection.asked import Asked as Asked
+    from essent.selection.asked import AskedPairs, read_judged
+    from essent.selection.asked import read_asked as read_asked
+    from essent.selection.asked import write_pairs as write_pairs
+    from essent.selection.asking import Ask, ask
+    from essent.selection.asking import choose as choose
+    from essent.selection.checks import Check
+    from essent.selection.checks import held_out as held_out
     from essent.selection.combined import criteria
-    from essent.selection.criterion import is_label_free
-    from essent.selection.definitions import DEFINITIONS, Definition, read_definitions
+    from essent.selection.criterion import is_label_free as is_label_free
+    from essent.selection.definitions import DEFINITIONS as DEFINITIONS
+    from essent.selection.definitions import Definition
+    from essent.selection.definitions import read_definitions as read_definitions
     from essent.selection.generate import Candidate, Generator, generate_templates
-    from essent.selection.grammar import PROMPT_BERT, Grammar, find_grammar
-    from essent.selection.leaderboard import FORMAT, Leaderboard, Trial
+    from essent.selection.grammar import PROMPT_BERT, Grammar
+    from essent.selection.grammar import find_grammar as find_grammar
+    from essent.selection.leaderboard import FORMAT as FORMAT
+    from essent.selection.leaderboard import Leaderboard, Trial
     from essent.selection.picture import draw_leaderboard
     from essent.selection.run import search
     from essent.selection.settings import Settings
-    from essent.selection.space import SPACES, Grid, Space, find_space
+    from essent.selection.space import SPACES, Grid, Space
+    from essent.selection.space import find_space as find_space
     from essent.selection.templates import (
         GeneratedSearch,
         Step,
@@ -27,17 +38,13 @@ if TYPE_CHECKING:
         search_candidates,
         search_templates,
     )
-    from essent.selection.verdict import Judged
+    from essent.selection.verdict import Judged as Judged
     from essent.tasks import Comparison, Scored, compare
 
 __all__ = [
-    "DEFINITIONS",
-    "FORMAT",
-    "PRIOR",
     "PROMPT_BERT",
     "SPACES",
     "Ask",
-    "Asked",
     "AskedPairs",
     "Candidate",
     "Check",
@@ -47,7 +54,6 @@ __all__ = [
     "Generator",
     "Grammar",
     "Grid",
-    "Judged",
     "Leaderboard",
     "Scored",
     "Settings",
@@ -56,22 +62,14 @@ __all__ = [
     "TemplateSearch",
     "Trial",
     "ask",
-    "choose",
     "compare",
     "criteria",
     "draw_leaderboard",
-    "find_grammar",
-    "find_space",
     "generate_templates",
-    "held_out",
-    "is_label_free",
-    "read_asked",
-    "read_definitions",
     "read_judged",
     "search",
     "search_candidates",
     "search_templates",
-    "write_pairs",
 ]
 
 __getattr__, __dir__ = lazy_door(

@@ -7,48 +7,41 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from essent.sources import Contexts
+    from essent.model import WordVectors, read_word_vectors, word_model
+    from essent.sources import Contexts as Contexts
     from essent.static.choose import Trial, find_choice
     from essent.static.compared import Kept, compare
-    from essent.static.coverage import coverage_of
-    from essent.static.distillation import (
-        Distilled,
-        Material,
-        check_choice,
-        collect,
-        distill,
-        make_encoder,
-    )
-    from essent.static.encoder import StaticEncoder, static_of
-    from essent.static.gather import Settings, average_contexts
-    from essent.static.settings import FITTED, Choice, TableSettings
+    from essent.static.coverage import coverage_of as coverage_of
+    from essent.static.distillation import Distilled, Material, collect, distill, make_encoder
+    from essent.static.distillation import check_choice as check_choice
+    from essent.static.encoder import StaticEncoder
+    from essent.static.encoder import static_of as static_of
+    from essent.static.gather import Settings as Settings
+    from essent.static.gather import average_contexts as average_contexts
+    from essent.static.settings import FITTED as FITTED
+    from essent.static.settings import Choice
+    from essent.static.settings import TableSettings as TableSettings
     from essent.static.smaller import Losses
-    from essent.static.vocabulary import Extension, extended, find_extension
+    from essent.static.vocabulary import Extension as Extension
+    from essent.static.vocabulary import extended as extended
+    from essent.static.vocabulary import find_extension as find_extension
 
 __all__ = [
-    "FITTED",
     "Choice",
-    "Contexts",
     "Distilled",
-    "Extension",
     "Kept",
     "Losses",
     "Material",
-    "Settings",
     "StaticEncoder",
-    "TableSettings",
     "Trial",
-    "average_contexts",
-    "check_choice",
+    "WordVectors",
     "collect",
     "compare",
-    "coverage_of",
     "distill",
-    "extended",
     "find_choice",
-    "find_extension",
     "make_encoder",
-    "static_of",
+    "read_word_vectors",
+    "word_model",
 ]
 
 __getattr__, __dir__ = lazy_door(
@@ -77,5 +70,8 @@ __getattr__, __dir__ = lazy_door(
         "find_extension": "essent.static.vocabulary",
         "make_encoder": "essent.static.distillation",
         "static_of": "essent.static.encoder",
+        "WordVectors": "essent.model",
+        "read_word_vectors": "essent.model",
+        "word_model": "essent.model",
     },
 )

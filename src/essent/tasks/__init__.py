@@ -14,71 +14,77 @@ from typing import TYPE_CHECKING
 from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from essent.tasks.base import Task, TaskLike, unit_rows
+    from essent.tasks.base import Task
+    from essent.tasks.base import TaskLike as TaskLike
+    from essent.tasks.base import unit_rows as unit_rows
     from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add
-    from essent.tasks.clusters import ClusterTask, cores
-    from essent.tasks.comparison import (
-        SEVERAL,
-        Comparison,
-        Scored,
-        against,
-        compare,
-        compare_each,
-        draws_of,
-        mean_of_data_sets,
-        with_prior,
-    )
-    from essent.tasks.data import (
-        PAIR_COLUMNS,
-        SUFFIXES,
-        Pair,
-        Row,
-        located_rows,
-        pairs_from_rows,
-        read_text,
-        split_lines,
-        text_value,
-    )
+    from essent.tasks.clusters import ClusterTask
+    from essent.tasks.clusters import cores as cores
+    from essent.tasks.comparison import SEVERAL as SEVERAL
+    from essent.tasks.comparison import Comparison, Scored, compare
+    from essent.tasks.comparison import against as against
+    from essent.tasks.comparison import compare_each as compare_each
+    from essent.tasks.comparison import draws_of as draws_of
+    from essent.tasks.comparison import mean_of_data_sets as mean_of_data_sets
+    from essent.tasks.comparison import with_prior as with_prior
+    from essent.tasks.data import PAIR_COLUMNS as PAIR_COLUMNS
+    from essent.tasks.data import SUFFIXES as SUFFIXES
+    from essent.tasks.data import Pair
+    from essent.tasks.data import Row as Row
+    from essent.tasks.data import located_rows as located_rows
+    from essent.tasks.data import pairs_from_rows as pairs_from_rows
+    from essent.tasks.data import read_text as read_text
+    from essent.tasks.data import split_lines as split_lines
+    from essent.tasks.data import text_value as text_value
     from essent.tasks.duplicates import DuplicateTask
     from essent.tasks.examples import Example
     from essent.tasks.geometry import GeometryTask, average_cosine
-    from essent.tasks.heros import CHANGED, KEPT, SUBSETS, HerosTask, MinimalPair, comparisons, verdict
+    from essent.tasks.heros import CHANGED as CHANGED
+    from essent.tasks.heros import KEPT as KEPT
+    from essent.tasks.heros import SUBSETS as SUBSETS
+    from essent.tasks.heros import HerosTask, MinimalPair, comparisons, verdict
     from essent.tasks.heros_files import load_heros
-    from essent.tasks.judged import JudgedTask, bootstrap, permutation_p, scores_of_parts
-    from essent.tasks.kinds import COLUMNS, SCORE_NAMES
-    from essent.tasks.label_sets import spread_folds
+    from essent.tasks.judged import JudgedTask
+    from essent.tasks.judged import bootstrap as bootstrap
+    from essent.tasks.judged import permutation_p as permutation_p
+    from essent.tasks.judged import scores_of_parts as scores_of_parts
+    from essent.tasks.kinds import COLUMNS as COLUMNS
+    from essent.tasks.kinds import SCORE_NAMES as SCORE_NAMES
+    from essent.tasks.label_sets import spread_folds as spread_folds
     from essent.tasks.labelled_sets import CLASSIFICATION12, CLUSTERING6, TRANSFER7
     from essent.tasks.labels import LabelTask
-    from essent.tasks.locate import as_task, load_judged, load_pairs, load_task
+    from essent.tasks.locate import as_task as as_task
+    from essent.tasks.locate import load_judged as load_judged
+    from essent.tasks.locate import load_pairs, load_task
     from essent.tasks.names import task_names
-    from essent.tasks.overlap import PUBLISHED, Tokenize, levenshtein, lexical_overlap, words_and_marks
-    from essent.tasks.pairs import METRICS, SAME_COSINE, PairTask, rows_of
-    from essent.tasks.resampling import RESAMPLES, interval
-    from essent.tasks.result import FORMAT, Result, library_versions, load_results, plain, save_results
+    from essent.tasks.overlap import PUBLISHED as PUBLISHED
+    from essent.tasks.overlap import Tokenize as Tokenize
+    from essent.tasks.overlap import levenshtein as levenshtein
+    from essent.tasks.overlap import lexical_overlap
+    from essent.tasks.overlap import words_and_marks as words_and_marks
+    from essent.tasks.pairs import METRICS as METRICS
+    from essent.tasks.pairs import SAME_COSINE as SAME_COSINE
+    from essent.tasks.pairs import PairTask
+    from essent.tasks.pairs import rows_of as rows_of
+    from essent.tasks.resampling import RESAMPLES as RESAMPLES
+    from essent.tasks.resampling import interval as interval
+    from essent.tasks.result import FORMAT as FORMAT
+    from essent.tasks.result import Result, load_results, save_results
+    from essent.tasks.result import library_versions as library_versions
+    from essent.tasks.result import plain as plain
     from essent.tasks.retrieval import RetrievalTask
-    from essent.tasks.sample import sample_pairs_path, sample_texts
+    from essent.tasks.sample import sample_pairs_path as sample_pairs_path
+    from essent.tasks.sample import sample_texts as sample_texts
     from essent.tasks.scoring import TaskScorer, scorer
-    from essent.tasks.table import ResultsTable, few_labels_tables, results_table
+    from essent.tasks.table import ResultsTable, results_table
+    from essent.tasks.table import few_labels_tables as few_labels_tables
     from essent.tasks.text_files import read_texts
     from essent.tasks.triplets import TripletTask
 
 __all__ = [
-    "CHANGED",
     "CLASSIFICATION12",
     "CLUSTERING6",
-    "COLUMNS",
-    "FORMAT",
-    "KEPT",
-    "METRICS",
-    "PAIR_COLUMNS",
-    "PUBLISHED",
-    "RESAMPLES",
-    "SAME_COSINE",
-    "SCORE_NAMES",
-    "SEVERAL",
     "STS7",
-    "SUBSETS",
-    "SUFFIXES",
     "TRANSFER7",
     "ClusterTask",
     "Clusters",
@@ -97,55 +103,25 @@ __all__ = [
     "Result",
     "ResultsTable",
     "RetrievalTask",
-    "Row",
     "Scored",
     "Task",
-    "TaskLike",
     "TaskScorer",
-    "Tokenize",
     "TripletTask",
     "add",
-    "against",
-    "as_task",
     "average_cosine",
-    "bootstrap",
     "compare",
-    "compare_each",
     "comparisons",
-    "cores",
-    "draws_of",
-    "few_labels_tables",
-    "interval",
-    "levenshtein",
     "lexical_overlap",
-    "library_versions",
     "load_heros",
-    "load_judged",
     "load_pairs",
     "load_results",
     "load_task",
-    "located_rows",
-    "mean_of_data_sets",
-    "pairs_from_rows",
-    "permutation_p",
-    "plain",
-    "read_text",
     "read_texts",
     "results_table",
-    "rows_of",
-    "sample_pairs_path",
-    "sample_texts",
     "save_results",
     "scorer",
-    "scores_of_parts",
-    "split_lines",
-    "spread_folds",
     "task_names",
-    "text_value",
-    "unit_rows",
     "verdict",
-    "with_prior",
-    "words_and_marks",
 ]
 
 __getattr__, __dir__ = lazy_door(

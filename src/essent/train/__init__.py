@@ -17,59 +17,46 @@ from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.train.build import make_collator, make_loss
-    from essent.train.checkpoints import (
-        WRITE_ERRORS,
-        check_checkpoint,
-        check_same_run,
-        check_unfinished,
-        history_of,
-        last_checkpoint,
-        left_over,
-        where_it_goes_on,
-        writing_checkpoint,
-    )
+    from essent.train.checkpoints import WRITE_ERRORS as WRITE_ERRORS
+    from essent.train.checkpoints import check_checkpoint as check_checkpoint
+    from essent.train.checkpoints import check_same_run as check_same_run
+    from essent.train.checkpoints import check_unfinished as check_unfinished
+    from essent.train.checkpoints import history_of as history_of
+    from essent.train.checkpoints import last_checkpoint as last_checkpoint
+    from essent.train.checkpoints import left_over as left_over
+    from essent.train.checkpoints import where_it_goes_on as where_it_goes_on
+    from essent.train.checkpoints import writing_checkpoint as writing_checkpoint
     from essent.train.continuous import train_continuous
-    from essent.train.device import find_device, on_device
+    from essent.train.device import find_device as find_device
+    from essent.train.device import on_device as on_device
     from essent.train.examples import Examples, read_examples
     from essent.train.loss import ContrastiveLoss
     from essent.train.objectives import OBJECTIVES, Objective, denoised_info_nce, info_nce
-    from essent.train.projection import projection_heads
+    from essent.train.projection import projection_heads as projection_heads
     from essent.train.run import train
     from essent.train.seeds import Spread, train_seeds
-    from essent.train.settings import PRESETS, Preset, Settings
-    from essent.train.stopping import go_on, total_steps
+    from essent.train.settings import PRESETS, Preset, Settings, resolve_settings
+    from essent.train.stopping import go_on as go_on
+    from essent.train.stopping import total_steps as total_steps
 
 __all__ = [
     "OBJECTIVES",
     "PRESETS",
-    "WRITE_ERRORS",
     "ContrastiveLoss",
     "Examples",
     "Objective",
     "Preset",
     "Settings",
     "Spread",
-    "check_checkpoint",
-    "check_same_run",
-    "check_unfinished",
     "denoised_info_nce",
-    "find_device",
-    "go_on",
-    "history_of",
     "info_nce",
-    "last_checkpoint",
-    "left_over",
     "make_collator",
     "make_loss",
-    "on_device",
-    "projection_heads",
     "read_examples",
-    "total_steps",
+    "resolve_settings",
     "train",
     "train_continuous",
     "train_seeds",
-    "where_it_goes_on",
-    "writing_checkpoint",
 ]
 
 __getattr__, __dir__ = lazy_door(
@@ -82,6 +69,7 @@ __getattr__, __dir__ = lazy_door(
         "PRESETS": "essent.train.settings",
         "Preset": "essent.train.settings",
         "Settings": "essent.train.settings",
+        "resolve_settings": "essent.train.settings",
         "Spread": "essent.train.seeds",
         "WRITE_ERRORS": "essent.train.checkpoints",
         "check_checkpoint": "essent.train.checkpoints",
