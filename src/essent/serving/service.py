@@ -232,8 +232,8 @@ class Service:
                 raise RequestError(
                     400,
                     f"{said(cut[0])} has {int(tokens[cut[0]]):,} tokens, and {model.name} reads at most {limit:,} in a "
-                    f"text; {len(cut)} of the {len(tokens)} different texts of this request are too long. Split them, or let "
-                    "the server's owner allow truncation (--truncate).",
+                    f"text; {len(cut)} of the {len(tokens)} different texts of this request are too long. Split them, "
+                    "or let the server's owner allow truncation (--truncate).",
                     param=said(cut[0]).partition("[")[0], code="context_length_exceeded",
                 )  # fmt: skip
             tokens = np.minimum(tokens, limit)
