@@ -135,16 +135,16 @@ class Leaderboard:
             raise InputError("This leaderboard was read from a file; make Encoder(model, board.best) yourself.")
         model, texts, options = self._source
         encoder = Encoder(model, self.leader if anyway else self.best, **options).fit(texts)
-        encoder.chosen = tuple(self._history(anyway))  # type: ignore[assignment]  # torch types every attribute
+        encoder.chosen = tuple(self._history(anyway, len(texts)))  # type: ignore[assignment]  # torch types every attribute
         return encoder
 
-    def _history(self, anyway: bool) -> Iterator[str]:
+    def _history(self, anyway: bool, texts: int) -> Iterator[str]:
         """How the encoder's recipe was chosen, for its model card; without times."""
         about = self.provenance
-        searched = [str(about[name]) for name in ("space", "data") if name in about]
+        searched = ", ".join(f"{name} {about[name]}" for name in ("space", "data", "seed") if name in about)
         yield (
-            f"`essent search` ({', '.join(searched)}): {len(self.trials):,} recipes, ranked by `{self.criterion}` on "
-            f"{about.get('texts', 0):,} texts, seed {about.get('seed', 0)}."
+            f"`essent search` ({searched}): {len(self.trials):,} recipes, ranked by `{self.criterion}` from "
+            f"{texts:,} texts."
         )
         if self.verdict:
             yield self.verdict
