@@ -13,25 +13,27 @@ FIRST, LATER = 5.0, 30.0  # seconds before the first line, and between two
 
 
 @contextmanager
-def text_progress(total: int, shown: bool) -> Iterator[Callable[[int], object]]:
+def text_progress(total: int, shown: bool, done: int = 0, desc: str = "Texts") -> Iterator[Callable[[int], object]]:
     """What is called with the number of texts done since the last call; it shows them on standard error.
 
     Args:
         total: texts of the whole loop.
         shown: whether anything is shown at all.
+        done: texts of an earlier run, which do not count for the speed.
+        desc: what stands before the bar.
     """
     if shown and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
-        yield _Lines(total).update
+        yield _Lines(total, done).update
         return
-    with tqdm(total=total, desc="Texts", unit="text", disable=not shown) as bar:
+    with tqdm(total=total, initial=done, desc=desc, unit="text", disable=not shown) as bar:
         yield bar.update
 
 
 class _Lines:
     """Lines for a file or pipe, in which a bar would be one endless line."""
 
-    def __init__(self, total: int) -> None:
-        self.total, self.done, self.began = total, 0, time.monotonic()
+    def __init__(self, total: int, done: int) -> None:
+        self.total, self.done, self.before, self.began = total, done, done, time.monotonic()
         self.due = self.began + FIRST
 
     def update(self, count: int) -> None:
@@ -41,7 +43,7 @@ class _Lines:
         if now < self.due:
             return
         self.due = now + LATER
-        speed = self.done / max(now - self.began, 1e-9)
+        speed = (self.done - self.before) / max(now - self.began, 1e-9)
         left = (self.total - self.done) / max(speed, 1e-9)
         print(  # noqa: T201  a log's line
             f"{self.done:,} of {self.total:,} texts, {speed:,.0f} a second, about {left:,.0f} s left",

@@ -66,13 +66,17 @@ def test_graphs(engine: str, compiled_by: Callable, tmp_path: Path, parquet: Cal
 
 
 @pytest.mark.slow
-def test_a_graph_of_a_model_is_kept_beside_the_parts(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+def test_a_graph_of_a_model_is_kept_beside_the_parts(
+    bert: Path, tmp_path: Path, parquet: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     path = parquet(200)
-    embed(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60)
+    embed(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60, progress=True)
+    assert "Making a graph of the model for openvino" in capsys.readouterr().err
     check(tmp_path / "out", Encoder(str(bert)).encode(TEXTS))
     before = contents(tmp_path / "out")
     (tmp_path / "out" / list(before)[1]).unlink()
-    embed(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60, workers=2)
+    embed(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60, workers=2, progress=True)
+    assert "Making a graph" not in capsys.readouterr().err
     assert contents(tmp_path / "out") == before
 
 

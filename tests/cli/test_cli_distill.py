@@ -66,6 +66,18 @@ def test_choices_are_searched(run: Run, tiny: str, corpus: Path, pairs: Path, tm
     assert Encoder(str(tmp_path / "static")).encode(["dogs"]).shape == (1, 32)
 
 
+def test_a_log_says_how_far_it_is(
+    run: Run, tiny: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("essent.progress.FIRST", 0.0)
+    command = ("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static")
+    said = run(*command).stderr
+    assert " of 9 texts, " in said
+    assert "tokens that the texts lack are read alone" in said
+    assert "Goes on" not in said
+    assert "of 9 texts, " not in run(*command, "--force", "--quiet").stderr
+
+
 def test_averages_alone(run: Run, tiny: str, corpus: Path, tmp_path: Path) -> None:
     result = run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", "--ridge", 0, "--duplicates")
     assert "no fit" in result.stderr
@@ -94,7 +106,10 @@ def test_a_run_killed_while_it_saved_goes_on(
         patched.setattr("essent.saving.save._write_state", interrupted)
         run(*command, code=130)
     assert [path.name for path in (tmp_path / "static").iterdir()] == [STATE]
-    run(*command)
+    monkeypatch.setattr("essent.progress.FIRST", 0.0)
+    again = run(*command).stderr
+    assert "Goes on after 9 of 9 texts" in again
+    assert " a second, " not in again  # nothing is read again
     assert Encoder(str(tmp_path / "static")).encode(["dogs"]).any()
     distill(tiny, read_corpus([corpus], None, False), state=tmp_path / "static" / STATE)
     assert "the settings differ" in run(*command, "--layers", 1, code=2).stderr

@@ -87,7 +87,13 @@ def test_a_recipe_that_is_not_shown_to_be_better_is_saved_only_when_asked(
     assert str(Encoder(kept).recipe) == values["best"] == "mean"
     assert values["verdict"] in " ".join(result.stdout.split())
     assert f"Saved mean to {kept}; --save-anyway saves {values['winner']}." in " ".join(result.stderr.split())
+    card = (kept / "README.md").read_text("utf-8")
+    assert "## How it was chosen" in card
+    assert values["verdict"] in card
+    assert f"ranked by `idf` from {len(lines.read_text('utf-8').splitlines())} texts" in card
+    assert "all the same" not in card
     result = run(*command, "--save", found, "--save-anyway")
+    assert f"`{values['winner']}` was taken all the same" in (found / "README.md").read_text("utf-8")
     assert str(Encoder(found).recipe) == values["winner"] == values["trials"][0]["recipe"] != "mean"
     assert "which is not shown to be better than mean" in " ".join(result.stderr.split())
     assert "--save DIR" in run("search", "-m", tiny, "-d", scored, "--save-anyway", code=2).stderr

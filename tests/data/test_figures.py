@@ -52,7 +52,7 @@ def test_random_embeddings_give_the_published_figures(minilm: str, data: Path, r
 @pytest.mark.parametrize(
     ("recipe", "known"),
     [
-        ("mean", 52.7),
+        ("mean", 52.6),
         ("first-last", 55.6),
         ("static", 46.3),
         ("ditto:5-3", 66.0),

@@ -83,6 +83,7 @@ def test_models(api: openai.OpenAI) -> None:
         ({"input": "a", "model": "tiny", "encoding_format": "hex"}, 400, None, "encoding_format"),
         ({"input": "a"}, 400, None, "model"),
         ({"input": LONG * 2, "model": "tiny"}, 400, "context_length_exceeded", "at most 256"),
+        ({"input": ["a", "a", "b", LONG * 2], "model": "tiny"}, 400, "context_length_exceeded", r"^input\[3\] has"),
         ({"input": ["a"] * 2049, "model": "tiny"}, 400, "too_many_inputs", "2,048"),
     ],
 )  # fmt: skip

@@ -61,6 +61,11 @@ def test_truncation_is_refused_or_said(client: httpx.Client, server: Running, ex
     refused = client.post("/embed", json={"inputs": [GIVEN[0], LONG * 2]})
     assert refused.status_code == 422
     assert refused.json()["error_type"] == "Validation"
+    assert refused.json()["error"].startswith("inputs[1] has ")
+    similar = {"source_sentence": GIVEN[0], "sentences": [GIVEN[0], LONG * 2]}
+    assert client.post("/similarity", json={"inputs": similar}).json()["error"].startswith("inputs.sentences[1] has ")
+    pairs = [[GIVEN[0], GIVEN[1]], [GIVEN[0], LONG * 2]]
+    assert "pairs[1][1] has " in client.post("/compare", json={"pairs": pairs}).text
     answer = client.post("/embed", json={"inputs": [GIVEN[0], LONG * 2], "truncate": True, "normalize": False})
     assert answer.headers["x-truncated-inputs"] == "1"
     np.testing.assert_allclose(answer.json(), expected([GIVEN[0], LONG * 2]), atol=1e-5)

@@ -10,6 +10,15 @@ from typing import Any
 FIRST, LATER = 5.0, 30.0  # seconds before the first line, and between two
 
 
+def say(message: str) -> None:
+    """A line on standard error."""
+    print(message, file=sys.stderr, flush=True)  # noqa: T201  a log's line
+
+
+def say_nothing(message: str) -> None:
+    """What takes the place of `say` where nothing is shown."""
+
+
 class RowBar:
     """Rows, rows a second and the time that is left.
 
@@ -49,11 +58,7 @@ class RowBar:
             self.due = now + LATER
             speed = (self.done - self.before) / max(now - self.began, 1e-9)
             left = (self.total - self.done) / max(speed, 1e-9)
-            print(  # noqa: T201  a log's line
-                f"{self.done:,} of about {self.total:,} rows, {speed:,.0f} a second, about {left:,.0f} s left",
-                file=sys.stderr,
-                flush=True,
-            )
+            say(f"{self.done:,} of about {self.total:,} rows, {speed:,.0f} a second, about {left:,.0f} s left")
 
     def close(self) -> None:
         """End the bar's line."""

@@ -298,7 +298,9 @@ def _of_model(encoder: Any) -> Kept:
     return about, limit, lengths, whole
 
 
-def as_graph(encoder: Any, spec: ModelSpec, folder: Path, settings: BulkSettings) -> Model:
+def as_graph(
+    encoder: Any, spec: ModelSpec, folder: Path, settings: BulkSettings, note: Callable[[str], object]
+) -> Model:
     """A graph of an Encoder or a sentence-transformers model, kept in a folder; one of another model is made anew.
 
     Raises:
@@ -310,13 +312,14 @@ def as_graph(encoder: Any, spec: ModelSpec, folder: Path, settings: BulkSettings
     engine, precision = spec.engine, spec.choice.graph_precision
     kind = engine if precision == FLOAT32 else f"{engine} {precision}"
     made_from = {"engine": kind, **{name: about[name] for name in ("model", "recipe", "fit", "max_seq_length")}}
-    note = folder.with_suffix(".json")
-    if read_json(note) != made_from or not folder.is_dir():
+    about_graph = folder.with_suffix(".json")
+    if read_json(about_graph) != made_from or not folder.is_dir():
         runtime_of(engine, precision)
-        note.unlink(missing_ok=True)
+        about_graph.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
+        note(f"Making a graph of the model for {kind}; it is kept in {folder} for later runs.")
         compile(encoder, engine, precision=precision).save(str(folder))
-        write_json(note, made_from)
+        write_json(about_graph, made_from)
     graph = ready(load(folder, threads=spec.threads), settings)
     graph.about |= {"made_from": made_from}
     return graph

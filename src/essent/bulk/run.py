@@ -6,14 +6,14 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
 
-from essent.bulk.bar import RowBar
+from essent.bulk.bar import RowBar, say, say_nothing
 from essent.bulk.chunks import chunk_fields
 from essent.bulk.fitting import FITTED, fitted
 from essent.bulk.interrupt import interruptible
@@ -123,7 +123,7 @@ def embed(
             one of this machine alone. All nodes must see the sources, the model and the output under the same paths.
         memory: bytes that all processes may use, about, or on a cluster each; refused where that is too little.
         force: begin anew, whatever the folder holds.
-        progress: whether a bar counts the rows.
+        progress: whether a bar counts the rows, or lines where standard error is a file or pipe.
         format: parquet, or lance: a data set of Lance beside the parts.
         options: device, revision, trust_remote_code, for an Encoder.
         settings: see `BulkSettings`.
@@ -143,7 +143,16 @@ def embed(
         optional_import("lance", "lance")
         chosen = replace(chosen, vectors="fixed")  # Lance searches in lists of a fixed size
     with _cluster(ray):
-        run = prepare(sources, spec, output, settings=chosen, fit=fit, fit_sample=fit_sample, force=force)
+        run = prepare(
+            sources,
+            spec,
+            output,
+            settings=chosen,
+            fit=fit,
+            fit_sample=fit_sample,
+            force=force,
+            note=say if progress else say_nothing,
+        )
         ahead = windows_ahead(memory, run.model, 1 if ray else workers or 1)
         run = replace(run, job=replace(run.job, ahead=ahead))
         before = sum(part.rows for part in run.parts.values())
@@ -198,8 +207,12 @@ def prepare(
     fit: Sequence[str] | None = None,
     fit_sample: int = 10_000,
     force: bool = False,
+    note: Callable[[str], object] = say_nothing,
 ) -> Prepared:
     """Look at the sources and the folder, load and fit the model; everything but the vectors.
+
+    Args:
+        note: is told what takes long.
 
     Raises:
         DataError, InputError, ModelError: see `embed`; what can be found without the model is found before.
@@ -222,7 +235,7 @@ def prepare(
     folder.mkdir(parents=True, exist_ok=True)
     if force:
         _remove(folder)
-    spec, model = _open(spec, settings, folder, inputs, fit, fit_sample)
+    spec, model = _open(spec, settings, folder, inputs, fit, fit_sample, note)
     run |= model.about
     check_same(parts, run, prints, folder)
     clean(folder)
@@ -248,7 +261,13 @@ def _remove(folder: Path) -> None:
 
 
 def _open(
-    spec: ModelSpec, settings: BulkSettings, folder: Path, inputs: list[Input], fit: Any, fit_sample: int
+    spec: ModelSpec,
+    settings: BulkSettings,
+    folder: Path,
+    inputs: list[Input],
+    fit: Any,
+    fit_sample: int,
+    note: Callable[[str], object],
 ) -> tuple[ModelSpec, Model]:
     """The model, fitted and as a graph where that is wanted; and the spec that another process loads it by."""
     encoder = open_encoder(spec, settings)
@@ -256,7 +275,7 @@ def _open(
     if kept is not None:
         encoder, spec = kept, without_model(spec, folder / FITTED)
     if spec.engine in ("openvino", "onnx") and not _is_graph(encoder):
-        graph = as_graph(encoder, spec, folder / GRAPH_FOLDER, settings)
+        graph = as_graph(encoder, spec, folder / GRAPH_FOLDER, settings, note)
         return without_model(spec, folder / GRAPH_FOLDER), graph
     return spec, ready(encoder, settings)
 

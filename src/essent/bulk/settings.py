@@ -49,7 +49,7 @@ class BulkSettings:
         vectors: list, or fixed for Arrow's lists of a fixed size.
         chunk: cut texts into pieces, `sentences` or `tokens:N`.
         chunk_rows: what becomes of the pieces: rows of their own (`rows`), or one vector, the mean by length (`mean`).
-        rows_per_part: about how many rows a part has.
+        rows_per_part: about how many rows a part has, 32,768 by default; a run that is killed loses the part it was at.
         batch_size: texts of about 64 tokens in a batch.
         strict: stop at the first row that has no vector.
     """

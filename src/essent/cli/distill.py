@@ -96,7 +96,8 @@ def distill(
         renew=run.force,
         batch_size=batch_size,
         precision=opt.Computing(precision=precision).choice().precision,
-        progress=run.progress,
+        progress=not run.quiet,
+        note=run.note,
     )
     run.note(f"{len(given)} texts of {listed(texts)}, {'each as often as it occurs' if duplicates else 'each once'}")
     material, _ = collect(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from essent.cli import several
-from essent.cli.console import show_logs, show_note, wants_progress
+from essent.cli.console import show_logs, show_note
 from essent.cli.settings import described, with_options
 from essent.serving import Settings
 
@@ -74,4 +74,4 @@ def serve(
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
         logging.getLogger("essent.serving").setLevel(logging.INFO)
     settings = replace(settings, texts=texts)
-    run(models, settings, pairs=pairs_path(), progress=wants_progress(False), note=show_note)
+    run(models, settings, pairs=pairs_path(), progress=True, note=show_note)

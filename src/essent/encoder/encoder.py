@@ -341,7 +341,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             reason: why plain sentence-transformers cannot load the folder; "" where it can.
         """
         write_stock_card(self, str(folder), name, datasets)
-        amend_card(folder, self.recipe, reason)
+        amend_card(folder, self.recipe, reason, getattr(self, "chosen", ()))
 
 
 def _finished(vectors: torch.Tensor, dimensions: int | None, unit: bool) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from essent.recipe import Recipe
@@ -12,12 +13,13 @@ PLAIN = "[sentence-transformers](https://www.SBERT.net) model trained. "  # what
 USAGE = re.compile(r"### Direct Usage \(Sentence Transformers\)\n(?P<whole>.*?)(?=<!--\n### Direct Usage)", re.DOTALL)
 
 
-def amend_card(path: Path, recipe: Recipe, reason: str) -> None:
+def amend_card(path: Path, recipe: Recipe, reason: str, chosen: Sequence[str] = ()) -> None:
     """Rewrite the README that sentence-transformers has written: what is computed, and how it is loaded.
 
     Args:
         path: the saved folder.
         reason: why plain sentence-transformers cannot load it, "" when it can.
+        chosen: sentences that say how the recipe was chosen.
     """
     file = path / "README.md"
     if not file.is_file():
@@ -25,7 +27,7 @@ def amend_card(path: Path, recipe: Recipe, reason: str) -> None:
     card = file.read_text(encoding="utf-8")
     card = card.replace("tags:\n- sentence-transformers\n", "tags:\n- sentence-transformers\n- essent\n", 1)
     card = card.replace(PLAIN, "[sentence-transformers](https://www.SBERT.net) model. ", 1)
-    card = card.replace("## Model Details\n", f"{_recipe_section(recipe)}\n## Model Details\n", 1)
+    card = card.replace("## Model Details\n", f"{_recipe_section(recipe)}\n{_history(chosen)}## Model Details\n", 1)
     card = USAGE.sub(lambda found: _usage(found["whole"], reason), card, count=1)
     file.write_text(card, encoding="utf-8")
 
@@ -40,6 +42,10 @@ def _recipe_section(recipe: Recipe) -> str:
     }
     lines = [f"- **{name}:** `{value}`" for name, value in rows.items() if value is not None]
     return "\n".join(["## Recipe", "", f"`{recipe}`", "", *lines, ""])
+
+
+def _history(chosen: Sequence[str]) -> str:
+    return "\n".join(["## How it was chosen", "", *(f"- {line}" for line in chosen), "", ""]) if chosen else ""
 
 
 def _usage(stock: str, reason: str) -> str:

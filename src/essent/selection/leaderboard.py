@@ -134,7 +134,22 @@ class Leaderboard:
         if self._source is None:
             raise InputError("This leaderboard was read from a file; make Encoder(model, board.best) yourself.")
         model, texts, options = self._source
-        return Encoder(model, self.leader if anyway else self.best, **options).fit(texts)
+        encoder = Encoder(model, self.leader if anyway else self.best, **options).fit(texts)
+        encoder.chosen = tuple(self._history(anyway, len(texts)))  # type: ignore[assignment]  # torch types every attribute
+        return encoder
+
+    def _history(self, anyway: bool, texts: int) -> Iterator[str]:
+        """How the encoder's recipe was chosen, for its model card; without times."""
+        about = self.provenance
+        searched = ", ".join(f"{name} {about[name]}" for name in ("space", "data", "seed") if name in about)
+        yield (
+            f"`essent search` ({searched}): {len(self.trials):,} recipes, ranked by `{self.criterion}` from "
+            f"{texts:,} texts."
+        )
+        if self.verdict:
+            yield self.verdict
+        if anyway and self.kept is not None:
+            yield f"`{self.leader}` was taken all the same, as it was asked for (`--save-anyway`)."
 
     # -- views ------------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ async def nearest(request: Request) -> Response:
     collection, index = _index(request, body.collection, model)
     known = next((name for name in QUERY_PROMPTS if name in model.about.prompts), None)
     prompt_name = known if body.prompt_name is None else body.prompt_name
-    found = await service.embed(model, [body.input], prompt_name=prompt_name)
+    found = await service.embed(model, [body.input], prompt_name=prompt_name, where=lambda _: "input")
     metrics_of(request).embedded(model.name, found)
     vector = shortened(model, found.vectors, None, True)[0]
     if index.unit.size <= AT_ONCE:

@@ -106,7 +106,9 @@ async def compare(request: Request) -> Response:
     service = service_of(request)
     model = service.find(body.model)
     texts = texts_of(service, [text for pair in body.pairs for text in pair], "pairs")
-    found = await service.embed(model, texts, prompt_name=body.prompt_name)
+    found = await service.embed(
+        model, texts, prompt_name=body.prompt_name, where=lambda place: f"pairs[{place // 2}][{place % 2}]"
+    )
     metrics_of(request).embedded(model.name, found)
     unit = shortened(model, found.vectors, None, True)
     scores = np.clip(np.einsum("nk,nk->n", unit[0::2], unit[1::2]), -1, 1)

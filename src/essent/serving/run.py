@@ -77,7 +77,7 @@ def serve(
     try:
         prepared = []
         for place, model in enumerate(models):
-            note(f"{model} is verified and prepared.")
+            note(f"Loading {model}: it is verified, and converted where its engine runs graphs. This can take minutes.")
             prepared.append(prepare(model, settings.engine, folder / str(place), settings.precision))
         asyncio.run(_serve(prepared, settings, keys, pairs, given, progress, note))
     except KeyboardInterrupt:

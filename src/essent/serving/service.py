@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from essent.types import VerificationError
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+Where: TypeAlias = Callable[[int], str]  # what a request calls its text of this place, for errors
 BUDGET = {"openvino": 1024, "onnx": 1024, "torch": 1024}  # tokens of a batch
 FEW_LETTERS = 4000  # are tokenised at once; more in a thread, in portions of
 PORTION_LETTERS = 100_000
@@ -148,6 +149,7 @@ class Service:
         prompt: str | None = None,
         truncate: bool | None = None,
         left: bool | None = None,
+        where: Where = "input[{}]".format,
     ) -> Embedded:
         """Vectors of the texts, as the encoder's own `encode` gives them.
 
@@ -156,13 +158,14 @@ class Service:
             prompt: the text of a prompt, which takes the place of the model's.
             truncate: whether texts that are too long are cut; by default what the server's owner chose.
             left: whether their beginning is cut; by default as the tokenizer does.
+            where: what the request calls the text of a place, which an error names.
 
         Raises:
             RequestError: too long, too many, overloaded, or the engine is not there.
         """
         prompt = model.prompt(prompt_name) if prompt is None else prompt
         cut = self.settings.truncate if truncate is None else truncate
-        return await self._embed(model, [prompt + text for text in texts] if prompt else texts, cut, left)
+        return await self._embed(model, [prompt + text for text in texts] if prompt else texts, cut, left, where=where)
 
     async def _embed(
         self,
@@ -171,17 +174,22 @@ class Service:
         truncate: bool = False,
         left: bool | None = None,
         checking: bool = False,
+        where: Where = "input[{}]".format,
     ) -> Embedded:
         if not checking:
             self._require_health(model)
         start = time.monotonic()
         distinct, inverse = distinct_texts(texts)
+
+        def said(place: int) -> str:
+            return where(int(np.argmax(inverse == place)))  # the first text of the request that is this one
+
         if model.static is not None:
-            found = await self._run_static(model, model.static, distinct, truncate, left)
+            found = await self._run_static(model, model.static, distinct, truncate, left, said)
         else:
             read = await self.in_portions(model.reading.ids, distinct)
             ids = [one for part in read for one in part]
-            tokens, cut = self._measured(model, model.reading.counts(ids), truncate)
+            tokens, cut = self._measured(model, model.reading.counts(ids), truncate, said)
             sequences = model.reading.framed(ids, left)
             tokenised = time.monotonic()
             vectors, waited = await self.dispatcher.run(model.number, sequences, checking)
@@ -209,7 +217,7 @@ class Service:
         if model.static is None and not self.healthy:
             raise unhealthy("The engine is being restarted; the same request may succeed in a few seconds.")
 
-    def _measured(self, model: Model, counts: list[int], truncate: bool) -> tuple[np.ndarray, list[int]]:
+    def _measured(self, model: Model, counts: list[int], truncate: bool, said: Where) -> tuple[np.ndarray, list[int]]:
         """Tokens (N,) that are read, and the places of texts that are too long.
 
         Raises:
@@ -223,10 +231,10 @@ class Service:
             if not truncate:
                 raise RequestError(
                     400,
-                    f"A text has {int(tokens[cut[0]]):,} tokens, and {model.name} reads at most {limit:,} in each; "
-                    f"{len(cut)} of the {len(tokens)} different texts of this request are too long. Split them, or let "
-                    "the server's owner allow truncation (--truncate).",
-                    param="input", code="context_length_exceeded",
+                    f"{said(cut[0])} has {int(tokens[cut[0]]):,} tokens, and {model.name} reads at most {limit:,} in a "
+                    f"text; {len(cut)} of the {len(tokens)} different texts of this request are too long. Split them, "
+                    "or let the server's owner allow truncation (--truncate).",
+                    param=said(cut[0]).partition("[")[0], code="context_length_exceeded",
                 )  # fmt: skip
             tokens = np.minimum(tokens, limit)
         if (total := int(tokens.sum())) > self.settings.max_request_tokens:
@@ -259,13 +267,13 @@ class Service:
             self._waiting -= 1
 
     async def _run_static(
-        self, model: Model, static: StaticModel, texts: list[str], truncate: bool, left: bool | None
+        self, model: Model, static: StaticModel, texts: list[str], truncate: bool, left: bool | None, said: Where
     ) -> Embedded:
         start = time.monotonic()
         limit = model.reading.max_seq_length
         read = await self.in_portions(static.read, texts)
         counts = [int(length) for _, lengths in read for length in lengths]
-        tokens, cut = self._measured(model, counts, truncate)
+        tokens, cut = self._measured(model, counts, truncate, said)
         tokenised = time.monotonic()
         loop = asyncio.get_running_loop()
         parts = []

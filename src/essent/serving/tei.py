@@ -62,7 +62,12 @@ async def _embedded(request: Request, body: EmbedBody | RootBody, given: str | l
     texts = texts_of(service, given, "inputs")
     check_dimensions(model, body.dimensions)
     found = await service.embed(
-        model, texts, prompt_name=body.prompt_name, truncate=body.truncate, left=_left(body.truncation_direction)
+        model,
+        texts,
+        prompt_name=body.prompt_name,
+        truncate=body.truncate,
+        left=_left(body.truncation_direction),
+        where="inputs[{}]".format,
     )
     metrics_of(request).embedded(model.name, found)
     rows = await listed(shortened(model, found.vectors, body.dimensions, body.normalize))
@@ -78,7 +83,12 @@ async def _compared(
     others = texts_of(service, asked.sentences, "inputs.sentences")
     texts = texts_of(service, [asked.source_sentence, *others], "inputs")
     found = await service.embed(
-        model, texts, prompt_name=how.prompt_name, truncate=how.truncate, left=_left(how.truncation_direction)
+        model,
+        texts,
+        prompt_name=how.prompt_name,
+        truncate=how.truncate,
+        left=_left(how.truncation_direction),
+        where=lambda place: f"inputs.sentences[{place - 1}]" if place else "inputs.source_sentence",
     )
     metrics_of(request).embedded(model.name, found)
     unit = shortened(model, found.vectors, None, True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from scipy import sparse
-from tqdm.auto import tqdm
 
 from essent.arithmetic import AUTO
 from essent.atomic import replacing_file
 from essent.model import Backbone, RequiredOutputs, make_frame
 from essent.pipeline import Plan, digest_of_backbone
+from essent.progress import text_progress
 from essent.sources import UNSEEN, Contexts
 from essent.static.occurrences import read
 from essent.static.regress import bag_matrix
@@ -54,7 +54,8 @@ class Settings:
         every: seconds between two writings of it.
         batch_size: texts of about 64 tokens in a batch.
         precision: of the passes, see `essent.arithmetic`; sums are in float64 whatever it is.
-        progress: whether to show a bar.
+        progress: whether to show a bar, or lines where standard error is a file or pipe.
+        note: is told what takes a while, and that a run goes on.
     """
 
     layers: Sequence[int] | None = None
@@ -66,6 +67,12 @@ class Settings:
     batch_size: int = 32
     precision: str = AUTO
     progress: bool = False
+    note: Callable[[str], object] | None = None
+
+    def tell(self, message: str) -> None:
+        """Tell `note`, where there is one."""
+        if self.note is not None:
+            self.note(message)
 
 
 @dataclass
@@ -106,16 +113,17 @@ def average_contexts(
     device = backbone.static_table.device
     sums = _read_state(how.state, identity, how.renew) or _nothing(layers, rows, backbone.dimensions)
     sums.tables = {layer: table.to(device) for layer, table in sums.tables.items()}
+    if sums.texts:
+        how.tell(f"Goes on after {sums.texts:,} of {len(found):,} texts, which an earlier run has read.")
     written = time.monotonic()
     backbone.eval()
     with (
         torch.inference_mode(),
-        tqdm(total=len(found), initial=sums.texts, desc="Contexts", unit="text", disable=not how.progress) as bar,
+        text_progress(len(found), how.progress, sums.texts, "Contexts") as advance,
     ):
         for _, portion in portions(found[sums.texts :], PORTION):
-            _add(backbone, frame, required, plan, portion, how, sums)
+            _add(backbone, frame, required, plan, portion, how, sums, advance)
             sums.texts += len(portion)
-            bar.update(len(portion))
             if how.state is not None and time.monotonic() - written >= how.every:
                 _write_state(how.state, identity, sums)
                 written = time.monotonic()
@@ -165,8 +173,9 @@ def _add(
     texts: Sequence[str],
     how: Settings,
     sums: Sums,
+    advance: Callable[[int], object],
 ) -> None:
-    """Add one portion of texts."""
+    """Add one portion of texts; `advance` is told how many of them each batch had."""
     found = read(backbone, frame, texts, how.reader)
     count, frequency = found.counts(len(sums.count))
     sums.count += count
@@ -185,6 +194,7 @@ def _add(
             pooled = plan.pool(tokens, states, backbone, None)[0].float().cpu().numpy()
             vectors = np.empty((len(texts), pooled.shape[1]), np.float32) if vectors is None else vectors
             vectors[chosen] = pooled
+        advance(len(chosen))
     if vectors is not None:
         sums.vectors.append(vectors)
 
@@ -194,6 +204,8 @@ def _contexts(backbone: Backbone, frame: Any, sums: Sums, how: Settings, layers:
     number = torch.from_numpy(np.maximum(sums.count, 1)).to(next(iter(sums.tables.values())).device)
     names = np.array([bool(name) for name in backbone.vocabulary.tokens])  # tables may have more rows than tokens
     unseen = np.flatnonzero((sums.count[: len(names)] == 0) & names)
+    if how.unseen == "alone" and len(unseen):
+        how.tell(f"{len(unseen):,} tokens that the texts lack are read alone.")
     alone = _alone(backbone, frame, layers, unseen, how.batch_size) if how.unseen == "alone" else {}
     added, shares = _unread(backbone, how.reader, sums.count)
     tables = {}
