@@ -170,6 +170,9 @@ def test_a_name_is_made_neutral(parser: Parser) -> None:
     (found,) = Filters(parser).check(["I think that [NAME] is a very good singer."])
     assert isinstance(found, Suitable)
     assert found.text.count("Jackie") == 1
+    (found,) = Filters(parser).check(["I think that [NAME] is a better singer than [NAME]."])
+    assert isinstance(found, Suitable)
+    assert found.text == "I think that Jackie is a better singer than Robin."
 
 
 def test_the_two_negations_differ_unless_they_may_be_the_same(resources: Resources, lenient: None) -> None:

@@ -99,7 +99,7 @@ def test_no_suitable_sentence(run: Run, tmp_path: Path) -> None:
     texts, output = tmp_path / "texts.txt", tmp_path / "pairs.jsonl"
     texts.write_text("Too short.\nIs this a question that nobody can use?\n", "utf-8")
     shown = run("build", "-t", texts, "-o", output, code=2)
-    assert "fewer than 8 words (1)" in shown.stderr
+    assert "fewer than 6 words (1)" in shown.stderr
     assert not output.exists()
 
 

@@ -6,6 +6,7 @@ the auxiliary, as the paper does: "You do not know" → "You do know".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from essent.minimal_pairs.edits import Edit, like_case, word_lists
@@ -83,7 +84,7 @@ def negate_adjective(adjective: Token) -> Negation:
 
 def _is_governed(verb: Token) -> bool:
     """Whether the "not" of an infinitive stands at the verb before it: "is (not) going to *find*"."""
-    governed = verb.dep_ == "xcomp" and verb.head.lemma_ in word_lists()["semi-modal"]
+    governed = verb.tag_ == "VB" and verb.dep_ == "xcomp" and verb.head.lemma_ in word_lists()["semi-modal"]
     return governed and carrier(verb) is None
 
 
@@ -147,9 +148,9 @@ def _check_adverbs(verb: Token, finite: Token | None) -> None:
 
 def _take(verb: Token, no: Token) -> Negation:
     """Without the negator."""
-    after = [word.lower_ for word in verb.subtree if word.i > no.i and not _is_coordinate(word, verb)]
-    if wanted := word_lists()["polarity"] & {*after}:
-        raise CannotNegateError(f"{min(wanted)!r} wants its negation")
+    after = " ".join(word.lower_ for word in verb.subtree if word.i > no.i and not _is_coordinate(word, verb))
+    if wanted := [one for one in sorted(word_lists()["polarity"]) if re.search(rf"\b{one}\b", after)]:
+        raise CannotNegateError(f"{wanted[0]!r} wants its negation")
     before = verb.doc[no.i - 1] if no.i else no
     if no.lower_ == "n't":
         stem = STEMS.get(before.lower_, before.lower_)
@@ -176,6 +177,8 @@ def _put_before(verb: Token) -> Negation:
     if place.i == 0:
         raise CannotNegateError("a fragment")
     own = verb.dep_ in ("xcomp", "ccomp", "csubj")
+    if verb.dep_ == "pcomp" and verb.head.lower_ == "without":
+        raise CannotNegateError("negated by 'without'")
     if verb.tag_ == "VB" and not own:
         raise CannotNegateError("an infinitive that takes no 'not' of its own")
     return Negation.of(verb.doc, [Edit(place.idx, place.idx, "not ")], "not before the verb")
