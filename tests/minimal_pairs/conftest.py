@@ -74,7 +74,7 @@ def parser() -> Parser:
 @pytest.fixture(scope="session")
 def resources(parser: Parser, wordnet_folder: Path, model: MaskedModel) -> Resources:
     listed = misspellings(misspelling_list())
-    return Resources(parser, WordNet(wordnet_folder), model, listed, same_negations=True)
+    return Resources(parser, WordNet(wordnet_folder), model, listed)
 
 
 @pytest.fixture

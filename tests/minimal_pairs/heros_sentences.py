@@ -26,10 +26,10 @@ SENTENCES = [
     "Everyone was glad when the long winter stopped.",
 ]
 LEFT_OUT = {  # sentence: filter, a part of the reason
-    "Too short to be taken.": ("length", "fewer than 8"),
+    "Too short to be taken.": ("length", "fewer than 6"),
     " ".join(["word"] * 26) + ".": ("length", "more than 25"),
     "Is this the house that they want to buy?": ("question", "a question"),
-    "Yesterday [NAME] went to the market to see [NAME].": ("names", "more than one"),
+    "Yesterday [NAME] and [NAME] went to see [NAME] and [NAME].": ("names", "more than 3"),
     "(Yesterday) he went to the market to buy bread.": ("whole sentence", "letter"),
     "Yesterday he went to the market to buy bread,": ("whole sentence", "end"),
     "Yesterday he went to the #market to buy bread.": ("marks", "marks other"),
@@ -42,7 +42,7 @@ LEFT_OUT = {  # sentence: filter, a part of the reason
     "Yesterday he went to the the market to buy bread.": ("grammar", "doubled"),
     "Yesterday he went to an market to buy bread.": ("grammar", "wrong sound"),
     "Every day they was at the market to buy bread.": ("grammar", "agreement"),
-    "He never goes to the market to buy bread.": ("main verb", "negated by 'never'"),
+    "He hardly goes to the market to buy bread.": ("main verb", "negated by 'hardly'"),
     "Go to the market now and buy some bread.": ("statement", "no "),
     "To the old market for some bread and butter.": ("statement", "no main verb"),
     "I do not know any of the people in there.": ("main verb", "'any' wants its negation"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from essent.minimal_pairs import (
     English,
     MaskedModel,
+    Negation,
     PairRow,
     Parser,
     Resources,
@@ -22,8 +24,11 @@ from essent.minimal_pairs import (
     overlaps,
     write_rows,
 )
+from essent.minimal_pairs.choose import Choice, ContextChooser
+from essent.minimal_pairs.masked import Slot
 from essent.minimal_pairs.quality import as_dict, sample
 from essent.minimal_pairs.sentences import Filters, Suitable
+from essent.minimal_pairs.substitutes import Candidate
 from essent.tasks.heros import SUBSETS, MinimalPair
 from essent.tasks.heros_files import load_heros
 from essent.types import DataError, InputError
@@ -170,6 +175,24 @@ def test_a_name_is_made_neutral(parser: Parser) -> None:
     (found,) = Filters(parser).check(["I think that [NAME] is a very good singer."])
     assert isinstance(found, Suitable)
     assert found.text.count("Jackie") == 1
+    (found,) = Filters(parser).check(["I think that [NAME] is a better singer than [NAME]."])
+    assert isinstance(found, Suitable)
+    assert found.text == "I think that Jackie is a better singer than Robin."
+
+
+def test_what_is_likely_enough(resources: Resources) -> None:
+    """A word's own antonym that nobody has counted; a random word of one percent beside a very likely first one."""
+    chooser = resources.chooser()
+    assert isinstance(chooser, ContextChooser)
+    (doc,) = resources.parser(["I love the way that she sings in the morning."])
+    rare = {"source": "direct", "prior": 0.0, "sense": "", "counted": False}
+    own = Candidate("unloved", "unloved", **rare)
+    near = Candidate("unadored", "unadored", **{**rare, "source": "through similar"}, via="adored")
+    choice = Choice(doc[1], Negation("", (), ""), antonyms=[own, near])
+    likely = {"love": -0.01, "buy": math.log(0.02), "sell": math.log(0.002)}
+    slot = Slot({"unloved": -math.inf, "unadored": -math.inf}, likely)
+    assert chooser._likeliest(choice, slot).antonyms == [own]
+    assert chooser._unrelated(choice, slot) == ["buy"]
 
 
 def test_the_two_negations_differ_unless_they_may_be_the_same(resources: Resources, lenient: None) -> None:

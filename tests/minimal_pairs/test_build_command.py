@@ -52,7 +52,6 @@ def test_all_subsets_and_the_report(
 ) -> None:
     output, report = tmp_path / "new" / "pairs.jsonl", tmp_path / "report.json"
     given = ("--texts", texts, "--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
-    given = (*given, "--same-negations")
     shown = run("build", *given, "-o", output, "--json", report)
     task = load_heros(output)
     assert {pair.subset for pair in task.pairs} == set(SUBSETS)
@@ -99,7 +98,7 @@ def test_no_suitable_sentence(run: Run, tmp_path: Path) -> None:
     texts, output = tmp_path / "texts.txt", tmp_path / "pairs.jsonl"
     texts.write_text("Too short.\nIs this a question that nobody can use?\n", "utf-8")
     shown = run("build", "-t", texts, "-o", output, code=2)
-    assert "fewer than 8 words (1)" in shown.stderr
+    assert "fewer than 6 words (1)" in shown.stderr
     assert not output.exists()
 
 
@@ -141,7 +140,7 @@ def test_a_sheet_is_judged_and_fitted(
     """With a reader who likes every second pair; the coefficients go back into build."""
     output, sheet, fitted = (tmp_path / name for name in ("pairs.jsonl", "sheet.tsv", "fitted.json"))
     given = ("--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
-    run("build", "-t", texts, "-o", output, "--same-negations", *given)
+    run("build", "-t", texts, "-o", output, *given)
     assert "Antonym: grammatical, and means the opposite" in run("judge", output, "-o", sheet, "--count", 50).stdout
     head, *lines = sheet.read_text("utf-8").splitlines()
     assert head == "subset\toriginal\tconverted\tgood"
@@ -152,7 +151,7 @@ def test_a_sheet_is_judged_and_fitted(
     run("fit", sheet, sheet, "-o", fitted, *given)
     told = json.loads(fitted.read_text("utf-8"))
     assert told["fitted_on"]["sha256"] == hashlib.sha256(2 * sheet.read_bytes()).hexdigest()
-    run("build", "-t", texts, "-o", output, "--force", "--confidence", fitted, "--same-negations", *given)
+    run("build", "-t", texts, "-o", output, "--force", "--confidence", fitted, *given)
     sheet.write_text(f"{head}\n{lines[0]}maybe\n", "utf-8")
     assert "line 2: good is 1 or 0, not 'maybe'" in run("fit", sheet, "-o", fitted, "-f", *given, code=2).stderr
     sheet.write_text("a\tb\n", "utf-8")

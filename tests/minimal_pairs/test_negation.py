@@ -27,7 +27,8 @@ REFUSED = {
     "": "no words",
     "The old house near the river.": "no main verb",
     "Was a good day.": "no subject of the main verb",
-    "I never said that.": "negated by 'never'",
+    "Never have I said that.": "negated at the beginning",
+    "It is not bad at all.": "'at all' wants its negation",
     "Nobody likes you.": "negated by 'nobody'",
     "I have no idea.": "negated by 'no'",
     "Not one of them has called us.": "negated by 'not'",
@@ -98,6 +99,13 @@ def test_a_negation_in_another_clause_is_no_matter(sentence: str, parser: Parser
         ("They like singing songs.", "singing", "They like not singing songs."),
         ("It made you remember the war.", "remember", "It made you not remember the war."),
         ("I was a little sad about it.", "sad", "I was not a little sad about it."),
+        ("I'm going to find a job.", "find", "I'm not going to find a job."),
+        ("I want to buy a car.", "buy", "I do not want to buy a car."),
+        ("She was able to open the door.", "open", "She was not able to open the door."),
+        ("He has to write a long letter.", "long", "He does not have to write a long letter."),
+        ("That is my favorite song.", "favorite", "That is not my favorite song."),
+        ("They are the worst players.", "worst", "They are not the worst players."),
+        ("He has never eaten cold soup.", "eaten", "He has eaten cold soup."),
     ],
 )
 def test_negation_at_a_word(sentence: str, word: str, wanted: str, parser: Parser) -> None:
@@ -109,8 +117,8 @@ def test_negation_at_a_word(sentence: str, word: str, wanted: str, parser: Parse
     [
         ("Actually that specific part is old.", "specific", "no 'not' at a verb reaches"),
         ("He met this wonderful person.", "wonderful", "no 'not' at a verb reaches"),
-        ("I want to buy a car.", "buy", "no 'not' of its own"),
-        ("I'm going to find a job.", "find", "no 'not' of its own"),
+        ("He likes the new song.", "new", "no 'not' at a verb reaches"),
+        ("They cannot go without facing him.", "facing", "negated by 'without'"),
         ("We need another goal to show for it.", "show", "no 'not' of its own"),
     ],
 )

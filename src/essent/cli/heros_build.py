@@ -49,8 +49,12 @@ def build(
         Path | None, typer.Option(metavar="FILE", help="Coefficients of essent heros fit. Default: essent's own.")
     ] = None,
     same_negations: Annotated[
-        bool, typer.Option("--same-negations", help="Also take words whose negation is that of the main verb.")
-    ] = False,
+        bool,
+        typer.Option(
+            "--same-negations/--different-negations",
+            help="Whether a word may be taken whose negation is that of the main verb, as in the paper.",
+        ),
+    ] = True,
     json_file: Annotated[
         Path | None, opt.json_file("Also write why sentences were left out, and the overlaps.")
     ] = None,

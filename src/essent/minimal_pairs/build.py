@@ -46,7 +46,7 @@ class Resources:
     misspellings: dict[str, tuple[str, ...]] = field(default_factory=dict)
     language: Language = field(default_factory=English)
     confidence: Confidence | None = None
-    same_negations: bool = False
+    same_negations: bool = True
 
     @property
     def subsets(self) -> tuple[str, ...]:

@@ -20,7 +20,8 @@ from essent.minimal_pairs.wordnet import WordNet
 
 SURE = {"synonym": -0.3, "antonym": 0.0}  # log-odds from which one is taken
 BETWEEN, RELATED = 0.42, 0.50  # from which the word between a word and its antonym, and a random word, mean the same
-FILLER_GAP = 3.0  # how much less likely (natural log) than the likeliest word a random one may be
+FILLER_GAP = 3.0  # how much less likely (natural log) than the likeliest word a random one may be,
+FLUENT = math.log(0.01)  # unless it is as likely as this
 LOOKED_AT, RANDOM = 8, 6  # synonyms and antonyms, and random words, whose states are compared
 
 
@@ -141,10 +142,13 @@ class ContextChooser(Chooser):
         return known, random, near
 
     def _likeliest(self, one: Choice, slot: Slot) -> Choice:
-        """The choice with `LOOKED_AT` candidates of each kind, none that neither WordNet nor the model has met."""
+        """The choice with `LOOKED_AT` candidates of each kind.
+
+        None that neither WordNet nor the model has met, but for a word's own antonym: uninteresting for interesting.
+        """
 
         def best(relation: str, candidates: Sequence[Candidate]) -> list[Candidate]:
-            met = [c for c in candidates if c.counted or math.isfinite(slot.words[c.word])]
+            met = [c for c in candidates if c.counted or c.source == "direct" or math.isfinite(slot.words[c.word])]
             odds = {c: self.judge.log_odds(relation, Evidence(0.0, c.prior, slot.words[c.word])) for c in met}
             return sorted(met, key=lambda c: (-odds[c], c.lemma))[:LOOKED_AT]
 
@@ -173,7 +177,7 @@ class ContextChooser(Chooser):
         token, (lemma, *_) = one.token, self.language.lemmas(one.token.lower_, one.token)
         related = self.wordnet.relatives(lemma) | self.language.forms(lemma)
         taboo = related | {form for word in token.doc for form in (word.lower_, word.lemma_)}
-        least = max(slot.fillers.values(), default=0.0) - FILLER_GAP
+        least = min(max(slot.fillers.values(), default=0.0) - FILLER_GAP, FLUENT)
         likely = (word for word, probability in slot.fillers.items() if probability >= least and word not in taboo)
         return [word for word in likely if self._may_stand(token, lemma, word, taboo)][:RANDOM]
 

@@ -207,7 +207,7 @@ def _signs(doc: Doc) -> Iterator[str | None]:
 def _misfit(before: str, word: Token) -> str | None:
     """What is wrong with two words in a row."""
     after = word.lower_
-    if {before, after} == {*NEGATORS} or (before == after and word.is_alpha and after not in DOUBLED):
+    if {before, after} == {"not", "n't"} or (before == after and word.is_alpha and after not in DOUBLED):
         return "a doubled word"
     if before in ("a", "an") and after in ("a", "an", "the", ".", ",", "!"):
         return "an article without a noun"

@@ -6,6 +6,7 @@ the auxiliary, as the paper does: "You do not know" → "You do know".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from essent.minimal_pairs.edits import Edit, like_case, word_lists
@@ -15,10 +16,11 @@ from essent.minimal_pairs.language import CannotNegateError, Negation, Token
 SUBJECT = ("nsubj", "nsubjpass", "csubj", "csubjpass", "expl")
 FINITE = ("VBZ", "VBP", "VBD", "MD")
 BE = ("am", "is", "are", "was", "were", "'m", "'re", "'s")
-NEGATORS = ("not", "n't")
+NEGATORS = ("not", "n't", "never")
 STEMS = {"ca": "can", "wo": "will", "sha": "shall"}
 OWN_CLAUSE = ("ccomp", "advcl", "relcl", "acl", "conj", "csubj", "csubjpass", "parataxis", "pcomp")
 IDIOMS = {("had", "better"), ("'d", "better"), ("would", "rather"), ("'d", "rather"), ("got", "ta")}
+POINTING = ("the", "this", "that", "these", "those")
 SUPPORT = {"VBZ": "does", "VBP": "do", "VBD": "did"}
 
 
@@ -42,14 +44,16 @@ def clause(verb: Token) -> Iterator[Token]:
 
 
 def negator(verb: Token) -> Token | None:
-    """The "not" of a verb."""
+    """The "not" or "never" of a verb."""
     return next((child for child in verb.children if child.dep_ == "neg" and child.lower_ in NEGATORS), None)
 
 
 def negate_verb(verb: Token) -> Negation:
-    """Put or take the "not" of a verb group."""
+    """Put or take the "not" of a verb group; for an infinitive of "going to", "have to" … that of its governor."""
     _check_negatives(verb)
     finite = carrier(verb)
+    if _is_governed(verb):
+        return negate_adjective(verb.head) if verb.head.tag_.startswith("JJ") else negate_verb(verb.head)
     _check_idioms(verb, finite)
     no = negator(verb)
     if no is not None:
@@ -69,13 +73,19 @@ def negate_adjective(adjective: Token) -> Negation:
     """
     predicate = adjective.dep_ == "acomp"
     verb = adjective.head if predicate else _verb_of(adjective.head)
-    if verb is None or carrier(verb) is None or verb.i > adjective.i:
+    if verb is None or verb.i > adjective.i or not (carrier(verb) is not None or _is_governed(verb)):
         raise CannotNegateError("an adjective that no 'not' at a verb reaches")
     if not predicate or verb.lemma_ != "be" or negator(verb) is not None or not _is_parted(adjective):
         return negate_verb(verb)
     _check_negatives(verb)
     place = _first_grade(adjective).idx
     return Negation.of(adjective.doc, [Edit(place, place, "not ")], "not before the adjective")
+
+
+def _is_governed(verb: Token) -> bool:
+    """Whether the "not" of an infinitive stands at the verb before it: "is (not) going to *find*"."""
+    governed = verb.tag_ == "VB" and verb.dep_ == "xcomp" and verb.head.lemma_ in word_lists()["semi-modal"]
+    return governed and carrier(verb) is None
 
 
 def _first_grade(adjective: Token) -> Token:
@@ -91,8 +101,10 @@ def _is_parted(adjective: Token) -> bool:
 
 
 def _verb_of(noun: Token) -> Token | None:
-    """The verb of an indefinite object or complement."""
+    """The verb of an indefinite object, or of a complement: "It is (not) my old phone"."""
     beside = [child for child in noun.lefts if child.dep_ in ("det", "poss", "nummod", "neg", "predet")]
+    if noun.dep_ == "attr" and noun.head.lemma_ == "be":
+        beside = [child for child in beside if child.dep_ not in ("poss", "nummod") and child.lower_ not in POINTING]
     if noun.tag_.startswith("NNP") or any(child.lower_ not in ("a", "an") for child in beside):
         return None
     phrase = noun.head if noun.dep_ == "pobj" and noun.head.dep_ == "prep" else noun
@@ -103,7 +115,7 @@ def _verb_of(noun: Token) -> Token | None:
 def _check_negatives(verb: Token) -> None:
     """Refuse a verb in whose clause another word negates: "I have no idea", but not "I hope that it never rains"."""
     for word in clause(verb):
-        if word.lower_ in word_lists()["negative"] and word.dep_ != "intj":
+        if word.lower_ in word_lists()["negative"] and word.dep_ != "intj" and word != negator(verb):
             raise CannotNegateError(f"negated by {word.lower_!r}")
         if word.lower_ in NEGATORS and word.head != verb and word.i < verb.i:
             raise CannotNegateError(f"negated by {word.lower_!r}")
@@ -136,9 +148,9 @@ def _check_adverbs(verb: Token, finite: Token | None) -> None:
 
 def _take(verb: Token, no: Token) -> Negation:
     """Without the negator."""
-    after = [word.lower_ for word in verb.subtree if word.i > no.i and not _is_coordinate(word, verb)]
-    if wanted := word_lists()["polarity"] & {*after}:
-        raise CannotNegateError(f"{min(wanted)!r} wants its negation")
+    after = " ".join(word.lower_ for word in verb.subtree if word.i > no.i and not _is_coordinate(word, verb))
+    if wanted := [one for one in sorted(word_lists()["polarity"]) if re.search(rf"\b{one}\b", after)]:
+        raise CannotNegateError(f"{wanted[0]!r} wants its negation")
     before = verb.doc[no.i - 1] if no.i else no
     if no.lower_ == "n't":
         stem = STEMS.get(before.lower_, before.lower_)
@@ -149,7 +161,7 @@ def _take(verb: Token, no: Token) -> Negation:
         edit = Edit(no.idx - 1, no.idx + len(no), "")
     else:
         raise CannotNegateError("negated at the beginning")
-    return Negation.of(verb.doc, [edit], "not removed")
+    return Negation.of(verb.doc, [edit], "never removed" if no.lower_ == "never" else "not removed")
 
 
 def _is_coordinate(word: Token, verb: Token) -> bool:
@@ -164,7 +176,9 @@ def _put_before(verb: Token) -> Negation:
     place = verb.doc[min([*group, verb.i])]
     if place.i == 0:
         raise CannotNegateError("a fragment")
-    own = verb.dep_ in ("xcomp", "ccomp", "csubj") and verb.head.lemma_ not in word_lists()["semi-modal"]
+    own = verb.dep_ in ("xcomp", "ccomp", "csubj")
+    if verb.dep_ == "pcomp" and verb.head.lower_ == "without":
+        raise CannotNegateError("negated by 'without'")
     if verb.tag_ == "VB" and not own:
         raise CannotNegateError("an infinitive that takes no 'not' of its own")
     return Negation.of(verb.doc, [Edit(place.idx, place.idx, "not ")], "not before the verb")

@@ -11,8 +11,8 @@ from essent.minimal_pairs.edits import word_lists
 from essent.minimal_pairs.english import English
 from essent.minimal_pairs.language import Doc, Language, Negation, Parser, Token, UnsuitableError, attempt
 
-SHORTEST, LONGEST = 8, 25  # words
-NAME, NAME_INSTEAD = "[NAME]", "Jackie"  # Appendix A.1
+SHORTEST, LONGEST = 6, 25  # words
+NAME, NAMES = "[NAME]", ("Jackie", "Robin", "Casey")  # Appendix A.1; the paper takes sentences with one name only
 PLAIN = re.compile(r"[\w ,.…!'’;&%$()/:+\-\"“”]+")
 QUOTES = re.compile(r"\"\"|^[^\"]*(?:\"[^\"]*\"[^\"]*)*\"[^\"]*$|“[^”]*$|^[^“]*”")  # doubled, or without their partner
 FACES = r"(?<=[\s.!])(?:[:;=]-?[)D(/]|<3)"
@@ -20,7 +20,7 @@ EDGES = re.compile(rf"^[\"“”'*>~_\s]+|(?:[^\w.!?,:;)\]]|{FACES}|(?<=[.!])[.!
 BARE_EDGES = re.compile(rf"^[*>~_\s]+|(?:[^\"“”\w.!?,:;)\]]|{FACES}|(?<=[.!])[.!])+$")  # all but quotation marks
 BEGINNING = re.compile(r"[\"“]?(?:[^\W\d_]|\[NAME\])")
 END = re.compile(r"(?:\w|\[NAME\]|\([^()]+\))(?:[.!]?[\"”]?|[\"”][.!])$")
-PAUSE = re.compile(r"(?<=\w)(?:\.{2,}|…)(?=\s)")
+PAUSE = re.compile(r"(?<=\w)(?:\.{2,}|…)(?=[\s\w])")
 REPEATED = re.compile(r"[.!,;'’\-]{2,}|\s{2,}|\s[.,!;]|\.\w{2,}")
 CAPITALS = re.compile(r"\b[A-Z]{4,}\b")
 
@@ -52,7 +52,7 @@ class Filters:
     lexicon: Container[str] = frozenset()
 
     def check(self, sentences: Sequence[str]) -> list[Suitable | UnsuitableError]:
-        """For each sentence an original with "Jackie" for [NAME], or the first filter that it does not pass."""
+        """For each sentence an original with names for [NAME], or the first filter that it does not pass."""
         looked = [attempt(looks_suitable, one) for one in sentences]
         docs = iter(self.parser([one for one in looked if isinstance(one, str)]))
         found = [attempt(self._parsed, next(docs)) if isinstance(one, str) else one for one in looked]
@@ -97,7 +97,7 @@ class Filters:
 
 
 def looks_suitable(sentence: str) -> str:
-    """The sentence without what stands around it, with a capital and "Jackie" for [NAME].
+    """The sentence without what stands around it, with a capital and names for [NAME].
 
     Raises:
         UnsuitableError: by its length, marks or words it is no original.
@@ -106,7 +106,7 @@ def looks_suitable(sentence: str) -> str:
     for name, reason, found in LOOKS:
         if found(sentence):
             raise UnsuitableError(name, reason)
-    text = sentence.replace(NAME, NAME_INSTEAD)
+    text = _named(sentence)
     return text[:1].upper() + text[1:]
 
 
@@ -120,8 +120,15 @@ def _words(sentence: str) -> int:
     return sum(any(letter.isalnum() for letter in part) for part in sentence.split())
 
 
+def _named(sentence: str) -> str:
+    """With a name for each [NAME]."""
+    for name in NAMES:
+        sentence = sentence.replace(NAME, name, 1)
+    return sentence
+
+
 def _plain(sentence: str) -> str:
-    return PAUSE.sub(",", sentence.replace(NAME, NAME_INSTEAD))
+    return PAUSE.sub(",", _named(sentence))
 
 
 @cache
@@ -134,7 +141,7 @@ LOOKS: tuple[tuple[str, str, Callable[[str], object]], ...] = (  # filter, reaso
     ("length", f"fewer than {SHORTEST} words", lambda sentence: _words(sentence) < SHORTEST),
     ("length", f"more than {LONGEST} words", lambda sentence: _words(sentence) > LONGEST),
     ("question", "a question", lambda sentence: "?" in sentence),
-    ("names", f"more than one {NAME}", lambda sentence: sentence.count(NAME) > 1),
+    ("names", f"more than {len(NAMES)} {NAME}", lambda sentence: sentence.count(NAME) > len(NAMES)),
     ("whole sentence", "no letter at its beginning", lambda sentence: not BEGINNING.match(sentence)),
     ("whole sentence", "no end of a sentence", lambda sentence: not END.search(sentence)),
     ("marks", MARKS, lambda sentence: not PLAIN.fullmatch(_plain(sentence))),
