@@ -50,6 +50,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     Attributes:
         cache: keeps pooled vectors by weights, recipe, counts and text, so that another shaping of them needs no pass.
         states: beside a cache, keeps hidden states in memory, so that other weights and layers need none either.
+        chosen: how its recipe was chosen, lines for the model card.
 
     Raises:
         RecipeError: a malformed recipe, or one given for a folder that has its own.
@@ -72,16 +73,16 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         self.calibration = calibration
         self.cache: PooledCache | None = None
         self.states: KeptStates | None = None
+        self.chosen: tuple[str, ...] = ()
         self._origin = f"{model} {options.get('revision')}" if isinstance(model, (str, Path)) else str(id(model))
-        short = Path(str(model)).name if isinstance(model, (str, Path)) else type(model).__name__
+        short = Path(model).name if isinstance(model, (str, Path)) else type(model).__name__
         self.model_card_data.model_name = f"essent/{short}-{self.recipe.digest()[:8]}"
         self._sign()
 
     def _sign(self) -> None:
         """Tell what keeps results by name and revision (MTEB) one encoder from another: recipe, and what it learned."""
-        module = self.module
-        learned = digest_of(module.shaping or torch.nn.Identity(), self._origin)
-        self.model_card_data.base_model_revision = key_of(learned, self.recipe.digest(), module.stats)
+        learned = digest_of(self.module.shaping or torch.nn.Identity(), self._origin)
+        self.model_card_data.base_model_revision = key_of(learned, self.recipe.digest(), self.module.stats)
 
     @property
     def module(self) -> RecipeModule:
@@ -328,8 +329,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
                 f"This Encoder has {len(self) - 1} module(s) after its recipe ({self[1]!r} …); save writes only the "
                 "recipe. Put the step into the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
             )
-        encode = partial(self.encode, show_progress_bar=False)
-        finish = self.keeping_calibration(finish)
+        encode, finish = partial(self.encode, show_progress_bar=False), self.keeping_calibration(finish)
         return save_folder(module, path, layout, encode=encode, settings=config_of(self), finish=finish)
 
     def write_card(
@@ -341,7 +341,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             reason: why plain sentence-transformers cannot load the folder; "" where it can.
         """
         write_stock_card(self, str(folder), name, datasets)
-        amend_card(folder, self.recipe, reason, getattr(self, "chosen", ()))
+        amend_card(folder, self.recipe, reason, self.chosen)
 
 
 def _finished(vectors: torch.Tensor, dimensions: int | None, unit: bool) -> torch.Tensor:

@@ -135,7 +135,7 @@ class Leaderboard:
             raise InputError("This leaderboard was read from a file; make Encoder(model, board.best) yourself.")
         model, texts, options = self._source
         encoder = Encoder(model, self.leader if anyway else self.best, **options).fit(texts)
-        encoder.chosen = tuple(self._history(anyway, len(texts)))  # type: ignore[assignment]  # torch types every attribute
+        encoder.chosen = tuple(self._history(anyway, len(texts)))
         return encoder
 
     def _history(self, anyway: bool, texts: int) -> Iterator[str]:
