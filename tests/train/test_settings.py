@@ -129,6 +129,8 @@ def test_the_whitening_is_the_shaper_s_and_a_stock_module() -> None:
     vectors = rng.normal(size=(40, 6)) @ rng.normal(size=(6, 6)) + 3.0
     vectors[:, 5] = vectors[:, 4]  # a component without variance
     head = projection_heads["whiten"](6, None, torch.Generator(), "")
+    with pytest.raises(InputError, match="is not fitted"):
+        head(torch.zeros(1, 6))
     head.fit(vectors)
     wanted = Whiten().fit(vectors).transform(vectors)
     given = torch.from_numpy(vectors).float()

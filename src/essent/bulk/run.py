@@ -212,7 +212,7 @@ def prepare(
     """Look at the sources and the folder, load and fit the model; everything but the vectors.
 
     Args:
-        note: is told what takes long.
+        note: is called with a line about what takes long.
 
     Raises:
         DataError, InputError, ModelError: see `embed`; what can be found without the model is found before.

@@ -23,7 +23,7 @@ Keep = Callable[[np.ndarray, np.ndarray], None]  # takes rows (B,) and vectors (
 Run = Callable[[np.ndarray, np.ndarray], np.ndarray]  # ids and attention mask (B,T) to vectors (B,K)
 # For how many shapes of batches OpenVINO keeps what it made, by default 5,000: with all-MiniLM-L6-v2 that took half a
 # gigabyte after 2,000 shapes at random, and a server's memory grew by a fifth in 20,000 requests. A shape that is not
-# kept costs 4 to 8 ms more.
+# kept cost about 8 ms more on a busy machine.
 SHAPES_KEPT = {"CPU_RUNTIME_CACHE_CAPACITY": 200}
 
 

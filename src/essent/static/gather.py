@@ -55,7 +55,7 @@ class Settings:
         batch_size: texts of about 64 tokens in a batch.
         precision: of the passes, see `essent.arithmetic`; sums are in float64 whatever it is.
         progress: whether to show a bar, or lines where standard error is a file or pipe.
-        note: is told what takes a while, and that a run goes on.
+        note: is called with a line about what takes a while, and where a run goes on.
     """
 
     layers: Sequence[int] | None = None
@@ -70,7 +70,7 @@ class Settings:
     note: Callable[[str], object] | None = None
 
     def tell(self, message: str) -> None:
-        """Tell `note`, where there is one."""
+        """Call `note` with a line, where there is one."""
         if self.note is not None:
             self.note(message)
 
@@ -175,7 +175,7 @@ def _add(
     sums: Sums,
     advance: Callable[[int], object],
 ) -> None:
-    """Add one portion of texts; `advance` is told how many of them each batch had."""
+    """Add one portion of texts; `advance` is called with the number of texts of each batch."""
     found = read(backbone, frame, texts, how.reader)
     count, frequency = found.counts(len(sums.count))
     sums.count += count

@@ -90,6 +90,8 @@ def checkpoint_of(model: ModelLike, encoder: Encoder) -> str:
 def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpoint: str = "") -> ContrastiveLoss:
     """The loss of a run, for a trainer of your own; the encoder takes on the recipe that will predict.
 
+    The head `whiten` must then be fitted: `loss.projection_head.fit(encoder.encode(texts))`.
+
     Args:
         encoder: changed in place, as training changes it.
         columns: of the data: 1 (texts), 2 (pairs), 3 (with hard negatives).

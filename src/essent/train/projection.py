@@ -17,7 +17,7 @@ from transformers.activations import ACT2FN
 
 from essent.registry import Registry
 from essent.shaping import Whiten
-from essent.types import RecipeError
+from essent.types import InputError, RecipeError
 
 # Where masked language models keep the transform: keys of its linear map and of its LayerNorm.
 TRANSFORMS = (
@@ -106,8 +106,10 @@ class WhiteningHead(ProjectionHead):
         super().__init__()
         self.centre: torch.Tensor
         self.matrix: torch.Tensor
+        self.texts: torch.Tensor
         self.register_buffer("centre", torch.zeros(dimensions))
         self.register_buffer("matrix", torch.eye(dimensions))
+        self.register_buffer("texts", torch.tensor(0))  # that it is fitted on; a checkpoint keeps it
         self.origin = "fitted on the texts"
 
     def fit(self, vectors: np.ndarray) -> None:
@@ -115,9 +117,19 @@ class WhiteningHead(ProjectionHead):
         shaper = Whiten().fit(np.asarray(vectors, np.float64))
         self.centre.copy_(torch.from_numpy(shaper.mean_))
         self.matrix.copy_(torch.from_numpy(shaper.matrix_))
+        self.texts.fill_(len(vectors))
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Whiten vectors (B,D)."""
+        """Whiten vectors (B,D).
+
+        Raises:
+            InputError: nothing has been fitted, so that the head would change nothing.
+        """
+        if not int(self.texts):
+            raise InputError(
+                "The head 'whiten' is not fitted: call loss.projection_head.fit(encoder.encode(texts)) first, "
+                "as essent.train.train does."
+            )
         return (vectors.to(self.matrix.dtype) - self.centre) @ self.matrix  # (B,D)
 
     def stock(self) -> list[nn.Module]:
@@ -128,7 +140,7 @@ class WhiteningHead(ProjectionHead):
         dense = Dense(size, size, activation_function=nn.Identity())
         with torch.no_grad():
             dense.linear.weight.copy_(self.matrix.T)
-            assert dense.linear.bias is not None  # noqa: S101  it has one unless it is told otherwise
+            assert dense.linear.bias is not None  # noqa: S101  Dense has one by default
             dense.linear.bias.copy_(-self.centre @ self.matrix)
         return [dense]
 
