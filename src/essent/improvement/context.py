@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 from essent.encoder import Encoder
 from essent.improvement.given import Given
 from essent.improvement.journal import Journal
+from essent.improvement.plan import announced
 from essent.improvement.settings import Settings
 from essent.improvement.yardstick import Evidence, Scores, Yardstick
 from essent.model import ModelCapabilities
@@ -40,6 +41,7 @@ class Context:
     Attributes:
         opened: the model that came in, as sentence-transformers has it; it does not change.
         found: the evidence of every encoder that was measured, by its name.
+        seconds: of every finished step.
         choice: the best so far.
         progress: whether loops show how far they are.
     """
@@ -53,6 +55,7 @@ class Context:
     progress: bool
     note: Callable[[str], None]
     found: dict[str, Evidence] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
     choice: Choice = field(default_factory=lambda: Choice("", ""))
 
     def shell(self, trained: Path | None = None) -> SentenceTransformer:
@@ -87,3 +90,14 @@ class Context:
     def remaining(self) -> float:
         """Seconds of the budget that finished steps have left."""
         return self.settings.seconds - self.journal.spent
+
+    @property
+    def pace(self) -> float:
+        """Seconds that the finished steps took for each second that was planned."""
+        planned = {name: seconds for name, _, seconds in announced(self.plan) if name in self.seconds}
+        return sum(self.seconds[name] for name in planned) / sum(planned.values())
+
+    def planned_after(self, step: str) -> float:
+        """Seconds that were planned for the steps behind this one."""
+        names = [name for name, _, _ in announced(self.plan)]
+        return sum(seconds for _, _, seconds in announced(self.plan)[names.index(step) + 1 :])

@@ -56,7 +56,7 @@ STEP = 5.0  # what a step of training costs, in passes over its batch, two views
 TRAINED_TOKENS = 32  # of a text
 COUNTS = (8, 4, 2)  # of trials
 RUNGS = (16, 32, 64)  # steps after which the better half of the trials goes on
-FEWEST_STEPS, EPOCHS = 24, 3  # of the training itself
+FEWEST_STEPS, MOST_STEPS, EPOCHS = 24, 160, 3  # of the training itself
 BATCH = 64
 ENGINES = {"openvino": ("openvino",), "onnx": ("onnx", "onnxscript", "onnxruntime")}
 TESTING = 0.03  # and what the tests may cost each time
@@ -99,11 +99,17 @@ class Searching:
 
 @dataclass(frozen=True)
 class Training:
-    """Trials under successive halving, and the training itself; `why` says why there is none."""
+    """Trials under successive halving, and the training itself; `why` says why there is none.
+
+    Attributes:
+        steps, most: of the training itself, those that its share of the budget buys, and those that it takes at most
+            where time is left.
+    """
 
     trials: tuple[dict[str, Any], ...] = ()
     rungs: tuple[int, ...] = ()
     steps: int = 0
+    most: int = 0
     validations: int = 0
     seconds: float = 0.0
     trial_seconds: float = 0.0
@@ -202,7 +208,8 @@ def plan_training(
     each = step_seconds(speed, batch)
     validations = int(min(VALIDATIONS, max(2.0, VALIDATING * seconds / max(speed.measured, 1e-9))))
     seconds -= (validations + 2) * speed.measured + speed.tested
-    steps = min(int(seconds / each), max(FEWEST_STEPS, EPOCHS * texts // batch))
+    most = max(FEWEST_STEPS, min(MOST_STEPS, EPOCHS * texts // batch))
+    steps = min(int(seconds / each), most)
     if steps < FEWEST_STEPS:
         return Training(why=f"{FEWEST_STEPS} steps of training would take {FEWEST_STEPS * each:.0f} s, too much here")
     for count in COUNTS:
@@ -211,8 +218,8 @@ def plan_training(
             steps_of, measured = halved(min(count, len(tried)), rungs)
             cost = steps_of * each + measured * speed.measured
             if cost <= trial_seconds and count <= 2 * len(tried):
-                return Training(tuple(tried[:count]), rungs, steps, validations, steps * each, cost)
-    return Training(tuple(tried[:1]), (), steps, validations, steps * each, 0.0)
+                return Training(tuple(tried[:count]), rungs, steps, most, validations, steps * each, cost)
+    return Training(tuple(tried[:1]), (), steps, most, validations, steps * each, 0.0)
 
 
 def halved(count: int, rungs: Sequence[int]) -> tuple[int, int]:
@@ -302,6 +309,7 @@ def announced(plan: Mapping[str, Any]) -> list[tuple[str, str, float]]:
             words = f"{len(training['trials'])} settings of training, the better half goes on after {rungs} steps"
             listed.append(("trials", words, training["trial_seconds"]))
         words = f"{training['steps']} steps of contrastive training with the best settings"
+        words += f", up to {training['most']} where time is left" if training["most"] > training["steps"] else ""
         listed += [("train", words, training["seconds"] + training["validations"] * speed.measured + once)]
         listed += [("search-again", _searching(again), again["seconds"] + once)]
     fitted = speed.seconds * (2 * plan["fitted"] + (ROUNDS + 1) * TIMED) + once

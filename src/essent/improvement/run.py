@@ -171,6 +171,7 @@ class Improvement:
             found = self.context.journal.step(name, partial(run, self.context))
         self.bar.update()
         self.context.found |= found.evidence
+        self.context.seconds[name] = found.result["seconds"]
         self.results[name] = found
         return found
 
@@ -183,16 +184,13 @@ class Improvement:
 
     def _search(self) -> None:
         found = self._step("search", steps.search)
-        self._consider(found, None, "recipe", shown=not found.result["gains"])  # a baseline that was kept by default
+        best, before = found.result["name"], self.context.choice.name
+        shown = not found.result["gains"]  # a baseline that was kept by default must be shown to be better
+        steps.better(self.context, Choice(best, found.result["recipe"]), shown=shown)
+        kept = self.context.choice.name == best != before
+        words = f"recipe {best}" if best != before else f"recipes: {before} stays the best"
+        self._gained("search", words, best, before, kept, found.result["seconds"])
         self.notes += [found.result["verdict"], *found.result["notes"]]
-
-    def _consider(self, found: Step, trained: Path | None, what: str, *, shown: bool) -> None:
-        """Take what a step found where it is better, and note what it gained."""
-        result, before = found.result, self.context.choice.name
-        steps.better(self.context, Choice(result["name"], result["recipe"], trained), shown=shown)
-        kept = self.context.choice.name == result["name"] != before
-        words = f"{what} {result['recipe']}" if result["name"] != before else f"recipes: {before} stays the best"
-        self._gained(found.name, words, result["name"], before, kept, result["seconds"])
 
     def _gained(self, step: str, by: str, new: str, old: str, kept: bool, seconds: float, note: str = "") -> None:
         """Note what a step gained: names of evidence, compared again at the end, when everything has been measured."""
@@ -220,7 +218,7 @@ class Improvement:
         settings, each = training["trials"][0], 0.0
         if training["rungs"]:
             found = self._step("trials", steps.trials)
-            settings, each = found.result["settings"], found.result["seconds"] / max(found.result["steps"], 1)
+            settings, each = found.result["settings"], found.result["each"]
             if not self._trials_gain(found):
                 return
         found = self._step("train", partial(steps.training, settings=settings, each=each))
@@ -233,11 +231,9 @@ class Improvement:
         words = (
             f"{minutes:.0f} minutes of training" if minutes >= 1.5 else f"{found.result['seconds']:.0f} s of training"
         )
-        trained = Choice(found.result["name"], found.result["recipe"], folder)
-        best = Choice(again.result["name"], again.result["recipe"], folder)
-        scores = context.scores()
-        if scores.values[best.name] <= scores.values[trained.name]:
-            best = trained
+        measured, scores = {**found.result["measured"], **again.result["measured"]}, context.scores()
+        name = max(measured, key=lambda one: scores.values[one])
+        best = Choice(name, measured[name], folder)
         steps.better(context, best, shown=False)
         seconds = found.result["seconds"] + again.result["seconds"]
         what, note = f"{words} and the recipe {best.recipe}", found.result.get("cut") or ""
@@ -274,9 +270,7 @@ class Improvement:
     def _fits(self, name: str) -> dict[str, Any]:
         """Whether a step fits what is left, at the pace of those before it."""
         planned = {step: seconds for step, _, seconds in announced(self.context.plan)}
-        done = [step for step in self.results if step in planned]
-        pace = sum(self.results[step].result["seconds"] for step in done) / sum(planned[step] for step in done)
-        seconds, remaining = planned[name] * max(1.0, pace), max(self.context.remaining, 0.0)
+        seconds, remaining = planned[name] * max(1.0, self.context.pace), max(self.context.remaining, 0.0)
         if seconds <= remaining:
             return {"run": True}
         return {"run": False, "why": f"it takes about {_shown(seconds)}, and {remaining:.0f} s of the budget were left"}

@@ -5,9 +5,11 @@ Each gets its folder, and gives plain values and evidence; what the next step ma
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import numpy as np
 
 from essent.evaluation import Bench
 from essent.improvement.context import Choice, Context
-from essent.improvement.plan import FEWEST_STEPS, halved, space_of
+from essent.improvement.plan import FEWEST_STEPS, space_of
 from essent.improvement.yardstick import REFERENCE, Evidence, fewer_units
 from essent.recipe import Recipe
 from essent.selection import Grid, Space
@@ -27,6 +29,7 @@ from essent.train import train
 
 Found = tuple[dict[str, Any], dict[str, Evidence]]
 BASELINES = ("mean", "first-last")
+SAFE, LEAST_PACE = 0.95, 0.8  # the part of what is left that is given away, and what plans are counted at least
 SHOWN = 12  # rows of a search that are kept for the report
 # Recipes that the criterion without labels compares with, on every model that is tried.
 REFERENCES = Space(
@@ -103,11 +106,13 @@ def search(context: Context, folder: Path, trained: Path | None = None) -> Found
     some = [fewer_units(task, plan["units"], total, context.settings.seed) for task in tasks]
     data: Any = some[0] if len(some) == 1 else some or list(context.given.texts[: plan["texts"]])
     board = search_recipes(context.shell(trained), data, space_of(plan["space"]), settings=how)
-    best = str(board.best)
-    name = f"trained: {best}" if trained else best
+    # on a trained model, of which no recipe is established, also the leader that is not shown to be better than `mean`
+    chosen = dict.fromkeys([str(board.best), *([str(board.leader)] if trained else [])])
+    measured = {_named(recipe, trained): recipe for recipe in chosen}
     result = {
-        "recipe": best,
-        "name": name,
+        "recipe": str(board.best),
+        "name": next(iter(measured)),
+        "measured": measured,
         "gains": board.kept is None,
         "verdict": board.verdict,
         "notes": list(board.notes),
@@ -116,9 +121,21 @@ def search(context: Context, folder: Path, trained: Path | None = None) -> Found
         "rows": [[str(trial.recipe), trial.scores[board.criterion]] for trial in board.trials[:SHOWN]],
         "space": plan["space"],
     }
-    if name in context.found:
-        return result, {}
-    return result, {name: context.yardstick.measure(context.encoder(best, trained))}
+    return result, _measure(context, measured, trained)
+
+
+def _named(recipe: str, trained: Path | None) -> str:
+    """The name of a recipe's evidence."""
+    return f"trained: {recipe}" if trained else recipe
+
+
+def _measure(context: Context, recipes: Mapping[str, str], trained: Path | None) -> dict[str, Evidence]:
+    """Evidence of recipes by their names, of those that have none yet."""
+    return {
+        name: context.yardstick.measure(context.encoder(recipe, trained))
+        for name, recipe in recipes.items()
+        if name not in context.found
+    }
 
 
 def _again(context: Context) -> dict[str, Any]:
@@ -138,10 +155,12 @@ def trials(context: Context, folder: Path) -> Found:
     alive = list(range(len(training["trials"])))
     evidence: dict[str, Evidence] = {}
     rows: list[list[Any]] = []
-    for rung in training["rungs"]:
+    each = 0.0  # seconds of a step; the slowest trial's, as one that goes on behind a break takes none
+    for before, rung in pairwise([0, *training["rungs"]]):
         for number in alive:
             settings = training["trials"][number]
             name = f"trial {number + 1} after {rung} steps"
+            began = time.perf_counter()
             encoder = train(
                 context.shell(),
                 list(context.given.texts),
@@ -152,6 +171,7 @@ def trials(context: Context, folder: Path) -> Found:
                 validate_every=training["rungs"][0],
                 **settings,
             )
+            each = max(each, (time.perf_counter() - began) / (rung - before))
             evidence[name] = context.yardstick.measure(encoder, tests=False)
         scores = context.scores(evidence)
         names = {n: f"trial {n + 1} after {rung} steps" for n in alive}
@@ -160,8 +180,7 @@ def trials(context: Context, folder: Path) -> Found:
         if alive == list(range(len(training["trials"]))):
             evidence |= references(context, folder / f"trial-{order[0]}", "trial")
         alive = order[: max(1, len(order) // 2)]
-    steps, _ = halved(len(training["trials"]), training["rungs"])
-    return {"best": alive[0], "settings": training["trials"][alive[0]], "rows": rows, "steps": steps}, evidence
+    return {"best": alive[0], "settings": training["trials"][alive[0]], "rows": rows, "each": each}, evidence
 
 
 def _affordable(context: Context) -> dict[str, Any]:
@@ -178,6 +197,9 @@ def _affordable(context: Context) -> dict[str, Any]:
 
 def training(context: Context, folder: Path, settings: Mapping[str, Any], each: float) -> Found:
     """The training with the best settings; the checkpoint that is best on the yardstick is kept.
+
+    The trained model is measured with the recipe of its training, and with the best one before it: that the same recipe
+    gains says most about the training.
 
     Args:
         each: seconds that a step took in the trials; 0 where there were none.
@@ -197,19 +219,23 @@ def training(context: Context, folder: Path, settings: Mapping[str, Any], each: 
         progress=context.progress,
         **settings,
     )
-    recipe = str(encoder.recipe)
-    name = f"trained: {recipe}"
-    evidence = {name: context.yardstick.measure(encoder), **references(context, folder / "model", "trained")}
-    return {**decision, "recipe": recipe, "name": name, "settings": dict(settings)}, evidence
+    model = folder / "model"
+    recipes = dict.fromkeys([str(encoder.recipe), context.choice.recipe])
+    measured = {_named(recipe, model): recipe for recipe in recipes}
+    evidence = {**_measure(context, measured, model), **references(context, model, "trained")}
+    return {**decision, "measured": measured, "settings": dict(settings)}, evidence
 
 
 def _steps(context: Context, each: float) -> dict[str, Any]:
-    """How many steps fit, by what they took in the trials."""
-    planned, share = int(context.plan["training"]["steps"]), 0.65 * context.remaining
-    each = each or context.plan["training"]["seconds"] / planned
-    steps = min(planned, int(share / max(each, 1e-9)))
+    """How many steps fit what is left, by what they took in the trials; later steps of the plan keep their time."""
+    training, speed = context.plan["training"], context.plan["speed"]
+    measured = (training["validations"] + 2) * speed["measured"] + 2 * speed["tested"]
+    later = max(context.pace, LEAST_PACE) * (context.planned_after("train") + measured)
+    each = each or max(context.pace, LEAST_PACE) * training["seconds"] / training["steps"]
+    steps = min(training["most"], int((SAFE * context.remaining - later) / max(each, 1e-9)))
     if steps < FEWEST_STEPS:
         return {"steps": 0, "cut": f"only {context.remaining:.0f} s of the budget were left"}
+    planned = training["steps"]
     cut = {"cut": f"{planned} steps were planned, and {steps} fitted the budget"} if steps < planned else {}
     return {"steps": steps, **cut}
 
