@@ -263,6 +263,7 @@ def make_plan(shell: SentenceTransformer, given: Given, budget: float, seed: int
     alone = len(shell.tokenizer) * speed.seconds * min(1.0, 3 / max(speed.tokens, 1.0))  # [CLS] token [SEP]
     return {
         "own": own,
+        "judged": bool(given.tasks),
         "speed": asdict(speed),
         "measured": (most, most_tested),
         "dimensions": dimensions,
@@ -301,17 +302,18 @@ def announced(plan: Mapping[str, Any]) -> list[tuple[str, str, float]]:
     search, training, again = plan["search"], plan["training"], plan["again"]
     listed = [
         ("start", f"the model as it is: {plan['own']}", 2 * once),
-        ("search", _searching(search), search["seconds"] + once),
+        ("search", _searching(search, plan["judged"]), search["seconds"] + once),
     ]
     if not training["why"]:
         if training["rungs"]:
-            rungs = ", ".join(map(str, training["rungs"][:-1]))
-            words = f"{len(training['trials'])} settings of training, the better half goes on after {rungs} steps"
+            *earlier, last = training["rungs"]
+            words = f"{len(training['trials'])} settings of training for up to {last} steps"
+            words += f", the better half goes on after {', '.join(map(str, earlier))}" if earlier else ""
             listed.append(("trials", words, training["trial_seconds"]))
         words = f"{training['steps']} steps of contrastive training with the best settings"
         words += f", up to {training['most']} where time is left" if training["most"] > training["steps"] else ""
         listed += [("train", words, training["seconds"] + training["validations"] * speed.measured + once)]
-        listed += [("search-again", _searching(again), again["seconds"] + once)]
+        listed += [("search-again", _searching(again, plan["judged"]), again["seconds"] + once)]
     fitted = speed.seconds * (2 * plan["fitted"] + (ROUNDS + 1) * TIMED) + once
     listed.append(("encoder", f"fit on {plan['fitted']} texts, calibrate, save", fitted))
     if plan["distilled"]:
@@ -322,6 +324,7 @@ def announced(plan: Mapping[str, Any]) -> list[tuple[str, str, float]]:
     return listed
 
 
-def _searching(search: Mapping[str, Any]) -> str:
-    on = f"{search['units']} units of judgement" if search["units"] else f"{search['texts']} texts or the judgements"
+def _searching(search: Mapping[str, Any], judged: bool) -> str:
+    on = f"{search['units']} units of judgement" if search["units"] else f"{search['texts']} texts"
+    on = "all judgements" if judged and not search["units"] else on
     return f"recipes of the space {search['space']} on {on}"
