@@ -111,3 +111,16 @@ def test_calibrated(run: Run, tiny: str, tmp_path: Path) -> None:
     refused = run("save", "-m", tiny, "-r", "mean", "-o", tmp_path / "other", "--match-score", 4, code=2).stderr
     assert "belong to --calibrate FILES" in refused
     assert not (tmp_path / "other").exists()
+
+
+def test_a_saved_folder_is_saved_again_without_a_recipe(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+    """With another layout and calibrated similarities; a recipe of its own is refused."""
+    run("save", "-m", tiny, "-r", "mean | zscore", "--fit", lines, "-o", tmp_path / "model", "-q")
+    many = tmp_path / "many.txt"
+    many.write_text("\n".join(f"{text} {number}" for text in TEXTS for number in range(9)), "utf-8")
+    run("save", "-m", tmp_path / "model", "--layout", "legacy", "--calibrate", many, "-o", tmp_path / "again", "-q")
+    first, again = (Encoder(str(tmp_path / name), device="cpu") for name in ("model", "again"))
+    assert again.recipe == first.recipe
+    assert again.calibration is not None
+    assert np.allclose(first.encode(["A text."]), again.encode(["A text."]), atol=1e-6)
+    assert "pooling_mode_mean_tokens" in (tmp_path / "again" / "1_Pooling" / "config.json").read_text("utf-8")

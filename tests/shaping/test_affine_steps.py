@@ -12,6 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from essent.shaping import AllButTheTop, Centre, Chain, Moments, Whiten, ZScore
+from essent.shaping import whiten as whiten_module
 from essent.types import RecipeError
 
 VECTORS = sentence_like(60, 7)
@@ -145,3 +146,19 @@ def test_half_precision_modules_keep_what_was_fitted() -> None:
 def test_settings_out_of_range_are_refused(make: object) -> None:
     with pytest.raises(RecipeError, match="must be an integer"):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("count", "kept", "warns"), [(30, None, True), (64, 40, True), (80, 40, False), (30, 8, False)]
+)
+def test_whitening_few_vectors_warns(
+    count: int, kept: int | None, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With fewer vectors than dimensions all of them end equally far apart, which no score tells."""
+    whiten_module._warn.cache_clear()
+    vectors = np.random.default_rng(0).normal(size=(count, 48))
+    shaped = Whiten(kept).fit(vectors).transform(vectors)
+    assert bool(caplog.records) == warns
+    if kept is None:
+        assert np.ptp(cosines(shaped)[np.triu_indices(count, 1)]) < 1e-6
+        assert "whiten learns 48 dimensions from 30 texts" in caplog.text

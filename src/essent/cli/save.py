@@ -22,8 +22,8 @@ from essent.types import DataError
 @with_options(opt.Run, into="run")
 def save(
     model: opt.Model,
-    recipe: Annotated[str, opt.recipe("What the folder will compute.")],
     output: Annotated[Path, opt.output("DIR", "The folder to write.")],
+    recipe: opt.Recipe = None,
     *,
     learning: opt.Learning,
     calibrating: Calibrating,
@@ -34,12 +34,14 @@ def save(
 ) -> None:
     """Save a model with its recipe as a folder, wherever possible one that plain sentence-transformers loads.
 
-    A recipe that learns something (idf, shaping) needs --fit. The folder is loaded again and checked at the end, in
+    A recipe that learns something (idf, shaping) needs --fit. A folder that essent saved has its own recipe: without -r
+    it is saved again, with another layout or calibrated similarities. What was written is loaded again and checked, in
     every way it promises; if plain sentence-transformers cannot load it, the reason is printed.
 
     \b
     [dim]$[/] essent save -m bert-base-uncased -r "first-last | whiten:256" --fit corpus.txt -o my-model
     [dim]$[/] essent save -m bert-base-uncased -r mean --calibrate corpus.txt --judged-pairs duplicates.csv -o my-model
+    [dim]$[/] essent save -m my-model --layout legacy -o for-servers
 
     Args:
         layout: stock, or legacy with class paths and flags that servers such as vLLM and TEI parse.
@@ -48,7 +50,7 @@ def save(
 
     check_layout(layout)
     check_folder(output, run.force)
-    parsed = Recipe.parse(recipe)
+    parsed = None if recipe is None else Recipe.parse(recipe)
     texts = learning.read()
     calibrate = calibrating.read(learning.column)
     from essent.encoder import Encoder

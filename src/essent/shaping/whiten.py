@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from numbers import Integral
 
 import numpy as np
@@ -9,6 +11,10 @@ import numpy as np
 from essent.shaping.base import AffineShaper, Moments, shapers
 from essent.shaping.centre import has_variance
 from essent.types import RecipeError
+
+FEWEST = 2  # vectors for each dimension that is kept; fewer are about equally far from each other when whitened
+
+logger = logging.getLogger(__name__)
 
 
 @shapers.register("whiten")
@@ -35,9 +41,24 @@ class Whiten(AffineShaper):
         """The matrix (D,K) that these moments give."""
         values, vectors = moments.components
         real = has_variance(values)
+        kept = self.dim_out(len(values))
+        if moments.count < FEWEST * kept:
+            _warn(moments.count, kept)
         scale = np.where(real, 1.0 / np.sqrt(np.where(real, values, 1.0)), 0.0)  # (D,)
         return (vectors * scale)[:, : self.n_components]
 
     def dim_out(self, dimensions: int) -> int:
         """The number of dimensions that are left of so many."""
         return dimensions if self.n_components is None else min(self.n_components, dimensions)
+
+
+@cache  # a search whitens many recipes by the same texts
+def _warn(count: int, kept: int) -> None:
+    logger.warning(
+        "whiten learns %d dimensions from %d texts: it makes texts like these about equally similar, and scores are "
+        "mostly noise. Fit on %d texts or more, or keep fewer dimensions: whiten:%d.",
+        kept,
+        count,
+        FEWEST * kept,
+        max(1, count // 10),
+    )
