@@ -189,3 +189,16 @@ def test_the_openapi_document_names_every_path_and_status(server: object, client
     }  # fmt: skip
     named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert named <= set(document["components"]["schemas"])
+
+
+def test_a_signal_while_it_loads_stops_it_at_once(bert: Path) -> None:
+    """The process that prepares the model is ended too, and says nothing more."""
+    with subprocess.Popen([*COMMAND, f"mini={bert}", "--port", "0"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("Loading")
+        while not _children(process.pid):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+    assert process.returncode == 0
+    assert rest.splitlines() == ["Stopped before it had started."]

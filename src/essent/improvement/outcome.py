@@ -117,6 +117,8 @@ class Improved:
             f"{first.score:.1f} [{first.low:.1f}, {first.high:.1f}] instead of {self.before[0]:.1f} "
             f"[{self.before[1]:.1f}, {self.before[2]:.1f}] by {self.by}."
         )
+        if not self.by_labels:
+            yield "These are points of agreement with the recipes that teach, not of Spearman with judgements."
         yield from (gain.in_words() + "." for gain in self.gains)
         if not any(gain.kept for gain in self.gains):
             yield "Nothing was shown to be better than the model as given: only its speed and size are worth changing."

@@ -56,7 +56,7 @@ STEP = 5.0  # what a step of training costs, in passes over its batch, two views
 TRAINED_TOKENS = 32  # of a text
 COUNTS = (8, 4, 2)  # of trials
 RUNGS = (16, 32, 64)  # steps after which the better half of the trials goes on
-FEWEST_STEPS, MOST_STEPS, EPOCHS = 24, 240, 3  # of the training itself
+FEWEST_STEPS, MOST_STEPS, EPOCHS = 24, 120, 3  # of the training itself
 BATCH = 64
 ENGINES = {"openvino": ("openvino",), "onnx": ("onnx", "onnxscript", "onnxruntime")}
 TESTING = 0.03  # and what the tests may cost each time
@@ -195,9 +195,13 @@ def step_seconds(speed: Speed, batch: int) -> float:
 
 
 def plan_training(
-    speed: Speed, tried: Sequence[dict[str, Any]], texts: int, trial_seconds: float, seconds: float
+    speed: Speed, tried: Sequence[dict[str, Any]], texts: int, trial_seconds: float, seconds: float, judged: bool
 ) -> Training:
-    """Trials and steps that fit; an empty training with the reason where nothing does."""
+    """Trials and steps that fit; an empty training with the reason where nothing does.
+
+    Args:
+        judged: whether checkpoints are compared on judgements.
+    """
     if missing := next((name for name in ("accelerate", "datasets") if find_spec(name) is None), None):
         return Training(why=f'{missing!r} is not installed: pip install "essent[train]"')
     if not tried:
@@ -206,7 +210,7 @@ def plan_training(
     tried = [{**one, "batch_size": min(one["batch_size"], texts // 2)} for one in tried]
     tried = [one for n, one in enumerate(tried) if one not in tried[:n]]
     each = step_seconds(speed, batch)
-    validations = int(min(VALIDATIONS, max(2.0, VALIDATING * seconds / max(speed.measured, 1e-9))))
+    validations = int(min(VALIDATIONS, max(2.0, VALIDATING * seconds / max(speed.measured, 1e-9)))) if judged else 0
     seconds -= (validations + 2) * speed.measured + speed.tested
     most = max(FEWEST_STEPS, min(MOST_STEPS, EPOCHS * texts // batch))
     steps = min(int(seconds / each), most)
@@ -250,7 +254,7 @@ def make_plan(shell: SentenceTransformer, given: Given, budget: float, seed: int
         training = Training(why="it is a static model")
     else:
         tried = candidates(capabilities, dropout, seed)
-        training = plan_training(speed, tried, len(given.texts), shares["trials"], shares["train"])
+        training = plan_training(speed, tried, len(given.texts), shares["trials"], shares["train"], bool(given.tasks))
     if training.why:
         shares = {name: share * budget for name, share in ALONE.items()}
     spaces = ("static",) if capabilities.only_static else ("full", "small", "tiny")

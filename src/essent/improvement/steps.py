@@ -17,7 +17,7 @@ import numpy as np
 
 from essent.evaluation import Bench
 from essent.improvement.context import Choice, Context
-from essent.improvement.plan import FEWEST_STEPS, space_of
+from essent.improvement.plan import FEWEST_STEPS, VALIDATIONS, space_of
 from essent.improvement.yardstick import REFERENCE, Evidence, fewer_units
 from essent.recipe import Recipe
 from essent.selection import Grid, Space
@@ -196,7 +196,7 @@ def _affordable(context: Context) -> dict[str, Any]:
 
 
 def training(context: Context, folder: Path, settings: Mapping[str, Any], each: float) -> Found:
-    """The training with the best settings; the checkpoint that is best on the yardstick is kept.
+    """The training with the best settings; the checkpoint that the judgements call best is kept, without any the last.
 
     The trained model is measured with the recipe of its training, and with the best one before it: that the same recipe
     gains says most about the training.
@@ -212,10 +212,10 @@ def training(context: Context, folder: Path, settings: Mapping[str, Any], each: 
         list(context.given.texts),
         "simcse-unsup",
         output=folder / "model",
-        validate=context.yardstick.validation(context.found),
+        validate=context.yardstick.validation(),
         resume=True,
         max_steps=decision["steps"],
-        validate_every=max(4, -(-decision["steps"] // context.plan["training"]["validations"])),
+        validate_every=max(4, -(-decision["steps"] // (context.plan["training"]["validations"] or VALIDATIONS))),
         progress=context.progress,
         **settings,
     )

@@ -23,9 +23,14 @@ def agrees(measured: Measured) -> bool | None:
     """
     if measured.difference is None or measured.score is None or measured.cell.published is None:
         return None
-    near = NEAR if abs(measured.cell.published.value) > 1 else NEAR / 100
     width = measured.score.half_width
-    return abs(measured.difference) <= max(near, 0.0 if math.isnan(width) else width)
+    return abs(measured.difference) <= max(_near(measured), 0.0 if math.isnan(width) else width)
+
+
+def _near(measured: Measured) -> float:
+    """The difference that counts as agreement: figures below 1 are cosines."""
+    published = measured.cell.published
+    return NEAR / 100 if published is not None and abs(published.value) <= 1 else NEAR
 
 
 def render(done: Reproduction) -> RichTable:
@@ -136,12 +141,13 @@ def _described(found: Measured) -> str:
 
 def summary(done: Reproduction) -> str:
     """How many cells agree."""
-    judged = [agrees(found) for found in done.cells if found.difference is not None]
+    judged = [found for found in done.cells if found.difference is not None]
     if not judged:
         return "Nothing can be compared: no cell has both a measured and a published figure over the same tasks."
+    near = " or ".join(f"{one:g}" for one in sorted({_near(found) for found in judged}, reverse=True))
     return (
-        f"{sum(map(bool, judged))} of {len(judged)} cells agree (difference up to {NEAR:g}, or the published figure "
-        "within the interval)."
+        f"{sum(bool(agrees(found)) for found in judged)} of {len(judged)} cells agree (difference up to {near}, or the "
+        "published figure within the interval)."
     )
 
 

@@ -113,4 +113,4 @@ def trust_in_words(level: float) -> str:
 
 def _evidence() -> str:
     count = sum(case.kind in SIMILARITY for case in measured_cases())
-    return f"by {count} measured cases weighted by the points that they are about"
+    return f"by {count} measured cases"

@@ -10,8 +10,8 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 KEPT_ALIVE = 20  # seconds that an unused connection stays open
 HEADER_BYTES = 65_536  # of a request's head
+STOPPING = (signal.SIGTERM, signal.SIGINT)
 LIBRARIES = ("fastapi", "uvicorn", "prometheus_client", "orjson")
 BANDS = (("unrelated", 0.0, 1.0), ("alike in part", 2.0, 3.5), ("same meaning", 4.0, 5.0))  # scores of pairs
 
@@ -71,7 +72,7 @@ def serve(
             check_torch(f"Serving {source!r}")
     given = read_collections(settings)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
-    for kind in (signal.SIGTERM, signal.SIGINT):
+    for kind in STOPPING:
         signal.signal(kind, _leave)
     folder = Path(tempfile.mkdtemp(prefix="essent-serve-"))
     try:
@@ -99,6 +100,20 @@ def _leave(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """A signal to stop waits for the end of this block: a process that is half started cannot be ended."""
+    came: list[int] = []
+    before = {kind: signal.signal(kind, lambda number, _: came.append(number)) for kind in STOPPING}
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+    if came:
+        raise KeyboardInterrupt
+
+
 def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> Prepared:
     """`essent.serving.prepared.prepare` in a process of its own: what it imports and loads goes with it.
 
@@ -110,13 +125,17 @@ def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> P
     ours, theirs = context.Pipe(duplex=False)
     arguments = (theirs, model, engine, str(folder), precision)
     process = context.Process(target=prepare_in_process, args=arguments, daemon=True)
-    process.start()
+    with _signals_wait():
+        process.start()
     theirs.close()
     try:
         found, error = ours.recv()
     except EOFError:
         process.join()
         raise EngineError(f"Preparing {model!r} ended its process (exit code {process.exitcode}).") from None
+    except KeyboardInterrupt:  # it would go on for minutes, and then have nobody to give its result to
+        process.kill()
+        raise
     finally:
         ours.close()
         process.join()
@@ -174,7 +193,7 @@ async def _run(server: Server, service: Service, note: Callable[[str], None]) ->
     """Serve until a signal says stop."""
     from essent.serving.connections import sweep
 
-    for kind in (signal.SIGTERM, signal.SIGINT):
+    for kind in STOPPING:
         signal.signal(kind, signal.SIG_IGN)  # uvicorn obeys them while it serves, and raises them again afterwards
     sweeping = asyncio.create_task(sweep(server.server_state.connections))
     serving = asyncio.create_task(server.serve())
