@@ -196,7 +196,7 @@ def _affordable(context: Context) -> dict[str, Any]:
 
 
 def training(context: Context, folder: Path, settings: Mapping[str, Any], each: float) -> Found:
-    """The training with the best settings; the checkpoint that the judgements call best is kept, without any the last.
+    """The training with the best settings; the checkpoint best on the judgements is kept, without any the last.
 
     The trained model is measured with the recipe of its training, and with the best one before it: that the same recipe
     gains says most about the training.
