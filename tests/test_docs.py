@@ -66,6 +66,7 @@ LONG = tuple(
         "similarity",
         "index",
         "start",
+        "papers/ditto",
         "how-to/no-labels",
         "how-to/fast",
         "how-to/negation",
