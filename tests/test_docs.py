@@ -26,7 +26,7 @@ from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
 import essent
-from essent import NAMED, TEMPLATES, demo
+from essent import NAMED, TEMPLATES
 from essent.cli import app
 from essent.cli.doctor import FAULTS
 from essent.doctor import CHECKS
@@ -66,6 +66,7 @@ LONG = tuple(
         "similarity",
         "index",
         "start",
+        "papers/ditto",
         "how-to/no-labels",
         "how-to/fast",
         "how-to/negation",
@@ -151,17 +152,11 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bert: Path, t5: s
         monkeypatch.setattr(registry, "_parts", dict(registry._parts))
     task_names()  # tasks of modules that are imported late
     monkeypatch.setattr(catalogue, "_rows", dict(catalogue._rows))
-    rows = [json.loads(line) for line in demo.pairs_path().read_text("utf-8").splitlines()]
-    texts = [row[name] for row in rows for name in ("sentence1", "sentence2")][::4]
-    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
-    (tmp_path / "minimal-pairs.jsonl").write_bytes(demo.minimal_pairs_path().read_bytes())
+    (block,) = [block for block in blocks(ROOT / "docs/start.md", "python") if "minimal-pairs.jsonl" in block]
+    exec(compile(block, "docs/start.md", "exec", dont_inherit=True), {})  # noqa: S102  a reader has the same files
     words = ["the", ",", ".", *(f"word{number}" for number in range(198)), *"a is in of man two".split()]
     glove = [f"{word} {' '.join(str((place * n) % 7 - 3) for n in range(50))}" for place, word in enumerate(words)]
     (tmp_path / "glove.6B.300d.txt").write_text("\n".join(glove), "utf-8")
-    chosen_on, tested_on = [row for n, row in enumerate(rows) if n % 4], rows[::4]
-    for name, some in (("pairs.jsonl", chosen_on), ("data/sts/stsb.jsonl", tested_on)):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in some), "utf-8")
     judgements(tmp_path)
     (tmp_path / "my-mlm").symlink_to(bert)
     (tmp_path / "my-t5").symlink_to(t5)
