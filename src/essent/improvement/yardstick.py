@@ -190,8 +190,8 @@ class Yardstick:
     def validation(self) -> JudgedTask | None:
         """What the checkpoints of a training are compared on; None without labels.
 
-        The criterion without labels tells whether a training gained. Its pairs are few, and their gold is what untrained
-        recipes say, so that it would take an early checkpoint.
+        The criterion without labels tells whether a training gained. Its gold is what untrained recipes say, so that it
+        would take an early checkpoint.
         """
         if not self.by_labels:
             return None
