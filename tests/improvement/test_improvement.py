@@ -137,7 +137,11 @@ def test_a_budget_of_seconds_gives_an_encoder(bert: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow  # processes of their own
 @pytest.mark.parametrize(
-    ("step", "pairs"), [("start", 60), ("search+", 60), ("trials", 60), ("encoder+", 60), ("trials+", 0), ("train", 0)]
+    ("step", "pairs"),
+    [
+        *(("start", 60), ("start+", 60), ("search+", 60), ("trials", 60), ("encoder+", 60)),
+        *(("search", 0), ("trials+", 0), ("train", 0), ("train+", 0), ("search-again", 0)),
+    ],
 )
 def test_killed_and_resumed(bert: Path, small: None, tmp_path: Path, step: str, pairs: int) -> None:
     """Killed in a step or between two, and resumed: the same bytes as without the break, from the same plan."""
