@@ -137,7 +137,7 @@ def throughput(arguments: argparse.Namespace) -> None:
     offline = compile(Encoder(MODEL, device="cpu"))
     rounds: dict[str, list[float]] = {"offline": [], "essent": [], "infinity": []}
     servers = [("essent", "/v1/embeddings")]
-    with tempfile.TemporaryDirectory() as folder, essent(f"mini={MODEL}") as (url, _):
+    with tempfile.TemporaryDirectory() as folder, essent(f"mini={MODEL}") as (url, pid):
         urls = {"essent": url}
         if arguments.infinity:
             servers.append(("infinity", "/embeddings"))
@@ -147,9 +147,9 @@ def throughput(arguments: argparse.Namespace) -> None:
             ]  # fmt: skip
             with other(command, "http://127.0.0.1:7997", "/health") as infinity:
                 urls["infinity"] = infinity
-                _rounds(arguments, texts, offline, servers, urls, rounds)
+                used = _rounds(arguments, texts, offline, servers, urls, rounds, pid)
         else:
-            _rounds(arguments, texts, offline, servers, urls, rounds)
+            used = _rounds(arguments, texts, offline, servers, urls, rounds, pid)
         del folder
     for name, seconds in rounds.items():
         if seconds:
@@ -159,18 +159,37 @@ def throughput(arguments: argparse.Namespace) -> None:
         if rounds[name]:
             ratios = [a / b for a, b in zip(rounds[name], rounds["essent"], strict=True)]
             print(f"essent / {name}: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    seconds = {who: statistics.median(each) for who, each in used.items()}
+    shown = ", ".join(f"{who} {each:.1f} s" for who, each in seconds.items())
+    print(
+        f"processor time of a round: {shown}; the server's beside offline's {seconds['server'] / seconds['offline']:.2f}"
+    )
 
 
-def _rounds(arguments, texts, offline, servers, urls, rounds) -> None:
+def used_by(pid: int) -> float:
+    """Seconds of processor time of a process and its children."""
+    processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+def _rounds(arguments, texts, offline, servers, urls, rounds, pid) -> dict[str, list[float]]:
+    """Rounds of every server and of offline `encode`; gives the processor time of essent's."""
+    used: dict[str, list[float]] = {"server": [], "clients": [], "offline": []}
     for place in range(arguments.rounds + 1):
         for name, path in servers if place % 2 else servers[::-1]:
+            before = used_by(pid), time.process_time()
             seconds = raw_clients(urls[name], path, split(texts, place), CLIENTS)
             if place:
                 rounds[name].append(seconds)
-        start = time.perf_counter()
+            if place and name == "essent":
+                used["server"].append(used_by(pid) - before[0])
+                used["clients"].append(time.process_time() - before[1])
+        start, busy = time.perf_counter(), time.process_time()
         offline.encode(texts, show_progress_bar=False)
         if place:
             rounds["offline"].append(time.perf_counter() - start)
+            used["offline"].append(time.process_time() - busy)
+    return used
 
 
 def queries(arguments: argparse.Namespace) -> None:
