@@ -161,9 +161,7 @@ def throughput(arguments: argparse.Namespace) -> None:
             print(f"essent / {name}: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     seconds = {who: statistics.median(each) for who, each in used.items()}
     shown = ", ".join(f"{who} {each:.1f} s" for who, each in seconds.items())
-    print(
-        f"processor time of a round: {shown}; the server's beside offline's {seconds['server'] / seconds['offline']:.2f}"
-    )
+    print(f"processor time of a round: {shown}; server / offline: {seconds['server'] / seconds['offline']:.2f}")
 
 
 def used_by(pid: int) -> float:
