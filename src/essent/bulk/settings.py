@@ -50,7 +50,7 @@ class BulkSettings:
         chunk: cut texts into pieces, `sentences` or `tokens:N`.
         chunk_rows: what becomes of the pieces: rows of their own (`rows`), or one vector, the mean by length (`mean`).
         rows_per_part: about how many rows a part has, 32,768 by default; a run that is killed loses the part it was at.
-        batch_size: texts of about 64 tokens in a batch.
+        batch_size: how much a batch holds: 32, the default, is as much as 32 texts of 64 tokens.
         strict: stop at the first row that has no vector.
     """
 

@@ -53,10 +53,10 @@ def serve(
 ) -> None:
     """Serve embeddings over HTTP, to clients of OpenAI, of text-embeddings-inference, and to any other.
 
-    The server starts when every model has given its golden vectors, and its engine gives them again whenever it is
-    started anew. Texts that are too long are refused, or cut where --truncate allows it, which every answer then
-    says. Queries overtake large requests. Every option has an environment variable: --max-inputs is
-    ESSENT_MAX_INPUTS.
+    The server starts when every model has given its golden vectors (of a few fixed texts, saved with the encoder or
+    computed when it is loaded), and its engine gives them again whenever it is started anew. Texts that are too long
+    are refused, or cut where --truncate allows it, which every answer then says. Queries overtake large requests.
+    Every option has an environment variable: --max-inputs is ESSENT_MAX_INPUTS.
 
     \b
     [dim]$[/] essent serve all-MiniLM-L6-v2
