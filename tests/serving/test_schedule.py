@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.serving.schedule import LONGER, PATIENCE, SHORTER, Batch, Job, Schedule
+from essent.serving.schedule import FEW, LONGER, PADDED, PATIENCE, SHORTER, Batch, Job, Schedule
 
 
 def job(lengths: list[int], arrival: float = 0.0, model: int = 0, allowance: float = 60.0) -> Job:
@@ -56,6 +56,22 @@ def test_requests_of_clients_share_batches() -> None:
     for each in jobs:
         schedule.add(each)
     assert schedule.next().jobs == jobs
+
+
+def test_queries_of_all_lengths_share_a_batch_of_few_tokens() -> None:
+    """A pass of its own for each would take longer than the padding; a full batch holds texts of like lengths alone."""
+    schedule = Schedule(2048, 10**6)
+    jobs = [job([length], place / 100) for place, length in enumerate((60, 12, 30, 45, 20, 58, 33, 8, 25, 50))]
+    for each in jobs:
+        schedule.add(each)
+    first, rest = schedule.next(), schedule.next()
+    widest = max(len(ids) for ids in first.sequences)
+    assert jobs[1] in first.jobs  # the shortest ones are due first
+    assert FEW - widest < len(first.texts) * widest <= FEW
+    assert set(first.jobs) | set(rest.jobs) == set(jobs)
+    schedule.add(job([30] * 500, 0.0))
+    schedule.add(job([20] * 50, 0.0))
+    assert {len(ids) for ids in schedule.next().sequences} == {20}  # enough texts of one length
 
 
 def test_models_do_not_share_batches() -> None:
@@ -116,6 +132,7 @@ def test_every_text_runs_once_and_batches_keep_the_budget(requests: list, budget
     for batch in batches:
         lengths = [max(len(ids), 1) for ids in batch.sequences]
         assert len(lengths) == 1 or len(lengths) * max(lengths) <= budget * 1.2
-        assert min(lengths) >= min(SHORTER * max(lengths) / LONGER, max(lengths) - 4) - 1
+        alike = min(lengths) >= min(SHORTER * max(lengths) / LONGER, max(lengths) - 4) - 1
+        assert alike or (len(lengths) * max(lengths) <= FEW and min(lengths) >= max(lengths) - PADDED)
     assert schedule.tokens == 0
     assert not len(schedule)
