@@ -2,8 +2,8 @@
 
 A request of S tokens that arrived at t is due at t + S/PATIENCE, at most half its time allowance after t. So a query
 overtakes a corpus, and nothing starves: what arrives after that moment comes behind. A batch takes texts of its first
-request, and fills up with texts of about the same length from those behind it; a batch of few tokens also with shorter
-ones.
+request, and fills up with texts of about the same length from those behind it; a batch of few tokens also with texts of
+other lengths.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SMALL = 512  # tokens of a request that may use the lane of queries
 SHORTER, LONGER, ALIKE = 0.95, 1.05, 2  # lengths that share a batch: shares of the first one's, or so many tokens off
 # Every pass reads all weights, which takes as long as some 80 tokens do: in a batch of few tokens so much padding costs
 # less than a pass of its own for the shorter text.
-FEW, PADDED = 512, 64  # tokens of a batch that is filled up, and by how many its texts may be shorter
+FEW, PADDED = 512, 64  # tokens of a batch that is filled up, and by how many its texts may differ
 MOST_TEXTS, MOST_REQUESTS = 512, 256  # of a batch; requests that are looked at to fill it
 
 
@@ -118,6 +118,11 @@ class Schedule:
 
     def __len__(self) -> int:
         return len(self._jobs)
+
+    @property
+    def queries(self) -> int:
+        """Queries that wait."""
+        return sum(job.small for _, _, job in self._jobs)
 
     def has_room(self, tokens: int) -> bool:
         """Whether a request of so many tokens may wait."""

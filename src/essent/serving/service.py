@@ -81,7 +81,14 @@ class Service:
 
     def _engine(self, running: list[Prepared]) -> Engine:
         sources = [
-            Source(model.engine, model.place, model.precision, model.reading.pad_id, model.dimensions)
+            Source(
+                model.engine,
+                model.place,
+                model.precision,
+                model.reading.pad_id,
+                model.dimensions,
+                model.reading.max_seq_length,
+            )
             for model in running
         ]
         return Engine(

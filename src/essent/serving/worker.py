@@ -28,6 +28,7 @@ from essent.tokens import pad_arrays
 logger = logging.getLogger(__name__)
 BEAT = 0.4  # seconds between signs of life
 TIDYING = 50  # signs of life from one return of freed memory to the next
+ROUNDED = 4  # tokens
 OUT_OF_MEMORY = 42  # exit code
 QUICK, BULK = "quick", "bulk"
 
@@ -38,13 +39,14 @@ Runner = Callable[[list[np.ndarray]], np.ndarray]  # ids of texts (T,) each to v
 
 @dataclass(frozen=True)
 class Source:
-    """What the process loads: a model's engine, its place, and the id of its padding."""
+    """What the process loads: a model's engine, its place, the id of its padding, and the most tokens of a text."""
 
     engine: str
     place: str
     precision: str
     pad_id: int
     dimensions: int
+    most: int | None = None
 
 
 def main(connection: socket.socket, sources: list[Source], threads: int) -> None:
@@ -136,11 +138,18 @@ def _graph(source: Source, threads: int) -> dict[str, list[Runner]]:
     runtime = runtime_of(source.engine, source.precision)(Path(source.place), source.precision, threads)
 
     def run(infer: Any, sequences: list[np.ndarray]) -> np.ndarray:
-        ids, attention_mask = pad_arrays(sequences, source.pad_id)
+        ids, attention_mask = pad_arrays(sequences, source.pad_id, least=width_of(sequences, source.most))
         vectors: np.ndarray = infer(ids, attention_mask.astype(np.int64))
         return vectors[:, : source.dimensions]  # a model may say that fewer are to be kept
 
     return {QUICK: [partial(run, runtime.one)], BULK: [partial(run, lane) for lane in in_background(runtime.lanes)]}
+
+
+def width_of(sequences: list[np.ndarray], most: int | None) -> int:
+    """The width of a batch: a multiple of 4, so that batches have fewer shapes; each new one costs the engine time."""
+    longest = max(map(len, sequences))
+    rounded = -(-longest // ROUNDED) * ROUNDED
+    return longest if most is not None and rounded > most else rounded
 
 
 def in_background(make: Callable[[], T]) -> T:
@@ -171,7 +180,7 @@ def _torch(source: Source, threads: int) -> dict[str, list[Runner]]:
 
     @torch.inference_mode()
     def run(sequences: list[np.ndarray]) -> np.ndarray:
-        ids, attention_mask = pad_arrays(sequences, source.pad_id)
+        ids, attention_mask = pad_arrays(sequences, source.pad_id, least=width_of(sequences, source.most))
         features = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(attention_mask).long()}
         found = encoder({name: value.to(device) for name, value in features.items()})["sentence_embedding"]
         vectors: np.ndarray = found[:, : source.dimensions].float().cpu().numpy()

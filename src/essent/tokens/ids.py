@@ -248,15 +248,15 @@ def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "
 
 
 def pad_arrays(
-    sequences: Sequence[Sequence[int] | np.ndarray], pad_id: int, side: str = "right"
+    sequences: Sequence[Sequence[int] | np.ndarray], pad_id: int, side: str = "right", least: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ids (B,T) int64 and attention mask (B,T) bool of sequences of ids, padded on either side.
+    """Ids (B,T) int64 and attention mask (B,T) bool of sequences of ids, padded on either side to `least` at least.
 
     A sequence of no tokens at all (an empty text for a tokenizer without special tokens) becomes one attended pad
     token: a text always has a vector.
     """
     lengths = np.fromiter((len(s) for s in sequences), dtype=np.int64, count=len(sequences))  # (B,)
-    width = max(int(lengths.max(initial=0)), 1)
+    width = max(int(lengths.max(initial=0)), 1, least)
     shown = np.maximum(lengths, 1)
     place = np.arange(width)[None, :]  # (1,T)
     start = (width - shown)[:, None] if side == "left" else np.zeros((len(sequences), 1), dtype=np.int64)  # (B,1)
