@@ -114,7 +114,7 @@ def test_calibrated(run: Run, tiny: str, tmp_path: Path) -> None:
 
 
 def test_a_saved_folder_is_saved_again_without_a_recipe(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
-    """With another layout and calibrated similarities; a recipe of its own is refused."""
+    """With another layout and calibrated similarities."""
     run("save", "-m", tiny, "-r", "mean | zscore", "--fit", lines, "-o", tmp_path / "model", "-q")
     many = tmp_path / "many.txt"
     many.write_text("\n".join(f"{text} {number}" for text in TEXTS for number in range(9)), "utf-8")

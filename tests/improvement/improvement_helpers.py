@@ -15,7 +15,7 @@ WORDS = (
     "a man is playing large flute two dogs run through the green field chasing red ball stock market fell sharply on "
     "monday after announcement she drinks cold coffee every morning kitten climbed old oak tree and stayed there"
 ).split()
-SMALL = {"COUNTS": (2,), "RUNGS": (4, 8, 12), "FEWEST_STEPS": 8, "EPOCHS": 1, "BATCH": 16, "ENGINES": {}}
+SMALL = {"RUNGS": (4, 8, 12), "FEWEST_STEPS": 8, "EPOCHS": 1, "BATCH": 16, "ENGINES": {}}
 SPACES = {"full": Space(plan.TINY.grids, ("static | normalize",), "full")}
 
 
@@ -36,9 +36,9 @@ def duplicates(count: int, seed: int = 1) -> DuplicateTask:
     return DuplicateTask("alike", tuple(pairs))
 
 
-def make_small(patch: Any = setattr) -> None:
+def make_small(patch: Any = setattr, trials: int = 2) -> None:
     """Few trials of few steps, and a small space: what a plan may hold at most."""
-    for name, value in SMALL.items():
+    for name, value in {**SMALL, "COUNTS": (trials,)}.items():
         patch(plan, name, value)
     plain = plan.space_of
 

@@ -112,7 +112,16 @@ def test_without_labels(bert: Path, small: None, tmp_path: Path) -> None:
     kept = sum(gain.difference for gain in made.gains if gain.kept)
     assert made.results[0].score == pytest.approx(made.before[0] + kept, abs=1.5)
     assert any("lost" in note and "against a choice by labels" in note for note in made.notes)
-    assert (tmp_path / "out" / ".work" / "train" / "model" / "training.json").is_file()
+    trained = tmp_path / "out" / ".work" / "train"
+    assert json.loads((trained / "model" / "training.json").read_text("utf-8"))["best_step"] is None  # the last one
+    measured = json.loads((trained / "result.json").read_text("utf-8"))["measured"]
+    assert list(measured.values()) == list(dict.fromkeys(["mean", _best_before(tmp_path / "out")]))
+
+
+def _best_before(folder: Path) -> str:
+    """The recipe that was the best before the training."""
+    found = json.loads((folder / ".work" / "search" / "result.json").read_text("utf-8"))
+    return str(found["recipe"])
 
 
 @pytest.mark.slow  # some seconds
@@ -141,10 +150,12 @@ def test_a_budget_of_seconds_gives_an_encoder(bert: Path, tmp_path: Path) -> Non
     [
         *(("start", 60), ("start+", 60), ("search+", 60), ("trials", 60), ("encoder+", 60)),
         *(("search", 0), ("trials+", 0), ("train", 0), ("train+", 0), ("search-again", 0)),
+        ("trials/trial-0/checkpoints/checkpoint-8", 60),  # a trial that goes on for the second time
     ],
 )
-def test_killed_and_resumed(bert: Path, small: None, tmp_path: Path, step: str, pairs: int) -> None:
+def test_killed_and_resumed(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, pairs: int) -> None:
     """Killed in a step or between two, and resumed: the same bytes as without the break, from the same plan."""
+    make_small(monkeypatch.setattr, 4 if "/" in step else 2)
     script = Path(__file__).parent / "killed_improvement.py"
     command = [sys.executable, script, str(bert), tmp_path / "killed", step, str(pairs)]
     done = subprocess.run(command, capture_output=True, text=True)

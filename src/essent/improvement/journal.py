@@ -22,7 +22,7 @@ from essent.types import DataError
 from essent.version import __version__
 
 WORK, PLAN, RESULT, FOUND = ".work", "plan.json", "result.json", "evidence.npz"
-FORMAT = 1
+FORMAT = 2
 Evidence = Mapping[str, np.ndarray]
 
 
@@ -124,7 +124,7 @@ class Journal:
 
     def tidy(self) -> None:
         """Remove what a killed run was writing."""
-        for path in (self.folder / PLAN, *self.folder.glob(f"*/{RESULT}"), *self.folder.glob(f"*/{FOUND}")):
+        for path in (self.folder / PLAN, *self.folder.glob(f"**/{RESULT}"), *self.folder.glob(f"**/{FOUND}")):
             remove_leftovers(path)
 
 

@@ -118,7 +118,7 @@ class Improved:
             f"[{self.before[1]:.1f}, {self.before[2]:.1f}] by {self.by}."
         )
         if not self.by_labels:
-            yield "These are points of agreement with the recipes that teach, not of Spearman with judgements."
+            yield "These points are agreement with the recipes that teach, not a correlation with judgements."
         yield from (gain.in_words() + "." for gain in self.gains)
         if not any(gain.kept for gain in self.gains):
             yield "Nothing was shown to be better than the model as given: only its speed and size are worth changing."

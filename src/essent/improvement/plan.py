@@ -102,8 +102,8 @@ class Training:
     """Trials under successive halving, and the training itself; `why` says why there is none.
 
     Attributes:
-        steps, most: of the training itself, those that its share of the budget buys, and those that it takes at most
-            where time is left.
+        steps, most: of the training itself: what its share of the budget buys, and the most that it takes where time is
+            left.
     """
 
     trials: tuple[dict[str, Any], ...] = ()

@@ -29,7 +29,8 @@ from essent.train import train
 
 Found = tuple[dict[str, Any], dict[str, Evidence]]
 BASELINES = ("mean", "first-last")
-SAFE, LEAST_PACE = 0.95, 0.8  # the part of what is left that is given away, and what plans are counted at least
+# The part of what is left that is given away, what plans are counted at least, and the training's least part.
+SAFE, LEAST_PACE, LEAST_TRAINING = 0.95, 0.8, 0.5
 SHOWN = 12  # rows of a search that are kept for the report
 # Recipes that the criterion without labels compares with, on every model that is tried.
 REFERENCES = Space(
@@ -150,37 +151,58 @@ def _again(context: Context) -> dict[str, Any]:
 
 
 def trials(context: Context, folder: Path) -> Found:
-    """Successive halving: all settings for some steps, the better half of them for more, until one is left."""
+    """Successive halving: all settings for some steps, the better half of them for more, until one is left.
+
+    Each trial at each number of steps is a step of the journal: a run that goes on does not train backwards.
+    """
     training = context.journal.decision(folder.name, partial(_affordable, context))
     alive = list(range(len(training["trials"])))
     evidence: dict[str, Evidence] = {}
     rows: list[list[Any]] = []
-    each = 0.0  # seconds of a step; the slowest trial's, as one that goes on behind a break takes none
+    each = [0.0] * len(alive)
     for before, rung in pairwise([0, *training["rungs"]]):
         for number in alive:
-            settings = training["trials"][number]
-            name = f"trial {number + 1} after {rung} steps"
-            began = time.perf_counter()
-            encoder = train(
-                context.shell(),
-                list(context.given.texts),
-                "simcse-unsup",
-                output=folder / f"trial-{number}",
-                resume=True,
-                max_steps=rung,
-                validate_every=training["rungs"][0],
-                **settings,
-            )
-            each = max(each, (time.perf_counter() - began) / (rung - before))
-            evidence[name] = context.yardstick.measure(encoder, tests=False)
+            run = partial(_trial, context, folder / f"trial-{number}", training, number, before, rung)
+            done = context.journal.step(f"{folder.name}/{number + 1} after {rung}", run)
+            evidence |= done.evidence
+            each[number] = done.result["each"]
         scores = context.scores(evidence)
-        names = {n: f"trial {n + 1} after {rung} steps" for n in alive}
-        order = sorted(alive, key=lambda n: -scores.values[names[n]])
-        rows += [[n + 1, rung, *scores.of(names[n])] for n in order]
-        if alive == list(range(len(training["trials"]))):
-            evidence |= references(context, folder / f"trial-{order[0]}", "trial")
+        order = sorted(alive, key=lambda number: -scores.values[_trial_name(number, rung)])
+        rows += [[number + 1, rung, *scores.of(_trial_name(number, rung))] for number in order]
+        if before == 0:
+            best = folder / f"trial-{order[0]}"
+            evidence |= context.journal.step(
+                f"{folder.name}/references", partial(_trial_references, context, best)
+            ).evidence
         alive = order[: max(1, len(order) // 2)]
-    return {"best": alive[0], "settings": training["trials"][alive[0]], "rows": rows, "each": each}, evidence
+    return {"best": alive[0], "settings": training["trials"][alive[0]], "rows": rows, "each": each[alive[0]]}, evidence
+
+
+def _trial(
+    context: Context, output: Path, training: Mapping[str, Any], number: int, before: int, rung: int, folder: Path
+) -> Found:
+    """Train one of the settings from so many steps to so many, and measure it; `each` is the seconds of a step."""
+    began = time.perf_counter()
+    encoder = train(
+        context.shell(),
+        list(context.given.texts),
+        "simcse-unsup",
+        output=output,
+        resume=True,
+        max_steps=rung,
+        validate_every=training["rungs"][0],
+        **training["trials"][number],
+    )
+    each = (time.perf_counter() - began) / (rung - before)
+    return {"each": each}, {_trial_name(number, rung): context.yardstick.measure(encoder, tests=False)}
+
+
+def _trial_references(context: Context, trained: Path, folder: Path) -> Found:
+    return {}, references(context, trained, "trial")
+
+
+def _trial_name(number: int, rung: int) -> str:
+    return f"trial {number + 1} after {rung} steps"
 
 
 def _affordable(context: Context) -> dict[str, Any]:
@@ -232,9 +254,10 @@ def _steps(context: Context, each: float) -> dict[str, Any]:
     measured = (training["validations"] + 2) * speed["measured"] + 2 * speed["tested"]
     later = max(context.pace, LEAST_PACE) * (context.planned_after("train") + measured)
     each = each or max(context.pace, LEAST_PACE) * training["seconds"] / training["steps"]
-    steps = min(training["most"], int((SAFE * context.remaining - later) / max(each, 1e-9)))
+    free = max(SAFE * context.remaining - later, LEAST_TRAINING * context.remaining)  # later steps can be cut too
+    steps = min(training["most"], int(free / max(each, 1e-9)))
     if steps < FEWEST_STEPS:
-        return {"steps": 0, "cut": f"only {context.remaining:.0f} s of the budget were left"}
+        return {"steps": 0, "cut": f"only {max(context.remaining, 0.0):.0f} s of the budget were left"}
     planned = training["steps"]
     cut = {"cut": f"{planned} steps were planned, and {steps} fitted the budget"} if steps < planned else {}
     return {"steps": steps, **cut}

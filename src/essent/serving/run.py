@@ -125,20 +125,22 @@ def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> P
     ours, theirs = context.Pipe(duplex=False)
     arguments = (theirs, model, engine, str(folder), precision)
     process = context.Process(target=prepare_in_process, args=arguments, daemon=True)
-    with _signals_wait():
-        process.start()
-    theirs.close()
     try:
+        with _signals_wait():
+            process.start()
+        theirs.close()
         found, error = ours.recv()
     except EOFError:
         process.join()
         raise EngineError(f"Preparing {model!r} ended its process (exit code {process.exitcode}).") from None
     except KeyboardInterrupt:  # it would go on for minutes, and then have nobody to give its result to
-        process.kill()
+        if process.pid is not None:
+            process.kill()
         raise
     finally:
         ours.close()
-        process.join()
+        if process.pid is not None:
+            process.join()
     if error is not None:
         raise error
     result: Prepared = found
