@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.serving.schedule import FEW, LONGER, PADDED, PATIENCE, SHORTER, Batch, Job, Schedule
+from essent.serving.schedule import LONGER, PATIENCE, SHORTER, Batch, Job, Schedule
+from essent.serving.worker import width_of
 
 
 def job(lengths: list[int], arrival: float = 0.0, model: int = 0, allowance: float = 60.0) -> Job:
@@ -58,22 +59,6 @@ def test_requests_of_clients_share_batches() -> None:
     assert schedule.next().jobs == jobs
 
 
-def test_queries_of_all_lengths_share_a_batch_of_few_tokens() -> None:
-    """A pass of its own for each would take longer than the padding; a full batch holds texts of like lengths alone."""
-    schedule = Schedule(2048, 10**6)
-    jobs = [job([length], place / 100) for place, length in enumerate((60, 12, 30, 45, 20, 58, 33, 8, 25, 50))]
-    for each in jobs:
-        schedule.add(each)
-    first, rest = schedule.next(), schedule.next()
-    widest = max(len(ids) for ids in first.sequences)
-    assert jobs[1] in first.jobs  # the shortest ones are due first
-    assert FEW - widest < len(first.texts) * widest <= FEW
-    assert set(first.jobs) | set(rest.jobs) == set(jobs)
-    schedule.add(job([30] * 500, 0.0))
-    schedule.add(job([20] * 50, 0.0))
-    assert {len(ids) for ids in schedule.next().sequences} == {20}  # enough texts of one length
-
-
 def test_models_do_not_share_batches() -> None:
     schedule = Schedule(2048, 10**6)
     for place in range(10):
@@ -87,6 +72,22 @@ def test_a_query_does_not_wait_for_the_texts_of_a_corpus_in_its_batch() -> None:
     schedule.add(job([20] * 500, 0.0))
     schedule.add(job([20], 1.0))
     assert len(schedule.next().texts) == 1
+
+
+def test_queries_are_counted_and_a_corpus_is_not() -> None:
+    schedule = Schedule(2048, 10**6)
+    for each in (job([30] * 500), job([20]), job([20, 10])):
+        schedule.add(each)
+    assert schedule.queries == 2
+    schedule.next(only_small=True)
+    assert schedule.queries < 2
+
+
+@pytest.mark.parametrize(
+    ("longest", "most", "width"), [(5, None, 8), (8, None, 8), (9, 12, 12), (9, 10, 9), (10, 10, 10)]
+)
+def test_widths_are_multiples_of_four_up_to_what_a_model_reads(longest: int, most: int | None, width: int) -> None:
+    assert width_of([np.zeros(3), np.zeros(longest)], most) == width
 
 
 def test_room() -> None:
@@ -132,7 +133,6 @@ def test_every_text_runs_once_and_batches_keep_the_budget(requests: list, budget
     for batch in batches:
         lengths = [max(len(ids), 1) for ids in batch.sequences]
         assert len(lengths) == 1 or len(lengths) * max(lengths) <= budget * 1.2
-        alike = min(lengths) >= min(SHORTER * max(lengths) / LONGER, max(lengths) - 4) - 1
-        assert alike or (len(lengths) * max(lengths) <= FEW and min(lengths) >= max(lengths) - PADDED)
+        assert min(lengths) >= min(SHORTER * max(lengths) / LONGER, max(lengths) - 4) - 1
     assert schedule.tokens == 0
     assert not len(schedule)

@@ -2,15 +2,13 @@
 
 A request of S tokens that arrived at t is due at t + S/PATIENCE, at most half its time allowance after t. So a query
 overtakes a corpus, and nothing starves: what arrives after that moment comes behind. A batch takes texts of its first
-request, and fills up with texts of about the same length from those behind it; a batch of few tokens also with texts of
-other lengths.
+request, and fills up with texts of about the same length from those behind it.
 """
 
 from __future__ import annotations
 
 import bisect
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,9 +18,6 @@ import numpy as np
 PATIENCE = 2000.0  # tokens a second
 SMALL = 512  # tokens of a request that may use the lane of queries
 SHORTER, LONGER, ALIKE = 0.95, 1.05, 2  # lengths that share a batch: shares of the first one's, or so many tokens off
-# Every pass reads all weights, which takes as long as some 80 tokens do: in a batch of few tokens so much padding costs
-# less than a pass of its own for the shorter text.
-FEW, PADDED = 512, 64  # tokens of a batch that is filled up, and by how many its texts may differ
 MOST_TEXTS, MOST_REQUESTS = 512, 256  # of a batch; requests that are looked at to fill it
 
 
@@ -67,10 +62,10 @@ class Job:
         """Texts that are in no batch yet."""
         return len(self._order)
 
-    def longest(self, limit: float = math.inf) -> int:
-        """Tokens of the longest waiting text up to a limit; 0 where there is none."""
-        place = bisect.bisect_right(self._lengths, limit)
-        return self._lengths[place - 1] if place else 0
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest waiting text."""
+        return self._lengths[-1]
 
     def take(self, shortest: float, longest: float, room: int) -> tuple[list[int], int]:
         """At most `room` waiting texts between two lengths, longest first, and their tokens: they wait no more."""
@@ -153,40 +148,21 @@ class Schedule:
         head = next((job for _, _, job in self._jobs if job.small or not only_small), None)
         if head is None:
             return None
-        texts = self._take_alike(head)
-        self._fill_up(head, texts)
-        self._jobs = [entry for entry in self._jobs if entry[2].waiting]
-        return Batch(head.model, texts, head.small)
-
-    def _take_alike(self, head: Job) -> list[tuple[Job, int]]:
-        """The longest waiting texts of a request, and texts of about the same length behind it."""
-        longest = head.longest()
-        shortest, most = min(SHORTER * longest, longest - ALIKE), max(longest * LONGER, longest + ALIKE)
+        longest = head.longest
+        shortest = min(SHORTER * longest, longest - ALIKE)
         texts: list[tuple[Job, int]] = []
+        most = max(longest * LONGER, longest + ALIKE)
         for job in self._alike(head):
-            room = min(MOST_TEXTS, max(1, int(self.budget // (longest if job is head else most)))) - len(texts)
+            limit = longest if job is head else most
+            widest = max(longest, min(limit, most))
+            room = min(MOST_TEXTS, max(1, int(self.budget // widest))) - len(texts)
             if room <= 0:
                 break
-            self._take(texts, job, shortest, longest if job is head else most, room)
-        return texts
-
-    def _fill_up(self, head: Job, texts: list[tuple[Job, int]]) -> None:
-        """Texts of other lengths for a batch of few tokens."""
-        few = min(FEW, self.budget)
-        lengths = [len(job.sequences[row]) for job, row in texts]
-        for job in self._alike(head):
-            widest, narrowest = max(1, *lengths), min(lengths)
-            if widest * (len(texts) + 1) > few:
-                break
-            widest = max(widest, job.longest(min(narrowest + PADDED, few // (len(texts) + 1))))
-            lengths += self._take(texts, job, widest - PADDED, widest, few // widest - len(texts))
-
-    def _take(self, texts: list[tuple[Job, int]], job: Job, shortest: float, longest: float, room: int) -> list[int]:
-        """Put waiting texts between two lengths into a batch; gives their lengths."""
-        rows, tokens = job.take(shortest, longest, room)
-        texts += [(job, row) for row in rows]
-        self.tokens -= tokens
-        return [len(job.sequences[row]) for row in rows]
+            rows, tokens = job.take(shortest, limit, room)
+            texts += [(job, row) for row in rows]
+            self.tokens -= tokens
+        self._jobs = [entry for entry in self._jobs if entry[2].waiting]
+        return Batch(head.model, texts, head.small)
 
     def _alike(self, head: Job) -> Iterator[Job]:
         """The first request, and those behind it whose texts may share its batch."""

@@ -28,7 +28,7 @@ from essent.tokens import pad_arrays
 logger = logging.getLogger(__name__)
 BEAT = 0.4  # seconds between signs of life
 TIDYING = 50  # signs of life from one return of freed memory to the next
-ROUNDED = 4  # tokens
+ROUNDED = 4  # tokens, that the widths of a graph's batches are multiples of
 OUT_OF_MEMORY = 42  # exit code
 QUICK, BULK = "quick", "bulk"
 
@@ -180,7 +180,7 @@ def _torch(source: Source, threads: int) -> dict[str, list[Runner]]:
 
     @torch.inference_mode()
     def run(sequences: list[np.ndarray]) -> np.ndarray:
-        ids, attention_mask = pad_arrays(sequences, source.pad_id, least=width_of(sequences, source.most))
+        ids, attention_mask = pad_arrays(sequences, source.pad_id)
         features = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(attention_mask).long()}
         found = encoder({name: value.to(device) for name, value in features.items()})["sentence_embedding"]
         vectors: np.ndarray = found[:, : source.dimensions].float().cpu().numpy()

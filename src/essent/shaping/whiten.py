@@ -52,7 +52,7 @@ class Whiten(AffineShaper):
         return dimensions if self.n_components is None else min(self.n_components, dimensions)
 
 
-@cache  # a search whitens many recipes by the same texts
+@cache  # said once, as a search whitens many recipes with the same texts
 def _warn(count: int, kept: int) -> None:
     logger.warning(
         "whiten learns %d dimensions from %d texts: it makes texts like these about equally similar, and scores are "

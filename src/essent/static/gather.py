@@ -52,7 +52,7 @@ class Settings:
         state: a file to keep what has been summed, for a run that is killed; None keeps nothing.
         renew: begin again where `state` holds another run, or cannot be read, instead of refusing it.
         every: seconds between two writings of it.
-        batch_size: texts of about 64 tokens in a batch.
+        batch_size: how much a batch holds: 32 is as much as 32 texts of 64 tokens.
         precision: of the passes, see `essent.arithmetic`; sums are in float64 whatever it is.
         progress: whether to show a bar, or lines where standard error is a file or pipe.
         note: is called with a line about what takes a while, and where a run goes on.
