@@ -1,7 +1,7 @@
 """An improvement in a process of its own, which kills itself without warning.
 
 python killed_improvement.py MODEL FOLDER STEP PAIRS    when STEP is finished; where the name ends with "+", in the
-middle of the step behind it; where it has a "/", when that file of the work is there, with four trials instead of two.
+middle of the step behind it; where it has a "/", soon after such a file of the work is there, with four trials, not two.
 PAIRS are judged, with 0 it is chosen without labels.
 """
 
@@ -25,12 +25,12 @@ import essent  # noqa: E402
 
 def main(model: str, folder: Path, step: str, pairs: int) -> None:
     inside = "/" in step
-    awaited = folder / ".work" / (step if inside else f"{step.rstrip('+')}/result.json")
+    awaited = step if inside else f"{step.rstrip('+')}/result.json"
 
     def watch() -> None:
-        while not awaited.exists():
+        while not any((folder / ".work").glob(awaited)):
             time.sleep(0.002)
-        time.sleep(0.3 if step.endswith("+") else 0.0)
+        time.sleep(0.3 if inside or step.endswith("+") else 0.0)
         os.kill(os.getpid(), signal.SIGKILL)
 
     make_small(trials=4 if inside else 2)
