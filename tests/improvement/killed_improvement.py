@@ -1,7 +1,7 @@
 """An improvement in a process of its own, which kills itself without warning.
 
 python killed_improvement.py MODEL FOLDER STEP PAIRS    when STEP is finished; where the name ends with "+", in the
-middle of the step behind it; where it has a "/", soon after such a file of the work is there, with four trials, not two.
+middle of the step behind it; where it has a "/", soon after such a file of the work is there, with four trials.
 PAIRS are judged, with 0 it is chosen without labels.
 """
 
