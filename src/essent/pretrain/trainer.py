@@ -18,7 +18,7 @@ from transformers import EvalPrediction, PrinterCallback, ProgressCallback, Trai
 from essent.pretrain.data import IGNORED, mask
 from essent.pretrain.model import logits_at
 from essent.pretrain.settings import Pretraining
-from essent.train import left_over, on_device, writing_checkpoint
+from essent.train import left_over, on_device, quick_dropout, writing_checkpoint
 from essent.types import TrainingError
 
 VALIDATION, LOG = 0.1, 0.01  # how often, by default, in shares of the run
@@ -98,6 +98,11 @@ class MaskedTrainer(Trainer):
         whole = torch.zeros(2, *labels.shape, device=labels.device)
         whole[:, chosen] = torch.stack([losses, (logits.argmax(dim=-1) == labels[chosen]).float()])
         return loss, {"losses": whole[0], "hits": whole[1]}
+
+    def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
+        """One step of transformers' own, with quick dropout on a CPU."""
+        with quick_dropout(self.args.device.type):
+            return super().training_step(model, inputs, num_items_in_batch)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         with writing_checkpoint(self):

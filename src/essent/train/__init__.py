@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from essent.train.continuous import train_continuous
     from essent.train.device import find_device as find_device
     from essent.train.device import on_device as on_device
+    from essent.train.dropout import quick_dropout as quick_dropout
     from essent.train.examples import Examples, read_examples
     from essent.train.loss import ContrastiveLoss
     from essent.train.objectives import OBJECTIVES, Objective, denoised_info_nce, info_nce
@@ -86,6 +87,7 @@ __getattr__, __dir__ = lazy_door(
         "make_loss": "essent.train.build",
         "on_device": "essent.train.device",
         "projection_heads": "essent.train.projection",
+        "quick_dropout": "essent.train.dropout",
         "read_examples": "essent.train.examples",
         "total_steps": "essent.train.stopping",
         "train": "essent.train.run",

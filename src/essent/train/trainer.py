@@ -18,6 +18,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from essent.encoder import Encoder
 from essent.tasks import JudgedTask
 from essent.train.checkpoints import check_checkpoint, is_whole, left_over, writing_checkpoint
+from essent.train.dropout import quick_dropout
 from essent.train.loss import ContrastiveLoss
 from essent.train.projection import ProjectionHead
 from essent.train.stopping import go_on
@@ -113,7 +114,8 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         Raises:
             TrainingError: names the step and the last good checkpoint.
         """
-        loss = super().training_step(model, inputs, num_items_in_batch)
+        with quick_dropout(self.args.device.type):
+            loss = super().training_step(model, inputs, num_items_in_batch)
         if not torch.isfinite(loss):
             raise TrainingError(
                 f"The loss of step {self.state.global_step + 1} is {float(loss)}. "
