@@ -229,6 +229,16 @@ def test_texts_of_the_test_are_not_learned_from(tmp_path: Path) -> None:
     assert given.notes == ("2 of the 90 texts are in the tests too: nothing is learned from them.",)
 
 
+def test_texts_that_a_test_learns_from_may_be_learned_from(tmp_path: Path) -> None:
+    from essent.improvement.given import read_given
+
+    rows = [{"text": text, "label": number % 2} for number, text in enumerate(TEXTS)]
+    for part, chosen in (("train", rows[10:]), ("test", rows[:10])):
+        (tmp_path / f"questions.{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chosen), "utf-8")
+    given = read_given(TEXTS, tmp_path / "questions.train.jsonl", tmp_path / "questions.test.jsonl", None, 0)
+    assert {*given.texts, *given.held_out} == {*TEXTS[10:]}
+
+
 @pytest.mark.parametrize(("budget", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400), (" 2 m ", 120)])
 def test_budgets(budget: str, seconds: float) -> None:
     assert Settings(budget=budget).seconds == seconds

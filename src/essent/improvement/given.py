@@ -69,7 +69,7 @@ def read_given(texts: Any, data: Any, test: Any, folder: str | Path | None, seed
         tests.append(one.task)
         if one.left_out:
             notes.append(f"{one.left_out} {one.task.unit} of the test {one.task.name} are in the data too: left out.")
-    own = {_plain(text) for task in tests for text in task.texts()}
+    own = frozenset().union(*map(_measured, tests))
     kept = [text for text in found if _plain(text) not in own]
     if gone := len(found) - len(kept):
         notes.append(f"{gone} of the {len(found)} texts are in the tests too: nothing is learned from them.")
@@ -102,6 +102,12 @@ def _check_count(count: int, words: str) -> None:
             f"{words} {count} different texts; an encoder is improved on {FEWEST_TEXTS} or more, better on thousands "
             "like those that it will encode."
         )
+
+
+def _measured(task: JudgedTask) -> set[str]:
+    """The texts of a test but for those that its probe learns from: the training file beside a test file."""
+    judged, read = ({_plain(text) for item in items for text in item} for items in (task.items(), task.read_items()))
+    return {_plain(text) for text in task.texts()} - (read - judged)
 
 
 def _plain(text: str) -> str:
