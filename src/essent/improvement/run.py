@@ -209,7 +209,8 @@ class Improvement:
         if training["why"]:
             self.notes.append(f"The model was not trained: {training['why']}.")
             return
-        if not self.results["search"].result["gains"]:
+        # a raw model may gain by training where recipes do not, as with classes; one for similarity has been trained
+        if not self.results["search"].result["gains"] and not context.plan["language_model"]:
             self.notes.append(
                 "The model was not trained: no recipe gains over its own pooling, as on models that were trained for "
                 "similarity."
