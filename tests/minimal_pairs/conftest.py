@@ -14,7 +14,7 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from essent.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet, misspelling_list, misspellings
 from essent.minimal_pairs import choose as choosing
-from essent.minimal_pairs.inflection import inflect
+from essent.minimal_pairs.english import inflect
 
 FILLERS = "green strange nice famous empty eat eats ate eating see sees saw watch watched make made call called cold"
 

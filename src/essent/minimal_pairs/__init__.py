@@ -23,10 +23,8 @@ with needs_torch(__name__):
     from essent.minimal_pairs.language import Language, Negation, Parser
     from essent.minimal_pairs.language import UnsuitableError as UnsuitableError
     from essent.minimal_pairs.masked import MaskedModel
-    from essent.minimal_pairs.push import push_rows as push_rows
-    from essent.minimal_pairs.quality import Quality, overlaps, sample
-    from essent.minimal_pairs.quality import as_dict as as_dict
-    from essent.minimal_pairs.rows import PairRow, write_rows
+    from essent.minimal_pairs.rows import PairRow, Quality, overlaps, sample, write_rows
+    from essent.minimal_pairs.rows import as_dict as as_dict
     from essent.minimal_pairs.typos import misspelling_list, misspellings
     from essent.minimal_pairs.wordnet import WordNet, find_wordnet
 

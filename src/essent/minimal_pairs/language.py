@@ -7,15 +7,12 @@ inflected. `English` is complete; the tests hold a small Esperanto to the same c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from essent.minimal_pairs.edits import Edit, apply_edits, like_case
-from essent.types import InputError, ModelError, optional_import
-
-if TYPE_CHECKING:
-    from essent.minimal_pairs.wordnet import Synset
+from essent.types import InputError, ModelError, TextsLike, optional_import
 
 Doc: TypeAlias = Any  # spaCy's, which is an extra
 Token: TypeAlias = Any
@@ -117,10 +114,6 @@ class Language(ABC):
     def is_word(self, word: str) -> bool:
         """Whether a lower-case word is in the lexicon."""
 
-    def fits(self, token: Token, synset: Synset, word: str) -> bool:
-        """Whether a word of a synset takes what stands beside the token."""
-        return True
-
     def mend(self, token: Token, new: str) -> list[Edit]:
         """Edits of what agrees with a token when another word comes to stand there."""
         return []
@@ -158,7 +151,7 @@ class Parser:
                 raise ModelError(
                     f"The parser {found!r} is not installed. Install it with: python -m spacy download {found}"
                 ) from error
-        self.pipeline: Any = pipeline
+        self.language, self.pipeline = language, pipeline
         missing = [part for part in ("tagger", "parser") if part not in pipeline.pipe_names]
         if missing and not pipeline.meta.get("parses"):  # said by a component of one's own that does both
             raise ModelError(
@@ -166,6 +159,14 @@ class Parser:
                 f"{language.pipelines[0]}."
             )
         self.name = f"{pipeline.meta['lang']}_{pipeline.meta['name']} {pipeline.meta['version']}"
+        self.splitter: Any = spacy.blank(pipeline.lang)  # "Mr." is a token of its own, so no sentence ends there
+        self.splitter.add_pipe("sentencizer", config={"punct_chars": [*".!?…", "..", "..."]})
+
+    def split(self, texts: TextsLike) -> Iterator[str]:
+        """Sentences of texts, by their marks and lines, without stars for emphasis and the quotes of a CSV field."""
+        lines = [line for text in texts for line in text.replace('""', '"').replace("*", "").splitlines()]
+        for doc in self.splitter.pipe(lines):
+            yield from filter(None, (sentence.text.strip() for sentence in doc.sents))
 
     def __call__(self, sentences: Sequence[str]) -> list[Doc]:
         """The parses, with the sentences in `user_data["text"]`; typographic apostrophes are read as straight ones."""
