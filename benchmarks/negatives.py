@@ -30,11 +30,11 @@ ASKED = "a negation above a synonym"
 
 def write_triplets(texts: Path, without: Path, output: Path) -> None:
     """Sentences, themselves, and their negations, but no original of the pairs that will be measured."""
-    from essent.minimal_pairs import English, Parser, Resources, find_wordnet, misspelling_list, misspellings
+    from essent.minimal_pairs import English, Parser, Resources, find_wordnet, misspellings
     from essent.minimal_pairs.sentences import Suitable
 
     measured = set(load_heros(without).originals)
-    listed = misspellings(misspelling_list())
+    listed = misspellings()
     parser = Parser(English())
     filters = Resources(parser, find_wordnet(), misspellings=listed).filters()
     sentences = dict.fromkeys(parser.split(read_texts(texts)))

@@ -12,7 +12,7 @@ from tiny_wordnet import SYNSETS, write_wordnet
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-from essent.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet, misspelling_list, misspellings
+from essent.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet, misspellings
 from essent.minimal_pairs import choose as choosing
 from essent.minimal_pairs.english import inflect
 
@@ -73,7 +73,7 @@ def parser() -> Parser:
 
 @pytest.fixture(scope="session")
 def resources(parser: Parser, wordnet_folder: Path, model: MaskedModel) -> Resources:
-    listed = misspellings(misspelling_list())
+    listed = misspellings()
     return Resources(parser, WordNet(wordnet_folder), model, listed)
 
 

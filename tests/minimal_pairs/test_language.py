@@ -35,10 +35,6 @@ class Esperanto(Language):
 
     name, pipelines, negators = "Esperanto", ("eo",), ("ne",)
 
-    @property
-    def alphabet(self) -> dict[str, str]:
-        return {"a": "sz", "e": "rw", "i": "uo", "o": "ip"}
-
     def statement(self, doc: Any) -> Any:
         main = next((token for token in doc if token.dep_ == "ROOT" and token.tag_ == "VERB"), None)
         if main is None or doc[0].lower_ == "ĉu":

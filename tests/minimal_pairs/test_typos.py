@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.minimal_pairs import English, misspelling_list, misspellings
+from essent.minimal_pairs import English, misspellings
 from essent.minimal_pairs.language import UnsuitableError, attempt
 from essent.minimal_pairs.typos import is_near, make_typo
 from essent.tasks.overlap import levenshtein
@@ -20,7 +20,7 @@ ENGLISH = English()
 
 
 def test_the_list_of_codespell() -> None:
-    listed = misspellings(misspelling_list())
+    listed = misspellings()
     assert "recieve" in listed["receive"]
     assert len(listed) > 10_000
     assert make_typo("Receive", np.random.default_rng(0), listed, ENGLISH)[0].lower() in listed["receive"]
@@ -46,7 +46,6 @@ def test_one_letter_is_changed(word: str, seed: int) -> None:
     distance = levenshtein(word, typo)
     assert (distance, len(typo) - len(word)) in {
         "letter deleted": {(1, -1)},
-        "letter replaced": {(1, 0)},
         "letter doubled": {(1, 1)},
         "letters swapped": {(2, 0)},
     }[rule]
@@ -65,15 +64,13 @@ def test_what_has_no_typo(word: str) -> None:
         make_typo(word, np.random.default_rng(0), {}, ENGLISH)
 
 
-def test_a_letter_slips_to_a_key_beside_it_or_a_vowel_of_like_sound() -> None:
-    """ "ryfused" is nobody's typo of "refused"; "rwfused" and "rifused" are."""
+def test_slips() -> None:
     typos = {make_typo("refused", np.random.default_rng(seed), {}, ENGLISH)[0] for seed in range(400)}
-    assert "ryfused" not in typos
-    assert {"rwfused", "refsued", "reffused", "refusd"} <= typos
+    assert {"refsued", "reffused", "refusd"} <= typos
     assert not is_near("elephant", "refused")
 
 
 def test_codespell_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "codespell_lib", None)
     with pytest.raises(MissingDependencyError, match=r"essent\[heros\]"):
-        misspelling_list()
+        misspellings.__wrapped__()

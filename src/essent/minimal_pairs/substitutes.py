@@ -25,6 +25,7 @@ PENALTY = {  # of what is less than a synonym or antonym of the word itself; nat
     "direct": 0.0,
     "through synset": 0.5,
     "through similar": 0.7,
+    "through hypernym": 1.5,
 }
 UNCOUNTED = 2.0  # for a word that nobody met when WordNet's senses were tagged
 PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
@@ -126,7 +127,7 @@ def _offers(wordnet: WordNet, lemma: str, sense: Synset) -> Iterator[Offer]:
             if wordnet.rank(word, synset) <= usual and not _same_stem(word, lemma):
                 yield Offer("synonym", word, source)
     heads = [("direct" if word == lemma else "through synset", sense, word) for word in sense.words]
-    heads += [("through similar", other, word) for _, other in beside for word in other.words]
+    heads += [(f"through {near}", other, word) for near, other in [*beside, *above] for word in other.words]
     for source, synset, head in heads:
         for word, _ in wordnet.linked(synset, ANTONYM, word=head):
             yield Offer("antonym", word, source, "" if source == "direct" else head)

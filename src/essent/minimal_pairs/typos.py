@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,18 +22,18 @@ SHORTEST = 3
 EDITS = 3  # common misspellings go that far
 
 
-def misspelling_list() -> Path:
-    """The file of `codespell`.
+@cache
+def misspellings(path: Path | None = None) -> dict[str, tuple[str, ...]]:
+    """Word -> how it is often misspelled, from lines "misspelling->word"; only what stands for one word.
+
+    Args:
+        path: the list, by default that of codespell.
 
     Raises:
         MissingDependencyError: codespell is not installed.
     """
-    return Path(str(optional_import("codespell_lib", "heros").__file__)).parent / "data" / "dictionary.txt"
-
-
-@lru_cache(maxsize=4)
-def misspellings(path: Path) -> dict[str, tuple[str, ...]]:
-    """Word -> how it is often misspelled, from lines "misspelling->word"; only what stands for one word."""
+    if path is None:
+        path = Path(str(optional_import("codespell_lib", "heros").__file__)).parent / "data" / "dictionary.txt"
     found: dict[str, list[str]] = defaultdict(list)
     for line in path.read_text("utf-8").splitlines():
         wrong, arrow, right = line.strip().lower().partition("->")
@@ -47,22 +47,21 @@ def make_typo(
 ) -> tuple[str, str]:
     """A typo of a word in its capitals, which is no word of the lexicon, and its rule.
 
-    The rule is "common misspelling", "letter deleted", "letter replaced" (by one beside it on the keyboard, or of like
-    sound), "letter doubled" or "letters swapped".
+    The rule is "common misspelling", "letter deleted", "letter doubled" or "letters swapped".
 
     Raises:
         UnsuitableError: a word of fewer than three letters, or none of whose slips is no word.
     """
     lower = word.lower()
     slips: dict[str, list[str]] = defaultdict(list)
-    for rule, one in _slips(lower, language) if len(lower) >= SHORTEST and lower.isalpha() else ():
+    for rule, one in _slips(lower) if len(lower) >= SHORTEST and lower.isalpha() else ():
         if one != lower and len(one) > 2 and not language.is_word(one):
             slips[rule].append(one)
     common = [one for one in listed.get(lower, ()) if not language.is_word(one) and is_near(one, lower)]
     kinds = {"common misspelling": common} if common else slips
     if not slips:
         raise UnsuitableError("typo", "no typo of the word")
-    rule = sorted(kinds)[rng.integers(len(kinds))]  # each kind as often, though most letters have several neighbours
+    rule = sorted(kinds)[rng.integers(len(kinds))]
     return like_case(kinds[rule][rng.integers(len(kinds[rule]))], word), rule
 
 
@@ -71,12 +70,11 @@ def is_near(wrong: str, word: str) -> bool:
     return 0 < levenshtein(wrong, word) <= max(EDITS, len(word) // 2)
 
 
-def _slips(word: str, language: Language) -> Iterator[tuple[str, str]]:
+def _slips(word: str) -> Iterator[tuple[str, str]]:
     """Every slip of a finger with its rule; the first letter stays."""
     for place in range(1, len(word)):
         head, letter, tail = word[:place], word[place], word[place + 1 :]
         yield "letter deleted", head + tail
         yield "letter doubled", head + 2 * letter + tail
-        yield from (("letter replaced", head + other + tail) for other in language.alphabet.get(letter, ""))
         if tail:
             yield "letters swapped", head + tail[0] + letter + tail[1:]
