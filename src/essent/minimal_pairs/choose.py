@@ -106,8 +106,11 @@ class Chooser:
         def odds(c: Candidate) -> float:
             return self.judge.log_odds(c.relation, Evidence(0.0, c.prior, slot.words[c.word]))
 
-        order = sorted(one.candidates, key=lambda c: (-odds(c), c.lemma))
-        return [c for relation in SURE for c in [c for c in order if c.relation == relation][:LOOKED_AT]]
+        found: list[Candidate] = []
+        for relation in SURE:
+            some = [c for c in one.candidates if c.relation == relation]
+            found += sorted(some, key=lambda c: (-odds(c), c.lemma))[:LOOKED_AT]
+        return found
 
     def _best(self, one: Choice, known: Mapping[Candidate, Evidence], fillers: Sequence[str]) -> Choice | None:
         """The choice with its surest synonym, its surest antonym and the likeliest filler; None if one is missing."""
