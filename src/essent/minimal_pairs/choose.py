@@ -18,7 +18,7 @@ from essent.minimal_pairs.sentences import Suitable
 from essent.minimal_pairs.substitutes import Candidate, Substitutes
 from essent.minimal_pairs.wordnet import WordNet
 
-SURE = {"synonym": -0.3, "antonym": 0.0}  # log-odds from which one is taken
+SURE = {"synonym": 0.5, "antonym": 0.0}  # log-odds from which one is taken
 BETWEEN, RELATED = 0.42, 0.50  # from which the word between a word and its antonym, and a random word, mean the same
 FILLER_GAP = 3.0  # how much less likely (natural log) than the likeliest word a random one may be,
 FLUENT = math.log(0.01)  # unless it is as likely as this
