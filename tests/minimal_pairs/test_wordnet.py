@@ -31,6 +31,12 @@ def test_senses_and_pointers(wordnet: WordNet) -> None:
     assert "blorp" not in wordnet
 
 
+def test_frames_of_verbs(wordnet: WordNet) -> None:
+    ((_, synset),) = wordnet.senses("start", "verb")
+    assert synset.frames_of("start") == {8, 28}
+    assert synset.frames_of("begin") == {8}
+
+
 def test_an_antonym_belongs_to_its_word(wordnet: WordNet) -> None:
     """Glad is opposed to sad, happy to unhappy, though both words share a synset."""
     ((_, synset),) = wordnet.senses("glad", "adj")

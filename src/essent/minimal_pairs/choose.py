@@ -136,4 +136,7 @@ class Chooser:
         part, light = self.language.part(token), word_lists()["light"]
         lemmas = [one for one in self.language.lemmas(word, token) if self.wordnet.is_mostly(one, part)]
         lemmas = [one for one in lemmas if one not in light and not token.vocab[one].like_num]
-        return bool(lemmas) and not any(one in taboo or lemma in self.wordnet.relatives(one) for one in lemmas)
+        if any(one in taboo or lemma in self.wordnet.relatives(one) for one in lemmas):
+            return False
+        usual = ((one, synset) for one in lemmas for _, synset in self.wordnet.senses(one, part)[:1])
+        return any(self.language.fits(token, synset.frames_of(one)) for one, synset in usual)

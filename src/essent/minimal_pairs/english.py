@@ -24,6 +24,13 @@ IDIOMS = {  # lemma -> auxiliaries with which it means something else: I would l
     **dict.fromkeys(("like", "love"), ("would", "'d")),
     **dict.fromkeys(("believe", "wait", "stand", "bear", "help"), ("can", "ca", "could")),
 }
+FRAMES = {  # WordNet's sentence frames (wninput(5WN)) for what a verb has beside it
+    "object": {8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 24, 25, 30, 31},
+    "nothing": {1, 2, 3, 4, 12, 13, 22, 23, 27},
+    "clause": {26, 29, 34},
+    "to": {24, 28, 29},
+    "gerund": {33},
+}
 
 
 class English(Language):
@@ -83,6 +90,10 @@ class English(Language):
         """Whether the lexicon has it in any form; see `Language.is_word`."""
         stop_words = optional_import("spacy.lang.en.stop_words", "heros").STOP_WORDS
         return word in stop_words or bool(_library().getAllLemmas(word))
+
+    def fits(self, token: Token, frames: set[int]) -> bool:
+        """See `Language.fits`."""
+        return not frames or token.tag_.startswith("JJ") or any(frames & FRAMES[need] for need in _needs(token))
 
     def mend(self, token: Token, new: str) -> list[Edit]:
         """The edit of a or an before a token, when `new` comes to stand there; empty where it fits."""
@@ -151,6 +162,19 @@ def _verb_stands_alone(token: Token) -> bool:
     if small or idiom or beside & {*IN_A_PHRASE}:
         return False
     return token.tag_ != "VBN" or token.dep_ == "conj" or bool(beside & {"aux", "auxpass"})
+
+
+def _needs(verb: Token) -> tuple[str, ...]:
+    """What a verb has beside it, of which a replacement must take one."""
+    kinds = {child.dep_ for child in verb.children}
+    if "ccomp" in kinds:
+        return ("clause",)
+    if (complement := next((one for one in verb.children if one.dep_ == "xcomp"), None)) is not None:
+        return ("gerund",) if complement.tag_ == "VBG" else ("to",)
+    if kinds & {"dobj", "nsubjpass"}:
+        return ("object",)
+    gap = verb.dep_ in ("relcl", "xcomp", "acl") or verb.head.dep_ in ("relcl", "xcomp")  # the book that I read
+    return ("object", "nothing") if gap else ("nothing",)
 
 
 def article(word: str) -> str:

@@ -102,6 +102,10 @@ class Language(ABC):
     def is_word(self, word: str) -> bool:
         """Whether a lower-case word is in the lexicon."""
 
+    def fits(self, token: Token, frames: set[int]) -> bool:
+        """Whether a word that stands in these sentence frames of WordNet takes what stands beside the token."""
+        return True
+
     def mend(self, token: Token, new: str) -> list[Edit]:
         """Edits of what agrees with a token when another word comes to stand there."""
         return []

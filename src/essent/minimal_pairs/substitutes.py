@@ -54,11 +54,12 @@ class Candidate:
 
 
 class Offer(NamedTuple):
-    """What WordNet has as "synonym" or "antonym" of a lemma, how, and the word between."""
+    """What WordNet has as "synonym" or "antonym" of a lemma, how, the synset that has it, and the word between."""
 
     relation: str
     lemma: str
     source: str
+    synset: Synset
     via: str = ""
 
 
@@ -98,9 +99,10 @@ class Substitutes:
         yield from ((synset, math.log(share)) for n, (synset, share) in enumerate(shares) if share >= SHARE or not n)
 
     def _candidate(self, token: Token, sense: Synset, offer: Offer, prior: float) -> Candidate | None:
-        """In the form of the word that is replaced; None unless it is a single word of letters."""
+        """In the form of the word that is replaced; None unless it is a single word of letters that fits there."""
         word, via = (self.language.inflect(one, token) if one else "" for one in (offer.lemma, offer.via))
-        if not word or via is None or not word.isalpha():
+        fits = self.language.fits(token, offer.synset.frames_of(offer.lemma))
+        if not word or via is None or not word.isalpha() or not fits:
             return None
         pairs = [sorted((word, other), key=len) for other in (token.lower_, via) if other]
         prefix = any(longer == prefix + shorter for shorter, longer in pairs for prefix in PREFIXES)
@@ -125,12 +127,12 @@ def _offers(wordnet: WordNet, lemma: str, sense: Synset) -> Iterator[Offer]:
         usual = 2 if source in ("synset", "similar") else 1
         for word in synset.words:
             if wordnet.rank(word, synset) <= usual and not _same_stem(word, lemma):
-                yield Offer("synonym", word, source)
+                yield Offer("synonym", word, source, synset)
     heads = [("direct" if word == lemma else "through synset", sense, word) for word in sense.words]
     heads += [(f"through {near}", other, word) for near, other in [*beside, *above] for word in other.words]
     for source, synset, head in heads:
-        for word, _ in wordnet.linked(synset, ANTONYM, word=head):
-            yield Offer("antonym", word, source, "" if source == "direct" else head)
+        for word, other in wordnet.linked(synset, ANTONYM, word=head):
+            yield Offer("antonym", word, source, other, "" if source == "direct" else head)
 
 
 def _same_stem(first: str, second: str) -> bool:

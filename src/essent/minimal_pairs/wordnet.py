@@ -45,12 +45,20 @@ class Pointer(NamedTuple):
 
 
 class Synset(NamedTuple):
-    """Words of one meaning, in lower case with blanks, and its pointers."""
+    """Words of one meaning, in lower case with blanks, and its pointers.
+
+    `frames` are pairs of a number of WordNet's sentence frames for verbs and the word that it is of, 0 for all.
+    """
 
     part: str
     offset: int
     words: tuple[str, ...]
     pointers: tuple[Pointer, ...]
+    frames: tuple[tuple[int, int], ...]
+
+    def frames_of(self, word: str) -> set[int]:
+        """Numbers of the sentence frames in which a verb stands in this meaning."""
+        return {frame for frame, of in self.frames if not of or self.words[of - 1] == word}
 
 
 class WordNet:
@@ -142,7 +150,9 @@ class WordNet:
         pointers = []
         for kind, target, letter, places in (islice(fields, 4) for _ in range(int(next(fields)))):
             pointers.append(Pointer(kind, PARTS[letter], int(target), int(places[:2], 16), int(places[2:], 16)))
-        return Synset(part, offset, tuple(words), tuple(pointers))
+        framed = (islice(fields, 3) for _ in range(int(next(fields, 0))))  # + frame word
+        frames = tuple((int(frame), int(of, 16)) for _, frame, of in framed)
+        return Synset(part, offset, tuple(words), tuple(pointers), frames)
 
 
 def find_wordnet(folder: str | Path | None = None) -> WordNet:
