@@ -18,7 +18,6 @@ from essent.minimal_pairs import (
     build,
     check_rows,
     find_wordnet,
-    misspelling_list,
     misspellings,
     overlaps,
 )
@@ -36,26 +35,25 @@ def test_the_papers_words_in_the_real_wordnet() -> None:
     docs = Parser(language)(
         ["And that is why it is (or was) illegal.", "You do not know how much that boosted my self-esteem."]
     )
-    found = {}
+    found: dict[tuple[str, str], set[str]] = {}
     for doc in docs:
         token = next(one for one in language.replaceable(doc) if one.lower_ in ("illegal", "boosted"))
-        found[token.lower_] = [{one.word for one in some} for some in offers.of(token)]
-    assert "illegitimate" in found["illegal"][0]
-    assert "legal" in found["illegal"][1]
-    assert found["boosted"][0]
-    assert "decreased" in found["boosted"][1]
+        for one in offers.of(token):
+            found.setdefault((token.lower_, one.relation), set()).add(one.word)
+    assert "illegitimate" in found["illegal", "synonym"]
+    assert "legal" in found["illegal", "antonym"]
+    assert found["boosted", "synonym"]
 
 
 def test_originals_of_real_comments() -> None:
     texts = [row["text"] for row in read_rows(Path(os.environ["ESSENT_DATA"]) / "corpus" / "goemotions.jsonl")]
     model = os.environ.get("ESSENT_RAW_MODEL")
     assert model, "give a masked language model: make check-data DATA=DIR RAW_MODEL=DIR"
-    language, listed = English(), misspellings(misspelling_list())
-    parser = Parser(language)
+    listed, parser = misspellings(), Parser(English())
     resources = Resources(parser, find_wordnet(), MaskedModel(model), listed)
     rows, quality = build(texts, resources, n=1000, seed=0)
-    assert quality.originals >= 750  # of 15,543 sentences
+    assert quality.originals >= 750  # of about 15,900 sentences
     assert len(rows) == len(SUBSETS) * quality.originals
     pairs = [MinimalPair(row.original, row.converted, row.subset) for row in rows]
-    assert len(check_rows(pairs, parser, language, listed)) <= len(pairs) / 100
+    assert len(check_rows(pairs, parser, listed)) <= len(pairs) / 100
     assert overlaps(rows)["all"]["rouge1"] == pytest.approx(92.9, abs=3)

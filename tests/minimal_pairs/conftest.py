@@ -12,9 +12,9 @@ from tiny_wordnet import SYNSETS, write_wordnet
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-from essent.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet, misspelling_list, misspellings
+from essent.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet, misspellings
 from essent.minimal_pairs import choose as choosing
-from essent.minimal_pairs.inflection import inflect
+from essent.minimal_pairs.english import inflect
 
 FILLERS = "green strange nice famous empty eat eats ate eating see sees saw watch watched make made call called cold"
 
@@ -73,7 +73,7 @@ def parser() -> Parser:
 
 @pytest.fixture(scope="session")
 def resources(parser: Parser, wordnet_folder: Path, model: MaskedModel) -> Resources:
-    listed = misspellings(misspelling_list())
+    listed = misspellings()
     return Resources(parser, WordNet(wordnet_folder), model, listed)
 
 

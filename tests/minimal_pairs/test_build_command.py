@@ -17,11 +17,9 @@ from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from essent.cli import app
-from essent.minimal_pairs import push
 from essent.minimal_pairs.wordnet import ENVIRONMENT
 from essent.tasks.heros import SUBSETS
 from essent.tasks.heros_files import load_heros
-from essent.types import InputError
 
 Run = Callable[..., Result]
 
@@ -112,16 +110,6 @@ def test_check_lists_what_is_wrong(run: Run, tmp_path: Path) -> None:
     assert "pair 1, Antonym: the two sentences are equal" in shown.stdout
     assert "pair 2, Antonym: more than one word differs" in shown.stdout
     assert "2 of 3 pairs break the rule" in shown.stderr
-
-
-def test_the_hub_cannot_be_reached(run: Run, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sockets are blocked: the file is written, and the message says what to do."""
-    output = tmp_path / "pairs.jsonl"
-    shown = run("build", "-t", texts, "-o", output, "-n", 2, "--push", "me/my-pairs", code=2)
-    assert "Cannot put the data set 'me/my-pairs' on the hub" in shown.stderr
-    assert output.exists()
-    with pytest.raises(InputError, match="no rows"):
-        push.push_rows([], "me/my-pairs")
 
 
 def test_another_parser_or_none(run: Run, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

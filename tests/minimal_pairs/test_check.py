@@ -6,7 +6,7 @@ import pytest
 from heros_sentences import PAPER
 
 from essent.demo import minimal_pairs_path
-from essent.minimal_pairs import English, Parser, check_rows
+from essent.minimal_pairs import Parser, check_rows
 from essent.tasks.heros import MinimalPair
 from essent.tasks.heros_files import load_heros
 
@@ -19,7 +19,7 @@ FOUND = {
     (SAID, "He runs a old shop.", "Random MLM"): "only an article differs",
     (SAID, "He runs an old Shop.", "Synonym"): "only marks or capitals differ",
     (SAID, "He runs an young shop.", "Antonym"): "ungrammatical: a or an before the wrong sound",
-    (SAID, "He runs an elephant shop.", "Typo"): "the typo is another word, or no slip of a finger",
+    (SAID, "He runs an elephant shop.", "Typo"): "the typo is another word",
     (SAID, "He does run an old shop.", "Negation (Main)"): "no negation is put or taken",
     (SAID, "He doesn't not run an old shop.", "Negation (Main)"): "more than one negation differs",
     (SAID, "He does not own an old shop.", "Negation (Main)"): "more than the negation differs",
@@ -29,10 +29,9 @@ FOUND = {
     (ASKED, "How do I do not change the HEAD?", "Negation (Main)"): "not a statement: a question",
     (ASKED[:-1], "How do I not change the HEAD", "Negation (Main)"): "not a statement: a question or a clause of none",
     ("Changing the HEAD", "Not changing the HEAD", "Negation (Main)"): "not a statement: no main verb",
-    ("They refused it.", "They ryfused it.", "Typo"): "the typo is another word, or no slip of a finger",
+    ("They refused it.", "They rejected it.", "Typo"): "the typo is another word",
     ("They are here.", "They not are are here.", "Negation (Main)"): "more than the negation differs",
     ("The cat sat down.", "The the sat down.", "Random MLM"): "ungrammatical: a doubled word",
-    ("She is here now.", "She are here now.", "Synonym"): "ungrammatical: no agreement of subject and verb",
 }
 GOOD = [
     (SAID, "He runs a young shop.", "Antonym"),
@@ -49,7 +48,7 @@ GOOD = [
 
 
 def problem_of(pair: tuple[str, str, str], parser: Parser) -> str | None:
-    return next((one.problem for one in check_rows([MinimalPair(*pair)], parser, English())), None)
+    return next((one.problem for one in check_rows([MinimalPair(*pair)], parser)), None)
 
 
 @pytest.mark.parametrize(("pair", "problem"), FOUND.items(), ids=[" ".join(pair[1:]) for pair in FOUND])
@@ -70,9 +69,7 @@ def test_the_papers_negations_pass(parser: Parser) -> None:
 
 def test_pairs_written_by_hand_pass_but_for_a_few(parser: Parser) -> None:
     """The 120 pairs of the demonstration; numbers begin at 1."""
-    found = check_rows(load_heros(minimal_pairs_path()).pairs, parser, English())
+    found = check_rows(load_heros(minimal_pairs_path()).pairs, parser)
     assert len(found) <= 6, [(one.pair, one.problem) for one in found]
-    (one,) = check_rows(
-        [MinimalPair("He ran.", "He jumped.", "Synonym"), MinimalPair("a", "a", "Synonym")], parser, English()
-    )
+    (one,) = check_rows([MinimalPair("He ran.", "He jumped.", "Synonym"), MinimalPair("a", "a", "Synonym")], parser)
     assert (one.number, one.problem) == (2, "the two sentences are equal")

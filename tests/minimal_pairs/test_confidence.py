@@ -12,7 +12,7 @@ import pytest
 from heros_sentences import SENTENCES
 
 from essent.minimal_pairs import Confidence, Parser, Resources, build
-from essent.minimal_pairs.confidence import Evidence, Judged, both, fit
+from essent.minimal_pairs.confidence import Evidence, both, fit
 from essent.minimal_pairs.edits import DATA
 from essent.types import DataError, InputError
 
@@ -50,26 +50,22 @@ def test_what_is_no_file_of_coefficients(tmp_path: Path) -> None:
         Confidence.load(tmp_path / "x.json")
 
 
-def judged(relation: str, similarity: float, good: bool) -> Judged:
-    return Judged(relation, good, Evidence(similarity, -1.0, -4.0))
-
-
 def test_a_fit_finds_what_tells_good_from_bad(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = [
-        judged(relation, good + rng.normal(0, 0.3), bool(good))
+        (relation, Evidence(good + rng.normal(0, 0.3), -1.0, -4.0), bool(good))
         for relation in ("synonym", "antonym")
         for good in (0, 1) * 30
     ]
-    found = fit(rows, {"model": "m"}, b"sheet")
+    found = fit(rows, {"model": "m"})
     assert found.fitted_on["judgements"] == {"synonym": 60, "antonym": 60}
-    assert found.fitted_on["sha256"] == hashlib.sha256(b"sheet").hexdigest()
+    assert found.fitted_on["model"] == "m"
     assert found.fitted_on["held-out area"]["synonym"] > 0.9
-    assert found.log_odds("synonym", rows[1].evidence) > 0 > found.log_odds("synonym", rows[0].evidence)
+    assert found.log_odds("synonym", rows[1][1]) > 0 > found.log_odds("synonym", rows[0][1])
     found.save(tmp_path / "fitted.json")
     assert Confidence.load(tmp_path / "fitted.json") == found
     with pytest.raises(DataError, match="too few to fit"):
-        fit(rows[:15], {}, b"")
+        fit(rows[:15], {})
 
 
 def test_the_surest_are_kept_whatever_their_order(resources: Resources, lenient: None) -> None:

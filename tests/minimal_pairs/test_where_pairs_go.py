@@ -1,31 +1,28 @@
-"""What was built goes on: into `essent heros evaluate`, the report, MTEB, and a data set with its card."""
+"""What was built goes on: into `essent heros evaluate`, the report, MTEB, and a data set."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import mteb
 import pytest
-import yaml
 from heros_sentences import SENTENCES
 from typer.testing import CliRunner
 
 from essent import Encoder
 from essent.cli import app
 from essent.evaluation.mteb import read_mteb_results, to_mteb
-from essent.minimal_pairs import PairRow, Parser, Resources, WordNet, build, misspelling_list, misspellings, write_rows
-from essent.minimal_pairs.push import card, data_set
+from essent.minimal_pairs import PairRow, Parser, Resources, build, misspellings, write_rows
 from essent.tasks import load_heros
-from essent.types import DataError, InputError
+from essent.types import DataError
 
 
 @pytest.fixture(scope="module")
-def rows(wordnet_folder: Path, parser: Parser) -> list[PairRow]:
-    return build(SENTENCES, Resources(parser, WordNet(wordnet_folder), None, misspellings(misspelling_list())))[0]
+def rows(parser: Parser) -> list[PairRow]:
+    return build(SENTENCES, Resources(parser, misspellings=misspellings()))[0]
 
 
 @pytest.fixture
@@ -67,26 +64,11 @@ def test_a_task_of_mteb(built: Path, folder_of: Callable[[str], Path], tmp_path:
     assert read.metrics["similarity"] == pytest.approx(own.metrics["similarity"], abs=1e-5)
 
 
-def test_a_data_set_and_its_card(rows: list[PairRow], tmp_path: Path) -> None:
-    """All but the way over the network: `datasets` reads the folder with the card as it reads the hub."""
-    found = data_set(rows)
-    assert found.to_list() == [asdict(row) for row in rows]
-    assert {found.features[name].dtype for name in ("start", "end")} == {"int64"}
+def test_a_data_set(built: Path, rows: list[PairRow], tmp_path: Path) -> None:
+    """`datasets` reads a folder with the file as it reads the hub, where `hf upload` puts it."""
     folder = tmp_path / "my-pairs"
     folder.mkdir()
-    found.to_parquet(folder / "train.parquet")
-    text = card(rows, "me/my-pairs")
-    (folder / "README.md").write_text(text, "utf-8")
-    meta = yaml.safe_load(text.split("---")[1])
-    assert (meta["language"], meta["size_categories"], meta["task_categories"]) == (
-        "en",
-        "n<1K",
-        ["sentence-similarity"],
-    )
-    for subset, number in Counter(row.subset for row in rows).items():
-        assert f"| {subset} | {number} | " in text
-    assert "--data hub:me/my-pairs" in text
-    assert "WordNet" in text
+    (folder / "train.jsonl").write_bytes(built.read_bytes())
     task = load_heros(f"hub:{folder}")
     assert [(pair.original, pair.changed, pair.subset) for pair in task.pairs] == [
         (row.original, row.converted, row.subset) for row in rows
@@ -94,9 +76,7 @@ def test_a_data_set_and_its_card(rows: list[PairRow], tmp_path: Path) -> None:
     assert (task.name, task.source["source"]) == ("my-pairs", f"hub:{folder}")
 
 
-def test_what_is_no_data_set(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no rows"):
-        data_set([])
+def test_what_is_no_data_set() -> None:
     with pytest.raises(DataError, match="lacks the name"):
         load_heros("hub:")
     with pytest.raises(DataError, match="me/nowhere"):

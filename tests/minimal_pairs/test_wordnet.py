@@ -19,34 +19,31 @@ def wordnet(wordnet_folder: Path) -> WordNet:
 
 
 def test_senses_and_pointers(wordnet: WordNet) -> None:
-    (sense,) = wordnet.senses("boost", "verb")
-    assert sense.synset.words == ("boost", "hike", "hike up")
-    assert (sense.rank, sense.uses) == (1, 4)
-    ((_, above),) = wordnet.linked(sense.synset, HYPERNYM)
+    ((uses, synset),) = wordnet.senses("boost", "verb")
+    assert (uses, synset.words) == (4, ("boost", "hike", "hike up"))
+    assert wordnet.rank("hike", synset) == 1
+    ((_, above),) = wordnet.linked(synset, HYPERNYM)
     assert above.words == ("increase",)
-    ((pointer, below),) = wordnet.linked(above, ANTONYM, word="increase")
-    assert below.words[pointer.target - 1] == "decrease"
-    assert wordnet.senses("boost", "noun") == ()
+    assert [word for word, _ in wordnet.linked(above, ANTONYM, word="increase")] == ["decrease"]
+    assert wordnet.senses("boost", "noun") == []
     assert wordnet.count("buy", "verb") == 30
     assert "hike up" in wordnet
     assert "blorp" not in wordnet
 
 
-def test_frames_of_verbs_and_places_of_adjectives(wordnet: WordNet) -> None:
-    (sense,) = wordnet.senses("start", "verb")
-    assert sense.synset.frames_of("start") == {8, 28}
-    assert sense.synset.frames_of("begin") == {8}
-    (sense,) = wordnet.senses("glad", "adj")
-    assert sense.synset.places == {"glad": "p"}
-    assert sense.synset.words == ("happy", "glad")
+def test_frames_of_verbs(wordnet: WordNet) -> None:
+    ((_, synset),) = wordnet.senses("start", "verb")
+    assert synset.frames_of("start") == {8, 28}
+    assert synset.frames_of("begin") == {8}
 
 
 def test_an_antonym_belongs_to_its_word(wordnet: WordNet) -> None:
     """Glad is opposed to sad, happy to unhappy, though both words share a synset."""
-    (sense,) = wordnet.senses("glad", "adj")
-    assert [other.words for _, other in wordnet.linked(sense.synset, ANTONYM, word="glad")] == [("sad",)]
-    assert [other.words for _, other in wordnet.linked(sense.synset, ANTONYM, word="happy")] == [("unhappy",)]
-    assert len(list(wordnet.linked(sense.synset, ANTONYM))) == 2
+    ((_, synset),) = wordnet.senses("glad", "adj")
+    assert synset.words == ("happy", "glad")  # written glad(p)
+    assert [word for word, _ in wordnet.linked(synset, ANTONYM, word="glad")] == ["sad"]
+    assert [word for word, _ in wordnet.linked(synset, ANTONYM, word="happy")] == ["unhappy"]
+    assert len(list(wordnet.linked(synset, ANTONYM))) == 2
 
 
 def test_relatives_are_all_that_a_random_word_may_not_be(wordnet: WordNet) -> None:
@@ -67,16 +64,7 @@ def test_where_it_is_looked_for(wordnet_folder: Path, tmp_path: Path, monkeypatc
         find_wordnet()
 
 
-def test_broken_files(tmp_path: Path) -> None:
-    folder = write_wordnet(tmp_path / "broken")
-    (folder / "index.verb").write_text("buy v x\n", "latin-1")
-    with pytest.raises(DataError, match=r"index\.verb: not a line of WordNet: 'buy v x'"):
-        WordNet(folder).senses("buy", "verb")
-    folder = write_wordnet(tmp_path / "cut")
-    text = (folder / "data.verb").read_text("latin-1")
-    (folder / "data.verb").write_text(text.replace("002 ", "zz2 "), "latin-1")
-    with pytest.raises(DataError, match=r"data\.verb, byte \d+: not a synset"):
-        WordNet(folder).senses("increase", "verb")
+def test_without_counts(tmp_path: Path) -> None:
     folder = write_wordnet(tmp_path / "uncounted")
     (folder / "cntlist.rev").unlink()
     assert WordNet(folder).count("buy", "verb") == 0
@@ -85,15 +73,14 @@ def test_broken_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sentence", "word", "wanted"),
     [
-        ("She stopped the old car.", "stopped", (["halted"], ["started"])),
-        ("She stopped the car and began to walk home.", "stopped", (["halted"], [])),  # not "started and began"
-        ("We hate noise and we hate crowds.", "hate", ([], ["love"])),  # not "detest noise and hate crowds"
+        ("She stopped the old car.", "stopped", ["halted", "started"]),
+        ("She stopped the car and had to start it again.", "stopped", []),  # not "started the car and had to start it"
+        ("We hate noise and detest crowds.", "hate", []),  # not "detest noise and detest crowds"
     ],
 )
 def test_what_the_sentence_says_already_is_not_offered(
-    sentence: str, word: str, wanted: tuple[list[str], list[str]], wordnet: WordNet, parser: Parser
+    sentence: str, word: str, wanted: list[str], wordnet: WordNet, parser: Parser
 ) -> None:
     (doc,) = parser([sentence])
     token = next(one for one in doc if one.lower_ == word)
-    found = Substitutes(wordnet, English()).of(token)
-    assert tuple([one.word for one in some] for some in found) == wanted
+    assert [one.word for one in Substitutes(wordnet, English()).of(token)] == wanted

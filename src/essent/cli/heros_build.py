@@ -48,18 +48,8 @@ def build(
     confidence: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Coefficients of essent heros fit. Default: essent's own.")
     ] = None,
-    same_negations: Annotated[
-        bool,
-        typer.Option(
-            "--same-negations/--different-negations",
-            help="Whether a word may be taken whose negation is that of the main verb, as in the paper.",
-        ),
-    ] = True,
     json_file: Annotated[
         Path | None, opt.json_file("Also write why sentences were left out, and the overlaps.")
-    ] = None,
-    push: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Also put the pairs on the hub as this data set, private.")
     ] = None,
     column: opt.Column = "text",
     batch_size: opt.BatchSize = 64,
@@ -69,29 +59,27 @@ def build(
     """Build minimal pairs in the manner of HEROS from your own sentences (Chiang et al. 2023, section 2).
 
     Declarative sentences are chosen by their parse, one verb or adjective in each, and six changes made: synonym,
-    antonym, random word, typo, negation of the main verb and of the word. Synonyms and antonyms need WordNet, the
-    random word a masked language model too; what is missing is named, and the other subsets are built. The file goes
-    into essent heros evaluate.
+    antonym, random word, typo, negation of the main verb and of the word. The first three need WordNet and a masked
+    language model; what is missing is named, and the other subsets are built. The file goes into essent heros
+    evaluate.
 
     \b
     [dim]$[/] essent heros build --texts reviews.txt --output pairs.jsonl --model bert-large-uncased
     [dim]$[/] essent heros evaluate -m all-MiniLM-L6-v2 --data pairs.jsonl
     """
     from essent import minimal_pairs
-    from essent.minimal_pairs import Confidence, push_rows
+    from essent.minimal_pairs import Confidence
     from essent.types import DataError, optional_import
 
     check_output(output, run.force, (".jsonl",))
     check_output(json_file, run.force)
     optional_import("lemminflect", "heros")
-    if push is not None:
-        optional_import("datasets", "data")
     given = read_files(texts, column)
     run.calm()
     options = opt.model_options(None, run.revision, run.trust_remote_code)
     weights = Confidence.load(confidence) if confidence is not None else None
     resources = resources_of(parser, wordnet, model, run.device, batch_size, options)
-    resources = replace(resources, confidence=weights, same_negations=same_negations)
+    resources = replace(resources, confidence=weights)
     unit, tokenize = _tokens(resources, model)
     with _bar(run.progress) as show:
         rows, quality = minimal_pairs.build(given, resources, originals, seed, look_at, show)
@@ -104,8 +92,6 @@ def build(
         _print(rows, quality, unit, tokenize, results(json_file))
         if quality.originals < originals:
             run.note(f"{originals} originals were wanted; the texts give {quality.originals}.")
-    if push is not None:
-        show_note(f"Data set: {push_rows(rows, push)}")
 
 
 def check(
@@ -125,8 +111,8 @@ def check(
     from essent.tasks import load_heros
     from essent.types import VerificationError
 
-    pairs, language = load_heros(file).pairs, English()
-    found = check_rows(pairs, Parser(language, parser), language, common_misspellings())
+    pairs = load_heros(file).pairs
+    found = check_rows(pairs, Parser(English(), parser), common_misspellings())
     console = results()
     for one in found[:SHOWN]:
         console.print(f"pair {one.number}, {one.pair.subset}: {one.problem}", markup=False, soft_wrap=True)

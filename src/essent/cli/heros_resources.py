@@ -25,17 +25,17 @@ MASKED_MODEL = typer.Option(
     "--model",
     "-m",
     metavar="NAME|DIR",
-    help="A masked language model such as bert-large-uncased, for random words and words in context.",
+    help="A masked language model such as bert-large-uncased, for Synonym, Antonym and Random MLM.",
 )
 
 
 def common_misspellings() -> dict[str, tuple[str, ...]]:
     """codespell's, or none with a note."""
-    from essent.minimal_pairs import misspelling_list, misspellings
+    from essent.minimal_pairs import misspellings
     from essent.types import MissingDependencyError
 
     try:
-        return misspellings(misspelling_list())
+        return misspellings()
     except MissingDependencyError as error:
         show_note(f"Typos are single slips of a finger only. {error}")
         return {}
@@ -53,8 +53,7 @@ def resources_of(
     from essent.minimal_pairs import English, MaskedModel, Parser, Resources, find_wordnet
     from essent.types import DataError
 
-    language = English()
-    parse, wordnet = Parser(language, parser), None
+    parse, wordnet = Parser(English(), parser), None
     try:
         wordnet = find_wordnet(folder)
     except DataError as error:
@@ -63,8 +62,6 @@ def resources_of(
         show_note(f"Without WordNet the subsets Synonym, Antonym and Random MLM are left out. {error}")
     known_typos = common_misspellings()
     if mlm is None:
-        show_note(
-            "Without --model the subset Random MLM is left out, and synonyms are chosen by frequency, not by context."
-        )
+        show_note("Without --model the subsets Synonym, Antonym and Random MLM are left out.")
     model = MaskedModel(mlm, device, batch_size, **options) if mlm is not None and wordnet is not None else None
-    return Resources(parse, wordnet, model, known_typos, language)
+    return Resources(parse, wordnet, model, known_typos)

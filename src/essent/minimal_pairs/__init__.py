@@ -19,15 +19,12 @@ with needs_torch(__name__):
     from essent.minimal_pairs.judge import RULES as RULES
     from essent.minimal_pairs.judge import fit_judgements as fit_judgements
     from essent.minimal_pairs.judge import write_sheet as write_sheet
-    from essent.minimal_pairs.language import CannotNegateError as CannotNegateError
     from essent.minimal_pairs.language import Language, Negation, Parser
     from essent.minimal_pairs.language import UnsuitableError as UnsuitableError
     from essent.minimal_pairs.masked import MaskedModel
-    from essent.minimal_pairs.push import push_rows as push_rows
-    from essent.minimal_pairs.quality import Quality, overlaps, sample
-    from essent.minimal_pairs.quality import as_dict as as_dict
-    from essent.minimal_pairs.rows import PairRow, write_rows
-    from essent.minimal_pairs.typos import misspelling_list, misspellings
+    from essent.minimal_pairs.rows import PairRow, Quality, overlaps, sample, write_rows
+    from essent.minimal_pairs.rows import as_dict as as_dict
+    from essent.minimal_pairs.typos import misspellings
     from essent.minimal_pairs.wordnet import WordNet, find_wordnet
 
 __all__ = [
@@ -44,7 +41,6 @@ __all__ = [
     "build",
     "check_rows",
     "find_wordnet",
-    "misspelling_list",
     "misspellings",
     "overlaps",
     "sample",

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from essent.minimal_pairs.choose import Choice, Chooser, ContextChooser
+from essent.minimal_pairs.choose import Choice, Chooser, negatable
 from essent.minimal_pairs.confidence import Confidence
-from essent.minimal_pairs.edits import split_sentences
-from essent.minimal_pairs.english import English
-from essent.minimal_pairs.language import Language, Negation, Parser, Token, UnsuitableError
+from essent.minimal_pairs.language import Parser, UnsuitableError, attempt
 from essent.minimal_pairs.masked import MaskedModel
-from essent.minimal_pairs.quality import Quality
-from essent.minimal_pairs.rows import PairRow
+from essent.minimal_pairs.rows import PairRow, Quality
 from essent.minimal_pairs.sentences import FILTERS, Filters, Suitable
 from essent.minimal_pairs.typos import make_typo
 from essent.minimal_pairs.wordnet import WordNet
@@ -28,50 +26,32 @@ LATER = ("repeated", "replaceable word", "negation of the word", "synonym and an
 
 @dataclass(frozen=True)
 class Resources:
-    """What the pairs are built from; without one the subsets that need it are left out.
+    """What the pairs are built from; Synonym, Antonym and Random MLM need both WordNet and the model.
 
     Attributes:
         parser: of the language's sentences.
-        wordnet: for Synonym, Antonym and Random MLM.
-        model: for Random MLM, and to choose between synonyms and antonyms in context.
+        wordnet: offers synonyms and antonyms.
+        model: judges them in context, and fills in random words.
         misspellings: word to misspellings; without them typos are slips of a finger only.
-        language: how it negates, inflects and agrees.
         confidence: coefficients by which synonyms and antonyms are sorted, by default those of the package.
-        same_negations: whether a word may be taken whose negation is that of the main verb, as in the paper.
     """
 
     parser: Parser
     wordnet: WordNet | None = None
     model: MaskedModel | None = None
-    misspellings: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    language: Language = field(default_factory=English)
+    misspellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     confidence: Confidence | None = None
-    same_negations: bool = True
-
-    @property
-    def subsets(self) -> tuple[str, ...]:
-        """The subsets that can be built, in the paper's order."""
-        words = ("Synonym", "Antonym") if self.wordnet is not None else ()
-        random = ("Random MLM",) if self.wordnet is not None and self.model is not None else ()
-        return (*words, *random, "Typo", "Negation (Main)", "Negation (Antonym)")
 
     def filters(self) -> Filters:
         """What sentences are asked for, with the words that these resources know."""
         wrong = frozenset(word for words in self.misspellings.values() for word in words)
-        return Filters(self.parser, self.language, wrong, self.wordnet or frozenset())
+        return Filters(self.parser, wrong, self.wordnet or frozenset())
 
-    def chooser(self) -> Chooser:
-        """What chooses a word of a sentence and what may stand for it."""
+    def chooser(self) -> Chooser | None:
+        """What chooses a word of a sentence and what may stand for it; None where something for it is missing."""
         if self.wordnet is None or self.model is None:
-            return Chooser(self.language, self.wordnet, self.same_negations)
-        judge = self.confidence or Confidence.load()
-        return ContextChooser(
-            language=self.language,
-            wordnet=self.wordnet,
-            same_negations=self.same_negations,
-            model=self.model,
-            judge=judge,
-        )
+            return None
+        return Chooser(self.parser.language, self.wordnet, self.model, self.confidence or Confidence.load())
 
 
 class Built(NamedTuple):
@@ -106,91 +86,74 @@ def build(
         DataError: no texts.
         MissingDependencyError: LemmInflect is not installed.
     """
-    if n < 1:
-        raise InputError(f"n must be at least 1, not {n}.")
-    if look_at < 1:
-        raise InputError(f"look_at must be at least 1, not {look_at}.")
-    sentences = list(dict.fromkeys(sentence for text in texts for sentence in split_sentences(text)))
+    for name, value in (("n", n), ("look_at", look_at)):
+        if value < 1:
+            raise InputError(f"{name} must be at least 1, not {value}.")
+    sentences = list(dict.fromkeys(resources.parser.split(texts)))
     if not sentences:
         raise DataError("There are no sentences to build minimal pairs from.")
     order = [sentences[number] for number in np.random.default_rng(seed).permutation(len(sentences))]
-    found = _search(order, resources, n, n * look_at, seed, progress)
+    least = min(n * look_at, len(order)) if resources.chooser() is not None else 1
+    found: list[Built | UnsuitableError] = []
+    taken: set[str] = set()
+    while len(found) < least or (len(found) < len(order) and sum(isinstance(one, Built) for one in found) < n):
+        found += _outcomes(order[len(found) : len(found) + CHUNK], resources, taken, seed)
+        if progress is not None:
+            progress(len(found), max(least, len(found)))
     kept = [one for one in found if isinstance(one, Built)]
     surest = sorted(range(len(kept)), key=lambda number: -kept[number].confidence)[:n]
     rows = [row for number in sorted(surest) for row in kept[number].rows]
-    refused = [one for one in found if isinstance(one, UnsuitableError)]
-    refused += [UnsuitableError("wanted", "others are surer, or came first")] * (len(kept) - len(surest))
-    return rows, Quality.of(len(sentences), len(found), len(surest), refused, (*FILTERS, *LATER))
-
-
-def _search(
-    order: Sequence[str],
-    resources: Resources,
-    n: int,
-    look_at: int,
-    seed: int,
-    progress: Callable[[int, int], object] | None,
-) -> list[Built | UnsuitableError]:
-    """What becomes of the sentences: of `look_at` where a model says which are the surest, and until there are `n`."""
-    found: list[Built | UnsuitableError] = []
-    taken: set[str] = set()
-    least = min(len(order), look_at) if isinstance(resources.chooser(), ContextChooser) else 1
-    built = 0
-    while len(found) < len(order) and (built < n or len(found) < least):
-        found += _outcomes(order[len(found) : len(found) + CHUNK], resources, taken, seed)
-        built = sum(isinstance(one, Built) for one in found)
-        if progress is not None:
-            progress(len(found), max(least, len(found)) if built >= n else len(order))
-    return found
+    refused = Counter((one.filter, one.reason) for one in found if isinstance(one, UnsuitableError))
+    refused["wanted", "others are surer, or came first"] = len(kept) - len(surest)
+    ranked = sorted((-count, reason, name) for (name, reason), count in refused.items() if count)
+    fallen = {name: {why: -less for less, why, of in ranked if of == name} for name in (*FILTERS, *LATER)}
+    return rows, Quality(len(sentences), len(found), len(surest), fallen)
 
 
 def _outcomes(
     sentences: Sequence[str], resources: Resources, taken: set[str], seed: int
 ) -> Iterator[Built | UnsuitableError]:
     """Every sentence's rows, or why it has none; a text that is `taken` already is not taken again."""
-    suitable: list[Suitable] = []
+    suitable: list[tuple[Suitable, list[Choice]]] = []
     for one in resources.filters().check(sentences):
         if isinstance(one, UnsuitableError):
             yield one
         elif one.text in taken:
             yield UnsuitableError("repeated", "another sentence but for marks, capitals or a name")
+        elif isinstance(found := attempt(negatable, one, resources.parser.language), UnsuitableError):
+            yield found
         else:
             taken.add(one.text)
-            suitable.append(one)
-    for one, choices in zip(suitable, resources.chooser()(suitable), strict=True):
-        if isinstance(choices, UnsuitableError):
-            yield choices
-            continue
-        built = (Built(choice.confidence, _rows_of(one, choice, resources, seed)) for choice in choices)
-        yield next((some for some in built if some.rows), None) or UnsuitableError("typo", "no typo of the word")
+            suitable.append((one, found))
+    words, chooser = [found for _, found in suitable], resources.chooser()
+    chosen = chooser(words) if chooser is not None else [some[0] for some in words]
+    for (one, _), choice in zip(suitable, chosen, strict=True):
+        yield attempt(_built, one, choice, resources, seed) if isinstance(choice, Choice) else choice
 
 
-def _rows_of(one: Suitable, choice: Choice, resources: Resources, seed: int) -> list[PairRow]:
-    """The rows of a choice; none when its word has no typo."""
+def _built(one: Suitable, choice: Choice, resources: Resources, seed: int) -> Built:
+    """The rows of a choice.
+
+    Raises:
+        UnsuitableError: its word has no typo.
+    """
+    language, token, start = resources.parser.language, choice.token, choice.token.idx
     rng = np.random.default_rng([seed, zlib.crc32(one.text.encode())])  # the same wherever it stands among the texts
-    typo = make_typo(choice.token.text, rng, resources.misspellings, resources.language)
-    if typo is None:
-        return []
-    new = [
-        (subset, some[0].word, "word replaced", f"WordNet {some[0].source}, {some[0].sense}")
-        for subset, some in (("Synonym", choice.synonyms), ("Antonym", choice.antonyms))
-        if some
-    ]
-    if choice.fillers and resources.model is not None:
-        new.append(("Random MLM", choice.fillers[0], "word replaced", f"filler of {resources.model.name}"))
-    new.append(("Typo", *typo, "codespell" if typo[1] == "common misspelling" else "seeded"))
-    token, start = choice.token, choice.token.idx
+    typo, slip = make_typo(token.text, rng, resources.misspellings, language)
+    new = [(c.relation.title(), c.word, "word replaced", f"WordNet {c.source}") for c in choice.candidates]
+    if choice.filler and resources.model is not None:
+        new.append(("Random MLM", choice.filler, "word replaced", f"filler of {resources.model.name}"))
+    new.append(("Typo", typo, slip, "codespell" if slip == "common misspelling" else "seeded"))
     rows = [
         PairRow(
-            *(one.text, resources.language.replace(token, word), subset, start, start + len(token)),
+            *(one.text, language.replace(token, word), subset, start, start + len(token)),
             *(rule, token.text, word, source),
         )
         for subset, word, rule, source in new
     ]
-    main = _negated(one, one.main, "Negation (Main)", one.negation, resources.parser.name)
-    return [*rows, main, _negated(one, token, "Negation (Antonym)", choice.negation, resources.parser.name)]
-
-
-def _negated(one: Suitable, token: Token, subset: str, negation: Negation, parser: str) -> PairRow:
-    start, end = min(edit.start for edit in negation.edits), max(edit.end for edit in negation.edits)
-    return PairRow(one.text, negation.text, subset, start, end, negation.rule, token.text, "", f"rules, {parser}")
+    negations = (("Negation (Main)", one.main, one.negation), ("Negation (Antonym)", token, choice.negation))
+    for subset, verb, negation in negations:
+        first, last = min(edit.start for edit in negation.edits), max(edit.end for edit in negation.edits)
+        source = f"rules, {resources.parser.name}"
+        rows.append(PairRow(one.text, negation.text, subset, first, last, negation.rule, verb.text, "", source))
+    return Built(choice.confidence, rows)

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from essent.minimal_pairs.language import Doc, Language, Parser, UnsuitableError, attempt
-from essent.minimal_pairs.typos import is_typo
+from essent.minimal_pairs.typos import is_near
 from essent.tasks import MinimalPair
 
-ONE_WORD = ("Synonym", "Antonym", "Random MLM", "Typo")
-SUPPORT = {"do", "does", "did"}
+REPLACED = ("Synonym", "Antonym", "Random MLM")
 ARTICLES = {"a", "an"}
 FULL = {"'ve": "have"}  # must've, must not have
 
@@ -25,77 +24,64 @@ class Finding:
     problem: str
 
 
-@dataclass(frozen=True)
-class Checker:
-    """What pairs are checked by: parses, a language's grammar, and what is a common misspelling of a word."""
-
-    parser: Parser
-    language: Language
-    misspellings: Mapping[str, Sequence[str]]
-
-    def problem_of(self, pair: MinimalPair, before: Doc, after: Doc) -> str | None:
-        """The first problem of a pair with its parses, or None."""
-        if pair.original == pair.changed:
-            return "the two sentences are equal"
-        if pair.subset == "Typo":
-            return self._words_differ(pair)
-        if pair.subset in ONE_WORD:
-            return self._words_differ(pair) or self._grammar_differs(before, after)
-        unfit = (attempt(self.language.statement, doc) for doc in (before, after))
-        refused = next((reason for reason in unfit if isinstance(reason, UnsuitableError)), None)
-        found = self._negation_differs(before, after) or self._grammar_differs(before, after)
-        return found or (f"not a statement: {refused}" if refused is not None else None)
-
-    def _grammar_differs(self, before: Doc, after: Doc) -> str | None:
-        reason = None if self.language.ungrammatical(before) else self.language.ungrammatical(after)
-        return f"ungrammatical: {reason}" if reason is not None else None
-
-    def _words_differ(self, pair: MinimalPair) -> str | None:
-        """One word in the place of one, articles aside."""
-        before, after = (text.split() for text in (pair.original, pair.changed))
-        if len(before) != len(after):
-            return "more than one word differs"
-        places = [n for n, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-        places = [n for n in places if {_bare(before[n]), _bare(after[n])} != ARTICLES]
-        if len(places) != 1:
-            return "more than one word differs" if places else "only an article differs"
-        old, new = (_bare(words[places[0]]) for words in (before, after))
-        if old == new:
-            return "only marks or capitals differ"
-        if pair.subset == "Typo" and not is_typo(new, old, self.misspellings, self.language):
-            return "the typo is another word, or no slip of a finger"
-        return None
-
-    def _negation_differs(self, before: Doc, after: Doc) -> str | None:
-        """A not more or less, with or without do, and one verb in another form."""
-        old, new = (Counter(FULL.get(one.lower_, one.norm_.lower()) for one in doc) for doc in (before, after))
-        gone, put = old - new, new - old
-        negatives = sum((gone + put)[word] for word in self.language.negators)
-        if negatives != 1:
-            return "more than one negation differs" if negatives else "no negation is put or taken"
-        free = {*self.language.negators, *SUPPORT, *ARTICLES}
-        left, right = ([word for word in side.elements() if word not in free] for side in (gone, put))
-        known = self.language.forms
-        same = len(left) == len(right) <= 1 and all(
-            {a, b} & known(a) & known(b) for a, b in zip(left, right, strict=True)
-        )
-        return None if same else "more than the negation differs"
-
-
 def check_rows(
-    pairs: Iterable[MinimalPair],
-    parser: Parser,
-    language: Language,
-    misspellings: Mapping[str, Sequence[str]] | None = None,
+    pairs: Iterable[MinimalPair], parser: Parser, misspellings: Mapping[str, Sequence[str]] | None = None
 ) -> list[Finding]:
     """All problems of minimal pairs, at most one a pair, in their order."""
-    checker, some = Checker(parser, language, misspellings or {}), list(pairs)
+    some, found = list(pairs), []
     texts = list(dict.fromkeys(text for pair in some for text in (pair.original, pair.changed)))
     docs = dict(zip(texts, parser(texts), strict=True))
-    found = (
-        (n, pair, checker.problem_of(pair, docs[pair.original], docs[pair.changed])) for n, pair in enumerate(some, 1)
+    for number, pair in enumerate(some, start=1):
+        both = docs[pair.original], docs[pair.changed]
+        if pair.original == pair.changed:
+            problem: str | None = "the two sentences are equal"
+        elif pair.subset == "Typo":
+            problem = _words_differ(pair, misspellings or {})
+        elif pair.subset in REPLACED:
+            problem = _words_differ(pair) or _grammar_differs(*both, parser.language)
+        else:
+            problem = _negation_differs(*both, parser.language) or _grammar_differs(*both, parser.language)
+        if problem is not None:
+            found.append(Finding(number, pair, problem))
+    return found
+
+
+def _grammar_differs(before: Doc, after: Doc, language: Language) -> str | None:
+    """A sign of bad grammar that is new."""
+    wrong = None if language.ungrammatical(before) else language.ungrammatical(after)
+    return f"ungrammatical: {wrong}" if wrong else None
+
+
+def _words_differ(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]] | None = None) -> str | None:
+    """One word in the place of one, articles aside; with `misspellings` a typo of it."""
+    before, after = (text.split() for text in (pair.original, pair.changed))
+    if len(before) != len(after):
+        return "more than one word differs"
+    places = [(_bare(old), _bare(new)) for old, new in zip(before, after, strict=True) if old != new]
+    words = [place for place in places if {*place} != ARTICLES]
+    if len(words) != 1:
+        return "more than one word differs" if words else "only an article differs"
+    ((old, new),) = words
+    if old == new:
+        return "only marks or capitals differ"
+    if misspellings is not None and new not in misspellings.get(old, ()) and not is_near(new, old):
+        return "the typo is another word"
+    return None
+
+
+def _negation_differs(before: Doc, after: Doc, language: Language) -> str | None:
+    """A not more or less, with or without do, and one verb in another form, between two statements."""
+    old, new = (Counter(FULL.get(one.lower_, one.lemma_.lower()) for one in doc) for doc in (before, after))
+    apart = (old - new) + (new - old)
+    not_one = sum(one.lower_ in language.negators for one in before) - sum(
+        one.lower_ in language.negators for one in after
     )
-    return [Finding(number, pair, problem) for number, pair, problem in found if problem is not None]
+    if abs(not_one) != 1:
+        return "more than one negation differs" if not_one else "no negation is put or taken"
+    if {*apart} - {*language.negators, "do", *ARTICLES}:
+        return "more than the negation differs"
+    unfit = (attempt(language.statement, doc) for doc in (before, after))
+    return next((f"not a statement: {one}" for one in unfit if isinstance(one, UnsuitableError)), None)
 
 
 def _bare(word: str) -> str:

@@ -7,42 +7,38 @@ a masked one that predicts words: no encoder that is measured later has chosen t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from essent.minimal_pairs.confidence import Confidence, Evidence, both
 from essent.minimal_pairs.edits import word_lists
-from essent.minimal_pairs.language import CannotNegateError, Language, Negation, Token, UnsuitableError, attempt
+from essent.minimal_pairs.language import Language, Negation, Token, UnsuitableError, attempt
 from essent.minimal_pairs.masked import Asked, MaskedModel, Slot
 from essent.minimal_pairs.sentences import Suitable
 from essent.minimal_pairs.substitutes import Candidate, Substitutes
 from essent.minimal_pairs.wordnet import WordNet
 
-SURE = {"synonym": -0.3, "antonym": 0.0}  # log-odds from which one is taken
+SURE = {"synonym": 0.5, "antonym": 0.0}  # log-odds from which one is taken
 BETWEEN, RELATED = 0.42, 0.50  # from which the word between a word and its antonym, and a random word, mean the same
 FILLER_GAP = 3.0  # how much less likely (natural log) than the likeliest word a random one may be,
 FLUENT = math.log(0.01)  # unless it is as likely as this
+NO_WORD = ("synonym and antonym", "no word that has both in one of its frequent senses")
+MISFIT = ("in context", "no synonym, antonym and random word that fit into the sentence")
 LOOKED_AT, RANDOM = 8, 6  # synonyms and antonyms, and random words, whose states are compared
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A word of a sentence, its negation, and what may stand for it, the best first.
+    """A word of a sentence, its negation, and what may stand for it.
 
     `confidence` is the log-probability that synonym and antonym are good.
     """
 
     token: Token
     negation: Negation
-    synonyms: Sequence[Candidate] = ()
-    antonyms: Sequence[Candidate] = ()
-    fillers: Sequence[str] = ()
+    candidates: Sequence[Candidate] = ()
+    filler: str = ""
     confidence: float = 0.0
-
-    @property
-    def candidates(self) -> tuple[Candidate, ...]:
-        """Synonyms and antonyms."""
-        return (*self.synonyms, *self.antonyms)
 
     def ask(self, *words: str) -> Asked:
         """A question to the masked model about the word's place."""
@@ -50,143 +46,97 @@ class Choice:
         return Asked(str(self.token.doc.user_data["text"]), start, start + len(self.token), tuple(dict.fromkeys(words)))
 
 
+def negatable(one: Suitable, language: Language) -> list[Choice]:
+    """The words that may be chosen, with their negations.
+
+    Raises:
+        UnsuitableError: there are none; why.
+    """
+    negations = {token: attempt(language.negate, token) for token in language.replaceable(one.doc)}
+    if not negations:
+        raise UnsuitableError("replaceable word", "no verb or adjective of its own meaning")
+    found = [Choice(token, some) for token, some in negations.items() if isinstance(some, Negation)]
+    if not found:
+        raise UnsuitableError("negation of the word", str(list(negations.values())[-1]))
+    return found
+
+
 @dataclass(frozen=True)
 class Chooser:
-    """Chooses a word of a sentence by its place, its substitutes by the frequency of senses.
-
-    `same_negations`: whether the word's negation may be that of the main verb.
-    """
+    """Chooses by what a masked language model makes of WordNet's candidates in their place."""
 
     language: Language
-    wordnet: WordNet | None = None
-    same_negations: bool = False
-
-    def __call__(self, suitable: Sequence[Suitable]) -> Iterator[list[Choice] | UnsuitableError]:
-        """For each sentence its choices, the best first, or why it has none."""
-        offered = [attempt(self._options, one) for one in suitable]
-        judged = iter(self.in_context([one for found in offered if isinstance(found, list) for one in found]))
-        for found in offered:
-            if isinstance(found, UnsuitableError):
-                yield found
-                continue
-            kept = [choice for choice in (next(judged) for _ in found) if choice is not None]
-            order = sorted(kept, key=lambda choice: (-choice.confidence, choice.token.i))
-            reason = "no synonym, antonym and random word that fit into the sentence"
-            yield order or UnsuitableError("in context", reason)
-
-    def in_context(self, choices: Sequence[Choice]) -> Sequence[Choice | None]:
-        """The choices as they are: a model tells those that fit."""
-        return choices
-
-    def _options(self, one: Suitable) -> list[Choice]:
-        places = self.language.replaceable(one.doc)
-        if not places:
-            raise UnsuitableError("replaceable word", "no verb or adjective of its own meaning")
-        negations = {token: attempt(self._negation, one, token) for token in places}
-        found = [Choice(token, some) for token, some in negations.items() if isinstance(some, Negation)]
-        if not found:
-            raise UnsuitableError("negation of the word", str(negations[places[-1]]))
-        if self.wordnet is None:
-            return found
-        offers = Substitutes(self.wordnet, self.language)
-        offered = [(choice, *offers.of(choice.token)) for choice in found]
-        kept = [
-            replace(choice, synonyms=same, antonyms=other, confidence=same[0].prior + other[0].prior)
-            for choice, same, other in offered
-            if same and other
-        ]
-        if not kept:
-            raise UnsuitableError("synonym and antonym", "no word that has both in one of its frequent senses")
-        return kept
-
-    def _negation(self, one: Suitable, token: Token) -> Negation:
-        negation = self.language.negate(token)
-        if negation.text == one.negation.text and not self.same_negations:
-            raise CannotNegateError("the negation of the word is that of the main verb")
-        return negation
-
-
-@dataclass(frozen=True, kw_only=True)
-class ContextChooser(Chooser):
-    """Chooses by what a masked language model makes of the candidates in their place."""
-
     wordnet: WordNet
     model: MaskedModel
     judge: Confidence
 
-    def in_context(self, choices: Sequence[Choice]) -> list[Choice | None]:
-        """The surest synonym, antonym and an unrelated word of each; None where one of them is missing."""
-        known, slots, near = self.look(choices)
-        return [self._best(*four) for four in zip(choices, known, slots, near, strict=True)]
+    def __call__(self, sentences: Sequence[Sequence[Choice]]) -> list[Choice | UnsuitableError]:
+        """Of the words of each sentence the one that is surest to have a synonym, an antonym and a random word."""
+        offers = Substitutes(self.wordnet, self.language)
+        offered = [[replace(one, candidates=offers.of(one.token)) for one in words] for words in sentences]
+        offered = [[one for one in words if one.candidates] for words in offered]
+        flat = [one for words in offered for one in words]
+        judged = iter([self._best(one, *seen) for one, seen in zip(flat, self.look(flat), strict=True)])
+        found: list[Choice | UnsuitableError] = []
+        for words in offered:
+            fit = [choice for choice in (next(judged) for _ in words) if choice is not None]
+            missing = UnsuitableError(*(MISFIT if words else NO_WORD))
+            found.append(max(fit, key=lambda choice: choice.confidence, default=missing))
+        return found
 
-    def look(
-        self, choices: Sequence[Choice]
-    ) -> tuple[list[dict[str, Evidence]], list[list[str]], list[dict[str, float]]]:
-        """For each choice the evidence of its candidates, unrelated words, and how alike all are to the word."""
+    def look(self, choices: Sequence[Choice]) -> list[tuple[dict[Candidate, Evidence], list[str]]]:
+        """For each choice the evidence of its candidates, and unrelated words, the likeliest first."""
         slots = self.model.slots([one.ask(*(c.word for c in one.candidates)) for one in choices])
         likely = [self._likeliest(one, slot) for one, slot in zip(choices, slots, strict=True)]
-        random = [self._unrelated(one, slot) for one, slot in zip(choices, slots, strict=True)]
-        words = [
-            one.ask(*(word for c in one.candidates for word in (c.word, c.via) if word), *fillers)
-            for one, fillers in zip(likely, random, strict=True)
-        ]
-        near = self.model.similarities(words)
-        known = [
-            {
-                c.word: Evidence(alike[c.word], c.prior, slot.words[c.word], c.has_prefix(one.token.lower_))
-                for c in one.candidates
-                if not c.via or alike[c.via] >= BETWEEN
-            }
-            for one, slot, alike in zip(likely, slots, near, strict=True)
-        ]
-        return known, random, near
+        fillers = [self._unrelated(one.token, slot) for one, slot in zip(choices, slots, strict=True)]
+        words = [[word for c in some for word in (c.word, c.via) if word] for some in likely]
+        near = self.model.similarities(
+            [one.ask(*some, *more) for one, some, more in zip(choices, words, fillers, strict=True)]
+        )
+        found = []
+        for slot, some, more, alike in zip(slots, likely, fillers, near, strict=True):
+            fit = [c for c in some if not c.via or alike[c.via] >= BETWEEN]
+            evidence = {c: Evidence(alike[c.word], c.prior, slot.words[c.word], c.prefix) for c in fit}
+            found.append((evidence, [word for word in more if alike[word] < RELATED]))
+        return found
 
-    def _likeliest(self, one: Choice, slot: Slot) -> Choice:
-        """The choice with `LOOKED_AT` candidates of each kind.
+    def _likeliest(self, one: Choice, slot: Slot) -> list[Candidate]:
+        """The `LOOKED_AT` likeliest candidates of each kind, before their states are compared."""
 
-        None that neither WordNet nor the model has met, but for a word's own antonym: uninteresting for interesting.
-        """
+        def odds(c: Candidate) -> float:
+            return self.judge.log_odds(c.relation, Evidence(0.0, c.prior, slot.words[c.word]))
 
-        def best(relation: str, candidates: Sequence[Candidate]) -> list[Candidate]:
-            met = [c for c in candidates if c.counted or c.source == "direct" or math.isfinite(slot.words[c.word])]
-            odds = {c: self.judge.log_odds(relation, Evidence(0.0, c.prior, slot.words[c.word])) for c in met}
-            return sorted(met, key=lambda c: (-odds[c], c.lemma))[:LOOKED_AT]
+        found: list[Candidate] = []
+        for relation in SURE:
+            some = [c for c in one.candidates if c.relation == relation]
+            found += sorted(some, key=lambda c: (-odds(c), c.lemma))[:LOOKED_AT]
+        return found
 
-        return replace(one, synonyms=best("synonym", one.synonyms), antonyms=best("antonym", one.antonyms))
-
-    def _best(
-        self, one: Choice, known: Mapping[str, Evidence], fillers: Sequence[str], near: Mapping[str, float]
-    ) -> Choice | None:
-        synonym, sure = self._surest("synonym", one.synonyms, known)
-        antonym, surer = self._surest("antonym", one.antonyms, known)
-        random = [word for word in fillers if near[word] < RELATED]
-        if synonym is None or antonym is None or not random or synonym.lemma == antonym.lemma:
+    def _best(self, one: Choice, known: Mapping[Candidate, Evidence], fillers: Sequence[str]) -> Choice | None:
+        """The choice with its surest synonym, its surest antonym and the likeliest filler; None if one is missing."""
+        odds = {c: self.judge.log_odds(c.relation, evidence) for c, evidence in known.items()}
+        sure = [c for c in sorted(odds, key=lambda c: (-odds[c], c.lemma)) if odds[c] >= SURE[c.relation]]
+        first = {c.relation: c for c in reversed(sure)}
+        if len(first) < len(SURE) or not fillers:
             return None
-        return replace(one, synonyms=[synonym], antonyms=[antonym], fillers=random, confidence=both(sure, surer))
+        pair = [first[relation] for relation in SURE]
+        return replace(one, candidates=pair, filler=fillers[0], confidence=both(*(odds[c] for c in pair)))
 
-    def _surest(
-        self, relation: str, candidates: Sequence[Candidate], known: Mapping[str, Evidence]
-    ) -> tuple[Candidate | None, float]:
-        """The surest candidate with its log-odds; None when it is not sure enough."""
-        odds = {c: self.judge.log_odds(relation, known[c.word]) for c in candidates if c.word in known}
-        best = max(odds, key=lambda c: (odds[c], c.lemma), default=None)
-        return (best, odds[best]) if best is not None and odds[best] >= SURE[relation] else (None, 0.0)
-
-    def _unrelated(self, one: Choice, slot: Slot) -> list[str]:
+    def _unrelated(self, token: Token, slot: Slot) -> list[str]:
         """The likeliest words in the same form that have nothing to do with the word (section 2.2.4)."""
-        token, (lemma, *_) = one.token, self.language.lemmas(one.token.lower_, one.token)
-        related = self.wordnet.relatives(lemma) | self.language.forms(lemma)
-        taboo = related | {form for word in token.doc for form in (word.lower_, word.lemma_)}
+        lemma = self.language.lemmas(token.lower_, token)[0]
+        said = {form for word in token.doc for form in (word.lower_, word.lemma_)}
+        taboo = said | self.wordnet.relatives(lemma) | self.language.forms(lemma)
         least = min(max(slot.fillers.values(), default=0.0) - FILLER_GAP, FLUENT)
         likely = (word for word, probability in slot.fillers.items() if probability >= least and word not in taboo)
         return [word for word in likely if self._may_stand(token, lemma, word, taboo)][:RANDOM]
 
-    def _may_stand(self, token: Token, lemma: str, word: str, taboo: set[str] | frozenset[str]) -> bool:
+    def _may_stand(self, token: Token, lemma: str, word: str, taboo: set[str]) -> bool:
         """Whether a word, mostly of the same part of speech and unrelated to a lemma, may stand for a token."""
-        part = self.language.part(token)
+        part, light = self.language.part(token), word_lists()["light"]
         lemmas = [one for one in self.language.lemmas(word, token) if self.wordnet.is_mostly(one, part)]
-        lemmas = [one for one in lemmas if one not in word_lists()["light"] and not token.vocab[one].like_num]
-        if taboo & {*lemmas} or any(lemma in self.wordnet.relatives(one) for one in lemmas):
+        lemmas = [one for one in lemmas if one not in light and not token.vocab[one].like_num]
+        if any(one in taboo or lemma in self.wordnet.relatives(one) for one in lemmas):
             return False
-        usual = ((one, sense.synset) for one in lemmas for sense in self.wordnet.senses(one, part)[:1])
-        return any(self.language.fits(token, synset, one) for one, synset in usual)
+        usual = ((one, synset) for one in lemmas for _, synset in self.wordnet.senses(one, part)[:1])
+        return any(self.language.fits(token, synset.frames_of(one)) for one, synset in usual)

@@ -5,7 +5,6 @@ The coefficients are data/coefficients.json; `essent heros fit` makes such a fil
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -44,15 +43,7 @@ class Evidence(NamedTuple):
     def terms(self) -> dict[str, float]:
         """The terms of the regression by name."""
         likely = max(self.probability, LEAST) if math.isfinite(self.probability) else UNSEEN
-        return {"constant": 1.0, **self._asdict(), "probability": likely, "prefix": float(self.prefix)}
-
-
-class Judged(NamedTuple):
-    """A judgement with the evidence: the relation, whether the pair is good."""
-
-    relation: str
-    good: bool
-    evidence: Evidence
+        return {**self._asdict(), "probability": likely, "prefix": float(self.prefix)}
 
 
 @dataclass(frozen=True)
@@ -82,8 +73,8 @@ class Confidence:
 
     def log_odds(self, relation: str, evidence: Evidence) -> float:
         """That the replacement is a good synonym or antonym."""
-        weights = self.coefficients[relation]
-        return sum(weights.get(name, 0.0) * value for name, value in evidence.terms().items())
+        weights, terms = self.coefficients[relation], {"constant": 1.0, **evidence.terms()}
+        return sum(weight * terms[name] for name, weight in weights.items())
 
 
 def both(synonym: float, antonym: float) -> float:
@@ -91,40 +82,31 @@ def both(synonym: float, antonym: float) -> float:
     return -SYNONYM_WEIGHT * math.log1p(math.exp(-synonym)) - math.log1p(math.exp(-antonym))
 
 
-def fit(judged: Sequence[Judged], about: Mapping[str, Any], source: bytes) -> Confidence:
-    """Logistic regressions of judgements, ridge 10 on standardised terms, with their area under the curve in 10 folds.
+def fit(judged: Sequence[tuple[str, Evidence, bool]], about: Mapping[str, Any]) -> Confidence:
+    """Logistic regressions of judgements, ridge 1, with the mean area under the curve of 10 folds that are held out.
 
     Args:
+        judged: "synonym" or "antonym", what was known of it, and whether it is good.
         about: what else to say of them: the model.
-        source: the judgements as bytes, for their digest.
 
     Raises:
         DataError: fewer than `FOLDS` good or bad judgements of a relation.
     """
     from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import roc_auc_score
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
 
     coefficients, areas, counts = {}, {}, {}
     for relation in RELATIONS:
-        rows = [one for one in judged if one.relation == relation]
-        good = np.array([one.good for one in rows], bool)
-        if min(good.sum(), (~good).sum()) < FOLDS:
+        rows = [(evidence, good) for of, evidence, good in judged if of == relation]
+        good, x = [good for _, good in rows], np.array([list(one.terms().values()) for one, _ in rows])  # (N,F)
+        if min(sum(good), len(good) - sum(good)) < FOLDS:
             raise DataError(
-                f"{len(rows)} judged {relation}s, {good.sum()} of them good, are too few to fit: {FOLDS} good and as "
+                f"{len(rows)} judged {relation}s, {sum(good)} of them good, are too few to fit: {FOLDS} good and as "
                 "many bad ones are needed."
             )
-        terms = [one.evidence.terms() for one in rows]
-        x = np.array([list(one.values())[1:] for one in terms])  # (N,F) without the constant
-        model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1))
-        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
-        held_out = cross_val_predict(model, x, good, cv=folds, method="predict_proba")[:, 1]
-        scaler, regression = (step for _, step in model.fit(x, good).steps)
-        slopes = regression.coef_[0] / scaler.scale_
-        values = [float(regression.intercept_[0] - slopes @ scaler.mean_), *slopes.tolist()]
-        coefficients[relation] = dict(zip(terms[0], (round(value, 4) for value in values), strict=True))
-        areas[relation], counts[relation] = round(float(roc_auc_score(good, held_out)), 3), len(rows)
-    digest = hashlib.sha256(source).hexdigest()
-    return Confidence(coefficients, {**about, "judgements": counts, "sha256": digest, "held-out area": areas})
+        folds, model = StratifiedKFold(FOLDS, shuffle=True, random_state=0), LogisticRegression()
+        areas[relation] = round(float(cross_val_score(model, x, good, cv=folds, scoring="roc_auc").mean()), 3)
+        counts[relation], weights = len(rows), model.fit(x, good)
+        values = [*weights.intercept_.tolist(), *weights.coef_[0].tolist()]
+        coefficients[relation] = dict(zip(("constant", *Evidence._fields), (round(v, 4) for v in values), strict=True))
+    return Confidence(coefficients, {**about, "judgements": counts, "held-out area": areas})

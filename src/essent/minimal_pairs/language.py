@@ -7,15 +7,12 @@ inflected. `English` is complete; the tests hold a small Esperanto to the same c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from essent.minimal_pairs.edits import Edit, apply_edits, like_case
-from essent.types import InputError, ModelError, optional_import
-
-if TYPE_CHECKING:
-    from essent.minimal_pairs.wordnet import Synset
+from essent.types import InputError, ModelError, TextsLike, optional_import
 
 Doc: TypeAlias = Any  # spaCy's, which is an extra
 Token: TypeAlias = Any
@@ -28,13 +25,6 @@ class UnsuitableError(InputError):
     def __init__(self, filter: str, reason: str) -> None:
         super().__init__(reason)
         self.filter, self.reason = filter, reason
-
-
-class CannotNegateError(UnsuitableError):
-    """A sentence or word that the rules of negation leave alone; the message is the reason."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__("main verb", reason)
 
 
 @dataclass(frozen=True)
@@ -72,11 +62,6 @@ class Language(ABC):
     pipelines: tuple[str, ...]
     negators: tuple[str, ...]
 
-    @property
-    @abstractmethod
-    def alphabet(self) -> dict[str, str]:
-        """Letter -> the letters that a finger or an ear mistakes it for."""
-
     @abstractmethod
     def statement(self, doc: Doc) -> Token:
         """The main verb of a declarative sentence.
@@ -90,7 +75,7 @@ class Language(ABC):
         """The sentence with a verb or adjective negated, or with its negation taken.
 
         Raises:
-            CannotNegateError: the rules leave it alone; the reason.
+            UnsuitableError: the rules leave it alone; the reason.
         """
 
     @abstractmethod
@@ -117,8 +102,8 @@ class Language(ABC):
     def is_word(self, word: str) -> bool:
         """Whether a lower-case word is in the lexicon."""
 
-    def fits(self, token: Token, synset: Synset, word: str) -> bool:
-        """Whether a word of a synset takes what stands beside the token."""
+    def fits(self, token: Token, frames: set[int]) -> bool:
+        """Whether a word that stands in these sentence frames of WordNet takes what stands beside the token."""
         return True
 
     def mend(self, token: Token, new: str) -> list[Edit]:
@@ -158,7 +143,7 @@ class Parser:
                 raise ModelError(
                     f"The parser {found!r} is not installed. Install it with: python -m spacy download {found}"
                 ) from error
-        self.pipeline: Any = pipeline
+        self.language, self.pipeline = language, pipeline
         missing = [part for part in ("tagger", "parser") if part not in pipeline.pipe_names]
         if missing and not pipeline.meta.get("parses"):  # said by a component of one's own that does both
             raise ModelError(
@@ -166,6 +151,14 @@ class Parser:
                 f"{language.pipelines[0]}."
             )
         self.name = f"{pipeline.meta['lang']}_{pipeline.meta['name']} {pipeline.meta['version']}"
+        self.splitter: Any = spacy.blank(pipeline.lang)  # "Mr." is a token of its own, so no sentence ends there
+        self.splitter.add_pipe("sentencizer", config={"punct_chars": [*".!?…", "..", "..."]})
+
+    def split(self, texts: TextsLike) -> Iterator[str]:
+        """Sentences of texts, by their marks and lines, without stars for emphasis and the quotes of a CSV field."""
+        lines = [line for text in texts for line in text.replace('""', '"').replace("*", "").splitlines()]
+        for doc in self.splitter.pipe(lines):
+            yield from filter(None, (sentence.text.strip() for sentence in doc.sents))
 
     def __call__(self, sentences: Sequence[str]) -> list[Doc]:
         """The parses, with the sentences in `user_data["text"]`; typographic apostrophes are read as straight ones."""

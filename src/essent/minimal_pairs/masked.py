@@ -51,7 +51,7 @@ class MaskedModel:
     def __init__(self, name: str, device: str | None = None, batch_size: int = 64, **options: Any) -> None:
         from transformers import AutoTokenizer
 
-        from essent.model import load_masked
+        from essent.model import MaskedLMHead, load_masked
 
         options = reach_model(name, options)
         with opening(name, options):
@@ -61,6 +61,7 @@ class MaskedModel:
             model: Any = load_masked(name, dtype=torch.float32, **options)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model = model.to(self.device)
+        self.head = MaskedLMHead(self.model)
         self.name, self.batch_size = name, batch_size
 
     @cached_property
@@ -95,29 +96,23 @@ class MaskedModel:
     @torch.inference_mode()
     def slots(self, asked: Sequence[Asked]) -> list[Slot]:
         """What may stand in the place of each word; nothing where the text was cut off before it."""
-        mask, head = self.tokenizer.mask_token, self.model.get_output_embeddings()
+        masked = [one.sentence[: one.start] + self.tokenizer.mask_token + one.sentence[one.end :] for one in asked]
         found: dict[int, Slot] = {}
-        masked = [one.sentence[: one.start] + mask + one.sentence[one.end :] for one in asked]
         for part, batch in self._batches(masked):
             del batch["offset_mapping"]
             hit = batch["input_ids"] == self.tokenizer.mask_token_id  # (B,T)
-            places = (torch.arange(len(part), device=self.device), hit.int().argmax(dim=1))
-            # only the mask's state goes through the widest matrix of the model: half of the time of a small one
-            hook = head.register_forward_pre_hook(lambda _, states, at=places: (states[0][at][:, None],))
-            try:
-                logs = self.model(**batch).logits[:, 0].float().log_softmax(-1).cpu().numpy()  # (B,V)
-            finally:
-                hook.remove()
-            for number, row, there in zip(part, logs, hit.any(dim=1).tolist(), strict=True):
-                found[number] = self._slot(asked[number].words, row if there else np.full_like(row, -np.inf))
+            states = self.model.base_model(**batch).last_hidden_state  # (B,T,D)
+            there = states[torch.arange(len(part), device=self.device), hit.int().argmax(dim=1)]  # (B,D)
+            logs = self.head(there).float().log_softmax(-1)  # (B,V)
+            logs = logs.masked_fill(~hit.any(dim=1, keepdim=True), -torch.inf).cpu().numpy()
+            found.update((n, self._slot(asked[n].words, row)) for n, row in zip(part, logs, strict=True))
         return [found[number] for number in range(len(asked))]
 
     def _slot(self, words: Sequence[str], row: np.ndarray) -> Slot:
         """What log-probabilities (V,) say."""
         known = {word: float(row[self._ids[word]]) if word in self._ids else -np.inf for word in words}
-        best = np.argsort(-row, kind="stable")[: 4 * FILLERS].tolist()
-        fillers = {self._whole[n]: float(row[n]) for n in best if n in self._whole and np.isfinite(row[n])}
-        return Slot(known, dict(list(fillers.items())[:FILLERS]))
+        best = [n for n in np.argsort(-row, kind="stable")[: 4 * FILLERS].tolist() if n in self._whole]
+        return Slot(known, {self._whole[n]: float(row[n]) for n in best[:FILLERS] if np.isfinite(row[n])})
 
     def similarities(self, asked: Sequence[Asked]) -> list[dict[str, float]]:
         """How much each word, put in the place of another, means the same there: cosines of their states, normalised.
@@ -131,12 +126,10 @@ class MaskedModel:
             for sentence, start, end, words in asked
             for word in (sentence[start:end], *words)
         ]
-        vectors, found, at = self._states(texts), [], 0
+        vectors, found, base = iter(self._states(texts)), [], self.baseline
         for one in asked:
-            own, rest = vectors[at], vectors[at + 1 : at + 1 + len(one.words)]
-            at += 1 + len(one.words)
-            cosines = (rest @ own - self.baseline) / (1.0 - self.baseline)
-            found.append(dict(zip(one.words, cosines.tolist(), strict=True)))
+            own = next(vectors)
+            found.append({word: (float(next(vectors) @ own) - base) / (1.0 - base) for word in one.words})
         return found
 
     @cached_property

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator
 
 from essent.minimal_pairs.edits import Edit, like_case, word_lists
-from essent.minimal_pairs.inflection import lemmas
-from essent.minimal_pairs.language import CannotNegateError, Negation, Token
+from essent.minimal_pairs.language import Negation, Token, UnsuitableError
 
 SUBJECT = ("nsubj", "nsubjpass", "csubj", "csubjpass", "expl")
 FINITE = ("VBZ", "VBP", "VBD", "MD")
@@ -35,14 +34,6 @@ def subject(verb: Token) -> Token | None:
     return next((child for child in verb.children if child.dep_ in SUBJECT), None)
 
 
-def clause(verb: Token) -> Iterator[Token]:
-    """The words of a verb's own clause: not those of clauses inside or beside it."""
-    yield verb
-    for child in verb.children:
-        if child.dep_ not in OWN_CLAUSE or (child.dep_ == "ccomp" and carrier(child) is None):
-            yield from clause(child)
-
-
 def negator(verb: Token) -> Token | None:
     """The "not" or "never" of a verb."""
     return next((child for child in verb.children if child.dep_ == "neg" and child.lower_ in NEGATORS), None)
@@ -54,9 +45,9 @@ def negate_verb(verb: Token) -> Negation:
     finite = carrier(verb)
     if _is_governed(verb):
         return negate_adjective(verb.head) if verb.head.tag_.startswith("JJ") else negate_verb(verb.head)
-    _check_idioms(verb, finite)
-    no = negator(verb)
-    if no is not None:
+    if finite is not None:
+        _check_idioms(verb, finite)
+    if (no := negator(verb)) is not None:
         return _take(verb, no)
     _check_adverbs(verb, finite)
     if finite is None:
@@ -74,30 +65,21 @@ def negate_adjective(adjective: Token) -> Negation:
     predicate = adjective.dep_ == "acomp"
     verb = adjective.head if predicate else _verb_of(adjective.head)
     if verb is None or verb.i > adjective.i or not (carrier(verb) is not None or _is_governed(verb)):
-        raise CannotNegateError("an adjective that no 'not' at a verb reaches")
-    if not predicate or verb.lemma_ != "be" or negator(verb) is not None or not _is_parted(adjective):
+        raise UnsuitableError("main verb", "an adjective that no 'not' at a verb reaches")
+    grades = [one.left_edge.i for one in adjective.lefts if one.dep_ in ("advmod", "npadvmod")]
+    first = adjective.doc[min([*grades, adjective.i])]  # *very* good
+    between = adjective.doc[verb.i + 1 : first.i]
+    parted = any(one.head != verb and not adjective.is_ancestor(one) for one in between)
+    if not (predicate and parted and verb.lemma_ == "be") or negator(verb) is not None:
         return negate_verb(verb)
     _check_negatives(verb)
-    place = _first_grade(adjective).idx
-    return Negation.of(adjective.doc, [Edit(place, place, "not ")], "not before the adjective")
+    return Negation.of(adjective.doc, [Edit(first.idx, first.idx, "not ")], "not before the adjective")
 
 
 def _is_governed(verb: Token) -> bool:
     """Whether the "not" of an infinitive stands at the verb before it: "is (not) going to *find*"."""
     governed = verb.tag_ == "VB" and verb.dep_ == "xcomp" and verb.head.lemma_ in word_lists()["semi-modal"]
     return governed and carrier(verb) is None
-
-
-def _first_grade(adjective: Token) -> Token:
-    """The first word that grades an adjective, or itself: "*very* good"."""
-    grades = [one.left_edge.i for one in adjective.lefts if one.dep_ in ("advmod", "npadvmod")]
-    return adjective.doc[min([*grades, adjective.i])]
-
-
-def _is_parted(adjective: Token) -> bool:
-    """Whether words of neither stand between an adjective and its verb."""
-    verb, between = adjective.head, adjective.doc[adjective.head.i + 1 : _first_grade(adjective).i]
-    return any(one.head != verb and not adjective.is_ancestor(one) for one in between)
 
 
 def _verb_of(noun: Token) -> Token | None:
@@ -112,28 +94,33 @@ def _verb_of(noun: Token) -> Token | None:
     return phrase.head if fitting and phrase.head.pos_ in ("VERB", "AUX") else None
 
 
+def _clause(verb: Token) -> Iterator[Token]:
+    """The words of a verb's own clause: not those of clauses inside or beside it."""
+    yield verb
+    for child in verb.children:
+        if child.dep_ not in OWN_CLAUSE or (child.dep_ == "ccomp" and carrier(child) is None):
+            yield from _clause(child)
+
+
 def _check_negatives(verb: Token) -> None:
     """Refuse a verb in whose clause another word negates: "I have no idea", but not "I hope that it never rains"."""
-    for word in clause(verb):
-        if word.lower_ in word_lists()["negative"] and word.dep_ != "intj" and word != negator(verb):
-            raise CannotNegateError(f"negated by {word.lower_!r}")
-        if word.lower_ in NEGATORS and word.head != verb and word.i < verb.i:
-            raise CannotNegateError(f"negated by {word.lower_!r}")
+    for word in _clause(verb):
+        negates = word.lower_ in word_lists()["negative"] and word.dep_ != "intj" and word != negator(verb)
+        if negates or (word.lower_ in NEGATORS and word.head != verb and word.i < verb.i):
+            raise UnsuitableError("main verb", f"negated by {word.lower_!r}")
     if verb.dep_ == "conj" and subject(verb) is None and negator(verb.head) is not None:
-        raise CannotNegateError("shares the negation of another verb")
+        raise UnsuitableError("main verb", "shares the negation of another verb")
 
 
-def _check_idioms(verb: Token, finite: Token | None) -> None:
+def _check_idioms(verb: Token, finite: Token) -> None:
     """Refuse groups that take no "not", or lose no "not"."""
-    if finite is None:
-        return
     if finite.lower_ == "ai":
-        raise CannotNegateError("ain't")
+        raise UnsuitableError("main verb", "ain't")
     if any((finite.lower_, one.lower_) in IDIOMS for one in verb.doc[finite.i + 1 : finite.i + 3]):
-        raise CannotNegateError("an idiom that takes no 'not': had better, would rather, gotta")
+        raise UnsuitableError("main verb", "an idiom that takes no 'not': had better, would rather, gotta")
     alone = not any(one.dep_ in ("dobj", "advmod", "prep") for one in verb.rights)
     if verb.lemma_ == "do" and finite == verb and alone:
-        raise CannotNegateError("a form of do that stands for another verb")
+        raise UnsuitableError("main verb", "a form of do that stands for another verb")
 
 
 def _check_adverbs(verb: Token, finite: Token | None) -> None:
@@ -141,26 +128,23 @@ def _check_adverbs(verb: Token, finite: Token | None) -> None:
     after = verb.doc[finite.i + 1 : finite.i + 3] if finite is not None else ()
     beside = {one.lower_ for one in (*verb.children, *after)} - ({"too", "already"} if finite != verb else {"too"})
     if positive := word_lists()["positive adverb"] & beside:
-        raise CannotNegateError(f"{min(positive)!r} does not go with 'not'")
+        raise UnsuitableError("main verb", f"{min(positive)!r} does not go with 'not'")
     if any(one.lower_ in ("either", "yet") for one in (*after, *verb.doc[verb.i + 1 : verb.i + 2])):
-        raise CannotNegateError("'either' or 'yet' at the verb")
+        raise UnsuitableError("main verb", "'either' or 'yet' at the verb")
 
 
 def _take(verb: Token, no: Token) -> Negation:
     """Without the negator."""
+    if not no.i:
+        raise UnsuitableError("main verb", "negated at the beginning")
     after = " ".join(word.lower_ for word in verb.subtree if word.i > no.i and not _is_coordinate(word, verb))
     if wanted := [one for one in sorted(word_lists()["polarity"]) if re.search(rf"\b{one}\b", after)]:
-        raise CannotNegateError(f"{wanted[0]!r} wants its negation")
-    before = verb.doc[no.i - 1] if no.i else no
+        raise UnsuitableError("main verb", f"{wanted[0]!r} wants its negation")
+    before, blank = no.nbor(-1), len(no.nbor(-1).whitespace_)  # no blank in cannot
+    edit = Edit(no.idx - blank, no.idx + len(no), "")
     if no.lower_ == "n't":
         stem = STEMS.get(before.lower_, before.lower_)
         edit = Edit(before.idx, no.idx + len(no), like_case(stem, before.text[:1]))
-    elif no.i and not before.whitespace_:  # cannot
-        edit = Edit(no.idx, no.idx + len(no), "")
-    elif no.i:
-        edit = Edit(no.idx - 1, no.idx + len(no), "")
-    else:
-        raise CannotNegateError("negated at the beginning")
     return Negation.of(verb.doc, [edit], "never removed" if no.lower_ == "never" else "not removed")
 
 
@@ -175,36 +159,32 @@ def _put_before(verb: Token) -> Negation:
     group = [child.i for child in verb.lefts if child.dep_ in ("aux", "auxpass")]
     place = verb.doc[min([*group, verb.i])]
     if place.i == 0:
-        raise CannotNegateError("a fragment")
-    own = verb.dep_ in ("xcomp", "ccomp", "csubj")
+        raise UnsuitableError("main verb", "a fragment")
     if verb.dep_ == "pcomp" and verb.head.lower_ == "without":
-        raise CannotNegateError("negated by 'without'")
-    if verb.tag_ == "VB" and not own:
-        raise CannotNegateError("an infinitive that takes no 'not' of its own")
+        raise UnsuitableError("main verb", "negated by 'without'")
+    if verb.tag_ == "VB" and verb.dep_ not in ("xcomp", "ccomp", "csubj"):
+        raise UnsuitableError("main verb", "an infinitive that takes no 'not' of its own")
     return Negation.of(verb.doc, [Edit(place.idx, place.idx, "not ")], "not before the verb")
 
 
 def _put_after(finite: Token) -> Negation:
+    """Not after an auxiliary and the adverbs that are about the whole sentence."""
     doc, last = finite.doc, finite
-    while last.i + 1 < len(doc) and doc[last.i + 1].lower_ in word_lists()["sentence adverb"]:
-        last = doc[last.i + 1]
-    joined = finite.lower_ == "can" and last == finite
+    while last.i + 1 < len(doc) and last.nbor().lower_ in word_lists()["sentence adverb"]:
+        last = last.nbor()
     end = last.idx + len(last)
+    edit = Edit(end, end, "not" if finite.lower_ == "can" and last == finite else " not")
     if last.i + 1 < len(doc) and last.nbor().lower_ == "'ve":  # must've: must not have
         edit = Edit(end, end + len("'ve"), " not have")
-    else:
-        edit = Edit(end, end, "not" if joined else " not")
     return Negation.of(doc, [edit], "not after the auxiliary")
 
 
 def _put_with_do(verb: Token) -> Negation:
-    base = lemmas(verb.lower_, verb.tag_)
-    if not base:
-        raise CannotNegateError("an unknown verb")
-    before = verb.doc[verb.i - 1] if verb.i else verb
-    put = f"{like_case(SUPPORT[verb.tag_], verb.text[:1]) if not verb.i else SUPPORT[verb.tag_]} not"
-    if before.lower_ in word_lists()["frequency adverb"]:  # he always forgets: he does not always forget
-        edits = [Edit(before.idx, before.idx, f"{put} "), Edit(verb.idx, verb.idx + len(verb), base[0])]
-    else:
-        edits = [Edit(verb.idx, verb.idx + len(verb), f"{put} {base[0]}")]
+    """Do, does or did with not, and the verb's base; before an adverb like always: he does not always forget."""
+    if not verb.is_alpha:
+        raise UnsuitableError("main verb", "an unknown verb")
+    often = verb.i > 0 and verb.nbor(-1).lower_ in word_lists()["frequency adverb"]
+    place = verb.nbor(-1).idx if often else verb.idx
+    put = like_case(SUPPORT[verb.tag_], verb.text[:1]) if not verb.i else SUPPORT[verb.tag_]
+    edits = [Edit(place, place, f"{put} not "), Edit(verb.idx, verb.idx + len(verb), verb.lemma_)]
     return Negation.of(verb.doc, edits, "do-support")

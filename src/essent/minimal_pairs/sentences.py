@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 
-from essent.minimal_pairs.edits import word_lists
-from essent.minimal_pairs.english import English
-from essent.minimal_pairs.language import Doc, Language, Negation, Parser, Token, UnsuitableError, attempt
+from essent.minimal_pairs.edits import like_case, word_lists
+from essent.minimal_pairs.language import Doc, Negation, Parser, Token, UnsuitableError, attempt
 
 SHORTEST, LONGEST = 6, 25  # words
 NAME, NAMES = "[NAME]", ("Jackie", "Robin", "Casey")  # Appendix A.1; the paper takes sentences with one name only
-PLAIN = re.compile(r"[\w ,.…!'’;&%$()/:+\-\"“”]+")
-QUOTES = re.compile(r"\"\"|^[^\"]*(?:\"[^\"]*\"[^\"]*)*\"[^\"]*$|“[^”]*$|^[^“]*”")  # doubled, or without their partner
+QUOTES = '"“”'
+PLAIN = re.compile(rf"[\w ,.…!'’;&%$()/:+\-{QUOTES}]+")
 FACES = r"(?<=[\s.!])(?:[:;=]-?[)D(/]|<3)"
-EDGES = re.compile(rf"^[\"“”'*>~_\s]+|(?:[^\w.!?,:;)\]]|{FACES}|(?<=[.!])[.!])+$")  # quotation marks, emphasis, emoji
-BARE_EDGES = re.compile(rf"^[*>~_\s]+|(?:[^\"“”\w.!?,:;)\]]|{FACES}|(?<=[.!])[.!])+$")  # all but quotation marks
-BEGINNING = re.compile(r"[\"“]?(?:[^\W\d_]|\[NAME\])")
-END = re.compile(r"(?:\w|\[NAME\]|\([^()]+\))(?:[.!]?[\"”]?|[\"”][.!])$")
+EDGES = re.compile(rf"^[*>~_\s]+|(?:[^{QUOTES}\w.!?,:;)\]]|{FACES}|(?<=[.!])[.!])+$")  # emphasis, emoji, dots
+BEGINNING = re.compile(r"[\"“]?[^\W\d_]")
+END = re.compile(r"(?:\w|\([^()]+\))(?:[.!]?[\"”]?|[\"”][.!])$")
 PAUSE = re.compile(r"(?<=\w)(?:\.{2,}|…)(?=[\s\w])")
 REPEATED = re.compile(r"[.!,;'’\-]{2,}|\s{2,}|\s[.,!;]|\.\w{2,}")
+WORD = re.compile(r"\b\w+\b(?!\.\w)")  # not the letters of i.e.
 CAPITALS = re.compile(r"\b[A-Z]{4,}\b")
 
 
@@ -41,13 +40,11 @@ class Filters:
 
     Attributes:
         parser: parses them.
-        language: whose grammar they obey.
         misspelled: words that are known to be wrong.
         lexicon: lower-case words that are known besides those of the language.
     """
 
     parser: Parser
-    language: Language = field(default_factory=English)
     misspelled: frozenset[str] = frozenset()
     lexicon: Container[str] = frozenset()
 
@@ -60,38 +57,30 @@ class Filters:
         return [attempt(self._still, one, next(negated)) if isinstance(one, Suitable) else one for one in found]
 
     def _parsed(self, doc: Doc) -> Suitable:
+        language = self.parser.language
         if (reason := next((reason for token in doc if (reason := self._unknown(token))), None)) is not None:
             raise UnsuitableError("words", reason)
-        if (reason := self.language.ungrammatical(doc)) is not None:
+        if (reason := language.ungrammatical(doc)) is not None:
             raise UnsuitableError("grammar", reason)
-        main = self.language.statement(doc)
-        if main.lemma_ in word_lists()["filler verb"] and re.search(rf"\b(I|you) {main.text}\s*[,.]", doc.text):
-            raise UnsuitableError("main verb", "a filler such as 'I mean,'")
-        return Suitable(doc.user_data["text"], doc, main, self.language.negate(main))
+        main = language.statement(doc)
+        return Suitable(doc.user_data["text"], doc, main, language.negate(main))
 
     def _unknown(self, token: Token) -> str | None:
         """What is wrong with a word, or None."""
-        lower = token.lower_
-        joined = token.i and not token.nbor(-1).whitespace_  # spaCy parts "cant" as it does "can't"
-        if lower in word_lists()["no apostrophe"] or (joined and lower in ("nt", "m", "re", "ve", "s", "ll")):
-            return "a missing apostrophe"
+        lower, language = token.lower_, self.parser.language
         if lower in self.misspelled:
             return "a misspelled word"
-        plain = token.text == lower and lower.isalpha() and self.language.part(token)
-        return "an unknown word" if plain and not self._is_known(token) else None
-
-    def _is_known(self, token: Token) -> bool:
-        lower = token.lower_
+        if token.text != lower or not lower.isalpha() or not language.part(token) or language.is_word(lower):
+            return None
         listed = lower in word_lists()["informal"] or lower in self.lexicon or token.lemma_ in self.lexicon
-        return listed or self.language.is_word(lower)
+        return None if listed else "an unknown word"
 
     def _still(self, one: Suitable, negated: Doc) -> Suitable:
-        """The original, if its negation is a statement with the same main verb, negated once more or less."""
-        try:
-            main = self.language.statement(negated)
-        except UnsuitableError as error:
-            raise UnsuitableError("main verb", f"its negation is {error}") from None
-        if main.lemma_ != one.main.lemma_ or self.language.ungrammatical(negated):
+        """The original, if its negation is a statement with the same main verb."""
+        main = attempt(self.parser.language.statement, negated)
+        if isinstance(main, UnsuitableError):
+            raise UnsuitableError("main verb", f"its negation is {main}")
+        if main.lemma_ != one.main.lemma_:
             raise UnsuitableError("main verb", "its negation has another main verb")
         return one
 
@@ -102,33 +91,26 @@ def looks_suitable(sentence: str) -> str:
     Raises:
         UnsuitableError: by its length, marks or words it is no original.
     """
-    sentence = _trimmed(sentence)
+    text = sentence.strip()
+    if not any(mark in text[1:-1] for mark in QUOTES):
+        text = text.strip(QUOTES)
+    text = WORD.sub(lambda one: like_case(_contractions().get(one[0].lower(), one[0]), one[0]), EDGES.sub("", text))
+    for name in NAMES:
+        text = text.replace(NAME, name, 1)
     for name, reason, found in LOOKS:
-        if found(sentence):
+        if found(PAUSE.sub(",", text)):
             raise UnsuitableError(name, reason)
-    text = _named(sentence)
     return text[:1].upper() + text[1:]
 
 
-def _trimmed(sentence: str) -> str:
-    """Without what stands around it; quotation marks at an edge stay where there are others inside."""
-    trimmed, bare = EDGES.sub("", sentence), BARE_EDGES.sub("", sentence)
-    return bare if re.search('["“”]', trimmed) and not QUOTES.search(bare) else trimmed
+@cache
+def _contractions() -> dict[str, str]:
+    """Words without their apostrophe, as they should be: dont and im, and i with them."""
+    return {one.replace("'", "").lower(): one for one in word_lists()["contraction"]}
 
 
-def _words(sentence: str) -> int:
-    return sum(any(letter.isalnum() for letter in part) for part in sentence.split())
-
-
-def _named(sentence: str) -> str:
-    """With a name for each [NAME]."""
-    for name in NAMES:
-        sentence = sentence.replace(NAME, name, 1)
-    return sentence
-
-
-def _plain(sentence: str) -> str:
-    return PAUSE.sub(",", _named(sentence))
+def _words(text: str) -> int:
+    return sum(any(letter.isalnum() for letter in part) for part in text.split())
 
 
 @cache
@@ -137,17 +119,17 @@ def _curse() -> re.Pattern[str]:
 
 
 MARKS = "marks other than , . ! ' ; : & % $ - / ( ) and quotation marks"
-LOOKS: tuple[tuple[str, str, Callable[[str], object]], ...] = (  # filter, reason, what is true of a sentence that falls
-    ("length", f"fewer than {SHORTEST} words", lambda sentence: _words(sentence) < SHORTEST),
-    ("length", f"more than {LONGEST} words", lambda sentence: _words(sentence) > LONGEST),
-    ("question", "a question", lambda sentence: "?" in sentence),
-    ("names", f"more than {len(NAMES)} {NAME}", lambda sentence: sentence.count(NAME) > len(NAMES)),
-    ("whole sentence", "no letter at its beginning", lambda sentence: not BEGINNING.match(sentence)),
-    ("whole sentence", "no end of a sentence", lambda sentence: not END.search(sentence)),
-    ("marks", MARKS, lambda sentence: not PLAIN.fullmatch(_plain(sentence))),
-    ("marks", "a quotation mark without its partner", lambda sentence: QUOTES.search(_plain(sentence))),
-    ("marks", "repeated marks or a blank before one", lambda sentence: REPEATED.search(_plain(sentence))),
-    ("marks", "words in capitals", lambda sentence: len(CAPITALS.findall(_plain(sentence))) > 1),
-    ("language", "cursing", lambda sentence: _curse().search(sentence)),
+LOOKS: tuple[tuple[str, str, Callable[[str], object]], ...] = (  # filter, reason, what is true of a text that falls
+    ("length", f"fewer than {SHORTEST} words", lambda text: _words(text) < SHORTEST),
+    ("length", f"more than {LONGEST} words", lambda text: _words(text) > LONGEST),
+    ("question", "a question", lambda text: "?" in text),
+    ("names", f"more than {len(NAMES)} {NAME}", lambda text: NAME in text),
+    ("whole sentence", "no letter at its beginning", lambda text: not BEGINNING.match(text)),
+    ("whole sentence", "no end of a sentence", lambda text: not END.search(text)),
+    ("marks", MARKS, lambda text: not PLAIN.fullmatch(text)),
+    ("marks", "half a quotation", lambda text: text.count('"') % 2 or text.count("“") != text.count("”")),
+    ("marks", "repeated marks or a blank before one", REPEATED.search),
+    ("marks", "words in capitals", lambda text: len(CAPITALS.findall(text)) > 1),
+    ("language", "cursing", lambda text: _curse().search(text)),
 )
 FILTERS = (*dict.fromkeys(name for name, _, _ in LOOKS), "words", "grammar", "statement", "main verb")

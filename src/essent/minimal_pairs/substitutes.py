@@ -8,20 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
-from essent.minimal_pairs.edits import excluded, word_lists
+from essent.minimal_pairs.edits import read_table, word_lists
 from essent.minimal_pairs.language import Language, Token
-from essent.minimal_pairs.wordnet import ALSO, ANTONYM, HYPERNYM, HYPONYM, SIMILAR, Sense, Synset, WordNet
+from essent.minimal_pairs.wordnet import ANTONYM, HYPERNYM, HYPONYM, SIMILAR, Synset, WordNet
 from essent.tasks import levenshtein
 
-SHARE = 0.08  # of a word's tagged uses that a sense must have to be considered
-SENSES = 4  # of the most frequent ones
+SHARE, SENSES = 0.08, 4  # of a word's tagged uses that a sense must have; and of the most frequent ones
 PENALTY = {  # of what is less than a synonym or antonym of the word itself; natural log
     "synset": 0.0,
     "similar": 1.5,
-    "see also": 2.0,
-    "sibling": 2.0,
     "hyponym": 2.0,
     "hypernym": 2.5,
     "direct": 0.0,
@@ -30,7 +28,6 @@ PENALTY = {  # of what is less than a synonym or antonym of the word itself; nat
     "through hypernym": 1.5,
 }
 UNCOUNTED = 2.0  # for a word that nobody met when WordNet's senses were tagged
-OBLIGED = ("ccomp", "xcomp")  # a clause or infinitive that a verb governs: its synset's words take the same more often
 PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
 
 
@@ -39,35 +36,31 @@ class Candidate:
     """A replacement in the form of the word it replaces.
 
     Attributes:
+        relation: "synonym" or "antonym".
         lemma, word: e.g. "increase" and "increased".
-        source: how WordNet has it: "synset", "similar" …, the keys of `PENALTY`.
-        prior: log of the share of the sense, less the penalties of the source and of rare words.
-        sense: the synset of the replaced word, e.g. "verb 00227165".
+        source: how WordNet has it, and in which sense of the replaced word: "similar, adj 01586342".
+        prior: log of the share of the sense, less the penalty of the source.
+        prefix: whether it, or the word between, is the word with or without a prefix: unhappy.
         via: the word of WordNet between the two, for an antonym of a near synonym; else "".
-        counted: whether WordNet's senses of it were ever met in texts.
     """
 
+    relation: str
     lemma: str
     word: str
     source: str
     prior: float
-    sense: str
+    prefix: bool = False
     via: str = ""
-    counted: bool = True
-
-    def has_prefix(self, word: str) -> bool:
-        """Whether it is a word, or the one between, with or without a prefix: unhappy."""
-        pairs = [sorted((self.word, other), key=len) for other in (word, self.via) if other]
-        return any(longer == prefix + shorter for shorter, longer in pairs for prefix in PREFIXES)
 
 
 class Offer(NamedTuple):
-    """A lemma that WordNet has, how, the word between, and the synset that has it."""
+    """What WordNet has as "synonym" or "antonym" of a lemma, how, the synset that has it, and the word between."""
 
+    relation: str
     lemma: str
     source: str
-    via: str
     synset: Synset
+    via: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,108 +70,69 @@ class Substitutes:
     wordnet: WordNet
     language: Language
 
-    def of(self, token: Token) -> tuple[list[Candidate], list[Candidate]]:
-        """Synonyms and antonyms in the word's frequent senses, each word once, the likeliest source first."""
+    def of(self, token: Token) -> list[Candidate]:
+        """Synonyms and antonyms in the word's frequent senses, each word once; nothing unless there are both.
+
+        None that the sentence has already, that a table excludes, or that has no meaning of its own.
+        """
         lemma = self.language.lemmas(token.lower_, token)[0]
+        said = {form for one in token.doc for form in (one.lower_, one.lemma_)} | self.language.forms(lemma)
         found: dict[str, dict[str, Candidate]] = {"synonym": {}, "antonym": {}}
         for sense, prior in self._senses(lemma, self.language.part(token)):
-            for relation, offer in self._offers(token, lemma, sense, prior):
-                one = self._candidate(token, sense.synset, offer, prior)
-                if one is not None:
-                    found[relation][one.lemma] = max(found[relation].get(one.lemma, one), one, key=lambda c: c.prior)
-        both = found["synonym"].keys() & found["antonym"].keys()
-        same, opposite = ([one for one in some.values() if one.lemma not in both] for some in found.values())
-        direct = [one for one in opposite if not one.via]  # an antonym of the word itself: no detour is needed
-        return sorted(same, key=_order), sorted(direct or opposite, key=_order)
+            for offer in _offers(self.wordnet, lemma, sense):
+                if offer.lemma in said | word_lists()["light"] or (lemma, *offer[:2]) in _excluded():
+                    continue
+                known = found[offer.relation]
+                if (one := self._candidate(token, sense, offer, prior)) is not None:
+                    known[one.lemma] = max(known.get(one.lemma, one), one, key=lambda some: some.prior)
+        same, opposite = found.values()
+        synonyms = [one for one in same.values() if one.lemma not in opposite]
+        antonyms = [one for one in opposite.values() if one.lemma not in same]
+        direct = [one for one in antonyms if not one.via]  # an antonym of the word itself: no detour is needed
+        return [*synonyms, *(direct or antonyms)] if synonyms and antonyms else []
 
-    def _senses(self, lemma: str, part: str) -> Iterator[tuple[Sense, float]]:
+    def _senses(self, lemma: str, part: str) -> Iterator[tuple[Synset, float]]:
         """The frequent senses of a word with the log of their share of its tagged uses (add-half)."""
         senses = self.wordnet.senses(lemma, part)
-        total = sum(sense.uses + 0.5 for sense in senses)
-        for sense in senses[:SENSES]:
-            share = (sense.uses + 0.5) / total
-            if share >= SHARE or sense.rank == 1:
-                yield sense, math.log(share)
+        total = sum(uses + 0.5 for uses, _ in senses)
+        shares = [(synset, (uses + 0.5) / total) for uses, synset in senses[:SENSES]]
+        yield from ((synset, math.log(share)) for n, (synset, share) in enumerate(shares) if share >= SHARE or not n)
 
     def _candidate(self, token: Token, sense: Synset, offer: Offer, prior: float) -> Candidate | None:
         """In the form of the word that is replaced; None unless it is a single word of letters that fits there."""
-        lemma, source, via, synset = offer
-        if self._is_said(token, offer) or not self.language.fits(token, synset, lemma):
+        word, via = (self.language.inflect(one, token) if one else "" for one in (offer.lemma, offer.via))
+        fits = self.language.fits(token, offer.synset.frames_of(offer.lemma))
+        if not word or via is None or not word.isalpha() or not fits:
             return None
-        word, between = (self.language.inflect(one, token) if one else "" for one in (lemma, via))
-        if not word or not (lemma + word).isalpha() or between is None:
-            return None
-        counted = self.wordnet.count(lemma, sense.part) > 0
-        score = prior - PENALTY[source] - (0.0 if counted else UNCOUNTED)
-        return Candidate(lemma, word, source, score, f"{sense.part} {sense.offset:08d}", between, counted)
-
-    def _offers(self, token: Token, lemma: str, sense: Sense, prior: float) -> Iterator[tuple[str, Offer]]:
-        """Offers with their relation to the word: not what a table excludes, nor words of no meaning of their own."""
-        obliged = any(one.dep_ in OBLIGED for one in token.children)
-        offers = [("synonym", one) for one in synonyms(self.wordnet, lemma, sense)]
-        offers += [("antonym", one) for one in antonyms(self.wordnet, lemma, sense, prior)]
-        for relation, one in offers:
-            bad = (lemma, relation, one.lemma) in excluded() or one.lemma in word_lists()["light"]
-            if not bad and (not obliged or one.source in ("synset", "direct")):
-                yield relation, one
-
-    def _is_said(self, token: Token, offer: Offer) -> bool:
-        """Whether it is a form of the word (better), or the sentence has it or a synonym: "starting and beginning"."""
-        others = {form for one in token.doc if one != token for form in (one.lower_, one.lemma_)}
-        said = (others - word_lists()["light"]) & {*offer.synset.words}
-        return bool(said) or offer.lemma in self.language.forms(token.lemma_)
+        pairs = [sorted((word, other), key=len) for other in (token.lower_, via) if other]
+        prefix = any(longer == prefix + shorter for shorter, longer in pairs for prefix in PREFIXES)
+        rare = UNCOUNTED if self.wordnet.count(offer.lemma, sense.part) == 0 else 0.0
+        source = f"{offer.source}, {sense.part} {sense.offset:08d}"
+        score = prior - PENALTY[offer.source] - rare
+        return Candidate(offer.relation, offer.lemma, word, source, score, prefix, via)
 
 
-def _order(one: Candidate) -> tuple[float, str]:
-    return -one.prior, one.lemma
+@cache
+def _excluded() -> frozenset[tuple[str, str, str]]:
+    """What WordNet has for a word and seldom fits: word, "synonym" or "antonym", the other."""
+    return frozenset((row["word"], row["relation"], row["other"]) for row in read_table("excluded.tsv"))
 
 
-def synonyms(wordnet: WordNet, lemma: str, sense: Sense) -> list[Offer]:
-    """Words of the sense's synset, near ones of an adjective, more special ones of a verb."""
-    offers = [
-        Offer(word, source, "", synset)
-        for source, synset in _sources(wordnet, lemma, sense.synset)
-        for word in synset.words
-    ]
-    return [one for one in offers if _is_usual(wordnet, one) and not _same_stem(one.lemma, lemma)]
-
-
-def _sources(wordnet: WordNet, lemma: str, synset: Synset) -> Iterator[tuple[str, Synset]]:
-    """Synsets of synonyms, and how WordNet links them."""
-    near, label = _near(synset)
-    close = [other for _, other in wordnet.linked(synset, near)]
-    yield "synset", synset
-    yield from ((label, other) for other in close)
-    yield from (("see also", other) for _, other in wordnet.linked(synset, ALSO, word=lemma))
-    if synset.part == "adj" and len(close) == 1:  # a satellite of one adjective: the others around that
-        yield from (("sibling", other) for _, other in wordnet.linked(close[0], near))
-    yield from (("hyponym", other) for _, other in wordnet.linked(synset, HYPONYM))
-
-
-def _is_usual(wordnet: WordNet, offer: Offer) -> bool:
-    """Whether the meaning is among the most frequent ones of the offered word."""
-    return wordnet.rank(offer.lemma, offer.synset) <= (2 if offer.source in ("synset", "similar", "see also") else 1)
-
-
-def antonyms(wordnet: WordNet, lemma: str, sense: Sense, prior: float) -> list[Offer]:
-    """Antonyms of the word in this sense and of its synonyms.
-
-    In its first sense, and one of a quarter of its uses, also those of what it is similar to or a kind of.
-    """
-    heads = [("direct" if word == lemma else "through synset", sense.synset, word) for word in sense.synset.words]
-    if sense.rank == 1 or prior > math.log(0.25):
-        near, label = _near(sense.synset)
-        for _, other in wordnet.linked(sense.synset, near):
-            heads += [(f"through {label}", other, word) for word in other.words]
-    return [
-        Offer(other.words[max(pointer.target - 1, 0)], source, "" if source == "direct" else head, other)
-        for source, synset, head in heads
-        for pointer, other in wordnet.linked(synset, ANTONYM, word=head)
-    ]
-
-
-def _near(synset: Synset) -> tuple[str, str]:
-    return (SIMILAR, "similar") if synset.part == "adj" else (HYPERNYM, "hypernym")
+def _offers(wordnet: WordNet, lemma: str, sense: Synset) -> Iterator[Offer]:
+    """Words of the synset and of those beside, above and below it; antonyms of the word and of its near synonyms."""
+    beside = [("similar", other) for _, other in wordnet.linked(sense, SIMILAR)]
+    above = [("hypernym", other) for _, other in wordnet.linked(sense, HYPERNYM)]
+    below = [("hyponym", other) for _, other in wordnet.linked(sense, HYPONYM)]
+    for source, synset in [("synset", sense), *beside, *above, *below]:
+        usual = 2 if source in ("synset", "similar") else 1
+        for word in synset.words:
+            if wordnet.rank(word, synset) <= usual and not _same_stem(word, lemma):
+                yield Offer("synonym", word, source, synset)
+    heads = [("direct" if word == lemma else "through synset", sense, word) for word in sense.words]
+    heads += [(f"through {near}", other, word) for near, other in [*beside, *above] for word in other.words]
+    for source, synset, head in heads:
+        for word, other in wordnet.linked(synset, ANTONYM, word=head):
+            yield Offer("antonym", word, source, other, "" if source == "direct" else head)
 
 
 def _same_stem(first: str, second: str) -> bool:

@@ -6,42 +6,34 @@ Wikipedia's; it is read as a file and not copied.
 
 from __future__ import annotations
 
-import importlib.util
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from essent.minimal_pairs.edits import like_case
-from essent.minimal_pairs.language import Language
+from essent.minimal_pairs.language import Language, UnsuitableError
 from essent.tasks import levenshtein
-from essent.types import MissingDependencyError
+from essent.types import optional_import
 
 SHORTEST = 3
 EDITS = 3  # common misspellings go that far
 
 
-def misspelling_list() -> Path:
-    """The file of `codespell`.
+@cache
+def misspellings(path: Path | None = None) -> dict[str, tuple[str, ...]]:
+    """Word -> how it is often misspelled, from lines "misspelling->word"; only what stands for one word.
+
+    Args:
+        path: the list, by default that of codespell.
 
     Raises:
         MissingDependencyError: codespell is not installed.
     """
-    found = importlib.util.find_spec("codespell_lib")
-    path = Path(found.origin).parent / "data" / "dictionary.txt" if found is not None and found.origin else None
-    if path is None or not path.is_file():
-        raise MissingDependencyError(
-            "The list of misspellings is that of 'codespell', which is not installed. Install it with: "
-            'pip install "essent[heros]"'
-        )
-    return path
-
-
-@lru_cache(maxsize=4)
-def misspellings(path: Path) -> dict[str, tuple[str, ...]]:
-    """Word -> how it is often misspelled, from lines "misspelling->word"; only what stands for one word."""
+    if path is None:
+        path = Path(str(optional_import("codespell_lib", "heros").__file__)).parent / "data" / "dictionary.txt"
     found: dict[str, list[str]] = defaultdict(list)
     for line in path.read_text("utf-8").splitlines():
         wrong, arrow, right = line.strip().lower().partition("->")
@@ -52,34 +44,25 @@ def misspellings(path: Path) -> dict[str, tuple[str, ...]]:
 
 def make_typo(
     word: str, rng: np.random.Generator, listed: Mapping[str, Sequence[str]], language: Language
-) -> tuple[str, str] | None:
-    """A typo of a word in its capitals, and its rule; None for a word of fewer than three letters.
+) -> tuple[str, str]:
+    """A typo of a word in its capitals, which is no word of the lexicon, and its rule.
 
-    The typo is no word of the lexicon. The rule is "common misspelling", "letter deleted", "letter replaced" (by one
-    beside it on the keyboard, or of like sound), "letter doubled" or "letters swapped".
+    The rule is "common misspelling", "letter deleted", "letter doubled" or "letters swapped".
+
+    Raises:
+        UnsuitableError: a word of fewer than three letters, or none of whose slips is no word.
     """
     lower = word.lower()
-    if len(lower) < SHORTEST or not lower.isalpha():
-        return None
     slips: dict[str, list[str]] = defaultdict(list)
-    for rule, one in _slips(lower, language):
+    for rule, one in _slips(lower) if len(lower) >= SHORTEST and lower.isalpha() else ():
         if one != lower and len(one) > 2 and not language.is_word(one):
             slips[rule].append(one)
     common = [one for one in listed.get(lower, ()) if not language.is_word(one) and is_near(one, lower)]
     kinds = {"common misspelling": common} if common else slips
-    if not kinds:
-        return None
-    rule = sorted(kinds)[rng.integers(len(kinds))]  # each kind as often, though most letters have several neighbours
+    if not slips:
+        raise UnsuitableError("typo", "no typo of the word")
+    rule = sorted(kinds)[rng.integers(len(kinds))]
     return like_case(kinds[rule][rng.integers(len(kinds[rule]))], word), rule
-
-
-def is_typo(wrong: str, word: str, listed: Mapping[str, Sequence[str]], language: Language) -> bool:
-    """Whether a word can be a slip or a common misspelling of another: refudsed and recieve, not ryfused."""
-    if wrong in listed.get(word, ()):
-        return True
-    if len(wrong) == len(word) and sum(a != b for a, b in zip(wrong, word, strict=True)) == 1:
-        return wrong in {one for _, one in _slips(word, language, first=0)}
-    return is_near(wrong, word)
 
 
 def is_near(wrong: str, word: str) -> bool:
@@ -87,12 +70,11 @@ def is_near(wrong: str, word: str) -> bool:
     return 0 < levenshtein(wrong, word) <= max(EDITS, len(word) // 2)
 
 
-def _slips(word: str, language: Language, first: int = 1) -> Iterator[tuple[str, str]]:
+def _slips(word: str) -> Iterator[tuple[str, str]]:
     """Every slip of a finger with its rule; the first letter stays."""
-    for place in range(first, len(word)):
+    for place in range(1, len(word)):
         head, letter, tail = word[:place], word[place], word[place + 1 :]
         yield "letter deleted", head + tail
         yield "letter doubled", head + 2 * letter + tail
-        yield from (("letter replaced", head + other + tail) for other in language.alphabet.get(letter, ""))
         if tail:
             yield "letters swapped", head + tail[0] + letter + tail[1:]

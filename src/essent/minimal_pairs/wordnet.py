@@ -1,6 +1,6 @@
 """WordNet's database files, read as they lie on disk: senses, synonyms, antonyms, relatives, tagged counts.
 
-The format is Princeton's WNDB (wndb(5WN)), which Debian's `wordnet-base` installs. NLTK's reader wants a file that this
+The format is Princeton's WNDB (wndb(5WN)), which Debian's `wordnet-base` installs. NLTK's reader wants files that this
 package does not have, so the two kinds of line that are needed are read here.
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,19 +27,19 @@ INSTALL = (
     "On Debian and Ubuntu: apt-get install wordnet-base. Elsewhere take WNdb-3.0.tar.gz of wordnet.princeton.edu and "
     f"give its folder dict with --wordnet DIR or the environment variable {ENVIRONMENT}."
 )
-PARTS = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
-KEY_PARTS = {"1": "noun", "2": "verb", "3": "adj", "4": "adv", "5": "adj"}
-NAMES = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
+PARTS = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
+NUMBERED = {"1": "noun", "2": "verb", "3": "adj", "4": "adv", "5": "adj"}  # in cntlist.rev
 ANTONYM, SIMILAR, ALSO, HYPERNYM, HYPONYM = "!", "&", "^", "@", "~"
+OFTEN = 3
 DERIVED = ("+", "<", "\\")
 
 
 class Pointer(NamedTuple):
-    """From one word of a synset (0: from all) to one of another."""
+    """From one word of a synset (0: from all) to one of another (0: to all)."""
 
     kind: str
-    offset: int
     part: str
+    offset: int
     source: int
     target: int
 
@@ -46,29 +47,18 @@ class Pointer(NamedTuple):
 class Synset(NamedTuple):
     """Words of one meaning, in lower case with blanks, and its pointers.
 
-    `places` has where an adjective may stand, if not everywhere: "a" before a noun, "p" after a verb, "ip" after one.
-    `frames` are pairs of a number of WordNet's sentence frames and the word that it is of, 0 for all.
+    `frames` are pairs of a number of WordNet's sentence frames for verbs and the word that it is of, 0 for all.
     """
 
     part: str
     offset: int
     words: tuple[str, ...]
     pointers: tuple[Pointer, ...]
-    places: Mapping[str, str]
-    frames: tuple[tuple[int, int], ...] = ()
+    frames: tuple[tuple[int, int], ...]
 
     def frames_of(self, word: str) -> set[int]:
         """Numbers of the sentence frames in which a verb stands in this meaning."""
-        place = self.words.index(word) + 1 if word in self.words else 0
-        return {frame for frame, of in self.frames if of in (0, place)}
-
-
-class Sense(NamedTuple):
-    """One meaning of a word: its rank from 1, how often it was tagged, and the synset."""
-
-    rank: int
-    uses: int
-    synset: Synset
+        return {frame for frame, of in self.frames if not of or self.words[of - 1] == word}
 
 
 class WordNet:
@@ -80,10 +70,10 @@ class WordNet:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        names = [f"{kind}.{part}" for kind in ("index", "data") for part in PARTS]
+        names = [f"{kind}.{part}" for kind in ("index", "data") for part in dict.fromkeys(PARTS.values())]
         if missing := [name for name in names if not (self.folder / name).is_file()]:
             raise DataError(f"{self.folder} is no WordNet: {', '.join(missing)} missing. {INSTALL}")
-        self._data = {part: (self.folder / f"data.{part}").read_bytes() for part in PARTS}
+        self._data = {part: (self.folder / f"data.{part}").read_bytes() for part in PARTS.values()}
         self.synset = lru_cache(maxsize=100_000)(self._synset)
         self.relatives = lru_cache(maxsize=20_000)(self._relatives)
 
@@ -91,16 +81,10 @@ class WordNet:
     def _index(self) -> dict[str, dict[str, tuple[int, ...]]]:
         """Part of speech -> word -> offsets of its synsets, most frequent first."""
         found: dict[str, dict[str, tuple[int, ...]]] = {}
-        for part in PARTS:
-            rows = found[part] = {}
-            for line in (self.folder / f"index.{part}").read_text("latin-1").splitlines():
-                if line.startswith(" "):  # the licence
-                    continue
-                fields = line.split()
-                try:
-                    rows[fields[0].replace("_", " ")] = tuple(map(int, fields[6 + int(fields[3]) :]))
-                except (IndexError, ValueError):
-                    raise DataError(f"{self.folder / f'index.{part}'}: not a line of WordNet: {line!r}.") from None
+        for part in self._data:
+            lines = (self.folder / f"index.{part}").read_text("latin-1").splitlines()
+            rows = [line.split() for line in lines if not line.startswith(" ")]  # a blank begins the licence
+            found[part] = {row[0].replace("_", " "): tuple(map(int, row[6 + int(row[3]) :])) for row in rows}
         return found
 
     @cached_property
@@ -111,72 +95,64 @@ class WordNet:
         for line in path.read_text("latin-1").splitlines() if path.is_file() else ():
             key, rank, count = line.split()
             word, _, rest = key.partition("%")
-            found[word.replace("_", " "), KEY_PARTS[rest[0]]][int(rank)] = int(count)
+            found[word.replace("_", " "), NUMBERED[rest[0]]][int(rank)] = int(count)
         return found
 
     def __contains__(self, word: object) -> bool:
         return any(word in rows for rows in self._index.values())
 
-    def count(self, word: str, part: str) -> float:
+    def count(self, word: str, part: str) -> int:
         """How often a word was tagged as this part of speech."""
-        return float(sum(self._counts.get((word, part), {}).values()))
+        return sum(self._counts.get((word, part), {}).values())
 
     def is_mostly(self, word: str, part: str) -> bool:
-        """Whether at least half of a lemma's tagged uses are this part of speech."""
-        return 2 * self.count(word, part) >= sum(self.count(word, other) for other in PARTS)
+        """Whether a lemma was tagged often, and at least half of its uses are this part of speech."""
+        uses = self.count(word, part)
+        return uses >= OFTEN and 2 * uses >= sum(self.count(word, other) for other in self._data)
 
-    def senses(self, word: str, part: str) -> tuple[Sense, ...]:
-        """Meanings of a lemma as one part of speech, the most frequent first."""
-        counts = self._counts.get((word, part), {})
-        offsets = self._index[part].get(word, ())
-        return tuple(Sense(n, counts.get(n, 0), self.synset(part, at)) for n, at in enumerate(offsets, start=1))
+    def senses(self, word: str, part: str) -> list[tuple[int, Synset]]:
+        """Meanings of a lemma as one part of speech, the most frequent first, and how often each was tagged."""
+        counts, offsets = self._counts.get((word, part), {}), self._index[part].get(word, ())
+        return [(counts.get(rank, 0), self.synset(part, offset)) for rank, offset in enumerate(offsets, start=1)]
 
     def rank(self, word: str, synset: Synset) -> int:
-        """Which meaning of `word` a synset is, from 1; a large number when it is none."""
-        offsets = self._index[synset.part].get(word, ())
-        return offsets.index(synset.offset) + 1 if synset.offset in offsets else 99
+        """Which meaning of a word a synset is, from 1."""
+        return self._index[synset.part][word].index(synset.offset) + 1
 
-    def linked(self, synset: Synset, *kinds: str, word: str | None = None) -> Iterator[tuple[Pointer, Synset]]:
-        """Synsets that pointers of these kinds lead to; with `word`, only those of this word or of the whole synset."""
-        place = synset.words.index(word) + 1 if word is not None and word in synset.words else None
+    def linked(self, synset: Synset, *kinds: str, word: str | None = None) -> Iterator[tuple[str, Synset]]:
+        """Words and their synsets that pointers of these kinds lead to; with `word`, only those that are its own."""
         for pointer in synset.pointers:
-            if pointer.kind in kinds and (word is None or pointer.source in (0, place)):
-                yield pointer, self.synset(pointer.part, pointer.offset)
+            if pointer.kind in kinds and (
+                word is None or not pointer.source or synset.words[pointer.source - 1] == word
+            ):
+                other = self.synset(pointer.part, pointer.offset)
+                yield other.words[max(pointer.target - 1, 0)], other
 
     def _relatives(self, word: str) -> frozenset[str]:
         """Synonyms, antonyms, near synonyms and derivations of a word in every sense and part of speech, and theirs."""
         near = {word}
-        for part in PARTS:
-            for sense in self.senses(word, part):
-                near.update(sense.synset.words)
-                for _, other in self.linked(sense.synset, *((SIMILAR, HYPERNYM) if part == "verb" else (SIMILAR,))):
-                    near.update(other.words)
-                    for _, opposite in self.linked(other, ANTONYM):
-                        near.update(opposite.words)
-                for pointer, other in self.linked(sense.synset, ANTONYM, *DERIVED):
-                    near.add(other.words[pointer.target - 1] if pointer.target else other.words[0])
-                    near.update(other.words if pointer.kind == ANTONYM else ())
+        for part in self._data:
+            for _, synset in self.senses(word, part):
+                near.update(synset.words)
+                for _, other in self.linked(synset, *((SIMILAR, HYPERNYM) if part == "verb" else (SIMILAR,))):
+                    near.update(other.words, *(opposite.words for _, opposite in self.linked(other, ANTONYM)))
+                near.update(*(other.words for _, other in self.linked(synset, ANTONYM)))
+                near.update(derived for derived, _ in self.linked(synset, *DERIVED))
         return frozenset(near)
 
     def _synset(self, part: str, offset: int) -> Synset:
         data = self._data[part]
         line = data[offset : data.find(b"\n", offset)].decode("latin-1")
-        fields = line.partition(" | ")[0].split()
-        try:
-            number = int(fields[3], 16)
-            spelled = [fields[4 + 2 * n].lower().replace("_", " ") for n in range(number)]  # bad(p), hike_up
-            parted = [one.rstrip(")").partition("(") for one in spelled]
-            at = 4 + 2 * number
-            pointers = []
-            for n in range(int(fields[at])):
-                kind, target, letter, places = fields[at + 1 + 4 * n : at + 5 + 4 * n]
-                pointers.append(Pointer(kind, int(target), NAMES[letter], int(places[:2], 16), int(places[2:], 16)))
-            rest = fields[at + 1 + 4 * len(pointers) :]  # verbs: a number of frames, then + frame word each
-            frames = tuple((int(rest[n + 1]), int(rest[n + 2], 16)) for n in range(1, len(rest), 3))
-        except (IndexError, ValueError, KeyError):
-            raise DataError(f"{self.folder / f'data.{part}'}, byte {offset}: not a synset: {line[:60]!r}.") from None
-        places_of = {word: place for word, _, place in parted if place}
-        return Synset(part, offset, tuple(word for word, _, _ in parted), tuple(pointers), places_of, frames)
+        fields = iter(line.partition(" | ")[0].lower().split())
+        *_, number = islice(fields, 4)  # offset, file, kind, number of words
+        pairs = (islice(fields, 2) for _ in range(int(number, 16)))
+        words = [word.partition("(")[0].replace("_", " ") for word, _ in pairs]  # bad(p), hike_up
+        pointers = []
+        for kind, target, letter, places in (islice(fields, 4) for _ in range(int(next(fields)))):
+            pointers.append(Pointer(kind, PARTS[letter], int(target), int(places[:2], 16), int(places[2:], 16)))
+        framed = (islice(fields, 3) for _ in range(int(next(fields, 0))))  # + frame word
+        frames = tuple((int(frame), int(of, 16)) for _, frame, of in framed)
+        return Synset(part, offset, tuple(words), tuple(pointers), frames)
 
 
 def find_wordnet(folder: str | Path | None = None) -> WordNet:
@@ -185,10 +161,8 @@ def find_wordnet(folder: str | Path | None = None) -> WordNet:
     Raises:
         DataError: none there; says what to install.
     """
-    if folder is not None:
-        return WordNet(folder)
-    if os.environ.get(ENVIRONMENT):
-        return WordNet(os.environ[ENVIRONMENT])
+    if given := folder or os.environ.get(ENVIRONMENT):
+        return WordNet(given)
     for place in PLACES:
         if (Path(place) / "index.verb").is_file():
             return WordNet(place)
