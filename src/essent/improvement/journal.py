@@ -22,7 +22,7 @@ from essent.types import DataError
 from essent.version import __version__
 
 WORK, PLAN, RESULT, FOUND = ".work", "plan.json", "result.json", "evidence.npz"
-FORMAT = 3
+FORMAT = 2
 Evidence = Mapping[str, np.ndarray]
 
 

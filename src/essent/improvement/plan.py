@@ -58,7 +58,6 @@ COUNTS = (8, 4, 2)  # of trials
 RUNGS = (16, 32, 64)  # steps after which the better half of the trials goes on
 FEWEST_STEPS, MOST_STEPS, EPOCHS = 24, 120, 3  # of the training itself
 BATCH = 64
-PRETRAINED = ("ForMaskedLM", "ForPreTraining", "ForCausalLM", "LMHeadModel")  # architectures of pretraining
 ENGINES = {"openvino": ("openvino",), "onnx": ("onnx", "onnxscript", "onnxruntime")}
 TESTING = 0.03  # and what the tests may cost each time
 MEASURING, LEAST_MEASURED = 0.012, 300  # what measuring an encoder may cost of the budget; texts that it takes at least
@@ -270,7 +269,6 @@ def make_plan(shell: SentenceTransformer, given: Given, budget: float, seed: int
     alone = len(shell.tokenizer) * speed.seconds * min(1.0, 3 / max(speed.tokens, 1.0))  # [CLS] token [SEP]
     return {
         "own": own,
-        "language_model": is_language_model(shell),
         "judged": bool(given.tasks),
         "speed": asdict(speed),
         "measured": (most, most_tested),
@@ -294,12 +292,6 @@ def has_dropout(shell: SentenceTransformer) -> bool:
         "drop" in key and not key.startswith(("classifier", "summary")) and isinstance(value, float) and value > 0
         for key, value in values.items()
     )
-
-
-def is_language_model(shell: SentenceTransformer) -> bool:
-    """Whether the model's configuration says that it predicts words, as pretraining leaves it."""
-    config = getattr(getattr(shell[0], "model", None), "config", None)
-    return any(name.endswith(PRETRAINED) for name in getattr(config, "architectures", None) or ())
 
 
 def engine(shell: SentenceTransformer) -> str | None:

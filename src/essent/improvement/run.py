@@ -209,11 +209,10 @@ class Improvement:
         if training["why"]:
             self.notes.append(f"The model was not trained: {training['why']}.")
             return
-        # a raw model may gain by training where recipes do not, as with classes; one for similarity has been trained
-        if not self.results["search"].result["gains"] and not context.plan["language_model"]:
+        if not self.results["search"].result["gains"]:
             self.notes.append(
                 "The model was not trained: no recipe gains over its own pooling, as on models that were trained for "
-                "similarity."
+                "similarity, or where classes are what counts."
             )
             return
         settings, each = training["trials"][0], 0.0
