@@ -133,7 +133,7 @@ class Chooser:
 
     def _may_stand(self, token: Token, lemma: str, word: str, taboo: set[str]) -> bool:
         """Whether a word, mostly of the same part of speech and unrelated to a lemma, may stand for a token."""
-        part, light = self.language.part(token), word_lists()["light"]
+        part, light = self.language.part(token), word_lists()["light"] | word_lists()["not random"]
         lemmas = [one for one in self.language.lemmas(word, token) if self.wordnet.is_mostly(one, part)]
         lemmas = [one for one in lemmas if one not in light and not token.vocab[one].like_num]
         if any(one in taboo or lemma in self.wordnet.relatives(one) for one in lemmas):
