@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -44,6 +45,7 @@ def test_attention_against_the_equation(kind: torch.dtype | None, causal: bool) 
     query, key, value = (torch.randn(2, 3, 6, 8, requires_grad=True) for _ in range(3))
     seen = torch.ones(2, 1, 6, 6, dtype=torch.bool)
     seen[1, ..., 4:] = False
+    seen[0, :, 2] = False  # a row that attends to nothing is 0
     mask = seen if kind is torch.bool else torch.zeros(seen.shape).masked_fill(~seen, -torch.inf)
     torch.manual_seed(3)
     kept = keep_mask((2, 3, 6, 6), P)
@@ -57,7 +59,7 @@ def test_attention_against_the_equation(kind: torch.dtype | None, causal: bool) 
         scores = scores.masked_fill(~seen, -torch.inf)
     if causal:
         scores = scores.masked_fill(torch.ones(6, 6).triu(1).bool(), -torch.inf)
-    expected = (scores.softmax(-1) * kept / KEPT) @ value.double()
+    expected = (scores.softmax(-1).nan_to_num(0.0) * kept / KEPT) @ value.double()
     torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=1e-5)
 
 
@@ -68,12 +70,37 @@ def test_what_has_no_dropout_is_left_to_torch() -> None:
         assert torch.equal(functional.dropout(given, 1.0), torch.zeros(4, 4))
         with pytest.raises(ValueError, match="between 0 and 1"):
             functional.dropout(given, 1.5)
-    assert not isinstance(quick_dropout("cuda"), QuickDropout)
-    assert isinstance(quick_dropout("cpu"), QuickDropout)
+        for p in (1e-6, 1 - 1e-6):  # finer than the steps of the masks
+            assert functional.dropout(given, p).shape == given.shape
+        assert functional.dropout(torch.tensor(2.0), P).shape == ()
+    plain = torch.nn.Linear(2, 2)
+    assert not isinstance(quick_dropout("cuda", plain), QuickDropout)
+    assert isinstance(quick_dropout("cpu", plain), QuickDropout)
+
+
+def test_gradients_with_checkpointing_are_those_without(bert: Path) -> None:
+    """What is computed again in the backward pass must have the masks of the forward pass."""
+    from transformers import AutoModel
+
+    model = AutoModel.from_pretrained(bert).train()
+    ids = torch.randint(5, 40, (2, 9))
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+    torch.manual_seed(0)
+    with quick_dropout("cpu", model) as mode:
+        assert not isinstance(mode, QuickDropout)
+        model(ids).last_hidden_state.square().sum().backward()
+    torch.manual_seed(0)
+    plain = AutoModel.from_pretrained(bert).train()
+    torch.manual_seed(0)
+    plain(ids).last_hidden_state.square().sum().backward()
+    pairs = zip(model.parameters(), plain.parameters(), strict=True)
+    for mine, other in ((one.grad, two.grad) for one, two in pairs if two.grad is not None):
+        torch.testing.assert_close(mine, other)
 
 
 def test_a_training_step_draws_no_slow_masks() -> None:
-    """Every family's dropout goes through the two functions that are replaced; the backward pass needs none."""
+    """A BERT's dropout goes through the two functions that are replaced; the backward pass draws none."""
     from transformers import BertConfig, BertModel
 
     config = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)

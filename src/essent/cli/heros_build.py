@@ -39,7 +39,10 @@ def build(
     originals: Annotated[int, typer.Option("--originals", "-n", min=1, help="Number of original sentences.")] = 1000,
     look_at: Annotated[
         int,
-        typer.Option(min=1, help="With --model: sentences looked at for each original; the surest originals are kept."),
+        typer.Option(
+            min=1,
+            help="With WordNet and --model: sentences looked at for each original; the surest originals are kept.",
+        ),
     ] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed by which sentences and random changes are drawn.")] = 0,
     model: Annotated[str | None, MASKED_MODEL] = None,

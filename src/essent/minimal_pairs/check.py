@@ -36,7 +36,7 @@ def check_rows(
         if pair.original == pair.changed:
             problem: str | None = "the two sentences are equal"
         elif pair.subset == "Typo":
-            problem = _words_differ(pair, misspellings or {})
+            problem = _words_differ(pair) or _no_typo(pair, misspellings or {}, parser.language)
         elif pair.subset in REPLACED:
             problem = _words_differ(pair) or _grammar_differs(*both, parser.language)
         else:
@@ -52,21 +52,30 @@ def _grammar_differs(before: Doc, after: Doc, language: Language) -> str | None:
     return f"ungrammatical: {wrong}" if wrong else None
 
 
-def _words_differ(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]] | None = None) -> str | None:
-    """One word in the place of one, articles aside; with `misspellings` a typo of it."""
-    before, after = (text.split() for text in (pair.original, pair.changed))
-    if len(before) != len(after):
+def _words_differ(pair: MinimalPair) -> str | None:
+    """One word in the place of one, articles aside."""
+    if len(pair.original.split()) != len(pair.changed.split()):
         return "more than one word differs"
-    places = [(_bare(old), _bare(new)) for old, new in zip(before, after, strict=True) if old != new]
+    places = _places(pair)
     words = [place for place in places if {*place} != ARTICLES]
     if len(words) != 1:
         return "more than one word differs" if words else "only an article differs"
     ((old, new),) = words
-    if old == new:
-        return "only marks or capitals differ"
-    if misspellings is not None and new not in misspellings.get(old, ()) and not is_near(new, old):
-        return "the typo is another word"
-    return None
+    return "only marks or capitals differ" if old == new else None
+
+
+def _places(pair: MinimalPair) -> list[tuple[str, str]]:
+    """The words that differ, where both sentences have as many."""
+    both = zip(pair.original.split(), pair.changed.split(), strict=True)
+    return [(_bare(old), _bare(new)) for old, new in both if old != new]
+
+
+def _no_typo(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]], language: Language) -> str | None:
+    """A typo is listed, or near the word and no word itself."""
+    ((old, new),) = (place for place in _places(pair) if {*place} != ARTICLES)
+    if new in misspellings.get(old, ()) or (is_near(new, old) and not language.is_word(new)):
+        return None
+    return "the typo is another word"
 
 
 def _negation_differs(before: Doc, after: Doc, language: Language) -> str | None:

@@ -78,6 +78,10 @@ class English(Language):
         """See `Language.lemmas`."""
         return _lemmas(word, like.tag_)
 
+    def base(self, token: Token) -> str:
+        """See `Language.base`; spaCy's small model makes "hat" of "hates"."""
+        return _verb(token.lower_, token.lemma_) if token.tag_.startswith("V") else str(token.lemma_)
+
     def inflect(self, lemma: str, like: Token) -> str | None:
         """See `Language.inflect`."""
         return inflect(lemma, like.tag_)
@@ -197,6 +201,13 @@ def _lemmas(word: str, tag: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=50_000)
+def _verb(word: str, lemma: str) -> str:
+    """The lemma of a verb, another one where LemmInflect does not know it as such."""
+    known: tuple[str, ...] = _library().getLemma(word, "VERB")
+    return lemma if lemma in known or not known else known[0]
+
+
+@lru_cache(maxsize=50_000)
 def _forms(lemma: str, upos: str) -> dict[str, tuple[str, ...]]:
     """Tag -> spellings of a lemma, the usual one first."""
     found: dict[str, tuple[str, ...]] = dict(_library().getAllInflections(lemma, upos=upos))
@@ -204,7 +215,10 @@ def _forms(lemma: str, upos: str) -> dict[str, tuple[str, ...]]:
         found.setdefault("VBP", (lemma,))
         found.setdefault("VBN", found.get("VBD", ()))  # left out where it is spelled like the past
     usual = {row["tag"]: row["form"] for row in read_table("forms.tsv") if row["lemma"] == lemma}
-    return {tag: tuple(sorted(some, key=lambda one: one != usual.get(tag))) for tag, some in found.items()}
+    return {
+        **found,
+        **{tag: (form, *(one for one in found.get(tag, ()) if one != form)) for tag, form in usual.items()},
+    }
 
 
 def inflect(lemma: str, tag: str) -> str | None:

@@ -95,7 +95,7 @@ def fit_judgements(paths: Sequence[str | Path], resources: Resources) -> tuple[C
 def _choice(doc: Doc, pair: MinimalPair, offers: Substitutes) -> Choice | None:
     """The choice that a pair comes from, with the one candidate that it has."""
     for token in offers.language.replaceable(doc):
-        for one in offers.of(token) if pair.changed.startswith(doc.text[: max(token.idx - 3, 0)]) else ():
+        for one in offers.of(token) if pair.changed.startswith(pair.original[: max(token.idx - 3, 0)]) else ():
             if one.relation == pair.subset.lower() and offers.language.replace(token, one.word) == pair.changed:
                 return Choice(token, Negation(pair.original, (), ""), [one])
     return None

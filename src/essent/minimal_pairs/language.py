@@ -6,6 +6,7 @@ inflected. `English` is complete; the tests hold a small Esperanto to the same c
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -90,6 +91,10 @@ class Language(ABC):
     def lemmas(self, word: str, like: Token) -> tuple[str, ...]:
         """The lemmas that a lower-case word can have in the form of a token."""
 
+    def base(self, token: Token) -> str:
+        """The lemma of a parsed token; the parser's own by default."""
+        return str(token.lemma_)
+
     @abstractmethod
     def inflect(self, lemma: str, like: Token) -> str | None:
         """A lemma in the form of a token; None when it has none of one word."""
@@ -152,6 +157,7 @@ class Parser:
             )
         self.name = f"{pipeline.meta['lang']}_{pipeline.meta['name']} {pipeline.meta['version']}"
         self.splitter: Any = spacy.blank(pipeline.lang)  # "Mr." is a token of its own, so no sentence ends there
+        self.splitter.max_length = sys.maxsize  # spaCy's limit is there for parsers, which need memory for each word
         self.splitter.add_pipe("sentencizer", config={"punct_chars": [*".!?…", "..", "..."]})
 
     def split(self, texts: TextsLike) -> Iterator[str]:
@@ -165,4 +171,6 @@ class Parser:
         found = list(self.pipeline.pipe([sentence.replace("’", "'") for sentence in sentences], batch_size=128))
         for doc, sentence in zip(found, sentences, strict=True):
             doc.user_data["text"] = sentence
+            for token in doc:
+                token.lemma_ = self.language.base(token)
         return found

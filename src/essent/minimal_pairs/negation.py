@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from essent.minimal_pairs.edits import Edit, like_case, word_lists
 from essent.minimal_pairs.language import Negation, Token, UnsuitableError
-from essent.types import optional_import
 
 SUBJECT = ("nsubj", "nsubjpass", "csubj", "csubjpass", "expl")
 FINITE = ("VBZ", "VBP", "VBD", "MD")
@@ -187,11 +186,5 @@ def _put_with_do(verb: Token) -> Negation:
     often = verb.i > 0 and verb.nbor(-1).lower_ in word_lists()["frequency adverb"]
     place = verb.nbor(-1).idx if often else verb.idx
     put = like_case(SUPPORT[verb.tag_], verb.text[:1]) if not verb.i else SUPPORT[verb.tag_]
-    edits = [Edit(place, place, f"{put} not "), Edit(verb.idx, verb.idx + len(verb), _base(verb))]
+    edits = [Edit(place, place, f"{put} not "), Edit(verb.idx, verb.idx + len(verb), verb.lemma_)]
     return Negation.of(verb.doc, edits, "do-support")
-
-
-def _base(verb: Token) -> str:
-    """The verb's base form: spaCy's, which may be "hat" for "hates", only where LemmInflect has it too."""
-    known: tuple[str, ...] = optional_import("lemminflect", "heros").getLemma(verb.lower_, "VERB")
-    return verb.lemma_ if verb.lemma_ in known or not known else known[0]

@@ -20,7 +20,7 @@ BEGINNING = re.compile(r"[\"“]?[^\W\d_]")
 END = re.compile(r"(?:\w|\([^()]+\))(?:[.!]?[\"”]?|[\"”][.!])$")
 PAUSE = re.compile(r"(?<=\w)(?:\.{2,}|…)(?=[\s\w])")
 REPEATED = re.compile(r"[.!,;'’\-]{2,}|\s{2,}|\s[.,!;]|\.\w{2,}")
-WORD = re.compile(r"\b\w+\b(?!\.\w)")  # not the letters of i.e.
+WORD = re.compile(r"(?<!['’])\b\w+\b(?!\.\w)")  # not the letters of i.e., nor the i of hawai'i
 CAPITALS = re.compile(r"\b[A-Z]{4,}\b")
 
 
@@ -94,13 +94,19 @@ def looks_suitable(sentence: str) -> str:
     text = sentence.strip()
     if not any(mark in text[1:-1] for mark in QUOTES):
         text = text.strip(QUOTES)
-    text = WORD.sub(lambda one: like_case(_contractions().get(one[0].lower(), one[0]), one[0]), EDGES.sub("", text))
+    text = WORD.sub(_mended, EDGES.sub("", text))
     for name in NAMES:
         text = text.replace(NAME, name, 1)
     for name, reason, found in LOOKS:
         if found(PAUSE.sub(",", text)):
             raise UnsuitableError(name, reason)
     return text[:1].upper() + text[1:]
+
+
+def _mended(word: re.Match[str]) -> str:
+    """A contraction with its apostrophe; IM in capitals may be another word."""
+    shouted = len(word[0]) > 1 and word[0].isupper()
+    return word[0] if shouted else like_case(_contractions().get(word[0].lower(), word[0]), word[0])
 
 
 @cache

@@ -59,7 +59,7 @@ def make_typo(
             slips[rule].append(one)
     common = [one for one in listed.get(lower, ()) if not language.is_word(one) and is_near(one, lower)]
     kinds = {"common misspelling": common} if common else slips
-    if not slips:
+    if not any(kinds.values()):
         raise UnsuitableError("typo", "no typo of the word")
     rule = sorted(kinds)[rng.integers(len(kinds))]
     return like_case(kinds[rule][rng.integers(len(kinds[rule]))], word), rule

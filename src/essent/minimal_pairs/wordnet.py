@@ -29,7 +29,7 @@ INSTALL = (
 )
 PARTS = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
 NUMBERED = {"1": "noun", "2": "verb", "3": "adj", "4": "adv", "5": "adj"}  # in cntlist.rev
-ANTONYM, SIMILAR, ALSO, HYPERNYM, HYPONYM = "!", "&", "^", "@", "~"
+ANTONYM, SIMILAR, HYPERNYM, HYPONYM = "!", "&", "@", "~"
 OFTEN = 3
 DERIVED = ("+", "<", "\\")
 

@@ -101,7 +101,7 @@ class MaskedTrainer(Trainer):
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """One step of transformers' own, with quick dropout on a CPU."""
-        with quick_dropout(self.args.device.type):
+        with quick_dropout(self.args.device.type, model):
             return super().training_step(model, inputs, num_items_in_batch)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:

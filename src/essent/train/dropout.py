@@ -27,14 +27,14 @@ def keep_mask(shape: Sequence[int], p: float) -> torch.Tensor:
     """
     count = math.prod(shape)
     words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
-    return (words.view(torch.int16)[:count] >= round(p * STEPS) - STEPS // 2).view(*shape)
+    return (words.view(torch.int16)[:count] >= round(p * STEPS) - STEPS // 2).view(tuple(shape))
 
 
 class QuickDropout(TorchFunctionMode):
     """In this block, `dropout` of tensors on a CPU, in attention too, draws its masks with `keep_mask`.
 
-    Only the masks differ from torch's. Their numbers come from torch's default generator, so that a seed or a
-    checkpoint repeats them.
+    Their numbers come from torch's default generator, so that a seed or a checkpoint repeats them. The functions that
+    it replaces are those of transformers' models; `torch.dropout` and torch's own layers stay as they are.
     """
 
     def __torch_function__(
@@ -46,13 +46,18 @@ class QuickDropout(TorchFunctionMode):
         return function(*arguments, **keywords) if result is NotImplemented else result
 
 
-def quick_dropout(device: str) -> contextlib.AbstractContextManager[object]:
-    """`QuickDropout` for a training step on a CPU, nothing elsewhere: GPUs draw masks in parallel."""
-    return QuickDropout() if device == "cpu" else contextlib.nullcontext()
+def quick_dropout(device: str, model: torch.nn.Module) -> contextlib.AbstractContextManager[object]:
+    """`QuickDropout` for a training step on a CPU, nothing elsewhere: GPUs draw masks in parallel.
+
+    Nothing with gradient checkpointing either: torch leaves function modes in the backward pass, where states are
+    computed again and need the same masks.
+    """
+    again = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+    return QuickDropout() if device == "cpu" and not again else contextlib.nullcontext()
 
 
 def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    if not training or inplace or not 0 < p < 1 or input.device.type != "cpu":
+    if not training or inplace or not 0 < round(p * STEPS) < STEPS or input.device.type != "cpu":
         return NotImplemented
     kept = keep_mask(input.shape, p).to(input.dtype)
     return input * kept.mul_(1 / (1 - round(p * STEPS) / STEPS))
@@ -68,17 +73,22 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """What torch computes too where attention has dropout, as its fast paths have none on a CPU."""
-    if not 0 < dropout_p < 1 or enable_gqa or query.device.type != "cpu":
+    """What torch computes too where attention has dropout, as its fast paths have none on a CPU; scores in float32."""
+    refused = enable_gqa or (is_causal and attn_mask is not None) or query.device.type != "cpu"
+    if refused or not 0 < round(dropout_p * STEPS) < STEPS:
         return NotImplemented
-    scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.transpose(-2, -1)
-    if is_causal:
-        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
-    if attn_mask is not None and attn_mask.dtype == torch.bool:  # a row of padding may attend to nothing: not -inf
-        scores = scores.masked_fill(~attn_mask, torch.finfo(scores.dtype).min)
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    return _dropout(scores.softmax(dim=-1).to(value.dtype), dropout_p) @ value
+    exact = torch.promote_types(query.dtype, torch.float32)
+    with torch.autocast("cpu", enabled=False):
+        scores = (query.to(exact) * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.to(exact).mT
+        if is_causal:
+            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, -torch.inf)
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        nothing = (scores == -torch.inf).all(dim=-1, keepdim=True)  # rows of padding: 0, as torch gives them
+        weights = scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
+        return _dropout(weights, dropout_p).to(value.dtype) @ value
 
 
 _OWN: dict[Any, Callable[..., Any]] = {

@@ -114,7 +114,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         Raises:
             TrainingError: names the step and the last good checkpoint.
         """
-        with quick_dropout(self.args.device.type):
+        with quick_dropout(self.args.device.type, model):
             loss = super().training_step(model, inputs, num_items_in_batch)
         if not torch.isfinite(loss):
             raise TrainingError(
