@@ -1,7 +1,7 @@
 """An improvement in a process of its own, which kills itself without warning.
 
 python killed_improvement.py MODEL FOLDER STEP PAIRS    when STEP is finished; where the name ends with "+", in the
-middle of the step behind it; where it has a "/", soon after such a file of the work is there, with four trials.
+middle of the step behind it; where it has a "/", soon after such a file of the work is there.
 PAIRS are judged, with 0 it is chosen without labels.
 """
 
@@ -18,7 +18,7 @@ import torch
 
 torch.set_num_threads(1)  # sums depend on it
 
-from improvement_helpers import duplicates, made_texts, make_small  # noqa: E402
+from improvement_helpers import duplicates, made_texts, make_small, trials_for  # noqa: E402
 
 import essent  # noqa: E402
 
@@ -33,7 +33,7 @@ def main(model: str, folder: Path, step: str, pairs: int) -> None:
         time.sleep(0.3 if inside or step.endswith("+") else 0.0)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    make_small(trials=4 if inside else 2)
+    make_small(trials=trials_for(step))
     threading.Thread(target=watch, daemon=True).start()
     essent.improve(
         model,

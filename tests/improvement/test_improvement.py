@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from improvement_helpers import digests, duplicates, made_texts, make_small
+from improvement_helpers import digests, duplicates, made_texts, make_small, trials_for
 from sentence_transformers import SentenceTransformer
 
 import essent
@@ -156,7 +156,7 @@ def test_a_budget_of_seconds_gives_an_encoder(bert: Path, tmp_path: Path) -> Non
 )
 def test_killed_and_resumed(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, pairs: int) -> None:
     """Killed in a step or between two, and resumed: the same bytes as without the break, from the same plan."""
-    make_small(monkeypatch.setattr, 4 if "/" in step else 2)
+    make_small(monkeypatch.setattr, trials_for(step))
     script = Path(__file__).parent / "killed_improvement.py"
     command = [sys.executable, script, str(bert), tmp_path / "killed", step, str(pairs)]
     done = subprocess.run(command, capture_output=True, text=True)
