@@ -240,6 +240,19 @@ def test_texts_that_a_test_learns_from_may_be_learned_from(tmp_path: Path) -> No
     assert {*given.texts, *given.held_out} == {*TEXTS[10:]}
 
 
+def test_training_has_the_time_of_trials_that_do_not_fit() -> None:
+    """24 steps take 24 x 5 x 128 x 0.01 = 154 s."""
+    tried = [{"batch_size": 64, "seed": seed} for seed in range(4)]
+
+    def planned(seconds: float, trial_seconds: float) -> plan.Training:
+        return plan.plan_training(plan.Speed(0.01, 20.0), tried, 1000, trial_seconds, seconds, False)
+
+    assert planned(155, 0).steps == plan.FEWEST_STEPS
+    assert "too much" in planned(100, 0).why
+    helped = planned(100, 60)
+    assert (helped.steps, helped.rungs, len(helped.trials)) == (plan.FEWEST_STEPS, (), 1)
+
+
 @pytest.mark.parametrize(("budget", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400), (" 2 m ", 120)])
 def test_budgets(budget: str, seconds: float) -> None:
     assert Settings(budget=budget).seconds == seconds

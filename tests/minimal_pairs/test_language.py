@@ -10,7 +10,8 @@ import spacy
 from heros_sentences import PAPER
 
 from essent.minimal_pairs import English, Language, Negation, Parser, Resources, UnsuitableError, build
-from essent.minimal_pairs.edits import Edit
+from essent.minimal_pairs.edits import Edit, read_table
+from essent.minimal_pairs.english import inflect
 from essent.types import MissingDependencyError, ModelError
 
 ENDINGS = {"verb": ("as", "is", "os", "i"), "noun": ("o", "on", "oj", "ojn"), "adj": ("a", "an", "aj", "ajn")}
@@ -138,3 +139,15 @@ def test_typographic_apostrophes(parser: Parser) -> None:
     (doc,) = parser(["I don’t think it’s bad."])
     language = English()
     assert language.negate(language.statement(doc)).text == "I do think it’s bad."
+
+
+def test_the_forms_of_the_table_are_used() -> None:
+    """LemmInflect lacks some of them, and lists others second."""
+    for row in read_table("forms.tsv"):
+        assert inflect(row["lemma"], row["tag"]) == row["form"]
+
+
+def test_lemmas_of_verbs_are_right_after_parsing(parser: Parser) -> None:
+    """spaCy's small model takes these for hat and rid."""
+    docs = parser(["He hates the cold house.", "A man rides a horse."])
+    assert [token.lemma_ for doc in docs for token in doc if token.tag_ == "VBZ"] == ["hate", "ride"]

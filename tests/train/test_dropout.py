@@ -112,3 +112,16 @@ def test_a_training_step_draws_no_slow_masks() -> None:
         model(ids).last_hidden_state.sum().backward()
     assert "aten::bernoulli_" in {event.key for event in slow.key_averages()}
     assert "aten::bernoulli_" not in {event.key for event in quick.key_averages()}
+
+
+def test_training_draws_no_slow_masks(bert: Path, tmp_path: Path) -> None:
+    """The trainer of contrastive training uses them."""
+    from training_helpers import SMALL, TEXTS
+
+    from essent.train import train
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        train(str(bert), TEXTS, "simcse-unsup", output=tmp_path / "out", max_steps=1, **SMALL)
+    names = {event.key for event in profile.key_averages()}
+    assert "aten::random_" in names
+    assert "aten::bernoulli_" not in names

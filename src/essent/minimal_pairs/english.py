@@ -214,7 +214,7 @@ def _forms(lemma: str, upos: str) -> dict[str, tuple[str, ...]]:
     if upos == "VERB" and found:
         found.setdefault("VBP", (lemma,))
         found.setdefault("VBN", found.get("VBD", ()))  # left out where it is spelled like the past
-    usual = {row["tag"]: row["form"] for row in read_table("forms.tsv") if row["lemma"] == lemma}
+    usual = {row["tag"]: row["form"] for row in read_table("forms.tsv") if row["lemma"] == lemma and upos == "VERB"}
     return {
         **found,
         **{tag: (form, *(one for one in found.get(tag, ()) if one != form)) for tag, form in usual.items()},

@@ -1,7 +1,7 @@
 """Dropout in training on a CPU, without torch's slow masks.
 
-torch draws one 53-bit random number for each element, on one core: with a model of 6 to 12 layers a quarter to a third
-of a training step, and more in bfloat16, whose products are faster. Here one 64-bit number decides four elements.
+torch draws one 53-bit random number for each element, on one core: with a model of 12 layers a quarter of the processor
+time of a training step, in bfloat16 a third (docs/training.md). Here one 64-bit number decides four elements.
 """
 
 from __future__ import annotations
