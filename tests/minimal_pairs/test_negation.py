@@ -20,6 +20,7 @@ REFUSED = {
     "Why this library works with older versions": "a question or a clause of none",
     "Who knows.": "a question or a clause of none",
     "Because it never rains.": "a question or a clause of none",
+    '"This decision is clearly wrong," the chairman said yesterday.': "who says it stands behind the statement",
     "Changing the HEAD of a branch": "no main verb",
     "Man playing a guitar on stage": "no main verb",
     "The Old Man Reads Many Books Every Day": "a title",

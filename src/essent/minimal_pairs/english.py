@@ -123,6 +123,14 @@ def _asks(main: Token) -> bool:
     return late or any(one.lower_ in QUESTION or one.dep_ == "mark" for one in main.lefts)
 
 
+def _reports(main: Token) -> bool:
+    """Whether the root says only whose words those before it are: "It works, he said yesterday"."""
+    its_subject, beside = subject(main), {one.dep_ for one in main.rights}
+    if its_subject is None or main.pos_ != "VERB" or beside & {"dobj", "acomp", "attr", "ccomp", "xcomp"}:
+        return False
+    return any(one.dep_ == "ccomp" and one.i < its_subject.i and carrier(one) is not None for one in main.lefts)
+
+
 def _is_title(main: Token) -> bool:
     words = [one for one in main.doc[1:] if one.is_alpha and len(one) > 3]
     return len(words) > 3 and sum(one.text[0].isupper() for one in words) > len(words) / 2
@@ -133,6 +141,7 @@ FAULTS: dict[str, Callable[[Token], bool]] = {  # why a root makes no statement;
     "no main verb": lambda main: main.pos_ not in ("VERB", "AUX") or carrier(main) is None,
     "no subject of the main verb": lambda main: subject(main) is None,
     "a question or a clause of none": _asks,
+    "who says it stands behind the statement": _reports,
     "a title": _is_title,
 }
 
