@@ -38,17 +38,19 @@ def duplicates(count: int, seed: int = 1) -> DuplicateTask:
 
 def make_small(patch: Any = setattr, trials: int = 2) -> None:
     """Few trials of few steps, and a small space: what a plan may hold at most."""
+    import essent.improvement.steps as steps  # has some of the plan's values under its own name
+
     for name, value in {**SMALL, "COUNTS": (trials,)}.items():
-        patch(plan, name, value)
+        for module in (plan, steps):
+            if hasattr(module, name):
+                patch(module, name, value)
     plain = plan.space_of
 
     def space_of(name: str) -> Any:
         return SPACES.get(name) or plain(name)
 
-    patch(plan, "space_of", space_of)
-    import essent.improvement.steps as steps
-
-    patch(steps, "space_of", space_of)
+    for module in (plan, steps):
+        patch(module, "space_of", space_of)
 
 
 def trials_for(step: str) -> int:
