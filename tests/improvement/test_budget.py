@@ -10,8 +10,11 @@ import pytest
 from essent.improvement import Settings
 from essent.improvement.context import Context
 from essent.improvement.journal import Journal
-from essent.improvement.plan import FEWEST_STEPS
+from essent.improvement.given import Given
+from essent.improvement.plan import FEWEST_STEPS, Speed, plan_search, space_of
 from essent.improvement.steps import LEAST_PACE, LEAST_TRAINING, SAFE, _affordable, _steps
+from essent.model import ModelCapabilities
+from essent.tasks import ClusterTask, Example, cores
 
 SEARCH = {"space": "tiny", "texts": 100, "units": None, "seconds": 100.0}
 PLAN = {  # measuring an encoder takes 10 s, the tests 5 s
@@ -106,3 +109,21 @@ def test_trials_are_halved_until_they_fit(context: Context) -> None:
     found = _affordable(context)
     assert (len(found["trials"]), found["rungs"]) == (2, [16])
     assert found["cut"] == "the budget was nearly spent"
+
+
+def test_a_search_that_groups_vectors_pays_for_each_recipe_and_text() -> None:
+    """k-means of 4,000 texts takes as long as encoding them, for every recipe: fewer texts, or a smaller space."""
+    examples = tuple(Example((f"text {number}",), str(number % 20)) for number in range(4000))
+    given = Given((), (), (ClusterTask("topics", examples),), (), ())
+    model = ModelCapabilities("bert", layers=6, attention_heads=12, mask=False)
+    each = 0.002 * cores()  # seconds of processors for one text
+
+    def planned(seconds: float) -> tuple[str, int | None, int]:
+        search = plan_search(Speed(0.01, 10.0, judged=each), given, model, seconds, ("small", "tiny"))
+        recipes = len(space_of(search.space).expand(model)[0])
+        assert search.seconds >= 0.002 * recipes * search.texts
+        return search.space, search.units, round(search.seconds)
+
+    assert planned(1500.0) == ("small", 3676, 1500)
+    assert planned(400.0) == ("tiny", None, 108)
+    assert planned(54.0) == ("tiny", 2000, 54)

@@ -40,6 +40,10 @@ REFUSED = {
     "He is not only rich but also kind.": "'only' does not go with 'not'",
     "You had better leave now.": "an idiom that takes no 'not': had better, would rather, gotta",
     "She already likes the new house.": "'already' does not go with 'not'",
+    "You'll find a few down South, too.": "'too' does not go with 'not'",
+    "It works very well, I'm sure.": "who says it stands behind the statement",
+    "The thing is they were ready to act.": "'be' before a clause without 'that', or before 'some' that there are",
+    "There are quite a few high rises in town.": "'be' before a clause without 'that', or before 'some' that there are",
 }
 NEGATED = ("I want to help you, but I have no time.", "We walk home and never talk about it.")
 

@@ -75,7 +75,7 @@ class Speed:
 
     Attributes:
         seconds, tokens: of one of the texts given.
-        judged: seconds that judging an encoder's vectors takes.
+        judged: seconds of processors that judging the vector of a text takes.
         measured: seconds that measuring an encoder takes, on the judgements or by the criterion.
         tested: seconds that the tests take besides.
     """
@@ -155,7 +155,7 @@ def plan_search(
     for space in spaces:
         each = PASSES[space] * speed.seconds * (1.0 if judged else PAIRED)
         if takes_vectors:  # which are judged recipe by recipe
-            each += len(space_of(space).expand(capabilities)[0]) * speed.judged / cores() / whole
+            each += len(space_of(space).expand(capabilities)[0]) * speed.judged / cores()
         fits = int(seconds / max(each, 1e-9))
         least = min(whole, FEWEST_SEARCHED if space == spaces[-1] else 5 * FEWEST_SEARCHED)
         count = min(whole, max(fits, least))
@@ -247,8 +247,10 @@ def make_plan(shell: SentenceTransformer, given: Given, budget: float, seed: int
     most_tested = int(max(LEAST_MEASURED, TESTING * budget / max(speed.seconds, 1e-9)))
     yardstick = Yardstick(given, seed, most, most_tested)
     dimensions, (texts, tested) = int(shell.get_embedding_dimension() or 0), yardstick.texts()
-    judged = yardstick.judging_seconds(dimensions)
-    speed = replace(speed, judged=judged, measured=judged + speed.seconds * texts, tested=speed.seconds * tested)
+    judging, used = yardstick.judging_seconds(dimensions)
+    judged = used / max(texts, 1)
+    measured, tests = judging + speed.seconds * texts, (speed.seconds + judged / cores()) * tested
+    speed = replace(speed, judged=judged, measured=measured, tested=tests)
     budget = max(0.0, budget - MEASURED * speed.measured - TESTED * speed.tested)
     dropout = has_dropout(shell)
     shares = {name: share * budget for name, share in SHARES.items()}

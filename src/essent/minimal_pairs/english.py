@@ -124,9 +124,9 @@ def _asks(main: Token) -> bool:
 
 
 def _reports(main: Token) -> bool:
-    """Whether the root says only whose words those before it are: "It works, he said yesterday"."""
+    """Whether the root says only who says what is before it: "It works, he said yesterday", "It works, I am sure"."""
     its_subject, beside = subject(main), {one.dep_ for one in main.rights}
-    if its_subject is None or main.pos_ != "VERB" or beside & {"dobj", "acomp", "attr", "ccomp", "xcomp"}:
+    if its_subject is None or beside & {"dobj", "attr", "ccomp", "xcomp"}:
         return False
     return any(one.dep_ == "ccomp" and one.i < its_subject.i and carrier(one) is not None for one in main.lefts)
 

@@ -20,6 +20,7 @@ STEMS = {"ca": "can", "wo": "will", "sha": "shall"}
 OWN_CLAUSE = ("ccomp", "advcl", "relcl", "acl", "conj", "csubj", "csubjpass", "parataxis", "pcomp")
 IDIOMS = {("had", "better"), ("'d", "better"), ("would", "rather"), ("'d", "rather"), ("got", "ta")}
 POINTING = ("the", "this", "that", "these", "those")
+GRADED = ("ADJ", "ADV")
 SUPPORT = {"VBZ": "does", "VBP": "do", "VBD": "did"}
 
 
@@ -118,17 +119,32 @@ def _check_idioms(verb: Token, finite: Token) -> None:
         raise UnsuitableError("main verb", "ain't")
     if any((finite.lower_, one.lower_) in IDIOMS for one in verb.doc[finite.i + 1 : finite.i + 3]):
         raise UnsuitableError("main verb", "an idiom that takes no 'not': had better, would rather, gotta")
+    if verb.lemma_ == "be" and any(_is_bare_clause(one) or _is_some(one) for one in verb.rights):
+        raise UnsuitableError("main verb", "'be' before a clause without 'that', or before 'some' that there are")
     alone = not any(one.dep_ in ("dobj", "advmod", "prep") for one in verb.rights)
     if verb.lemma_ == "do" and finite == verb and alone:
         raise UnsuitableError("main verb", "a form of do that stands for another verb")
 
 
+def _is_bare_clause(word: Token) -> bool:
+    """Whether a clause has no word that begins it: "The thing is *they are ready*"."""
+    return word.dep_ == "ccomp" and carrier(word) is not None and word.left_edge.tag_[:1] not in ("W", "I")
+
+
+def _is_some(word: Token) -> bool:
+    """Whether a word is what there is an indefinite number of: "There are some (quite a few) cars"."""
+    there = word.dep_ == "attr" and any(one.dep_ == "expl" for one in word.head.lefts)
+    return there and any(one.lower_ in ("some", "few") for one in word.lefts)
+
+
 def _check_adverbs(verb: Token, finite: Token | None) -> None:
     """Refuse to put "not" beside an adverb that does not go with it."""
     after = verb.doc[finite.i + 1 : finite.i + 3] if finite is not None else ()
-    beside = {one.lower_ for one in (*verb.children, *after)} - ({"too", "already"} if finite != verb else {"too"})
+    beside = {one.lower_ for one in (*verb.children, *after)} - ({"already"} if finite != verb else set())
     if positive := word_lists()["positive adverb"] & beside:
         raise UnsuitableError("main verb", f"{min(positive)!r} does not go with 'not'")
+    if any(one.lower_ == "too" and (one.i > one.head.i or one.head.pos_ not in GRADED) for one in _clause(verb)):
+        raise UnsuitableError("main verb", "'too' does not go with 'not'")  # in the sense of "also"
     if any(one.lower_ in ("either", "yet") for one in (*after, *verb.doc[verb.i + 1 : verb.i + 2])):
         raise UnsuitableError("main verb", "'either' or 'yet' at the verb")
 
@@ -180,11 +196,17 @@ def _put_after(finite: Token) -> Negation:
 
 
 def _put_with_do(verb: Token) -> Negation:
-    """Do, does or did with not, and the verb's base; before an adverb like always: he does not always forget."""
+    """Do, does or did with not, and the verb's base; before adverbs at the verb: he does not always forget."""
     if not verb.is_alpha:
         raise UnsuitableError("main verb", "an unknown verb")
-    often = verb.i > 0 and verb.nbor(-1).lower_ in word_lists()["frequency adverb"]
-    place = verb.nbor(-1).idx if often else verb.idx
+    first = verb
+    while first.i > 1 and first.nbor(-1).head == verb and _is_of_the_verb(first.nbor(-1)):
+        first = first.nbor(-1)
     put = like_case(SUPPORT[verb.tag_], verb.text[:1]) if not verb.i else SUPPORT[verb.tag_]
-    edits = [Edit(place, place, f"{put} not "), Edit(verb.idx, verb.idx + len(verb), verb.lemma_)]
+    edits = [Edit(first.idx, first.idx, f"{put} not "), Edit(verb.idx, verb.idx + len(verb), verb.lemma_)]
     return Negation.of(verb.doc, edits, "do-support")
+
+
+def _is_of_the_verb(adverb: Token) -> bool:
+    """Whether "not" comes before an adverb, as it says how or when and nothing about the whole statement."""
+    return adverb.dep_ == "advmod" and adverb.tag_ == "RB" and adverb.lower_ not in word_lists()["sentence adverb"]
