@@ -257,7 +257,7 @@ def test_commands_say_what_to_install(command: str, said: dict[str, str], place:
 
 def test_every_command_is_tried() -> None:
     """Those that are not above work without torch; embed asks for pyarrow first (tests/bulk has it without torch)."""
-    assert {command.__name__ for command in main.COMMANDS} - {"recipes", "embed"} <= set(COMMANDS)
+    assert {*main.COMMANDS} - {"recipes", "embed"} <= set(COMMANDS)
 
 
 def test_the_extra_brings_what_is_looked_for() -> None:

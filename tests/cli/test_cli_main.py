@@ -39,6 +39,19 @@ def test_help_imports_no_heavy_library() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_command_imports_no_other_command(run: Run) -> None:
+    code = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from essent.cli import app\n"
+        "assert CliRunner().invoke(app, ['verify', '--help']).exit_code == 0\n"
+        "print([m for m in ('verify', 'train', 'search', 'heros', 'serve') if f'essent.cli.{m}' in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['verify']"
+    assert "Did you mean 'search', 'serve'?" in run("serch", code=2).stderr
+
+
 def test_version(run: Run) -> None:
     assert __version__ in run("--version").stdout
 

@@ -9,8 +9,8 @@ import pytest
 
 from essent.improvement import Settings
 from essent.improvement.context import Context
-from essent.improvement.journal import Journal
 from essent.improvement.given import Given
+from essent.improvement.journal import Journal
 from essent.improvement.plan import FEWEST_STEPS, Speed, plan_search, space_of
 from essent.improvement.steps import LEAST_PACE, LEAST_TRAINING, SAFE, _affordable, _steps
 from essent.model import ModelCapabilities

@@ -20,6 +20,7 @@ app = typer.Typer(
     help="Look into a model: what it predicts at a mask, how its token embeddings are biased.",
     no_args_is_help=True,
     rich_markup_mode="rich",
+    add_completion=False,  # the program's own is for all commands
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

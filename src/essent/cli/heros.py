@@ -26,6 +26,7 @@ app = typer.Typer(
     help="Minimal pairs: which changes of a sentence does a model notice?",
     no_args_is_help=True,
     rich_markup_mode="rich",
+    add_completion=False,  # the program's own is for all commands
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 AS_IT_IS = "as it is"

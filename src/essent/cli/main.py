@@ -4,42 +4,55 @@ from __future__ import annotations
 
 import errno
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from essent.cli import explain, heros, heros_build, heros_judge
 from essent.cli.console import open_streams, show_error
-from essent.cli.demo import demo
-from essent.cli.distill import distill
-from essent.cli.doctor import doctor
-from essent.cli.embed import embed
-from essent.cli.encode import encode
-from essent.cli.evaluate import evaluate
-from essent.cli.export import export
-from essent.cli.improve import improve
-from essent.cli.pretrain import pretrain
-from essent.cli.recipes import recipes
-from essent.cli.report import report
-from essent.cli.reproduce import reproduce
-from essent.cli.save import save
-from essent.cli.search import search
-from essent.cli.search_templates import search_templates
-from essent.cli.serve import serve
 from essent.cli.several import Command
-from essent.cli.train import train
-from essent.cli.verify import verify
 from essent.lazy import check_torch
 from essent.types import DamagedError, EssentError, VerificationError
 from essent.version import __version__
 
 FAILED_CHECK, FAILED, INTERRUPTED = 1, 2, 130
+COMMANDS = (  # as help lists them; each is the function of that name in a module of that name
+    *("recipes", "encode", "embed", "evaluate", "search", "distill", "train", "improve", "report", "reproduce"),
+    *("save", "verify", "doctor", "export", "serve", "pretrain", "demo", "search-templates"),
+)
+GROUPS = {  # commands of commands; the app is in the module of their name
+    "explain": ("explain.mask", "explain.bias"),
+    "heros": ("heros.evaluate", "heros_build.build", "heros_build.check", "heros_judge.judge", "heros_judge.fit"),
+}
+LIGHT = ("recipes", "encode", "embed", "report", "verify", "serve")  # they need no torch, or not for every model
+
+
+class Lazy(Mapping[str, Any]):
+    """The commands by name. The modules of one are imported when it is asked for: all together they take 0.2 s."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*COMMANDS, *GROUPS))
+
+    def __len__(self) -> int:
+        return len(COMMANDS) + len(GROUPS)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _group(name, GROUPS[name]) if name in GROUPS else _command(name)
+        return self._made[name]
 
 
 class Commands(TyperGroup):
     """Turns what essent raises on purpose into one line on stderr and an exit code."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = Lazy()
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line; help is written before any command is invoked."""
@@ -124,42 +137,26 @@ def _help_of(command: Callable[..., None]) -> str:
     return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
 
 
-COMMANDS = (
-    recipes,
-    encode,
-    embed,
-    evaluate,
-    search,
-    distill,
-    train,
-    improve,
-    report,
-    reproduce,
-    save,
-    verify,
-    doctor,
-    export,
-    serve,
-    pretrain,
-    demo,
-)
-LIGHT = (recipes, encode, embed, report, verify, serve)  # they need no torch, or not for every model
+def _command(name: str) -> Any:
+    """A command of its own."""
+    if name not in COMMANDS:
+        raise KeyError(name)
+    module = name.replace("-", "_")
+    one = typer.Typer(rich_markup_mode="rich", add_completion=False, pretty_exceptions_enable=False)
+    _add(one, f"{module}.{module}", name)
+    return typer.main.get_command(one)
 
 
-def _add(group: typer.Typer, command: Callable[..., None], name: str | None = None) -> None:
-    kind = Command if command in LIGHT else ModelCommand
-    group.command(name or command.__name__, cls=kind, help=_help_of(command))(command)
+def _group(name: str, places: tuple[str, ...]) -> Any:
+    """Commands of one name: `essent heros build`."""
+    group = import_module(f"essent.cli.{name}").app
+    for place in places:
+        _add(group, place, place.rpartition(".")[2])
+    return typer.main.get_command(group)
 
 
-for command in COMMANDS:
-    _add(app, command)
-_add(app, search_templates, "search-templates")
-_add(explain.app, explain.mask)
-_add(explain.app, explain.bias)
-app.add_typer(explain.app, name="explain")
-_add(heros.app, heros.evaluate)
-_add(heros.app, heros_build.build)
-_add(heros.app, heros_build.check)
-_add(heros.app, heros_judge.judge)
-_add(heros.app, heros_judge.fit)
-app.add_typer(heros.app, name="heros")
+def _add(group: typer.Typer, place: str, name: str) -> None:
+    """The function at "module.function" as a command."""
+    module, _, function = place.partition(".")
+    command = getattr(import_module(f"essent.cli.{module}"), function)
+    group.command(name, cls=Command if name in LIGHT else ModelCommand, help=_help_of(command))(command)
