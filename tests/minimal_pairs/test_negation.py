@@ -40,6 +40,8 @@ REFUSED = {
     "He is not only rich but also kind.": "'only' does not go with 'not'",
     "You had better leave now.": "an idiom that takes no 'not': had better, would rather, gotta",
     "She already likes the new house.": "'already' does not go with 'not'",
+    "I am not sure if they are there.": "'sure if' wants its negation",
+    "I didn't even notice your name.": "'even' wants its negation",
     "You'll find a few down South, too.": "'too' does not go with 'not'",
     "It works very well, I'm sure.": "who says it stands behind the statement",
     "The thing is they were ready to act.": "'be' before a clause without 'that', or before 'some' that there are",

@@ -125,10 +125,12 @@ def _asks(main: Token) -> bool:
 
 def _reports(main: Token) -> bool:
     """Whether the root says only who says what is before it: "It works, he said yesterday", "It works, I am sure"."""
-    its_subject, beside = subject(main), {one.dep_ for one in main.rights}
-    if its_subject is None or beside & {"dobj", "attr", "ccomp", "xcomp"}:
+    its_subject, sure = subject(main), [one for one in main.rights if one.lower_ in ("sure", "afraid")]
+    beside = {one.dep_ for one in main.rights if one not in sure}
+    if its_subject is None or beside & {"dobj", "acomp", "attr", "ccomp", "xcomp"}:
         return False
-    return any(one.dep_ == "ccomp" and one.i < its_subject.i and carrier(one) is not None for one in main.lefts)
+    before = any(one.dep_ == "ccomp" and one.i < its_subject.i and carrier(one) is not None for one in main.lefts)
+    return before and (main.pos_ == "VERB" or bool(sure))
 
 
 def _is_title(main: Token) -> bool:

@@ -127,8 +127,10 @@ def _check_idioms(verb: Token, finite: Token) -> None:
 
 
 def _is_bare_clause(word: Token) -> bool:
-    """Whether a clause has no word that begins it: "The thing is *they are ready*"."""
-    return word.dep_ == "ccomp" and carrier(word) is not None and word.left_edge.tag_[:1] not in ("W", "I")
+    """Whether a clause is all that follows a form of be, without a word that begins it: "The thing is *they left*"."""
+    alone = not any(one.dep_ in ("acomp", "attr", "prep") for one in word.head.rights)  # but: I am glad they left
+    begun = any(one.tag_[:1] in ("W", "I") for one in word.doc[word.left_edge.i : word.i])  # exactly what I thought
+    return alone and not begun and word.dep_ == "ccomp" and carrier(word) is not None
 
 
 def _is_some(word: Token) -> bool:
