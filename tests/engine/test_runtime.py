@@ -24,7 +24,7 @@ from essent.engine import CompiledEncoder, load
 from essent.engine.compiled import cosines
 from essent.engine.graph import graph_of
 from essent.engine.module import _windows
-from essent.engine.runtime import SHAPES_KEPT, Batch
+from essent.engine.runtime import SHAPES, SHAPES_KEPT, Batch
 from essent.types import EngineError, InputError, ModelError
 from families import CORPUS
 from samples import daily
@@ -49,7 +49,9 @@ def assert_same(found: np.ndarray, expected: np.ndarray, allowed: float = 1e-4) 
 
 def test_openvino_takes_the_number_of_shapes_that_it_keeps(compiled_by: Compiled) -> None:
     runtime = compiled_by("openvino").engine_module.runtime
-    runtime._core.compile_model(runtime._model, "CPU", SHAPES_KEPT)  # without it a server's memory grows for days
+    runtime._core.compile_model(
+        runtime._model, "CPU", {SHAPES: SHAPES_KEPT}
+    )  # without it a server's memory grows for days
     with pytest.raises(RuntimeError):
         runtime._core.compile_model(runtime._model, "CPU", {"CPU_RUNTIME_CACHE": 200})
 
