@@ -49,9 +49,8 @@ def assert_same(found: np.ndarray, expected: np.ndarray, allowed: float = 1e-4) 
 
 def test_openvino_takes_the_number_of_shapes_that_it_keeps(compiled_by: Compiled) -> None:
     runtime = compiled_by("openvino").engine_module.runtime
-    runtime._core.compile_model(
-        runtime._model, "CPU", {SHAPES: SHAPES_KEPT}
-    )  # without it a server's memory grows for days
+    # without it a server's memory grows for days
+    runtime._core.compile_model(runtime._model, "CPU", {SHAPES: SHAPES_KEPT})
     with pytest.raises(RuntimeError):
         runtime._core.compile_model(runtime._model, "CPU", {"CPU_RUNTIME_CACHE": 200})
 
