@@ -294,17 +294,15 @@ def memory(arguments: argparse.Namespace) -> None:
         for until in (1000, 5000, 10_000, 20_000, 50_000, 100_000):
             if until > arguments.requests:
                 break
-            wanted = [
-                [str(text) for text in rng.choice(texts, rng.choice([1, 1, 1, 2, 8]))] for _ in range(until - done)
-            ]
+            sizes = rng.choice([1, 1, 1, 2, 8], until - done)
+            wanted = [[texts[place] for place in rng.integers(len(texts), size=size)] for size in sizes]
             asyncio.run(clients(url, "/v1/embeddings", "mini", wanted, 16))
             done = until
             processes = [psutil.Process(pid), *psutil.Process(pid).children()]
-            sizes = [round(each.memory_info().rss / 1e6, 1) for each in processes]
-            after[done] = sum(sizes)
-            print(
-                f"{done:7,} requests: {after[done]:.0f} MB {sizes}; {after[done] / after[1000]:.3f} times", flush=True
-            )
+            megabytes = [round(each.memory_info().rss / 1e6, 1) for each in processes]
+            after[done] = sum(megabytes)
+            times = after[done] / after[1000]
+            print(f"{done:7,} requests: {after[done]:.0f} MB {megabytes}; {times:.3f} times", flush=True)
 
 
 def main() -> None:

@@ -138,6 +138,17 @@ def test_nothing_gained_keeps_the_recipe(bert: Path, small: None, tmp_path: Path
     assert any("not trained: no recipe gains" in note for note in made.notes)
 
 
+@pytest.mark.slow  # some seconds
+def test_a_baseline_that_leads_is_no_gain(bert: Path, small: None, tmp_path: Path) -> None:
+    """Judgements that are the cosines of `mean`: nothing can be better, and the model is not trained."""
+    vectors = essent.Encoder(str(bert), "mean", device="cpu").encode(TEXTS[:80], normalize_embeddings=True)
+    rows = [(TEXTS[n], TEXTS[(7 * n + 1) % 80], float(vectors[n] @ vectors[(7 * n + 1) % 80])) for n in range(80)]
+    made = essent.improve(str(bert), TEXTS, PairTask.from_rows(rows, "own"), output=tmp_path / "out", options=CPU)
+    assert made.about["recipe"] == "mean"
+    assert made.before[0] == pytest.approx(100, abs=0.1)
+    assert any("not trained: no recipe gains" in note for note in made.notes)
+
+
 def test_a_budget_of_seconds_gives_an_encoder(bert: Path, tmp_path: Path) -> None:
     made = essent.improve(str(bert), TEXTS, duplicates(40), output=tmp_path / "out", budget="2s", options=CPU)
     assert made.about["plan"]["training"]["why"]

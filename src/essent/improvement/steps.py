@@ -114,7 +114,7 @@ def search(context: Context, folder: Path, trained: Path | None = None) -> Found
         "recipe": str(board.best),
         "name": next(iter(measured)),
         "measured": measured,
-        "gains": board.kept is None,
+        "gains": str(board.best) not in board.baselines,  # one that leads, and one that nothing is better than
         "verdict": board.verdict,
         "notes": list(board.notes),
         "criterion": board.criterion,
