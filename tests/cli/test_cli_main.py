@@ -17,13 +17,13 @@ from essent.cli.parts import in_source, parts, registered, shaping_steps
 from essent.shaping import Centre, shapers
 from essent.types import EssentError
 
-COMMANDS = ("recipes", "encode", "evaluate", "save", "verify", "demo")
+COMMANDS = ("recipes", "encode", "evaluate", "save", "verify", "demo", "explain", "heros")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help(run: Run, command: str) -> None:
     assert "Usage: essent" in run(command, "--help").stdout
-    assert command in run("--help").stdout
+    assert f"│ {command} " in run("--help").stdout
 
 
 def test_help_imports_no_heavy_library() -> None:

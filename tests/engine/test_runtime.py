@@ -24,7 +24,7 @@ from essent.engine import CompiledEncoder, load
 from essent.engine.compiled import cosines
 from essent.engine.graph import graph_of
 from essent.engine.module import _windows
-from essent.engine.runtime import SHAPES, SHAPES_KEPT, Batch
+from essent.engine.runtime import SHAPES, SHAPES_KEPT, SHAPES_OF_LANES, Batch, OpenVINORuntime
 from essent.types import EngineError, InputError, ModelError
 from families import CORPUS
 from samples import daily
@@ -53,6 +53,21 @@ def test_openvino_takes_the_number_of_shapes_that_it_keeps(compiled_by: Compiled
     runtime._core.compile_model(runtime._model, "CPU", {SHAPES: SHAPES_KEPT})
     with pytest.raises(RuntimeError):
         runtime._core.compile_model(runtime._model, "CPU", {"CPU_RUNTIME_CACHE": 200})
+
+
+def test_lanes_keep_fewer_shapes_than_all_else(compiled_by: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = compiled_by("openvino").engine_module.runtime
+    runtime, kept = OpenVINORuntime(compiled.path.parent, "float32", threads=1), []
+
+    class Core:
+        def compile_model(self, model: object, device: str, settings: dict[str, int]) -> object:
+            kept.append(settings[SHAPES])
+            return compiled._core.compile_model(model, device, settings)
+
+    monkeypatch.setattr(runtime, "_core", Core())
+    runtime.lanes()
+    runtime.one(np.ones((1, 4), np.int64), np.ones((1, 4), np.int64))
+    assert kept == [SHAPES_OF_LANES, SHAPES_KEPT]
 
 
 @pytest.mark.slow

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from essent.improvement import Settings
@@ -13,8 +16,9 @@ from essent.improvement.given import Given
 from essent.improvement.journal import Journal
 from essent.improvement.plan import FEWEST_STEPS, Speed, plan_search, space_of
 from essent.improvement.steps import LEAST_PACE, LEAST_TRAINING, SAFE, _affordable, _steps
+from essent.improvement.yardstick import Yardstick
 from essent.model import ModelCapabilities
-from essent.tasks import ClusterTask, Example, cores
+from essent.tasks import ClusterTask, Example, PairTask, cores
 
 SEARCH = {"space": "tiny", "texts": 100, "units": None, "seconds": 100.0}
 PLAN = {  # measuring an encoder takes 10 s, the tests 5 s
@@ -127,3 +131,25 @@ def test_a_search_that_groups_vectors_pays_for_each_recipe_and_text() -> None:
     assert planned(1500.0) == ("small", 3676, 1500)
     assert planned(400.0) == ("tiny", None, 108)
     assert planned(54.0) == ("tiny", 2000, 54)
+
+
+class SlowClusters(ClusterTask):
+    """Judging takes a tenth of a second of one processor."""
+
+    def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+        began = time.process_time()
+        while time.process_time() < began + 0.1:
+            pass
+        return np.zeros(self.evidence_size)
+
+
+def test_what_judging_a_text_costs() -> None:
+    """Per judged text, whatever is held out besides; nothing where similarities alone are judged."""
+    examples = tuple(Example((f"text {number}",), str(number % 2)) for number in range(40))
+    held_out = tuple(f"held out {number}" for number in range(400))
+    clusters = Given((), held_out, (SlowClusters("slow", examples),), (), ())
+    clock, each = Yardstick(clusters, 0, 1000, 1000).judging_seconds(8)
+    assert clock >= 0.1
+    assert 0.1 / 40 <= each < 0.2 / 40
+    pairs = PairTask.from_rows([(f"text {number}", f"text {number + 1}", number / 30) for number in range(30)], "pairs")
+    assert Yardstick(Given((), held_out, (pairs,), (), ()), 0, 1000, 1000).judging_seconds(8)[1] < 0.01

@@ -42,10 +42,11 @@ REFUSED = {
     "She already likes the new house.": "'already' does not go with 'not'",
     "I am not sure if they are there.": "'sure if' wants its negation",
     "I didn't even notice your name.": "'even' wants its negation",
+    "I finally found my keys.": "'finally' does not go with 'not'",
     "You'll find a few down South, too.": "'too' does not go with 'not'",
     "It works very well, I'm sure.": "who says it stands behind the statement",
-    "The thing is they were ready to act.": "'be' before a clause without 'that', or before 'some' that there are",
-    "There are quite a few high rises in town.": "'be' before a clause without 'that', or before 'some' that there are",
+    "The thing is they were ready to act.": "'be' before a clause without 'that', or 'there is' with 'some' or 'few'",
+    "There are quite a few towers in town.": "'be' before a clause without 'that', or 'there is' with 'some' or 'few'",
 }
 NEGATED = ("I want to help you, but I have no time.", "We walk home and never talk about it.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -32,9 +33,6 @@ LIGHT = ("recipes", "encode", "embed", "report", "verify", "serve")  # they need
 class Lazy(Mapping[str, Any]):
     """The commands by name. The modules of one are imported when it is asked for: all together they take 0.2 s."""
 
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
     def __iter__(self) -> Iterator[str]:
         return iter((*COMMANDS, *GROUPS))
 
@@ -42,9 +40,7 @@ class Lazy(Mapping[str, Any]):
         return len(COMMANDS) + len(GROUPS)
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = _group(name, GROUPS[name]) if name in GROUPS else _command(name)
-        return self._made[name]
+        return _group(name) if name in GROUPS else _command(name)
 
 
 class Commands(TyperGroup):
@@ -52,7 +48,7 @@ class Commands(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands: Any = Lazy()
+        self.commands: Any = Lazy()  # typer collected none
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line; help is written before any command is invoked."""
@@ -137,26 +133,30 @@ def _help_of(command: Callable[..., None]) -> str:
     return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
 
 
+@cache
 def _command(name: str) -> Any:
     """A command of its own."""
     if name not in COMMANDS:
         raise KeyError(name)
     module = name.replace("-", "_")
     one = typer.Typer(rich_markup_mode="rich", add_completion=False, pretty_exceptions_enable=False)
-    _add(one, f"{module}.{module}", name)
+    _add(one, f"{module}.{module}", name, Command if name in LIGHT else ModelCommand)
     return typer.main.get_command(one)
 
 
-def _group(name: str, places: tuple[str, ...]) -> Any:
+@cache
+def _group(name: str) -> Any:
     """Commands of one name: `essent heros build`."""
     group = import_module(f"essent.cli.{name}").app
-    for place in places:
-        _add(group, place, place.rpartition(".")[2])
-    return typer.main.get_command(group)
+    for place in GROUPS[name]:
+        _add(group, place, place.rpartition(".")[2], ModelCommand)
+    made = typer.main.get_command(group)
+    made.name = name  # by which help lists it
+    return made
 
 
-def _add(group: typer.Typer, place: str, name: str) -> None:
+def _add(group: typer.Typer, place: str, name: str, kind: type[Command]) -> None:
     """The function at "module.function" as a command."""
     module, _, function = place.partition(".")
     command = getattr(import_module(f"essent.cli.{module}"), function)
-    group.command(name, cls=Command if name in LIGHT else ModelCommand, help=_help_of(command))(command)
+    group.command(name, cls=kind, help=_help_of(command))(command)

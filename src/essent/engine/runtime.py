@@ -22,8 +22,8 @@ Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows of the result (B,), id
 Keep = Callable[[np.ndarray, np.ndarray], None]  # takes rows (B,) and vectors (B,K)
 Run = Callable[[np.ndarray, np.ndarray], np.ndarray]  # ids and attention mask (B,T) to vectors (B,K)
 # For how many shapes of batches OpenVINO keeps what it made, by default 5,000: with all-MiniLM-L6-v2 that took half a
-# gigabyte after 2,000 shapes at random. A server's lanes, which run for months, keep fewer: it is as fast (1.01 times
-# the time, 0.87 to 1.07), where encoding a list takes 1.06 times the time with 16 (1.00 to 1.11).
+# gigabyte after 2,000 shapes at random. A server's lanes, which run for months, keep 16: with 16 a server is as fast as
+# with 64 (1.01 times the time, 0.87 to 1.07), while encoding a list takes 1.06 times the time (1.00 to 1.11).
 SHAPES = "CPU_RUNTIME_CACHE_CAPACITY"
 SHAPES_KEPT, SHAPES_OF_LANES = 64, 16
 

@@ -75,7 +75,7 @@ class Speed:
 
     Attributes:
         seconds, tokens: of one of the texts given.
-        judged: seconds of processors that judging the vector of a text takes.
+        judged: processor seconds that judging the vector of a text takes.
         measured: seconds that measuring an encoder takes, on the judgements or by the criterion.
         tested: seconds that the tests take besides.
     """
@@ -247,10 +247,9 @@ def make_plan(shell: SentenceTransformer, given: Given, budget: float, seed: int
     most_tested = int(max(LEAST_MEASURED, TESTING * budget / max(speed.seconds, 1e-9)))
     yardstick = Yardstick(given, seed, most, most_tested)
     dimensions, (texts, tested) = int(shell.get_embedding_dimension() or 0), yardstick.texts()
-    judging, used = yardstick.judging_seconds(dimensions)
-    judged = used / max(texts, 1)
-    measured, tests = judging + speed.seconds * texts, (speed.seconds + judged / cores()) * tested
-    speed = replace(speed, judged=judged, measured=measured, tested=tests)
+    judging, judged = yardstick.judging_seconds(dimensions)
+    tests = speed.seconds + (judged / cores() if any(task.compared() is None for task in given.tests) else 0.0)
+    speed = replace(speed, judged=judged, measured=judging + speed.seconds * texts, tested=tests * tested)
     budget = max(0.0, budget - MEASURED * speed.measured - TESTED * speed.tested)
     dropout = has_dropout(shell)
     shares = {name: share * budget for name, share in SHARES.items()}

@@ -120,7 +120,7 @@ def _check_idioms(verb: Token, finite: Token) -> None:
     if any((finite.lower_, one.lower_) in IDIOMS for one in verb.doc[finite.i + 1 : finite.i + 3]):
         raise UnsuitableError("main verb", "an idiom that takes no 'not': had better, would rather, gotta")
     if verb.lemma_ == "be" and any(_is_bare_clause(one) or _is_some(one) for one in verb.rights):
-        raise UnsuitableError("main verb", "'be' before a clause without 'that', or before 'some' that there are")
+        raise UnsuitableError("main verb", "'be' before a clause without 'that', or 'there is' with 'some' or 'few'")
     alone = not any(one.dep_ in ("dobj", "advmod", "prep") for one in verb.rights)
     if verb.lemma_ == "do" and finite == verb and alone:
         raise UnsuitableError("main verb", "a form of do that stands for another verb")
@@ -134,7 +134,7 @@ def _is_bare_clause(word: Token) -> bool:
 
 
 def _is_some(word: Token) -> bool:
-    """Whether a word is what there is an indefinite number of: "There are some (quite a few) cars"."""
+    """Whether a word is what there are some or few of: "There are quite a few cars"."""
     there = word.dep_ == "attr" and any(one.dep_ == "expl" for one in word.head.lefts)
     return there and any(one.lower_ in ("some", "few") for one in word.lefts)
 
@@ -155,6 +155,8 @@ def _take(verb: Token, no: Token) -> Negation:
     """Without the negator."""
     if not no.i:
         raise UnsuitableError("main verb", "negated at the beginning")
+    if no.i + 1 < len(no.doc) and no.nbor().lower_ == "even":
+        raise UnsuitableError("main verb", "'even' wants its negation")
     after = " ".join(word.lower_ for word in verb.subtree if word.i > no.i and not _is_coordinate(word, verb))
     if wanted := [one for one in sorted(word_lists()["polarity"]) if re.search(rf"\b{one}\b", after)]:
         raise UnsuitableError("main verb", f"{wanted[0]!r} wants its negation")
@@ -210,5 +212,11 @@ def _put_with_do(verb: Token) -> Negation:
 
 
 def _is_of_the_verb(adverb: Token) -> bool:
-    """Whether "not" comes before an adverb, as it says how or when and nothing about the whole statement."""
-    return adverb.dep_ == "advmod" and adverb.tag_ == "RB" and adverb.lower_ not in word_lists()["sentence adverb"]
+    """Whether "not" comes before an adverb of one word that says how or when, and nothing about the statement."""
+    joined = any(adverb.children) or adverb.nbor(-1).tag_ == "CC"  # very quickly, quickly and quietly
+    return (
+        not joined
+        and adverb.dep_ == "advmod"
+        and adverb.tag_ == "RB"
+        and adverb.lower_ not in word_lists()["sentence adverb"]
+    )
