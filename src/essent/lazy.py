@@ -15,7 +15,7 @@ from typing import Any
 
 from essent.types import MissingDependencyError
 
-IN_TORCH = ("torch", "transformers", "sentence_transformers", "sklearn", "joblib", "filelock")  # of the extra `torch`
+IN_TORCH = ("torch", "transformers", "sentence_transformers", "sklearn", "filelock")  # of the extra `torch`
 
 
 def lazy_door(package: str, where: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

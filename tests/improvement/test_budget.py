@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from essent.cores import cores
 from essent.improvement import Settings
 from essent.improvement.context import Context
 from essent.improvement.given import Given
@@ -18,7 +19,7 @@ from essent.improvement.plan import FEWEST_STEPS, Speed, plan_search, space_of
 from essent.improvement.steps import LEAST_PACE, LEAST_TRAINING, SAFE, _affordable, _steps
 from essent.improvement.yardstick import Yardstick
 from essent.model import ModelCapabilities
-from essent.tasks import ClusterTask, Example, PairTask, cores
+from essent.tasks import ClusterTask, Example, PairTask
 
 SEARCH = {"space": "tiny", "texts": 100, "units": None, "seconds": 100.0}
 PLAN = {  # measuring an encoder takes 10 s, the tests 5 s

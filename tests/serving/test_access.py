@@ -15,8 +15,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from essent.cores import cores
 from essent.serving import Settings
-from essent.serving.machine import cores, divide
+from essent.serving.machine import divide
 from essent.serving.prepared import Prepared, named
 from essent.types import InputError
 from servers import Running, running

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 
 from essent.arithmetic import has_bfloat16
+from essent.cores import cores
 from essent.doctor.finding import Finding
 from essent.doctor.patient import Patient
 from essent.encoder import Encoder
-from essent.engine import CompiledEncoder, cores
+from essent.engine import CompiledEncoder
 from essent.tasks import unit_rows
 
 LARGEST = float(torch.finfo(torch.float16).max)  # 65,504

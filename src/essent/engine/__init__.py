@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from essent.engine.loss import Loss
     from essent.engine.loss import texts_to_judge as texts_to_judge
     from essent.engine.runtime import Run as Run
-    from essent.engine.runtime import cores as cores
     from essent.engine.runtime import runtime_of as runtime_of
 
 _WHERE = {
@@ -46,7 +45,6 @@ _WHERE = {
     "compare": "essent.engine.gain",
     "compile": "essent.engine.compiled",
     "computing_in": "essent.engine.choice",
-    "cores": "essent.engine.runtime",
     "load": "essent.engine.files",
     "measure_loss": "essent.engine.compiled",
     "offer_bfloat16": "essent.engine.choice",

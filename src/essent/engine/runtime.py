@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import joblib
 import numpy as np
 
+from essent.cores import cores
 from essent.engine.libraries import FILES, onnxruntime, openvino
 from essent.types import EngineError
 
@@ -26,11 +26,6 @@ Run = Callable[[np.ndarray, np.ndarray], np.ndarray]  # ids and attention mask (
 # with 64 (1.01 times the time, 0.87 to 1.07), while encoding a list takes 1.06 times the time (1.00 to 1.11).
 SHAPES = "CPU_RUNTIME_CACHE_CAPACITY"
 SHAPES_KEPT, SHAPES_OF_LANES = 64, 16
-
-
-def cores() -> int:
-    """Cores that this process may use: of its affinity and, in a container, of its share of time."""
-    return int(joblib.cpu_count())
 
 
 class Runtime(ABC):

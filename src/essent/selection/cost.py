@@ -6,10 +6,11 @@ import time
 
 import numpy as np
 
+from essent.cores import cores
 from essent.selection.question import Question
 from essent.selection.stored import judged_at_once
 from essent.selection.sweep import GIB, Sweep
-from essent.tasks import JudgedTask, cores
+from essent.tasks import JudgedTask
 from essent.types import EssentError
 
 TEXTS = 24  # of the sample; a fraction of a second

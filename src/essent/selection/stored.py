@@ -14,13 +14,13 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
+from essent.cores import cores
 from essent.selection.pairs import TextPairs
 from essent.selection.program import Place
 from essent.selection.question import Question
 from essent.selection.store import Store
 from essent.selection.sweep import Sweep, pair_cosines
 from essent.shaping import AffineShaper, Chain, Moments
-from essent.tasks import cores
 
 PAIRS = 16_384  # compared at a time
 FLOAT = 4  # bytes

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent.cores import cores
 from essent.lazy import check_torch
 from essent.serving.loading import Given, open_collections, read_collections
-from essent.serving.machine import cores, divide
+from essent.serving.machine import divide
 from essent.serving.prepared import Prepared, named, prepare_in_process, served_static
 from essent.serving.service import Service
 from essent.serving.settings import Settings

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from essent.tasks.base import unit_rows as unit_rows
     from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add
     from essent.tasks.clusters import ClusterTask
-    from essent.tasks.clusters import cores as cores
     from essent.tasks.comparison import SEVERAL as SEVERAL
     from essent.tasks.comparison import Comparison, Scored, compare
     from essent.tasks.comparison import against as against
@@ -148,7 +147,6 @@ __getattr__, __dir__ = lazy_door(
         "RetrievalTask": "essent.tasks.retrieval",
         "TripletTask": "essent.tasks.triplets",
         "DuplicateTask": "essent.tasks.duplicates",
-        "cores": "essent.tasks.clusters",
         "CHANGED": "essent.tasks.heros",
         "CLASSIFICATION12": "essent.tasks.labelled_sets",
         "CLUSTERING6": "essent.tasks.labelled_sets",
