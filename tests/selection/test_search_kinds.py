@@ -14,6 +14,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
+from essent.cores import cores
 from essent.evaluation import evaluate
 from essent.recipe import Recipe
 from essent.selection import Grid, Space, search
@@ -25,7 +26,6 @@ from essent.tasks import (
     LabelTask,
     RetrievalTask,
     TripletTask,
-    cores,
 )
 from essent.types import InputError, UnknownNameError
 from samples import daily
