@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +19,7 @@ from essent.shaping import Centre, shapers
 from essent.types import EssentError
 
 COMMANDS = ("recipes", "encode", "evaluate", "save", "verify", "demo", "explain", "heros")
+HEAVY = ("torch", "transformers", "sklearn", "scipy", "numpy", "pandas")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -26,29 +28,26 @@ def test_help(run: Run, command: str) -> None:
     assert f"│ {command} " in run("--help").stdout
 
 
-def test_help_imports_no_heavy_library() -> None:
+def imported(lines: list[list[str]], modules: Iterable[str]) -> list[str]:
+    """Which of some modules a process has imported that ran these commands."""
     code = (
         "import sys\n"
         "from typer.testing import CliRunner\n"
         "from essent.cli import app\n"
-        f"for path in {[[], *(path.split()[1:] for path, _ in commands())]!r}:\n"
-        "    assert CliRunner().invoke(app, [*path, '--help']).exit_code == 0\n"
-        "print([m for m in ('torch', 'transformers', 'sklearn', 'scipy', 'numpy', 'pandas') if m in sys.modules])\n"
+        f"for line in {lines!r}:\n"
+        "    assert CliRunner().invoke(app, line).exit_code == 0, line\n"
+        f"print(*(name for name in {[*modules]!r} if name in sys.modules))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_help_imports_no_heavy_library() -> None:
+    assert imported([["--help"], *([*path.split()[1:], "--help"] for path, _ in commands())], HEAVY) == []
 
 
 def test_a_command_imports_no_other_command(run: Run) -> None:
-    code = (
-        "import sys\n"
-        "from typer.testing import CliRunner\n"
-        "from essent.cli import app\n"
-        "assert CliRunner().invoke(app, ['verify', '--help']).exit_code == 0\n"
-        "print([m for m in ('verify', 'train', 'search', 'heros', 'serve') if f'essent.cli.{m}' in sys.modules])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['verify']"
+    modules = [f"essent.cli.{name}" for name in ("verify", "train", "search", "heros", "serve")]
+    assert imported([["verify", "--help"]], modules) == ["essent.cli.verify"]
     assert "Did you mean 'search', 'serve'?" in run("serch", code=2).stderr
 
 
@@ -239,13 +238,4 @@ def test_steps_of_other_packages_are_listed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_list_of_recipes_imports_no_heavy_library() -> None:
-    code = (
-        "import sys\n"
-        "from typer.testing import CliRunner\n"
-        "from essent.cli import app\n"
-        "for arguments in (['recipes'], ['recipes', '--json', '-']):\n"
-        "    assert CliRunner().invoke(app, arguments).exit_code == 0\n"
-        "print([m for m in ('torch', 'transformers', 'sklearn', 'scipy', 'numpy', 'pandas') if m in sys.modules])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert imported([["recipes"], ["recipes", "--json", "-"]], HEAVY) == []

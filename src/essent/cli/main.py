@@ -31,7 +31,7 @@ LIGHT = ("recipes", "encode", "embed", "report", "verify", "serve")  # they need
 
 
 class Lazy(Mapping[str, Any]):
-    """The commands by name. The modules of one are imported when it is asked for: all together they take 0.2 s."""
+    """The commands by name. The modules of one are imported when it is asked for; a run needs one, and help all."""
 
     def __iter__(self) -> Iterator[str]:
         return iter((*COMMANDS, *GROUPS))

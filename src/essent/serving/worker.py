@@ -32,7 +32,8 @@ ROUNDED = 4  # tokens, that the widths of a graph's batches are multiples of
 OUT_OF_MEMORY = 42  # exit code
 QUICK, BULK = "quick", "bulk"
 # What oneDNN, by which OpenVINO computes, keeps besides, 1,024 primitives by default: a server filled them for hours.
-PRIMITIVES_KEPT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128"}
+PRIMITIVES = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+PRIMITIVES_KEPT = 128
 BEHIND = 19  # how much nicer the threads of a corpus are; they run between the batches of queries all the same
 T = TypeVar("T")
 Runner = Callable[[list[np.ndarray]], np.ndarray]  # ids of texts (T,) each to vectors (B,K)
@@ -136,8 +137,7 @@ def _graph(source: Source, threads: int) -> dict[str, list[Runner]]:
     """A query has all threads on it, beside the streams of a corpus."""
     from essent.engine import runtime_of
 
-    for name, value in PRIMITIVES_KEPT.items():
-        os.environ.setdefault(name, value)  # read when the first graph is compiled
+    os.environ.setdefault(PRIMITIVES, str(PRIMITIVES_KEPT))  # read when the first graph is compiled
     runtime = runtime_of(source.engine, source.precision)(Path(source.place), source.precision, threads)
 
     def run(infer: Any, sequences: list[np.ndarray]) -> np.ndarray:
