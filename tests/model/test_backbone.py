@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedModel
 
 from essent.encoder.encoder import Encoder
-from essent.model import attention_diagonals
+from essent.model import attention
 from essent.model.backbone import Backbone, RequiredOutputs, find_layers, number_of_layers
 from essent.tokens.ids import Frame, pad
 from essent.types import Tokens
@@ -121,14 +121,15 @@ def test_albert_runs_its_one_layer_as_often_as_it_is_read(shell_of: Shells) -> N
 
 @pytest.mark.parametrize("family", ["bert", "t5", "llama", "modernbert"])
 def test_only_the_wanted_heads_are_computed(family: str, shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    computed = attention_diagonals.attention_diagonals
+    asked: list[list[int]] = []
+    note = attention.DiagonalRecorder.note
 
-    def noted(*arguments: object, **options: object) -> torch.Tensor:
-        asked.append(arguments[4])
-        return computed(*arguments, **options)
+    def noted(recorder: attention.DiagonalRecorder, heads: list[int], diagonals: torch.Tensor) -> None:
+        asked.append(heads)
+        assert diagonals.shape[1] == len(heads)
+        note(recorder, heads, diagonals)
 
-    monkeypatch.setattr(attention_diagonals, "attention_diagonals", noted)
+    monkeypatch.setattr(attention.DiagonalRecorder, "note", noted)
     Encoder(shell_of(family), "mean").encode(["a man"])
     assert asked == []
     Encoder(shell_of(family), "ditto:2-3").encode(["a man"])

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from essent.arithmetic import AUTO, FLOAT32, check_bfloat16, computing
 from essent.compat import can_set_attention, hidden_states_of, let_capture, set_attention, without_capturing
-from essent.model.attention_diagonals import DIAGONAL, DiagonalRecorder, recorder_in_use
+from essent.model.attention import ATTENTION, DiagonalRecorder, recorder_in_use
 from essent.model.mlm_head import MaskedLMHead
 from essent.tokens import Vocabulary
 from essent.types import ModelError, States, Tokens
@@ -166,17 +166,21 @@ class Backbone(nn.Module):
         """Whether attention diagonals cost hardly anything; elsewhere all of the attention is computed for them."""
         return can_set_attention(self.model)
 
-    def _watch_attention(self) -> bool:
-        """Route attention through `diagonal_attention`; False where the family does not use the attention interface.
+    def _route_attention(self, for_heads: bool) -> bool:
+        """Route attention through `attention`; False where the family does not use the attention interface.
 
-        Without a recorder that function is sdpa, so it stays in place: switching it back and forth would not be safe
-        when threads share the model.
+        Without a recorder that function gives what sdpa gives, so it stays in place: switching it back and forth would
+        not be safe when threads share the model. Where no heads are wanted it only replaces sdpa of an encoder.
         """
         if not self.gives_diagonals:
             return False
-        for module in self.model.modules():
-            if (config := getattr(module, "config", None)) is not None:
-                set_attention(config, DIAGONAL)
+        modules = list(self.model.modules())
+        configs = [config for module in modules if (config := getattr(module, "config", None)) is not None]
+        kinds = {getattr(config, "_attn_implementation", None) for config in configs}
+        causal = any(getattr(module, "is_causal", False) for module in modules)
+        if for_heads or (kinds <= {"sdpa", ATTENTION} and not causal):
+            for config in configs:
+                set_attention(config, ATTENTION)
         return True
 
     def states(self, tokens: Tokens, required: RequiredOutputs, positions: torch.Tensor | None = None) -> States:
@@ -189,9 +193,7 @@ class Backbone(nn.Module):
         output, diagonals = self._run(tokens, required, positions)
         for layer in required.layers:
             hidden[layer] = output.hidden_states[layer] if layer != self.top else output.last_hidden_state  # (B,T,D)
-        return States(
-            hidden, {head: values.masked_fill(~tokens.attention_mask, 0.0) for head, values in diagonals.items()}
-        )
+        return States(hidden, diagonals)
 
     def _run(
         self, tokens: Tokens, required: RequiredOutputs, positions: torch.Tensor | None
@@ -206,18 +208,20 @@ class Backbone(nn.Module):
             inputs["position_ids"] = places + self.position_offset
         if inner:  # only those layers are kept where the family can choose, all of them otherwise
             inputs["output_hidden_states"] = hidden_states_of(self.model, inner)
-        if required.attention_heads and not self._watch_attention():
+        if not self._route_attention(bool(required.attention_heads)) and required.attention_heads:
             with computing(self.precision, tokens.ids.device.type):
                 output = self.model(**inputs, output_attentions=True)
             return output, {
-                (layer, head): output.attentions[layer - 1][:, head - 1].diagonal(dim1=-2, dim2=-1)
+                (layer, head): output.attentions[layer - 1][:, head - 1]
+                .diagonal(dim1=-2, dim2=-1)
+                .masked_fill(~tokens.attention_mask, 0.0)
                 for layer, head in required.attention_heads
             }
         heads = {
             layer: sorted(head for at, head in required.attention_heads if at == layer)
             for layer, _ in required.attention_heads
         }
-        recorder = DiagonalRecorder(heads)
+        recorder = DiagonalRecorder(heads, ~tokens.attention_mask)
         restore = recorder_in_use.set(recorder if heads else None)
         try:
             with computing(self.precision, tokens.ids.device.type):

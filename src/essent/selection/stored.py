@@ -22,7 +22,6 @@ from essent.selection.store import Store
 from essent.selection.sweep import Sweep, pair_cosines
 from essent.shaping import AffineShaper, Chain, Moments
 
-PAIRS = 16_384  # compared at a time
 FLOAT = 4  # bytes
 Weighting = tuple[int, int, int]  # pass, block and row in it
 
@@ -122,9 +121,5 @@ def _judge_place(
 
 def cosines_of(vectors: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """Cosines (P,) of pairs (P,2) of rows of (N,K)."""
-    rows = torch.from_numpy(vectors)[None, :, None]  # (1,N,1,K)
-    parts = [
-        pair_cosines(rows, torch.from_numpy(pairs[start : start + PAIRS]))[0, 0].numpy()
-        for start in range(0, len(pairs), PAIRS)
-    ]
-    return np.concatenate(parts) if parts else np.empty(0)
+    found: np.ndarray = pair_cosines(torch.from_numpy(vectors)[:, None, None], torch.from_numpy(pairs))[0, 0].numpy()
+    return found

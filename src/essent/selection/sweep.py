@@ -7,7 +7,7 @@ by one product a batch, the pairs' cosines are taken, and only what a shaping ch
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -24,7 +24,7 @@ from essent.types import CorpusStats, InputError, Tokens
 
 ALL_FLOATS = 4  # bytes
 GIB = 2**30
-CHUNK = 2**25  # bytes of vectors handled at a time: larger blocks fall out of the processor's cache and cost more
+TILE = 2**21  # bytes of vectors that are compared at a time: they stay in the processor's cache
 
 
 def free_bytes(folder: Path) -> int:
@@ -184,13 +184,13 @@ class Sweep:
             for rows, pooled in self._pooled(block, held, number, len(part.texts)):
                 self._keep((at, number), rows, pooled, start)
                 if members := [m for m in self.unshaped.get((at, number), []) if m[0] in rows]:
-                    cosines = pair_cosines(block.mixed(pooled), ends).cpu().numpy()  # (w,M,p)
+                    cosines = pair_cosines(pooled, ends, block.mixed).cpu().numpy()  # (w,M,p)
                     where = np.array(members)
                     found = cosines[where[:, 0] - rows.start, where[:, 1]]  # (r,p)
                     self.store.rows[np.ix_(where[:, 2], part.pairs)] = found
             held.columns.pop(number)
         for number in range(len(one.singles)):
-            vectors = torch.cat(held.singles[number])[None, :, None]  # (1,n,1,K)
+            vectors = torch.cat(held.singles[number])[:, None, None]  # (n,1,1,K)
             self._keep((at, -1), range(number, number + 1), vectors, start)
             for row, _, recipe in self.unshaped.get((at, -1), []):
                 if row == number:
@@ -216,16 +216,15 @@ class Sweep:
         return held
 
     def _pooled(self, block: Block, held: Held, number: int, texts: int) -> Iterator[tuple[range, torch.Tensor]]:
-        """Pooled vectors of some weightings at a time: rows, and (w,n,C,D)."""
-        bytes_a_row = 3 * ALL_FLOATS * texts * max(block.columns, len(block.mixes)) * block.width
-        some = max(1, min(self.memory // 2, CHUNK) // max(bytes_a_row, 1))
+        """Pooled vectors of as many weightings at a time as the memory holds: rows, and (n,w,C,D)."""
+        some = max(1, self.memory // 2 // max(ALL_FLOATS * texts * block.columns * block.width, 1))
         for first in range(0, len(block.rows), some):
             rows = range(first, min(first + some, len(block.rows)))
-            pooled = torch.empty(len(rows), texts, block.columns, block.width, device=self.device)
+            pooled = torch.empty(texts, len(rows), block.columns, block.width, device=self.device)
             for place, columns, weights in zip(held.slices, held.columns[number], held.weights[number], strict=True):
                 chosen = weights[:, rows.start : rows.stop]  # (B,w,T)
                 for at, column in enumerate(columns):
-                    pooled[:, place, at] = (chosen @ column).transpose(0, 1)  # (B,w,T) @ (B,T,D) -> (w,B,D)
+                    pooled[place, :, at] = chosen @ column  # (B,w,T) @ (B,T,D) -> (B,w,D)
             yield rows, pooled
 
     # -- weights of tokens ------------------------------------------------------------------------------------------
@@ -254,7 +253,7 @@ class Sweep:
         kept = self.kept.get(key, {})
         for row in (row for row in rows if row in kept):
             for column in sorted(kept[row]):
-                values = pooled[row - rows.start, :, column].cpu().numpy()  # (n,D)
+                values = pooled[:, row - rows.start, column].cpu().numpy()  # (n,D)
                 self.store.write(_file(key, row, column), start * values.shape[1], values)
 
     def _columns(self, place: Place) -> list[tuple[int, float]]:
@@ -292,16 +291,23 @@ def _file(key: tuple[int, int], row: int, column: int | str) -> str:
     return f"pooled-{key[0]}-{'single' if key[1] < 0 else key[1]}-{row}-{column}.bin"
 
 
-def pair_cosines(vectors: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """Cosines of pairs: vectors (w,n,M,D), ends (p,2) -> (w,M,p) float64; with a zero vector the cosine is 0.
+def pair_cosines(
+    vectors: torch.Tensor, ends: torch.Tensor, mixed: Callable[[torch.Tensor], torch.Tensor] | None = None
+) -> torch.Tensor:
+    """Cosines of pairs: vectors (n,w,C,D), ends (p,2) -> (w,M,p) float64; with a zero vector the cosine is 0.
 
     As 1 − |u − v|²/2 of unit vectors, whose rounding shrinks with the angle: in an anisotropic model all cosines are
-    close to 1, and a float32 dot product would rank its own rounding.
+    close to 1, and a float32 dot product would rank its own rounding. Some pairs at a time, which the cache holds.
+
+    Args:
+        mixed: makes mixes (…,M,D) of columns (…,C,D); without it each column is one.
     """
-    length = vectors.norm(dim=-1, keepdim=True)  # (w,n,M,1)
-    units = vectors / length.clamp(min=1e-30)
-    apart = units.index_select(1, ends[:, 0]).sub_(units.index_select(1, ends[:, 1]))  # (w,p,M,D)
-    cosines = 1 - torch.linalg.vecdot(apart, apart).double() / 2
-    there = (length > 0).squeeze(-1)
-    found: torch.Tensor = (cosines * (there[:, ends[:, 0]] & there[:, ends[:, 1]])).transpose(1, 2)
-    return found
+    found = []
+    for some in ends.split(max(1, TILE // (ALL_FLOATS * max(vectors.shape[1:].numel(), 1)))):
+        sides = (vectors.index_select(0, some[:, side]) for side in (0, 1))  # (t,w,C,D)
+        first, second = sides if mixed is None else map(mixed, sides)
+        lengths = [one.norm(dim=-1, keepdim=True) for one in (first, second)]
+        apart = first / lengths[0].clamp(min=1e-30) - second / lengths[1].clamp(min=1e-30)
+        cosines = 1 - torch.linalg.vecdot(apart, apart).double() / 2  # (t,w,M)
+        found.append(cosines * ((lengths[0] > 0) & (lengths[1] > 0)).squeeze(-1))
+    return torch.cat(found).permute(1, 2, 0)

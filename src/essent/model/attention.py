@@ -1,0 +1,125 @@
+"""Attention of a pass: transformers' own, quicker for short texts on a CPU, with a note of diagonals A_nn."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+ATTENTION = "essent"
+SHORT = 64  # tokens up to which plain products are quicker on a CPU than torch's blocks, which are made for long texts
+
+
+@dataclass
+class DiagonalRecorder:
+    """Collects diagonals during one pass. Layers call attention once each, in order: counting calls tells the layer."""
+
+    attention_heads: dict[int, list[int]]  # layer -> heads, 1-based
+    padding: torch.Tensor  # (B,T), where diagonals are 0
+    diagonals: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict)
+    calls: int = 0
+
+    def next_heads(self) -> list[int]:
+        """The heads that are wanted of the layer that calls now."""
+        self.calls += 1
+        return self.attention_heads.get(self.calls, [])
+
+    def note(self, heads: list[int], diagonals: torch.Tensor) -> None:
+        """Keep the diagonals (B,H,T) of some heads of this layer."""
+        found = diagonals.masked_fill(self.padding.unsqueeze(1), 0.0)  # a copy: the whole matrices can go
+        self.diagonals.update(((self.calls, head), found[:, place]) for place, head in enumerate(heads))
+
+
+recorder_in_use: ContextVar[DiagonalRecorder | None] = ContextVar("essent_recorder", default=None)
+
+
+def attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """What transformers' sdpa attention gives, (B,T,heads,d); A_nn of the heads that are wanted is noted."""
+    recorder = recorder_in_use.get()
+    wanted = recorder.next_heads() if recorder is not None else []
+    if _are_short(query, key, value, len(wanted) == query.shape[1]) and not kwargs.get("dropout"):
+        with torch.autocast(query.device.type, enabled=False):
+            probabilities = _probabilities(module, query, key, attention_mask, **kwargs)  # (B,H,T,T)
+            output = probabilities.to(value.dtype) @ value
+        if recorder is not None and wanted:
+            diagonals = probabilities.diagonal(dim1=-2, dim2=-1)
+            recorder.note(wanted, diagonals if len(wanted) == query.shape[1] else diagonals[:, _places(wanted, query)])
+        return output.transpose(1, 2).contiguous(), None
+    if recorder is not None and wanted:
+        group = query.shape[1] // key.shape[1]  # grouped-query attention shares keys between heads
+        chosen = _places(wanted, query)
+        with torch.autocast(query.device.type, enabled=False):
+            some = _probabilities(module, query[:, chosen], key[:, chosen // group], attention_mask, chosen, **kwargs)
+        recorder.note(wanted, some.diagonal(dim1=-2, dim2=-1))
+    return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+
+
+def _places(heads: list[int], query: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(heads, device=query.device) - 1
+
+
+def _are_short(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, every_head: bool) -> bool:
+    """Whether whole matrices of probabilities are the quickest way: they are needed anyway, or texts are short.
+
+    Never while something learns or is traced, nor where heads share keys.
+    """
+    if query.device.type != "cpu" or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    if not query.shape == key.shape == value.shape:
+        return False
+    return query.shape[2] <= (2 * SHORT if every_head else SHORT) and (every_head or query.dtype == torch.float32)
+
+
+def _probabilities(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    heads: torch.Tensor | None = None,
+    *,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    position_bias: torch.Tensor | None = None,
+    **_: Any,
+) -> torch.Tensor:
+    """Attention (B,H,T,T) of `query` and `key` (B,H,T,d), of these `heads` of a mask or bias, counted from 0."""
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    exact = torch.promote_types(query.dtype, torch.float32)  # a diagonal of 16 bits would have three digits
+    least = torch.finfo(exact).min
+    causal = attention_mask is None and (getattr(module, "is_causal", True) if is_causal is None else is_causal)
+    if causal:
+        attention_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[
+            None, None
+        ]
+    bias = query.new_zeros((1, 1, 1, 1), dtype=exact)
+    for one in (attention_mask, position_bias):
+        if one is not None:
+            one = one[:, heads] if heads is not None and one.shape[1] > 1 else one
+            bias = bias + (
+                torch.zeros_like(one, dtype=exact).masked_fill_(~one, least) if one.dtype == torch.bool else one
+            )
+    shape = (*query.shape[:3], key.shape[2])
+    scores = torch.baddbmm(
+        bias.expand(shape).reshape(-1, *shape[2:]),
+        query.to(exact).reshape(-1, *query.shape[2:]),
+        key.to(exact).reshape(-1, *key.shape[2:]).transpose(1, 2),
+        alpha=scale,
+    )
+    return scores.softmax(dim=-1).view(shape)
+
+
+AttentionInterface.register(ATTENTION, attention)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)

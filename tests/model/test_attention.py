@@ -1,0 +1,90 @@
+"""Attention of short texts by whole matrices: the same as transformers' sdpa, and only where nothing learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import nn
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from essent import Encoder
+from essent.model import attention
+from essent.model.attention import ATTENTION, SHORT, DiagonalRecorder, recorder_in_use
+
+LONG = " ".join(["two dogs run along the river"] * 20)
+
+
+def given(length: int, heads: int = 3) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Query, key and value (B,H,T,d) of two texts, the second one shorter, and their mask (B,1,T,T)."""
+    generator = torch.Generator().manual_seed(length)
+    query, key, value = torch.randn(3, 2, heads, length, 8, generator=generator)
+    mask = torch.ones(2, 1, length, length, dtype=torch.bool)
+    mask[1, :, :, length // 2 + 1 :] = False
+    return query, key, value, mask
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, SHORT, SHORT + 1, 2 * SHORT + 1])
+@pytest.mark.parametrize("wanted", [[], [2], [1, 2, 3]])
+def test_it_is_sdpa_and_notes_the_diagonal(length: int, wanted: list[int]) -> None:
+    query, key, value, mask = given(length)
+    recorder = DiagonalRecorder({1: wanted}, torch.zeros(2, length, dtype=torch.bool))
+    restore = recorder_in_use.set(recorder)
+    try:
+        with torch.inference_mode():
+            found, _ = attention.attention(nn.Identity(), query, key, value, mask, scaling=0.3)
+    finally:
+        recorder_in_use.reset(restore)
+    same, _ = sdpa_attention_forward(nn.Identity(), query, key, value, mask, scaling=0.3)
+    torch.testing.assert_close(found, same, atol=1e-5, rtol=0)
+    scores = (query.double() @ key.double().transpose(2, 3) * 0.3).masked_fill(~mask, -torch.inf)
+    exact = scores.softmax(-1).diagonal(dim1=2, dim2=3)
+    assert sorted(recorder.diagonals) == [(1, head) for head in wanted]
+    for head in wanted:
+        torch.testing.assert_close(recorder.diagonals[1, head].double(), exact[:, head - 1], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("mask_kind", ["none", "bias", "float"])
+def test_masks_and_biases_of_all_kinds(mask_kind: str) -> None:
+    query, key, value, mask = given(7)
+    bias = torch.randn(1, 3, 7, 7, generator=torch.Generator().manual_seed(0))
+    added = torch.zeros(2, 1, 7, 7).masked_fill(~mask, torch.finfo(torch.float32).min)
+    options = {
+        "none": {"attention_mask": None, "is_causal": False},
+        "bias": {"attention_mask": mask, "position_bias": bias},
+        "float": {"attention_mask": added},
+    }[mask_kind]
+    with torch.inference_mode():
+        found, _ = attention.attention(nn.Identity(), query, key, value, **options)
+    same, _ = sdpa_attention_forward(nn.Identity(), query, key, value, **options)
+    torch.testing.assert_close(found, same, atol=1e-5, rtol=0)
+
+
+def test_not_while_something_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients and dropout are sdpa's."""
+    monkeypatch.setattr(attention, "_probabilities", None)
+    query, key, value, mask = given(7)
+    found, _ = attention.attention(nn.Identity(), query.requires_grad_(), key, value, mask)
+    found.sum().backward()
+    assert query.grad is not None
+    with torch.no_grad():
+        attention.attention(nn.Identity(), query, key, value, mask, dropout=0.5)
+        with pytest.raises(TypeError):
+            attention.attention(nn.Identity(), query, key, value, mask)
+
+
+@pytest.mark.parametrize(("family", "used"), [("bert", True), ("llama", False), ("mpnet", False)])
+def test_whose_attention_it_is(family: str, used: bool, folder_of: Callable[[str], Path]) -> None:
+    """An encoder's in every pass, a decoder's where a head is read; texts of all lengths are as they were."""
+    stock = SentenceTransformer(str(folder_of(family)), device="cpu")
+    texts = ["a man", "two dogs run along the river", LONG, ""]
+    stock.tokenizer.pad_token = stock.tokenizer.pad_token or stock.tokenizer.eos_token
+    vectors = stock.encode(texts)
+    encoder = Encoder(str(folder_of(family)), "mean", device="cpu")
+    np.testing.assert_allclose(encoder.encode(texts), vectors, atol=1e-5)
+    config = encoder.module.backbone.model.config
+    assert (config._attn_implementation == ATTENTION) == used
