@@ -3,6 +3,7 @@
 from essent.lazy import needs_torch
 
 with needs_torch(__name__):
+    from essent.model.attention import probabilities
     from essent.model.backbone import Backbone, RequiredOutputs
     from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe
     from essent.model.loading import POOLING, Loaded, load, open_model, read_capabilities
@@ -32,6 +33,7 @@ __all__ = [
     "load_masked",
     "make_frame",
     "open_model",
+    "probabilities",
     "read_capabilities",
     "read_word_vectors",
     "rows_backbone",

@@ -95,30 +95,51 @@ def _probabilities(
     position_bias: torch.Tensor | None = None,
     **_: Any,
 ) -> torch.Tensor:
-    """Attention (B,H,T,T) of `query` and `key` (B,H,T,d), of these `heads` of a mask or bias, counted from 0."""
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    exact = torch.promote_types(query.dtype, torch.float32)  # a diagonal of 16 bits would have three digits
-    least = torch.finfo(exact).min
+    """Attention (B,H,T,T) as a layer asks for it; `heads`, counted from 0, are those of a mask or bias to take."""
     causal = attention_mask is None and (getattr(module, "is_causal", True) if is_causal is None else is_causal)
     if causal:
-        attention_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[
-            None, None
-        ]
-    bias = query.new_zeros((1, 1, 1, 1), dtype=exact)
-    for one in (attention_mask, position_bias):
-        if one is not None:
-            one = one[:, heads] if heads is not None and one.shape[1] > 1 else one
-            bias = bias + (
-                torch.zeros_like(one, dtype=exact).masked_fill_(~one, least) if one.dtype == torch.bool else one
-            )
+        attention_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()
+        attention_mask = attention_mask[None, None]
+    chosen = (
+        one[:, heads] if one is not None and heads is not None and one.shape[1] > 1 else one
+        for one in (attention_mask, position_bias)
+    )
+    return probabilities(query, key, *chosen, scale=scaling)
+
+
+def probabilities(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    mask: torch.Tensor | None,
+    bias: torch.Tensor | None = None,
+    *,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """softmax(scale·Q·Kᵀ + bias) where the mask is true, of `query` and `key` (B,H,T,d): (B,H,T,T), float32 at least.
+
+    Args:
+        mask: (B or 1,H or 1,T,T), true or 0 where a token is seen; a row that sees nothing is 0, as in torch.
+        bias: added to the scores, of the same shape.
+        scale: by default 1/√d.
+    """
+    exact = torch.promote_types(query.dtype, torch.float32)  # a diagonal of 16 bits would have three digits
     shape = (*query.shape[:3], key.shape[2])
+    added = query.new_zeros((1, 1, 1, 1), dtype=exact) if bias is None else bias.to(exact)
+    hidden = None
+    if mask is not None:
+        least = torch.finfo(exact).min  # not -inf, by which a row that sees nothing would be NaN
+        hidden = ~mask if mask.dtype == torch.bool else mask == -torch.inf
+        own = torch.zeros_like(mask, dtype=exact) if mask.dtype == torch.bool else mask.to(exact)
+        added = added + own.masked_fill(hidden, least)
     scores = torch.baddbmm(
-        bias.expand(shape).reshape(-1, *shape[2:]),
+        added.expand(shape).reshape(-1, *shape[2:]),
         query.to(exact).reshape(-1, *query.shape[2:]),
         key.to(exact).reshape(-1, *key.shape[2:]).transpose(1, 2),
-        alpha=scale,
+        alpha=query.shape[-1] ** -0.5 if scale is None else scale,
     )
-    return scores.softmax(dim=-1).view(shape)
+    found = scores.softmax(dim=-1).view(shape)
+    blind = None if hidden is None else hidden.all(dim=-1, keepdim=True)
+    return found if blind is None or not bool(blind.any()) else found.masked_fill(blind, 0.0)
 
 
 AttentionInterface.register(ATTENTION, attention)

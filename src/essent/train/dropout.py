@@ -15,6 +15,8 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from essent.model import probabilities
+
 STEPS = 2**16  # probabilities are multiples of 1 / STEPS: 0.1 is 0.100006
 
 
@@ -73,22 +75,15 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """What torch computes too where attention has dropout, as its fast paths have none on a CPU; scores in float32."""
-    refused = enable_gqa or (is_causal and attn_mask is not None) or query.device.type != "cpu"
+    """What torch computes too where attention has dropout, as its fast paths have none on a CPU."""
+    refused = enable_gqa or (is_causal and attn_mask is not None) or query.device.type != "cpu" or query.dim() != 4
     if refused or not 0 < round(dropout_p * STEPS) < STEPS:
         return NotImplemented
-    exact = torch.promote_types(query.dtype, torch.float32)
+    if is_causal:
+        attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+    mask = None if attn_mask is None else attn_mask[(None,) * (4 - attn_mask.dim())]
     with torch.autocast("cpu", enabled=False):
-        scores = (query.to(exact) * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.to(exact).mT
-        if is_causal:
-            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
-        if attn_mask is not None and attn_mask.dtype == torch.bool:
-            scores = scores.masked_fill(~attn_mask, -torch.inf)
-        elif attn_mask is not None:
-            scores = scores + attn_mask
-        nothing = (scores == -torch.inf).all(dim=-1, keepdim=True)  # rows of padding: 0, as torch gives them
-        weights = scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
-        return _dropout(weights, dropout_p).to(value.dtype) @ value
+        return _dropout(probabilities(query, key, mask, scale=scale), dropout_p).to(value.dtype) @ value
 
 
 _OWN: dict[Any, Callable[..., Any]] = {
