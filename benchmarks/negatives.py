@@ -30,13 +30,13 @@ ASKED = "a negation above a synonym"
 
 def write_triplets(texts: Path, without: Path, output: Path) -> None:
     """Sentences, themselves, and their negations, but no original of the pairs that will be measured."""
-    from essent.minimal_pairs import English, Parser, Resources, find_wordnet, misspellings
+    from essent.minimal_pairs import English, Parser, Resources, WordNet, misspellings
     from essent.minimal_pairs.sentences import Suitable
 
     measured = set(load_heros(without).originals)
     listed = misspellings()
     parser = Parser(English())
-    filters = Resources(parser, find_wordnet(), misspellings=listed).filters()
+    filters = Resources(parser, WordNet(), misspellings=listed).filters()
     sentences = dict.fromkeys(parser.split(read_texts(texts)))
     found = [one for one in filters.check(list(sentences)) if isinstance(one, Suitable) and one.text not in measured]
     rows = ({"anchor": one.text, "positive": one.text, "negative": one.negation.text} for one in found)

@@ -15,9 +15,9 @@ from essent.minimal_pairs import (
     MaskedModel,
     Parser,
     Resources,
+    WordNet,
     build,
     check_rows,
-    find_wordnet,
     misspellings,
     overlaps,
 )
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.data
 def test_the_papers_words_in_the_real_wordnet() -> None:
     """Table 2: for illegal and boosted synonyms and antonyms in the right form."""
     language = English()
-    offers = Substitutes(find_wordnet(), language)
+    offers = Substitutes(WordNet(), language)
     docs = Parser(language)(
         ["And that is why it is (or was) illegal.", "You do not know how much that boosted my self-esteem."]
     )
@@ -50,9 +50,9 @@ def test_originals_of_real_comments() -> None:
     model = os.environ.get("ESSENT_RAW_MODEL")
     assert model, "give a masked language model: make check-data DATA=DIR RAW_MODEL=DIR"
     listed, parser = misspellings(), Parser(English())
-    resources = Resources(parser, find_wordnet(), MaskedModel(model), listed)
+    resources = Resources(parser, WordNet(), MaskedModel(model), listed)
     rows, quality = build(texts, resources, n=1000, seed=0)
-    assert quality.originals >= 850  # 896 of 16,163 sentences
+    assert quality.originals == 1000  # 1,258 of 16,163 sentences are suitable
     assert len(rows) == len(SUBSETS) * quality.originals
     pairs = [MinimalPair(row.original, row.converted, row.subset) for row in rows]
     assert len(check_rows(pairs, parser, listed)) <= len(pairs) / 100

@@ -80,7 +80,7 @@ def resources(parser: Parser, wordnet_folder: Path, model: MaskedModel) -> Resou
 @pytest.fixture
 def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model with random weights finds nothing alike."""
-    monkeypatch.setattr(choosing, "SURE", dict.fromkeys(choosing.SURE, -99.0))
-    monkeypatch.setattr(choosing, "BETWEEN", -99.0)
+    for name in ("SURE", "BETWEEN"):
+        monkeypatch.setattr(choosing, name, -99.0)
     for name in ("RELATED", "FILLER_GAP"):
         monkeypatch.setattr(choosing, name, 99.0)

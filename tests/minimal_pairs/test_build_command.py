@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nltk.data
 import numpy as np
 import pytest
 from click.testing import Result
@@ -17,7 +18,6 @@ from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from essent.cli import app
-from essent.minimal_pairs.wordnet import ENVIRONMENT
 from essent.tasks.heros import SUBSETS
 from essent.tasks.heros_files import load_heros
 
@@ -27,8 +27,7 @@ Run = Callable[..., Result]
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, lenient: None) -> Run:
     """Run the command line; `code` is the exit status that is expected. No WordNet is installed."""
-    monkeypatch.setattr("essent.minimal_pairs.wordnet.PLACES", ("/nowhere",))
-    monkeypatch.delenv(ENVIRONMENT, raising=False)
+    monkeypatch.setattr(nltk.data, "path", ["/nowhere"])
 
     def invoke(*arguments: object, code: int = 0) -> Result:
         result = CliRunner().invoke(app, ["heros", *map(str, arguments)])
@@ -74,7 +73,7 @@ def test_all_subsets_and_the_report(
 def test_without_wordnet_and_model(run: Run, texts: Path, tmp_path: Path) -> None:
     output = tmp_path / "pairs.jsonl"
     shown = run("build", "-t", texts, "-o", output, "-n", 3)
-    assert "apt-get install wordnet-base" in shown.stderr
+    assert "python -m nltk.downloader wordnet" in shown.stderr
     assert "Without --model" in shown.stderr
     task = load_heros(output)
     assert len(task.originals) == 3
@@ -85,7 +84,7 @@ def test_refusals_come_before_the_model(run: Run, texts: Path, tmp_path: Path) -
     output = tmp_path / "pairs.jsonl"
     base = ("build", "--model", tmp_path / "nowhere", "-o", output)
     assert "does not exist" in run(*base, "-t", tmp_path / "no.txt", code=2).stderr
-    assert "no WordNet" in run(*base, "-t", texts, "--wordnet", tmp_path, code=2).stderr
+    assert "finds no WordNet" in run(*base, "-t", texts, "--wordnet", tmp_path, code=2).stderr
     assert ".jsonl" in run("build", "-t", texts, "-o", tmp_path / "pairs.csv", code=2).stderr
     output.write_text("mine", "utf-8")
     assert "--force" in run(*base, "-t", texts, code=2).stderr
@@ -126,12 +125,12 @@ def test_a_sheet_is_judged_and_fitted(
     run: Run, texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path
 ) -> None:
     """With a reader who likes every second pair; the coefficients go back into build."""
-    output, sheet, fitted = (tmp_path / name for name in ("pairs.jsonl", "sheet.tsv", "fitted.json"))
+    output, sheet, fitted = (tmp_path / name for name in ("pairs.jsonl", "sheet.csv", "fitted.json"))
     given = ("--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
     run("build", "-t", texts, "-o", output, *given)
     assert "Antonym: grammatical, and means the opposite" in run("judge", output, "-o", sheet, "--count", 50).stdout
     head, *lines = sheet.read_text("utf-8").splitlines()
-    assert head == "subset\toriginal\tconverted\tgood"
+    assert head == "subset,original,converted,good"
     assert len(lines) == len(load_heros(output).pairs)
     assert "too few to fit" in run("fit", sheet, "-o", fitted, *given, code=2).stderr
     marked = [f"{line}{n % 2}" for n, line in enumerate(lines)]
@@ -142,5 +141,5 @@ def test_a_sheet_is_judged_and_fitted(
     run("build", "-t", texts, "-o", output, "--force", "--confidence", fitted, *given)
     sheet.write_text(f"{head}\n{lines[0]}maybe\n", "utf-8")
     assert "line 2: good is 1 or 0, not 'maybe'" in run("fit", sheet, "-o", fitted, "-f", *given, code=2).stderr
-    sheet.write_text("a\tb\n", "utf-8")
+    sheet.write_text("a,b\n1,2\n", "utf-8")
     assert "needs the columns" in run("fit", sheet, "-o", fitted, "-f", *given, code=2).stderr

@@ -1,4 +1,4 @@
-"""The log-odds of a synonym and an antonym, and that the surest originals are kept."""
+"""The probability of a good synonym and antonym, and that the surest originals are kept, first."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ONE = Confidence({"synonym": WEIGHTS, "antonym": {"constant": -1.0}}, {})
 
 def test_the_log_odds_are_a_sum() -> None:
     evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, prefix=True)
-    assert math.isclose(ONE.log_odds("synonym", evidence), 1.0 + 1.0 - 2.0 + 3.0)
-    assert ONE.log_odds("antonym", evidence) == -1.0
+    assert math.isclose(ONE.chance("synonym", evidence), 1 / (1 + math.exp(-(1.0 + 1.0 - 2.0 + 3.0))))
+    assert math.isclose(ONE.chance("antonym", evidence), 1 / (1 + math.e))
 
 
 def test_words_without_a_token_and_improbable_ones() -> None:
@@ -32,9 +32,8 @@ def test_words_without_a_token_and_improbable_ones() -> None:
 
 
 def test_the_synonym_weighs_more() -> None:
-    chances = [1 / (1 + math.exp(-odds)) for odds in (0.5, 2.0)]
-    assert math.isclose(both(0.5, 2.0), 3 * math.log(chances[0]) + math.log(chances[1]))
-    assert both(2.0, 0.5) > both(0.5, 2.0)
+    assert math.isclose(both(0.6, 0.9), math.log(0.6**3 * 0.9))
+    assert both(0.9, 0.6) > both(0.6, 0.9)
 
 
 def test_the_package_s_coefficients_are_of_its_judgements() -> None:
@@ -61,7 +60,7 @@ def test_a_fit_finds_what_tells_good_from_bad(tmp_path: Path) -> None:
     assert found.fitted_on["judgements"] == {"synonym": 60, "antonym": 60}
     assert found.fitted_on["model"] == "m"
     assert found.fitted_on["held-out area"]["synonym"] > 0.9
-    assert found.log_odds("synonym", rows[1][1]) > 0 > found.log_odds("synonym", rows[0][1])
+    assert found.chance("synonym", rows[1][1]) > 0.5 > found.chance("synonym", rows[0][1])
     found.save(tmp_path / "fitted.json")
     assert Confidence.load(tmp_path / "fitted.json") == found
     with pytest.raises(DataError, match="too few to fit"):
@@ -69,15 +68,19 @@ def test_a_fit_finds_what_tells_good_from_bad(tmp_path: Path) -> None:
 
 
 def test_the_surest_are_kept_whatever_their_order(resources: Resources, lenient: None) -> None:
-    kept = {
-        (n, seed): {row.original for row in build(SENTENCES, resources, n=n, seed=seed)[0]}
-        for n in (2, 4, 6)
-        for seed in (0, 1)
-    }
-    assert kept[2, 0] < kept[4, 0] < kept[6, 0]
+    kept, good = {}, {}
+    for n in (2, 4, 6):
+        for seed in (0, 1):
+            rows, quality = build(SENTENCES, resources, n=n, seed=seed)
+            kept[n, seed] = list(dict.fromkeys(row.original for row in rows))
+            good[n] = quality.good
+            assert quality.fallen["wanted"] == {"others are surer, or came first": quality.left["typo"] - n}
+    assert kept[6, 0][:4] == kept[4, 0]
+    assert kept[4, 0][:2] == kept[2, 0]
     assert all(kept[n, 0] == kept[n, 1] for n in (2, 4, 6))
-    _, quality = build(SENTENCES, resources, n=2)
-    assert quality.fallen["wanted"] == {"others are surer, or came first": quality.left["typo"] - 2}
+    assert {*good[2]} == {"synonym", "antonym"}
+    assert all(0 < share < 1 for shares in good.values() for share in shares.values())
+    assert math.prod(good[2].values()) > math.prod(good[6].values())
 
 
 def test_looking_stops(resources: Resources, lenient: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,15 @@
-"""WordNet's files: what is read from them, and what is refused."""
+"""WordNet by NLTK: what is read, and what is said where there is none."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import nltk.data
 import pytest
-from tiny_wordnet import write_wordnet
 
-from essent.minimal_pairs import English, Parser, WordNet, find_wordnet
+from essent.minimal_pairs import English, Parser, WordNet
 from essent.minimal_pairs.substitutes import Substitutes
-from essent.minimal_pairs.wordnet import ANTONYM, ENVIRONMENT, HYPERNYM
+from essent.minimal_pairs.wordnet import spelled
 from essent.types import DataError
 
 
@@ -18,32 +18,27 @@ def wordnet(wordnet_folder: Path) -> WordNet:
     return WordNet(wordnet_folder)
 
 
-def test_senses_and_pointers(wordnet: WordNet) -> None:
-    ((uses, synset),) = wordnet.senses("boost", "verb")
-    assert (uses, synset.words) == (4, ("boost", "hike", "hike up"))
-    assert wordnet.rank("hike", synset) == 1
-    ((_, above),) = wordnet.linked(synset, HYPERNYM)
-    assert above.words == ("increase",)
-    assert [word for word, _ in wordnet.linked(above, ANTONYM, word="increase")] == ["decrease"]
+def test_senses_and_counts(wordnet: WordNet) -> None:
+    ((uses, sense),) = wordnet.senses("boost", "verb")
+    assert (uses, spelled(sense)) == (4, "boost")
+    hike, up = sense.synset().lemmas()[1:]
+    assert (spelled(hike), spelled(up)) == ("hike", "hike up")
+    assert wordnet.rank(hike, "verb") == 1
     assert wordnet.senses("boost", "noun") == []
     assert wordnet.count("buy", "verb") == 30
     assert "hike up" in wordnet
     assert "blorp" not in wordnet
 
 
-def test_frames_of_verbs(wordnet: WordNet) -> None:
-    ((_, synset),) = wordnet.senses("start", "verb")
-    assert synset.frames_of("start") == {8, 28}
-    assert synset.frames_of("begin") == {8}
+def test_only_the_word_itself(wordnet: WordNet) -> None:
+    """NLTK finds boost for boosts; what is asked for is a lemma."""
+    assert wordnet.senses("boosts", "verb") == []
 
 
-def test_an_antonym_belongs_to_its_word(wordnet: WordNet) -> None:
-    """Glad is opposed to sad, happy to unhappy, though both words share a synset."""
-    ((_, synset),) = wordnet.senses("glad", "adj")
-    assert synset.words == ("happy", "glad")  # written glad(p)
-    assert [word for word, _ in wordnet.linked(synset, ANTONYM, word="glad")] == ["sad"]
-    assert [word for word, _ in wordnet.linked(synset, ANTONYM, word="happy")] == ["unhappy"]
-    assert len(list(wordnet.linked(synset, ANTONYM))) == 2
+def test_a_rare_sense_comes_after_the_usual_one(wordnet: WordNet) -> None:
+    (often, slope), (seldom, house) = wordnet.senses("bank", "noun")
+    assert (often, seldom) == (5, 3)
+    assert [wordnet.rank(one, "noun") for one in (slope, house)] == [1, 2]
 
 
 def test_relatives_are_all_that_a_random_word_may_not_be(wordnet: WordNet) -> None:
@@ -53,21 +48,12 @@ def test_relatives_are_all_that_a_random_word_may_not_be(wordnet: WordNet) -> No
 
 
 def test_where_it_is_looked_for(wordnet_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.minimal_pairs.wordnet.PLACES", (str(tmp_path / "nowhere"),))
-    monkeypatch.delenv(ENVIRONMENT, raising=False)
-    with pytest.raises(DataError, match="apt-get install wordnet-base"):
-        find_wordnet()
-    monkeypatch.setattr("essent.minimal_pairs.wordnet.PLACES", (str(wordnet_folder),))
-    assert find_wordnet().folder == wordnet_folder
-    monkeypatch.setenv(ENVIRONMENT, str(tmp_path))
-    with pytest.raises(DataError, match=r"no WordNet: index\.noun"):
-        find_wordnet()
-
-
-def test_without_counts(tmp_path: Path) -> None:
-    folder = write_wordnet(tmp_path / "uncounted")
-    (folder / "cntlist.rev").unlink()
-    assert WordNet(folder).count("buy", "verb") == 0
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    with pytest.raises(DataError, match=r"python -m nltk\.downloader wordnet"):
+        WordNet()
+    with pytest.raises(DataError, match="nowhere"):
+        WordNet(tmp_path / "nowhere")
+    assert "boost" in WordNet(wordnet_folder)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A WordNet of a few words, written in the format of Princeton's database files."""
+"""A WordNet of a few words, written in the format of Princeton's database files, where NLTK looks for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 LETTER = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 KEYS = {"noun": "1", "verb": "2", "adj": "3", "adv": "4"}
-LICENCE = "  1 Not Princeton's database: a few words in its format.\n"
+LICENCE = "  1 Not Princeton's database: a few words in the format of WordNet 3.0 Copyright Princeton University.\n"
 
 # name of a synset: part of speech, words, how often its first sense is tagged, pointers (kind, synset, from, to)
 SYNSETS: dict[str, tuple[str, str, int, list[tuple[str, str, int, int]]]] = {
@@ -29,27 +29,33 @@ SYNSETS: dict[str, tuple[str, str, int, list[tuple[str, str, int, int]]]] = {
     "stop": ("verb", "stop halt", 20, [("!", "start", 1, 1)]),
     "happiness": ("noun", "happiness", 5, [("+", "happy", 1, 1)]),
     "really": ("adv", "really", 5, []),
+    "slope": ("noun", "bank slope", 5, []),
+    "institution": ("noun", "bank depository", 3, []),
 }
 
 
 FRAMES = {"start": [(8, 0), (28, 1)]}  # of verbs: number of the frame, of which word, 0 for all
 
 
-def write_wordnet(folder: Path) -> Path:
-    """Write the eight files and the counts; returns the folder."""
+def write_wordnet(data: Path) -> Path:
+    """Write all files that NLTK wants into its data folder; returns this."""
+    folder = data / "corpora" / "wordnet"
     folder.mkdir(parents=True, exist_ok=True)
     offsets = _offsets()
+    (folder / "lexnames").write_text("00\tadj.all\t3\n", "latin-1")
+    for name in ("index.sense", *(f"{part}.exc" for part in LETTER)):
+        (folder / name).touch()
     for part in LETTER:
         lines = [_line(name, offsets) for name, row in SYNSETS.items() if row[0] == part]
         (folder / f"data.{part}").write_text(LICENCE + "".join(lines), "latin-1")
         (folder / f"index.{part}").write_text(LICENCE + "".join(_index(part, offsets)), "latin-1")
     counts = [
-        f"{word}%{KEYS[part]}:00:00:: 1 {count}\n"
-        for part, words, count, _ in SYNSETS.values()
+        f"{word}%{KEYS[part]}:00:{_number(name, word):02d}:: 1 {count}\n"
+        for name, (part, words, count, _) in SYNSETS.items()
         for word in words.replace("(p)", "").split()
     ]
     (folder / "cntlist.rev").write_text("".join(sorted(counts)), "latin-1")
-    return folder
+    return data
 
 
 def _offsets() -> dict[str, int]:
@@ -65,9 +71,14 @@ def _offsets() -> dict[str, int]:
     return found
 
 
+def _number(name: str, word: str) -> int:
+    """How many meanings of a word come before this one: tells its senses from each other."""
+    return [other for other, row in SYNSETS.items() if word in row[1].replace("(p)", "").split()].index(name)
+
+
 def _line(name: str, offsets: dict[str, int]) -> str:
     part, words, _, pointers = SYNSETS[name]
-    spelled = " ".join(f"{word} 0" for word in words.split())
+    spelled = " ".join(f"{word} {_number(name, word.removesuffix('(p)'))}" for word in words.split())
     pointed = "".join(
         f" {kind} {offsets[other]:08d} {LETTER[SYNSETS[other][0]]} {source:02x}{target:02x}"
         for kind, other, source, target in pointers

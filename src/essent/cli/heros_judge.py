@@ -16,7 +16,7 @@ from essent.cli.settings import with_options
 
 def judge(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Minimal pairs, as essent heros evaluate reads them.")],
-    output: Annotated[Path, opt.output("FILE", "A .tsv sheet to fill in.")],
+    output: Annotated[Path, opt.output("FILE", "A .csv sheet to fill in.")],
     number: Annotated[int, typer.Option("--count", min=1, help="Random pairs of each subset.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed by which pairs are drawn.")] = 0,
     force: opt.Force = False,
@@ -24,12 +24,12 @@ def judge(
     """Write a sheet for a reader: random pairs of each subset, with an empty column "good" for 1 or 0.
 
     \b
-    [dim]$[/] essent heros judge pairs.jsonl --output sheet.tsv
+    [dim]$[/] essent heros judge pairs.jsonl --output sheet.csv
     """
     from essent.minimal_pairs import RULES, write_sheet
     from essent.tasks import load_heros
 
-    check_output(output, force, (".tsv",))
+    check_output(output, force, (".csv",))
     rows = write_sheet(load_heros(file).pairs, output, number, seed)
     console = results()
     console.print(f"{output}: {rows} pairs. Put 1 into the column good where a pair is, otherwise 0:", soft_wrap=True)
@@ -53,7 +53,7 @@ def fit(
     those that essent comes with are src/essent/minimal_pairs/data/judgements.tsv.
 
     \b
-    [dim]$[/] essent heros fit sheet.tsv --output confidence.json --model bert-large-uncased
+    [dim]$[/] essent heros fit sheet.csv --output confidence.json --model bert-large-uncased
     """
     from essent.minimal_pairs import fit_judgements
 

@@ -18,9 +18,7 @@ PARSER = typer.Option(
     metavar="PIPELINE",
     help="A spaCy pipeline with a parser. Default: en_core_web_sm; en_core_web_trf is surer.",
 )
-WORDNET = typer.Option(
-    "--wordnet", metavar="DIR", help="WordNet's folder. Default: where operating systems install it."
-)
+WORDNET = typer.Option("--wordnet", metavar="DIR", help="NLTK's data folder with WordNet. Default: where NLTK looks.")
 MASKED_MODEL = typer.Option(
     "--model",
     "-m",
@@ -50,12 +48,12 @@ def resources_of(
     options: Mapping[str, Any],
 ) -> Resources:
     """What pairs are built from; cheap things first."""
-    from essent.minimal_pairs import English, MaskedModel, Parser, Resources, find_wordnet
+    from essent.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet
     from essent.types import DataError
 
     parse, wordnet = Parser(English(), parser), None
     try:
-        wordnet = find_wordnet(folder)
+        wordnet = WordNet(folder)
     except DataError as error:
         if folder is not None:  # asked for by name
             raise

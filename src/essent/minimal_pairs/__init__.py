@@ -1,8 +1,8 @@
 """Minimal pairs in the manner of HEROS from any sentences: six small changes of each, by rules and public lexicons.
 
-    from essent.minimal_pairs import English, MaskedModel, Parser, Resources, build, find_wordnet
+    from essent.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet, build
 
-    resources = Resources(Parser(English()), find_wordnet(), MaskedModel("bert-base-uncased"))
+    resources = Resources(Parser(English()), WordNet(), MaskedModel("bert-base-uncased"))
     rows, quality = build(texts, resources, n=1000, seed=0)
 
 Source: Chiang et al. 2023, "Revealing the Blind Spot of Sentence Encoder Evaluation by HEROS", section 2; the authors
@@ -25,7 +25,7 @@ with needs_torch(__name__):
     from essent.minimal_pairs.rows import PairRow, Quality, overlaps, sample, write_rows
     from essent.minimal_pairs.rows import as_dict as as_dict
     from essent.minimal_pairs.typos import misspellings
-    from essent.minimal_pairs.wordnet import WordNet, find_wordnet
+    from essent.minimal_pairs.wordnet import WordNet
 
 __all__ = [
     "English",
@@ -40,7 +40,6 @@ __all__ = [
     "WordNet",
     "build",
     "check_rows",
-    "find_wordnet",
     "misspellings",
     "overlaps",
     "sample",

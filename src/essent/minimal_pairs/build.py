@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from essent.minimal_pairs.choose import Choice, Chooser, negatable
-from essent.minimal_pairs.confidence import Confidence
+from essent.minimal_pairs.confidence import RELATIONS, Confidence, both
 from essent.minimal_pairs.language import Parser, UnsuitableError, attempt
 from essent.minimal_pairs.masked import MaskedModel
 from essent.minimal_pairs.rows import PairRow, Quality
@@ -55,9 +55,9 @@ class Resources:
 
 
 class Built(NamedTuple):
-    """The rows of an original, and how sure its synonym and antonym are."""
+    """The rows of an original, and how probable it is that its synonym and its antonym are good."""
 
-    confidence: float
+    chances: Sequence[float]
     rows: list[PairRow]
 
 
@@ -78,8 +78,8 @@ def build(
         progress: called with the number of sentences looked at, and of those there are to look at.
 
     Returns:
-        Rows, the subsets of one original together, in a random order of originals that `seed` determines; and what
-        became of the other sentences. Fewer than `n` originals when the texts do not give more.
+        Rows, the subsets of one original together, the surest originals first, without a model in a random order that
+        `seed` determines; and what became of the other sentences. Fewer than `n` originals when there are no more.
 
     Raises:
         InputError: n or look_at below 1.
@@ -101,13 +101,16 @@ def build(
         if progress is not None:
             progress(len(found), max(least, len(found)))
     kept = [one for one in found if isinstance(one, Built)]
-    surest = sorted(range(len(kept)), key=lambda number: -kept[number].confidence)[:n]
-    rows = [row for number in sorted(surest) for row in kept[number].rows]
+    kept.sort(key=lambda one: both(*one.chances) if one.chances else 0.0, reverse=True)
+    chosen = kept[:n]
+    rows = [row for one in chosen for row in one.rows]
+    chances = [one.chances for one in chosen if one.chances]
+    good = dict(zip(RELATIONS, np.mean(chances, axis=0).tolist(), strict=True)) if chances else {}
     refused = Counter((one.filter, one.reason) for one in found if isinstance(one, UnsuitableError))
-    refused["wanted", "others are surer, or came first"] = len(kept) - len(surest)
+    refused["wanted", "others are surer, or came first"] = len(kept) - len(chosen)
     ranked = sorted((-count, reason, name) for (name, reason), count in refused.items() if count)
     fallen = {name: {why: -less for less, why, of in ranked if of == name} for name in (*FILTERS, *LATER)}
-    return rows, Quality(len(sentences), len(found), len(surest), fallen)
+    return rows, Quality(len(sentences), len(found), len(chosen), fallen, good)
 
 
 def _outcomes(
@@ -156,4 +159,4 @@ def _built(one: Suitable, choice: Choice, resources: Resources, seed: int) -> Bu
         first, last = min(edit.start for edit in negation.edits), max(edit.end for edit in negation.edits)
         source = f"rules, {resources.parser.name}"
         rows.append(PairRow(one.text, negation.text, subset, first, last, negation.rule, verb.text, "", source))
-    return Built(choice.confidence, rows)
+    return Built(choice.chances, rows)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from essent.minimal_pairs.confidence import Confidence, Evidence, both
+from essent.minimal_pairs.confidence import RELATIONS, Confidence, Evidence, both
 from essent.minimal_pairs.edits import word_lists
 from essent.minimal_pairs.language import Language, Negation, Token, UnsuitableError, attempt
 from essent.minimal_pairs.masked import Asked, MaskedModel, Slot
@@ -18,7 +18,7 @@ from essent.minimal_pairs.sentences import Suitable
 from essent.minimal_pairs.substitutes import Candidate, Substitutes
 from essent.minimal_pairs.wordnet import WordNet
 
-SURE = {"synonym": 0.5, "antonym": 0.0}  # log-odds from which one is taken
+SURE = 0.35  # probability from which a synonym or antonym is taken; of more than are wanted, the surest are kept
 BETWEEN, RELATED = 0.42, 0.50  # from which the word between a word and its antonym, and a random word, mean the same
 FILLER_GAP = 3.0  # how much less likely (natural log) than the likeliest word a random one may be,
 FLUENT = math.log(0.01)  # unless it is as likely as this
@@ -29,16 +29,13 @@ LOOKED_AT, RANDOM = 8, 6  # synonyms and antonyms, and random words, whose state
 
 @dataclass(frozen=True)
 class Choice:
-    """A word of a sentence, its negation, and what may stand for it.
-
-    `confidence` is the log-probability that synonym and antonym are good.
-    """
+    """A word of a sentence, its negation, what may stand for it, and how probable it is that each candidate is good."""
 
     token: Token
     negation: Negation
     candidates: Sequence[Candidate] = ()
     filler: str = ""
-    confidence: float = 0.0
+    chances: Sequence[float] = ()
 
     def ask(self, *words: str) -> Asked:
         """A question to the masked model about the word's place."""
@@ -81,7 +78,7 @@ class Chooser:
         for words in offered:
             fit = [choice for choice in (next(judged) for _ in words) if choice is not None]
             missing = UnsuitableError(*(MISFIT if words else NO_WORD))
-            found.append(max(fit, key=lambda choice: choice.confidence, default=missing))
+            found.append(max(fit, key=lambda choice: both(*choice.chances), default=missing))
         return found
 
     def look(self, choices: Sequence[Choice]) -> list[tuple[dict[Candidate, Evidence], list[str]]]:
@@ -103,24 +100,24 @@ class Chooser:
     def _likeliest(self, one: Choice, slot: Slot) -> list[Candidate]:
         """The `LOOKED_AT` likeliest candidates of each kind, before their states are compared."""
 
-        def odds(c: Candidate) -> float:
-            return self.judge.log_odds(c.relation, Evidence(0.0, c.prior, slot.words[c.word]))
+        def chance(c: Candidate) -> float:
+            return self.judge.chance(c.relation, Evidence(0.0, c.prior, slot.words[c.word]))
 
         found: list[Candidate] = []
-        for relation in SURE:
+        for relation in RELATIONS:
             some = [c for c in one.candidates if c.relation == relation]
-            found += sorted(some, key=lambda c: (-odds(c), c.lemma))[:LOOKED_AT]
+            found += sorted(some, key=lambda c: (-chance(c), c.lemma))[:LOOKED_AT]
         return found
 
     def _best(self, one: Choice, known: Mapping[Candidate, Evidence], fillers: Sequence[str]) -> Choice | None:
         """The choice with its surest synonym, its surest antonym and the likeliest filler; None if one is missing."""
-        odds = {c: self.judge.log_odds(c.relation, evidence) for c, evidence in known.items()}
-        sure = [c for c in sorted(odds, key=lambda c: (-odds[c], c.lemma)) if odds[c] >= SURE[c.relation]]
+        chances = {c: self.judge.chance(c.relation, evidence) for c, evidence in known.items()}
+        sure = [c for c in sorted(chances, key=lambda c: (-chances[c], c.lemma)) if chances[c] >= SURE]
         first = {c.relation: c for c in reversed(sure)}
-        if len(first) < len(SURE) or not fillers:
+        if len(first) < len(RELATIONS) or not fillers:
             return None
-        pair = [first[relation] for relation in SURE]
-        return replace(one, candidates=pair, filler=fillers[0], confidence=both(*(odds[c] for c in pair)))
+        pair = [first[relation] for relation in RELATIONS]
+        return replace(one, candidates=pair, filler=fillers[0], chances=[chances[c] for c in pair])
 
     def _unrelated(self, token: Token, slot: Slot) -> list[str]:
         """The likeliest words in the same form that have nothing to do with the word (section 2.2.4)."""
@@ -138,5 +135,5 @@ class Chooser:
         lemmas = [one for one in lemmas if one not in light and not token.vocab[one].like_num]
         if any(one in taboo or lemma in self.wordnet.relatives(one) for one in lemmas):
             return False
-        usual = ((one, synset) for one in lemmas for _, synset in self.wordnet.senses(one, part)[:1])
-        return any(self.language.fits(token, synset.frames_of(one)) for one, synset in usual)
+        usual = (sense for one in lemmas for _, sense in self.wordnet.senses(one, part)[:1])
+        return any(self.language.fits(token, set(sense.frame_ids())) for sense in usual)

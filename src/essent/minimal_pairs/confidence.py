@@ -1,4 +1,4 @@
-"""How sure it is that a synonym or an antonym is good in its place: log-odds by a logistic regression.
+"""How probable it is that a synonym or an antonym is good in its place, by a logistic regression.
 
 The coefficients are data/coefficients.json; `essent heros fit` makes such a file from judgements, whose digest it has.
 """
@@ -71,15 +71,15 @@ class Confidence:
         """Write a file that `load` reads."""
         write_json(path, {"fitted_on": dict(self.fitted_on), **self.coefficients})
 
-    def log_odds(self, relation: str, evidence: Evidence) -> float:
-        """That the replacement is a good synonym or antonym."""
+    def chance(self, relation: str, evidence: Evidence) -> float:
+        """The probability that the replacement is a good synonym or antonym."""
         weights, terms = self.coefficients[relation], {"constant": 1.0, **evidence.terms()}
-        return sum(weight * terms[name] for name, weight in weights.items())
+        return 1 / (1 + math.exp(-sum(weight * terms[name] for name, weight in weights.items())))
 
 
 def both(synonym: float, antonym: float) -> float:
-    """One number for the log-odds of a synonym and an antonym: how probable it is that both are good."""
-    return -SYNONYM_WEIGHT * math.log1p(math.exp(-synonym)) - math.log1p(math.exp(-antonym))
+    """One number for the probabilities of a synonym and an antonym, by which originals are ordered."""
+    return SYNONYM_WEIGHT * math.log(synonym) + math.log(antonym)
 
 
 def fit(judged: Sequence[tuple[str, Evidence, bool]], about: Mapping[str, Any]) -> Confidence:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from essent.tasks import located_rows
 
 DATA = Path(__file__).parent / "data"
 
@@ -37,8 +38,7 @@ def like_case(word: str, model: str) -> str:
 @cache
 def read_table(name: str) -> list[dict[str, str]]:
     """Rows of a .tsv file of this package's folder data."""
-    lines = (DATA / name).read_text("utf-8").splitlines()
-    return list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    return [row.values for row in located_rows(DATA / name)]
 
 
 @cache

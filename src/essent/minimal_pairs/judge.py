@@ -1,6 +1,6 @@
 """Judgements of pairs by readers: sheets to fill in, and the confidence fitted to filled ones.
 
-A sheet is a .tsv file with the columns subset, original, converted and good; a reader puts 1 or 0 into the last.
+A sheet is a table with the columns subset, original, converted and good; a reader puts 1 or 0 into the last.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import hashlib
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from essent.atomic import write_text
 from essent.minimal_pairs.build import Resources
@@ -19,11 +18,10 @@ from essent.minimal_pairs.confidence import RELATIONS, Confidence, fit
 from essent.minimal_pairs.language import Doc, Negation
 from essent.minimal_pairs.rows import sample
 from essent.minimal_pairs.substitutes import Substitutes
-from essent.tasks import MinimalPair
+from essent.tasks import MinimalPair, located_rows
 from essent.types import DataError, InputError
 
 COLUMNS = ("subset", "original", "converted", "good")
-FORMAT: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "escapechar": "\\", "lineterminator": "\n"}
 RULES = {  # what a reader asks of each subset
     "Synonym": "grammatical, and means the same",
     "Antonym": "grammatical, and means the opposite",
@@ -35,33 +33,30 @@ RULES = {  # what a reader asks of each subset
 
 
 def write_sheet(pairs: Iterable[MinimalPair], path: str | Path, number: int = 100, seed: int = 0) -> int:
-    """A sheet of `number` random pairs of each subset; returns how many rows it has."""
+    """A .csv sheet of `number` random pairs of each subset; returns how many rows it has."""
     drawn = sample(list(pairs), number, seed)
     rows = [(subset, pair.original, pair.changed, "") for subset, some in drawn.items() for pair in some]
     written = io.StringIO()
-    csv.writer(written, **FORMAT).writerows([COLUMNS, *rows])
+    csv.writer(written, lineterminator="\n").writerows([COLUMNS, *rows])
     write_text(path, written.getvalue())
     return len(rows)
 
 
 def read_sheets(paths: Sequence[str | Path]) -> list[tuple[MinimalPair, bool]]:
-    """The filled rows of sheets.
+    """The filled rows of sheets: .csv, .tsv or .jsonl.
 
     Raises:
         DataError: a file that is none, or another mark than 1, 0 or nothing in the last column.
     """
     found = []
-    for path in paths:
-        lines = Path(path).read_text("utf-8").splitlines()
-        reader = csv.DictReader(lines, **FORMAT)
-        if not {*COLUMNS} <= {*(reader.fieldnames or ())}:
-            raise DataError(f"{path} is no sheet: it needs the columns {', '.join(COLUMNS)}.")
-        for number, row in enumerate(reader, start=2):
-            mark = (row["good"] or "").strip()
-            if mark not in ("1", "0", ""):
-                raise DataError(f"{path}, line {number}: good is 1 or 0, not {mark!r}.")
-            if mark:
-                found.append((MinimalPair(row["original"], row["converted"], row["subset"]), mark == "1"))
+    for where, values in (row for path in paths for row in located_rows(path)):
+        if not {*COLUMNS} <= {*values}:
+            raise DataError(f"{where}: a sheet needs the columns {', '.join(COLUMNS)}; here are {', '.join(values)}.")
+        subset, original, converted, good = (str(values[column]).strip() for column in COLUMNS)
+        if good not in ("1", "0", ""):
+            raise DataError(f"{where}: good is 1 or 0, not {good!r}.")
+        if good:
+            found.append((MinimalPair(original, converted, subset), good == "1"))
     return found
 
 

@@ -18,7 +18,7 @@ BE = ("am", "is", "are", "was", "were", "'m", "'re", "'s")
 NEGATORS = ("not", "n't", "never")
 STEMS = {"ca": "can", "wo": "will", "sha": "shall"}
 OWN_CLAUSE = ("ccomp", "advcl", "relcl", "acl", "conj", "csubj", "csubjpass", "parataxis", "pcomp")
-IDIOMS = {("had", "better"), ("'d", "better"), ("would", "rather"), ("'d", "rather"), ("got", "ta")}
+IDIOMS = {("ai", "n't"), ("had", "better"), ("'d", "better"), ("would", "rather"), ("'d", "rather"), ("got", "ta")}
 POINTING = ("the", "this", "that", "these", "those")
 GRADED = ("ADJ", "ADV")
 SUPPORT = {"VBZ": "does", "VBP": "do", "VBD": "did"}
@@ -115,10 +115,8 @@ def _check_negatives(verb: Token) -> None:
 
 def _check_idioms(verb: Token, finite: Token) -> None:
     """Refuse groups that take no "not", or lose no "not"."""
-    if finite.lower_ == "ai":
-        raise UnsuitableError("main verb", "ain't")
     if any((finite.lower_, one.lower_) in IDIOMS for one in verb.doc[finite.i + 1 : finite.i + 3]):
-        raise UnsuitableError("main verb", "an idiom that takes no 'not': had better, would rather, gotta")
+        raise UnsuitableError("main verb", "an idiom that takes no 'not': ain't, had better, would rather, gotta")
     if verb.lemma_ == "be" and any(_is_bare_clause(one) or _is_some(one) for one in verb.rights):
         raise UnsuitableError("main verb", "'be' before a clause without 'that', or 'there is' with 'some' or 'few'")
     alone = not any(one.dep_ in ("dobj", "advmod", "prep") for one in verb.rights)

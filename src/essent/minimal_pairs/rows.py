@@ -52,12 +52,14 @@ class Quality:
         seen: how many of them were looked at.
         originals: that were built.
         fallen: every filter -> reason -> sentences, the most frequent reason first.
+        good: "synonym" and "antonym" -> the share of them that are good by the confidence; empty without a model.
     """
 
     sentences: int
     seen: int
     originals: int
     fallen: Mapping[str, Mapping[str, int]]
+    good: Mapping[str, float]
 
     @property
     def left(self) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from essent.minimal_pairs.edits import read_table, word_lists
 from essent.minimal_pairs.language import Language, Token
-from essent.minimal_pairs.wordnet import ANTONYM, HYPERNYM, HYPONYM, SIMILAR, Synset, WordNet
+from essent.minimal_pairs.wordnet import Lemma, WordNet, spelled
 from essent.tasks import levenshtein
 
 SHARE, SENSES = 0.08, 4  # of a word's tagged uses that a sense must have; and of the most frequent ones
@@ -54,12 +54,12 @@ class Candidate:
 
 
 class Offer(NamedTuple):
-    """What WordNet has as "synonym" or "antonym" of a lemma, how, the synset that has it, and the word between."""
+    """What WordNet has as "synonym" or "antonym" of a lemma, how, in which sense, and the word between."""
 
     relation: str
     lemma: str
     source: str
-    synset: Synset
+    sense: Lemma
     via: str = ""
 
 
@@ -78,12 +78,13 @@ class Substitutes:
         lemma = self.language.lemmas(token.lower_, token)[0]
         said = {form for one in token.doc for form in (one.lower_, one.lemma_)} | self.language.forms(lemma)
         found: dict[str, dict[str, Candidate]] = {"synonym": {}, "antonym": {}}
-        for sense, prior in self._senses(lemma, self.language.part(token)):
-            for offer in _offers(self.wordnet, lemma, sense):
+        part = self.language.part(token)
+        for sense, prior in self._senses(lemma, part):
+            for offer in self._offers(sense, part):
                 if offer.lemma in said | word_lists()["light"] or (lemma, *offer[:2]) in _excluded():
                     continue
                 known = found[offer.relation]
-                if (one := self._candidate(token, sense, offer, prior)) is not None:
+                if (one := self._candidate(token, part, sense, offer, prior)) is not None:
                     known[one.lemma] = max(known.get(one.lemma, one), one, key=lambda some: some.prior)
         same, opposite = found.values()
         synonyms = [one for one in same.values() if one.lemma not in opposite]
@@ -91,23 +92,40 @@ class Substitutes:
         direct = [one for one in antonyms if not one.via]  # an antonym of the word itself: no detour is needed
         return [*synonyms, *(direct or antonyms)] if synonyms and antonyms else []
 
-    def _senses(self, lemma: str, part: str) -> Iterator[tuple[Synset, float]]:
+    def _senses(self, lemma: str, part: str) -> Iterator[tuple[Lemma, float]]:
         """The frequent senses of a word with the log of their share of its tagged uses (add-half)."""
         senses = self.wordnet.senses(lemma, part)
         total = sum(uses + 0.5 for uses, _ in senses)
-        shares = [(synset, (uses + 0.5) / total) for uses, synset in senses[:SENSES]]
-        yield from ((synset, math.log(share)) for n, (synset, share) in enumerate(shares) if share >= SHARE or not n)
+        shares = [(sense, (uses + 0.5) / total) for uses, sense in senses[:SENSES]]
+        yield from ((sense, math.log(share)) for n, (sense, share) in enumerate(shares) if share >= SHARE or not n)
 
-    def _candidate(self, token: Token, sense: Synset, offer: Offer, prior: float) -> Candidate | None:
+    def _offers(self, sense: Lemma, part: str) -> Iterator[Offer]:
+        """Words of the synset and of those beside, above and below; antonyms of the word and of its near synonyms."""
+        synset, word = sense.synset(), spelled(sense)
+        beside = [("similar", other) for other in synset.similar_tos()]
+        above = [("hypernym", other) for other in synset.hypernyms()]
+        below = [("hyponym", other) for other in synset.hyponyms()]
+        for source, near in [("synset", synset), *beside, *above, *below]:
+            usual = 2 if source in ("synset", "similar") else 1
+            for one in near.lemmas():
+                if self.wordnet.rank(one, part) <= usual and not _same_stem(spelled(one), word):
+                    yield Offer("synonym", spelled(one), source, one)
+        heads = [("direct" if one == sense else "through synset", one) for one in synset.lemmas()]
+        heads += [(f"through {source}", one) for source, near in [*beside, *above] for one in near.lemmas()]
+        for source, head in heads:
+            for one in head.antonyms():
+                yield Offer("antonym", spelled(one), source, one, "" if source == "direct" else spelled(head))
+
+    def _candidate(self, token: Token, part: str, sense: Lemma, offer: Offer, prior: float) -> Candidate | None:
         """In the form of the word that is replaced; None unless it is a single word of letters that fits there."""
         word, via = (self.language.inflect(one, token) if one else "" for one in (offer.lemma, offer.via))
-        fits = self.language.fits(token, offer.synset.frames_of(offer.lemma))
+        fits = self.language.fits(token, set(offer.sense.frame_ids()))
         if not word or via is None or not word.isalpha() or not fits:
             return None
         pairs = [sorted((word, other), key=len) for other in (token.lower_, via) if other]
         prefix = any(longer == prefix + shorter for shorter, longer in pairs for prefix in PREFIXES)
-        rare = UNCOUNTED if self.wordnet.count(offer.lemma, sense.part) == 0 else 0.0
-        source = f"{offer.source}, {sense.part} {sense.offset:08d}"
+        rare = UNCOUNTED if self.wordnet.count(offer.lemma, part) == 0 else 0.0
+        source = f"{offer.source}, {part} {sense.synset().offset():08d}"
         score = prior - PENALTY[offer.source] - rare
         return Candidate(offer.relation, offer.lemma, word, source, score, prefix, via)
 
@@ -116,23 +134,6 @@ class Substitutes:
 def _excluded() -> frozenset[tuple[str, str, str]]:
     """What WordNet has for a word and seldom fits: word, "synonym" or "antonym", the other."""
     return frozenset((row["word"], row["relation"], row["other"]) for row in read_table("excluded.tsv"))
-
-
-def _offers(wordnet: WordNet, lemma: str, sense: Synset) -> Iterator[Offer]:
-    """Words of the synset and of those beside, above and below it; antonyms of the word and of its near synonyms."""
-    beside = [("similar", other) for _, other in wordnet.linked(sense, SIMILAR)]
-    above = [("hypernym", other) for _, other in wordnet.linked(sense, HYPERNYM)]
-    below = [("hyponym", other) for _, other in wordnet.linked(sense, HYPONYM)]
-    for source, synset in [("synset", sense), *beside, *above, *below]:
-        usual = 2 if source in ("synset", "similar") else 1
-        for word in synset.words:
-            if wordnet.rank(word, synset) <= usual and not _same_stem(word, lemma):
-                yield Offer("synonym", word, source, synset)
-    heads = [("direct" if word == lemma else "through synset", sense, word) for word in sense.words]
-    heads += [(f"through {near}", other, word) for near, other in [*beside, *above] for word in other.words]
-    for source, synset, head in heads:
-        for word, other in wordnet.linked(synset, ANTONYM, word=head):
-            yield Offer("antonym", word, source, other, "" if source == "direct" else head)
 
 
 def _same_stem(first: str, second: str) -> bool:
