@@ -65,6 +65,12 @@ def can_set_attention(model: PreTrainedModel) -> bool:
     return bool(model._can_set_attn_implementation())
 
 
+def attention_of(config: PretrainedConfig) -> str | None:
+    """The name of the attention that layers of this configuration call."""
+    found: str | None = getattr(config, "_attn_implementation", None)
+    return found
+
+
 def set_attention(config: PretrainedConfig, name: str) -> None:
     """Have layers of this configuration call the registered attention `name`, without the checks of the setter.
 

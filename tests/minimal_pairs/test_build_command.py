@@ -84,7 +84,7 @@ def test_refusals_come_before_the_model(run: Run, texts: Path, tmp_path: Path) -
     output = tmp_path / "pairs.jsonl"
     base = ("build", "--model", tmp_path / "nowhere", "-o", output)
     assert "does not exist" in run(*base, "-t", tmp_path / "no.txt", code=2).stderr
-    assert "finds no WordNet" in run(*base, "-t", texts, "--wordnet", tmp_path, code=2).stderr
+    assert "finds no whole WordNet" in run(*base, "-t", texts, "--wordnet", tmp_path, code=2).stderr
     assert ".jsonl" in run("build", "-t", texts, "-o", tmp_path / "pairs.csv", code=2).stderr
     output.write_text("mine", "utf-8")
     assert "--force" in run(*base, "-t", texts, code=2).stderr

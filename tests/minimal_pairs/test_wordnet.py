@@ -6,6 +6,7 @@ from pathlib import Path
 
 import nltk.data
 import pytest
+from tiny_wordnet import write_wordnet
 
 from essent.minimal_pairs import English, Parser, WordNet
 from essent.minimal_pairs.substitutes import Substitutes
@@ -47,6 +48,19 @@ def test_relatives_are_all_that_a_random_word_may_not_be(wordnet: WordNet) -> No
     assert wordnet.relatives("blorp") == {"blorp"}
 
 
+def test_frames_of_verbs(wordnet: WordNet) -> None:
+    """Substitutes take those of a word: its own and its synset's."""
+    ((_, start),) = wordnet.senses("start", "verb")
+    assert {spelled(one): set(one.frame_ids()) for one in start.synset().lemmas()} == {"start": {8, 28}, "begin": {8}}
+
+
+def test_an_antonym_belongs_to_its_word(wordnet: WordNet) -> None:
+    """Glad is opposed to sad, happy to unhappy, though both words share a synset."""
+    ((_, glad),) = wordnet.senses("glad", "adj")  # written glad(p)
+    opposed = {spelled(one): [spelled(other) for other in one.antonyms()] for one in glad.synset().lemmas()}
+    assert opposed == {"happy": ["unhappy"], "glad": ["sad"]}
+
+
 def test_where_it_is_looked_for(wordnet_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
     with pytest.raises(DataError, match=r"python -m nltk\.downloader wordnet"):
@@ -54,6 +68,27 @@ def test_where_it_is_looked_for(wordnet_folder: Path, tmp_path: Path, monkeypatc
     with pytest.raises(DataError, match="nowhere"):
         WordNet(tmp_path / "nowhere")
     assert "boost" in WordNet(wordnet_folder)
+
+
+def test_a_folder_that_is_named_is_the_one_that_is_read(
+    wordnet_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nltk.data, "path", [str(wordnet_folder)])
+    with pytest.raises(DataError, match="empty"):
+        WordNet(tmp_path / "empty")
+    other = write_wordnet(tmp_path / "other")
+    counts = other / "corpora" / "wordnet" / "cntlist.rev"
+    counts.write_text(counts.read_text("latin-1").replace("buy%2:00:00:: 1 30", "buy%2:00:00:: 1 31"), "latin-1")
+    assert WordNet(other).count("buy", "verb") == 31
+    assert WordNet().count("buy", "verb") == 30
+
+
+def test_a_part_of_wordnet_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nltk.data, "path", [])
+    folder = write_wordnet(tmp_path / "part")
+    (folder / "corpora" / "wordnet" / "lexnames").unlink()
+    with pytest.raises(DataError, match=r"no whole WordNet.*lexnames"):
+        WordNet(folder)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from essent import Encoder
 from essent.model import attention
-from essent.model.attention import ATTENTION, SHORT, DiagonalRecorder, recorder_in_use
+from essent.model.attention import SHORT, SHORT_ATTENTION, DiagonalRecorder, recorder_in_use
 
 LONG = " ".join(["two dogs run along the river"] * 20)
 
@@ -36,7 +36,7 @@ def test_it_is_sdpa_and_notes_the_diagonal(length: int, wanted: list[int]) -> No
     restore = recorder_in_use.set(recorder)
     try:
         with torch.inference_mode():
-            found, _ = attention.attention(nn.Identity(), query, key, value, mask, scaling=0.3)
+            found, _ = attention.diagonal_attention(nn.Identity(), query, key, value, mask, scaling=0.3)
     finally:
         recorder_in_use.reset(restore)
     same, _ = sdpa_attention_forward(nn.Identity(), query, key, value, mask, scaling=0.3)
@@ -48,18 +48,20 @@ def test_it_is_sdpa_and_notes_the_diagonal(length: int, wanted: list[int]) -> No
         torch.testing.assert_close(recorder.diagonals[1, head].double(), exact[:, head - 1], atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("mask_kind", ["none", "bias", "float"])
+@pytest.mark.parametrize("mask_kind", ["none", "causal", "bias", "float", "left"])
 def test_masks_and_biases_of_all_kinds(mask_kind: str) -> None:
     query, key, value, mask = given(7)
     bias = torch.randn(1, 3, 7, 7, generator=torch.Generator().manual_seed(0))
     added = torch.zeros(2, 1, 7, 7).masked_fill(~mask, torch.finfo(torch.float32).min)
     options = {
         "none": {"attention_mask": None, "is_causal": False},
+        "causal": {"attention_mask": None, "is_causal": True},
+        "left": {"attention_mask": mask.flip(-1)},
         "bias": {"attention_mask": mask, "position_bias": bias},
         "float": {"attention_mask": added},
     }[mask_kind]
     with torch.inference_mode():
-        found, _ = attention.attention(nn.Identity(), query, key, value, **options)
+        found, _ = attention.short_attention(nn.Identity(), query, key, value, **options)
     same, _ = sdpa_attention_forward(nn.Identity(), query, key, value, **options)
     torch.testing.assert_close(found, same, atol=1e-5, rtol=0)
 
@@ -68,13 +70,52 @@ def test_not_while_something_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients and dropout are sdpa's."""
     monkeypatch.setattr(attention, "_probabilities", None)
     query, key, value, mask = given(7)
-    found, _ = attention.attention(nn.Identity(), query.requires_grad_(), key, value, mask)
+    found, _ = attention.short_attention(nn.Identity(), query.requires_grad_(), key, value, mask)
     found.sum().backward()
     assert query.grad is not None
     with torch.no_grad():
-        attention.attention(nn.Identity(), query, key, value, mask, dropout=0.5)
+        attention.short_attention(nn.Identity(), query, key, value, mask, dropout=0.5)
         with pytest.raises(TypeError):
-            attention.attention(nn.Identity(), query, key, value, mask)
+            attention.short_attention(nn.Identity(), query, key, value, mask)
+
+
+def test_rows_that_see_nothing_are_zero() -> None:
+    query, key, _, mask = given(7)
+    mask[1, :, 3] = False
+    for one in (mask, torch.zeros(2, 1, 7, 7).masked_fill(~mask, -torch.inf)):
+        found = attention.probabilities(query, key, one)
+        assert bool((found[1, :, 3] == 0).all())
+        torch.testing.assert_close(found.sum(-1)[0], torch.ones(3, 7))
+
+
+def test_diagonals_of_half_precision_are_float32() -> None:
+    query, key, value, mask = given(7)
+    recorder = DiagonalRecorder({1: [1, 2, 3]}, torch.zeros(2, 7, dtype=torch.bool))
+    restore = recorder_in_use.set(recorder)
+    halves = [one.bfloat16() for one in (query, key, value)]
+    try:
+        with torch.inference_mode():
+            found, _ = attention.diagonal_attention(nn.Identity(), *halves, mask)
+    finally:
+        recorder_in_use.reset(restore)
+    assert found.dtype == torch.bfloat16
+    exact = attention.probabilities(halves[0].float(), halves[1].float(), mask).diagonal(dim1=2, dim2=3)
+    for head in (1, 2, 3):
+        torch.testing.assert_close(recorder.diagonals[1, head], exact[:, head - 1])
+
+
+def test_capped_scores_are_not_ours() -> None:
+    """What sdpa refuses is refused for texts of any length."""
+    query, key, value, mask = given(7)
+    with torch.inference_mode(), pytest.raises(ValueError, match="softcap"):
+        attention.short_attention(nn.Identity(), query, key, value, mask, softcap=50.0)
+
+
+def test_a_plain_pass_is_one_graph() -> None:
+    query, key, value, mask = given(7)
+    compiled = torch.compile(attention.short_attention, backend="eager", fullgraph=True)
+    found, _ = compiled(nn.Identity(), query, key, value, mask)
+    torch.testing.assert_close(found, sdpa_attention_forward(nn.Identity(), query, key, value, mask)[0])
 
 
 @pytest.mark.parametrize(("family", "used"), [("bert", True), ("llama", False), ("mpnet", False)])
@@ -87,4 +128,4 @@ def test_whose_attention_it_is(family: str, used: bool, folder_of: Callable[[str
     encoder = Encoder(str(folder_of(family)), "mean", device="cpu")
     np.testing.assert_allclose(encoder.encode(texts), vectors, atol=1e-5)
     config = encoder.module.backbone.model.config
-    assert (config._attn_implementation == ATTENTION) == used
+    assert (config._attn_implementation == SHORT_ATTENTION) == used

@@ -172,7 +172,7 @@ def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Token
     console.print(f"Lev and Len in {unit}; the paper's in tokens of bert-base-uncased.", markup=False)
     if quality.good:
         shares = " and ".join(f"{share:.0%} of the {relation}s" for relation, share in quality.good.items())
-        console.print(f"About {shares} are good, the first originals surest. Fewer (-n) are surer.", soft_wrap=True)
+        console.print(f"By the regression {shares} are good. With a smaller -n more of them are.", soft_wrap=True)
     console.print("A sample of each subset:")
     for subset, some in sample(rows, SAMPLE).items():
         console.print(Text(subset, style="bold"))

@@ -52,7 +52,8 @@ def read_sheets(paths: Sequence[str | Path]) -> list[tuple[MinimalPair, bool]]:
     for where, values in (row for path in paths for row in located_rows(path)):
         if not {*COLUMNS} <= {*values}:
             raise DataError(f"{where}: a sheet needs the columns {', '.join(COLUMNS)}; here are {', '.join(values)}.")
-        subset, original, converted, good = (str(values[column]).strip() for column in COLUMNS)
+        subset, original, converted, mark = (values[column] for column in COLUMNS)
+        good = "" if mark is None else str(int(mark) if isinstance(mark, bool) else mark).strip()
         if good not in ("1", "0", ""):
             raise DataError(f"{where}: good is 1 or 0, not {good!r}.")
         if good:

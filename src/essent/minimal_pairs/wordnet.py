@@ -26,12 +26,8 @@ class WordNet:
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        data = optional_import("nltk.data", "heros")
-        if folder is not None and str(folder) not in data.path:
-            data.path.insert(0, str(folder))
-        self._reader = _reader(tuple(data.path))
-        with self._reader.open("cntlist.rev") as lines:  # read once: NLTK searches the file for every sense
-            self._counts = {key: int(count) for key, _, count in map(str.split, lines)}
+        place = None if folder is None else str(folder)
+        self._reader, self._counts = _open(place, tuple(optional_import("nltk.data", "heros").path))
         self.senses = lru_cache(maxsize=100_000)(self._senses)
         self.relatives = lru_cache(maxsize=20_000)(self._relatives)
 
@@ -41,7 +37,8 @@ class WordNet:
     def _senses(self, word: str, part: str) -> list[tuple[int, Lemma]]:
         """A word in its meanings as one part of speech, the most frequent first, and how often each was tagged."""
         found = self._reader.lemmas(word.replace(" ", "_"), PARTS[part])
-        return [(self._counts.get(lemma.key(), 0), lemma) for lemma in found]
+        once = {lemma.key(): lemma for lemma in found}  # a word that is a form of another one comes twice
+        return [(self._counts.get(key, 0), lemma) for key, lemma in once.items()]
 
     def count(self, word: str, part: str) -> int:
         """How often a word was tagged as this part of speech."""
@@ -71,19 +68,26 @@ class WordNet:
 
 
 @cache
-def _reader(places: tuple[str, ...]) -> Any:
-    """NLTK's reader, which keeps its files open: one for all who look in the same places."""
-    corpus = optional_import("nltk.corpus", "heros")
-    found = corpus.LazyCorpusLoader("wordnet", corpus.WordNetCorpusReader, None)
+def _open(folder: str | None, places: tuple[str, ...]) -> tuple[Any, dict[str, int]]:
+    """NLTK's reader, which keeps its files open, and how often each sense was tagged."""
+    path, corpus = optional_import("nltk.data", "heros").path, optional_import("nltk.corpus", "heros")
+    if folder is not None:
+        path[:] = [folder]  # nowhere else
     try:
         with catch_warnings():
             simplefilter("ignore")  # it has no other languages
-            found.ensure_loaded()
-    except LookupError as error:
+            reader = corpus.LazyCorpusLoader("wordnet", corpus.WordNetCorpusReader, None)
+            reader.ensure_loaded()
+        with reader.open("cntlist.rev") as lines:  # read once: NLTK searches the file for every sense
+            return reader, {key: int(count) for key, _, count in map(str.split, lines)}
+    except (LookupError, OSError, ValueError) as error:
+        why = "" if isinstance(error, LookupError) else f" ({error})"
         raise DataError(
-            f"NLTK finds no WordNet in {', '.join(places)}. Get it with: python -m nltk.downloader wordnet"
+            f"NLTK finds no whole WordNet in {', '.join(path)}{why}. Get it with: python -m nltk.downloader wordnet"
         ) from error
-    return found
+    finally:
+        if folder is not None:  # files that are opened later must be in a known place too
+            path[:] = [*(place for place in places if place != folder), folder]
 
 
 def spelled(lemma: Lemma) -> str:

@@ -12,7 +12,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-ATTENTION = "essent"
+SHORT_ATTENTION, DIAGONAL = "essent_short", "essent_diagonal"
 SHORT = 64  # tokens up to which plain products are quicker on a CPU than torch's blocks, which are made for long texts
 
 
@@ -39,7 +39,7 @@ class DiagonalRecorder:
 recorder_in_use: ContextVar[DiagonalRecorder | None] = ContextVar("essent_recorder", default=None)
 
 
-def attention(
+def short_attention(
     module: nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -47,38 +47,64 @@ def attention(
     attention_mask: torch.Tensor | None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """What transformers' sdpa attention gives, (B,T,heads,d); A_nn of the heads that are wanted is noted."""
-    recorder = recorder_in_use.get()
-    wanted = recorder.next_heads() if recorder is not None else []
-    if _are_short(query, key, value, len(wanted) == query.shape[1]) and not kwargs.get("dropout"):
-        with torch.autocast(query.device.type, enabled=False):
-            probabilities = _probabilities(module, query, key, attention_mask, **kwargs)  # (B,H,T,T)
-            output = probabilities.to(value.dtype) @ value
-        if recorder is not None and wanted:
-            diagonals = probabilities.diagonal(dim1=-2, dim2=-1)
-            recorder.note(wanted, diagonals if len(wanted) == query.shape[1] else diagonals[:, _places(wanted, query)])
-        return output.transpose(1, 2).contiguous(), None
-    if recorder is not None and wanted:
-        group = query.shape[1] // key.shape[1]  # grouped-query attention shares keys between heads
-        chosen = _places(wanted, query)
-        with torch.autocast(query.device.type, enabled=False):
-            some = _probabilities(module, query[:, chosen], key[:, chosen // group], attention_mask, chosen, **kwargs)
-        recorder.note(wanted, some.diagonal(dim1=-2, dim2=-1))
+    """transformers' sdpa attention (B,T,heads,d), of short texts on a CPU by whole matrices.
+
+    Rows of padding, which no token sees, may differ.
+    """
+    if _are_short(query, key, value, every_head=False, **kwargs):
+        return _by_matrices(module, query, key, value, attention_mask, **kwargs)[0], None
     return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
 
 
-def _places(heads: list[int], query: torch.Tensor) -> torch.Tensor:
-    return torch.tensor(heads, device=query.device) - 1
+def diagonal_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """`short_attention` that also notes A_nn of the heads that are wanted."""
+    recorder = recorder_in_use.get()
+    wanted = recorder.next_heads() if recorder is not None else []
+    if recorder is None or not wanted:
+        return short_attention(module, query, key, value, attention_mask, **kwargs)
+    every = len(wanted) == query.shape[1]
+    places = torch.tensor(wanted, device=query.device) - 1
+    if _are_short(query, key, value, every, **kwargs):
+        output, found = _by_matrices(module, query, key, value, attention_mask, **kwargs)
+        diagonals = found.diagonal(dim1=-2, dim2=-1)
+        recorder.note(wanted, diagonals if every else diagonals[:, places])
+        return output, None
+    group = query.shape[1] // key.shape[1]  # grouped-query attention shares keys between heads
+    with torch.autocast(query.device.type, enabled=False):
+        some = _probabilities(module, query[:, places], key[:, places // group], attention_mask, places, **kwargs)
+    recorder.note(wanted, some.diagonal(dim1=-2, dim2=-1))
+    return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
 
 
-def _are_short(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, every_head: bool) -> bool:
+def _by_matrices(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What attention gives (B,T,heads,d), and its probabilities (B,heads,T,T)."""
+    with torch.autocast(query.device.type, enabled=False):
+        found = _probabilities(module, query, key, attention_mask, **kwargs)
+        return (found.to(value.dtype) @ value).transpose(1, 2).contiguous(), found
+
+
+def _are_short(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, every_head: bool, **kwargs: Any) -> bool:
     """Whether whole matrices of probabilities are the quickest way: they are needed anyway, or texts are short.
 
-    Never while something learns or is traced, nor where heads share keys.
+    Never while something learns or is traced, nor where heads share keys or scores are capped.
     """
-    if query.device.type != "cpu" or torch.is_grad_enabled() or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or query.device.type != "cpu" or torch.is_grad_enabled():
         return False
-    if not query.shape == key.shape == value.shape:
+    if not query.shape == key.shape == value.shape or kwargs.get("dropout") or kwargs.get("softcap") is not None:
         return False
     return query.shape[2] <= (2 * SHORT if every_head else SHORT) and (every_head or query.dtype == torch.float32)
 
@@ -118,7 +144,7 @@ def probabilities(
     """softmax(scale·Q·Kᵀ + bias) where the mask is true, of `query` and `key` (B,H,T,d): (B,H,T,T), float32 at least.
 
     Args:
-        mask: (B or 1,H or 1,T,T), true or 0 where a token is seen; a row that sees nothing is 0, as in torch.
+        mask: (B or 1,H or 1,T,T), true or 0 where a token is seen; a row that sees nothing is 0.
         bias: added to the scores, of the same shape.
         scale: by default 1/√d.
     """
@@ -142,5 +168,6 @@ def probabilities(
     return found if blind is None or not bool(blind.any()) else found.masked_fill(blind, 0.0)
 
 
-AttentionInterface.register(ATTENTION, attention)
-AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+for name, function in ((SHORT_ATTENTION, short_attention), (DIAGONAL, diagonal_attention)):
+    AttentionInterface.register(name, function)
+    AttentionMaskInterface.register(name, sdpa_mask)

@@ -17,8 +17,15 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from essent.arithmetic import AUTO, FLOAT32, check_bfloat16, computing
-from essent.compat import can_set_attention, hidden_states_of, let_capture, set_attention, without_capturing
-from essent.model.attention import ATTENTION, DiagonalRecorder, recorder_in_use
+from essent.compat import (
+    attention_of,
+    can_set_attention,
+    hidden_states_of,
+    let_capture,
+    set_attention,
+    without_capturing,
+)
+from essent.model.attention import DIAGONAL, SHORT_ATTENTION, DiagonalRecorder, recorder_in_use
 from essent.model.mlm_head import MaskedLMHead
 from essent.tokens import Vocabulary
 from essent.types import ModelError, States, Tokens
@@ -167,20 +174,21 @@ class Backbone(nn.Module):
         return can_set_attention(self.model)
 
     def _route_attention(self, for_heads: bool) -> bool:
-        """Route attention through `attention`; False where the family does not use the attention interface.
+        """Route attention through this package's own; False where the family does not use the attention interface.
 
-        Without a recorder that function gives what sdpa gives, so it stays in place: switching it back and forth would
-        not be safe when threads share the model. Where no heads are wanted it only replaces sdpa of an encoder.
+        It stays in place, as it gives what sdpa gives: switching it back and forth would not be safe when threads
+        share the model. Where no heads are wanted it only replaces sdpa of an encoder on a CPU.
         """
         if not self.gives_diagonals:
             return False
         modules = list(self.model.modules())
         configs = [config for module in modules if (config := getattr(module, "config", None)) is not None]
-        kinds = {getattr(config, "_attn_implementation", None) for config in configs}
         causal = any(getattr(module, "is_causal", False) for module in modules)
-        if for_heads or (kinds <= {"sdpa", ATTENTION} and not causal):
-            for config in configs:
-                set_attention(config, ATTENTION)
+        for config in configs:
+            if for_heads:
+                set_attention(config, DIAGONAL)
+            elif attention_of(config) == "sdpa" and not causal and self.static_table.device.type == "cpu":
+                set_attention(config, SHORT_ATTENTION)
         return True
 
     def states(self, tokens: Tokens, required: RequiredOutputs, positions: torch.Tensor | None = None) -> States:

@@ -25,6 +25,7 @@ from essent.types import CorpusStats, InputError, Tokens
 ALL_FLOATS = 4  # bytes
 GIB = 2**30
 TILE = 2**21  # bytes of vectors that are compared at a time: they stay in the processor's cache
+PAIRS = 16  # compared at a time at least
 
 
 def free_bytes(folder: Path) -> int:
@@ -218,9 +219,10 @@ class Sweep:
     def _pooled(self, block: Block, held: Held, number: int, texts: int) -> Iterator[tuple[range, torch.Tensor]]:
         """Pooled vectors of as many weightings at a time as the memory holds: rows, and (n,w,C,D)."""
         some = max(1, self.memory // 2 // max(ALL_FLOATS * texts * block.columns * block.width, 1))
+        buffer = torch.empty(texts, min(some, len(block.rows)), block.columns, block.width, device=self.device)
         for first in range(0, len(block.rows), some):
             rows = range(first, min(first + some, len(block.rows)))
-            pooled = torch.empty(texts, len(rows), block.columns, block.width, device=self.device)
+            pooled = buffer[:, : len(rows)]  # the next ones take its place
             for place, columns, weights in zip(held.slices, held.columns[number], held.weights[number], strict=True):
                 chosen = weights[:, rows.start : rows.stop]  # (B,w,T)
                 for at, column in enumerate(columns):
@@ -302,12 +304,24 @@ def pair_cosines(
     Args:
         mixed: makes mixes (…,M,D) of columns (…,C,D); without it each column is one.
     """
-    found = []
-    for some in ends.split(max(1, TILE // (ALL_FLOATS * max(vectors.shape[1:].numel(), 1)))):
-        sides = (vectors.index_select(0, some[:, side]) for side in (0, 1))  # (t,w,C,D)
-        first, second = sides if mixed is None else map(mixed, sides)
-        lengths = [one.norm(dim=-1, keepdim=True) for one in (first, second)]
-        apart = first / lengths[0].clamp(min=1e-30) - second / lengths[1].clamp(min=1e-30)
-        cosines = 1 - torch.linalg.vecdot(apart, apart).double() / 2  # (t,w,M)
-        found.append(cosines * ((lengths[0] > 0) & (lengths[1] > 0)).squeeze(-1))
-    return torch.cat(found).permute(1, 2, 0)
+    widest = vectors[:1, :1] if mixed is None else torch.cat([mixed(vectors[:1, :1]), vectors[:1, :1]], dim=2)
+    tile = TILE if vectors.device.type == "cpu" else 64 * TILE
+    at_once = max(1, tile // (ALL_FLOATS * widest.numel()))  # pairs times weightings
+    parts = [
+        torch.cat([_cosines(some, pairs, mixed) for pairs in ends.split(max(1, at_once // some.shape[1]))])
+        for some in vectors.split(max(1, at_once // PAIRS), dim=1)
+    ]
+    return torch.cat(parts, dim=1).permute(1, 2, 0)
+
+
+def _cosines(
+    vectors: torch.Tensor, ends: torch.Tensor, mixed: Callable[[torch.Tensor], torch.Tensor] | None
+) -> torch.Tensor:
+    """Cosines (p,w,M) of all pairs at once."""
+    sides = (vectors.index_select(0, ends[:, side]) for side in (0, 1))  # (p,w,C,D)
+    first, second = sides if mixed is None else map(mixed, sides)
+    lengths = [one.norm(dim=-1, keepdim=True) for one in (first, second)]
+    apart = first / lengths[0].clamp(min=1e-30) - second / lengths[1].clamp(min=1e-30)
+    cosines = 1 - torch.linalg.vecdot(apart, apart).double() / 2
+    found: torch.Tensor = cosines * ((lengths[0] > 0) & (lengths[1] > 0)).squeeze(-1)
+    return found

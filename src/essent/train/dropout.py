@@ -76,7 +76,8 @@ def _attention(
     enable_gqa: bool = False,
 ) -> Any:
     """What torch computes too where attention has dropout, as its fast paths have none on a CPU."""
-    refused = enable_gqa or (is_causal and attn_mask is not None) or query.device.type != "cpu" or query.dim() != 4
+    refused = enable_gqa or (is_causal and attn_mask is not None) or query.device.type != "cpu"
+    refused = refused or query.dim() != 4 or query.shape[:2] != key.shape[:2]
     if refused or not 0 < round(dropout_p * STEPS) < STEPS:
         return NotImplemented
     if is_causal:
