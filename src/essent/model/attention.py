@@ -102,11 +102,16 @@ def _are_short(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, ever
 
     Never while something learns or is traced, nor where heads share keys or scores are capped.
     """
-    if torch.compiler.is_compiling() or query.device.type != "cpu" or torch.is_grad_enabled():
+    if _is_traced(query) or query.device.type != "cpu" or torch.is_grad_enabled():
         return False
     if not query.shape == key.shape == value.shape or kwargs.get("dropout") or kwargs.get("softcap") is not None:
         return False
     return query.shape[2] <= (2 * SHORT if every_head else SHORT) and (every_head or query.dtype == torch.float32)
+
+
+def _is_traced(tensor: torch.Tensor) -> bool:
+    """Whether a graph is made, of tensors without values: no branch may depend on their shape."""
+    return torch.compiler.is_compiling() or type(tensor) is not torch.Tensor
 
 
 def _probabilities(
@@ -144,7 +149,7 @@ def probabilities(
     """softmax(scale·Q·Kᵀ + bias) where the mask is true, of `query` and `key` (B,H,T,d): (B,H,T,T), float32 at least.
 
     Args:
-        mask: (B or 1,H or 1,T,T), true or 0 where a token is seen; a row that sees nothing is 0.
+        mask: (B or 1,H or 1,T,T), true or 0 where a token is seen; a row that sees nothing is 0, but in a graph.
         bias: added to the scores, of the same shape.
         scale: by default 1/√d.
     """
@@ -164,8 +169,10 @@ def probabilities(
         alpha=query.shape[-1] ** -0.5 if scale is None else scale,
     )
     found = scores.softmax(dim=-1).view(shape)
-    blind = None if hidden is None else hidden.all(dim=-1, keepdim=True)
-    return found if blind is None or not bool(blind.any()) else found.masked_fill(blind, 0.0)
+    if hidden is None or _is_traced(query):
+        return found
+    blind = hidden.all(dim=-1, keepdim=True)
+    return found.masked_fill(blind, 0.0) if bool(blind.any()) else found
 
 
 for name, function in ((SHORT_ATTENTION, short_attention), (DIAGONAL, diagonal_attention)):
