@@ -14,6 +14,7 @@ from heros_sentences import SENTENCES
 from essent.minimal_pairs import Confidence, Parser, Resources, build
 from essent.minimal_pairs.confidence import Evidence, both, fit
 from essent.minimal_pairs.edits import DATA
+from essent.minimal_pairs.judge import read_sheets
 from essent.types import DataError, InputError
 
 WEIGHTS = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "prefix": 3.0}
@@ -47,6 +48,15 @@ def test_what_is_no_file_of_coefficients(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}", "utf-8")
     with pytest.raises(DataError, match="no coefficients of `essent heros fit`"):
         Confidence.load(tmp_path / "x.json")
+
+
+def test_marks_of_a_sheet_in_json(tmp_path: Path) -> None:
+    """Spreadsheets write 1 and 0, programs true, false and null."""
+    row = '{"subset": "Synonym", "original": "a", "converted": "b", "good": %s}\n'
+    (tmp_path / "x.jsonl").write_text(
+        "".join(row % mark for mark in ("true", "false", "null", "1", '"0"', '""')), "utf-8"
+    )
+    assert [good for _, good in read_sheets([tmp_path / "x.jsonl"])] == [True, False, True, False]
 
 
 def test_a_fit_finds_what_tells_good_from_bad(tmp_path: Path) -> None:

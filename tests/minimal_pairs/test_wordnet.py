@@ -36,6 +36,11 @@ def test_only_the_word_itself(wordnet: WordNet) -> None:
     assert wordnet.senses("boosts", "verb") == []
 
 
+def test_a_sense_counts_once(wordnet: WordNet) -> None:
+    """NLTK finds bounds twice: as it is, and as a form of bound, in one synset."""
+    assert [uses for uses, _ in wordnet.senses("bounds", "noun")] == [2]
+
+
 def test_a_rare_sense_comes_after_the_usual_one(wordnet: WordNet) -> None:
     (often, slope), (seldom, house) = wordnet.senses("bank", "noun")
     assert (often, seldom) == (5, 3)

@@ -30,6 +30,7 @@ SYNSETS: dict[str, tuple[str, str, int, list[tuple[str, str, int, int]]]] = {
     "happiness": ("noun", "happiness", 5, [("+", "happy", 1, 1)]),
     "really": ("adv", "really", 5, []),
     "slope": ("noun", "bank slope", 5, []),
+    "limits": ("noun", "bounds bound", 2, []),
     "institution": ("noun", "bank depository", 3, []),
 }
 

@@ -16,8 +16,8 @@ from essent.encoder.encoder import Encoder
 from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import Recipe
 from essent.tokens.ids import Vocabulary, pad
-from essent.types import NotFittedError, RecipeError
-from essent.weighting import combine, weightings
+from essent.types import NotFittedError, RecipeError, States, Tokens
+from essent.weighting import combine, combine_many, weightings
 from essent.weighting.frequency import FREQUENT_BYTE_LEVEL, FREQUENT_WORDPIECES
 from families import CORPUS
 from samples import TEXTS
@@ -210,3 +210,13 @@ def test_no_factor_is_uniform(shell_of: Shells) -> None:
     tokens = pad([[0, 7, 8, 2]], frame, backbone.pad_id)
     vocabulary = Vocabulary(backbone.tokenizer, len(backbone.vocabulary))
     assert combine([], tokens, None, vocabulary, None).tolist() == [[0.25] * 4]
+
+
+def test_products_of_half_precision_do_not_underflow() -> None:
+    """1e-4 · 1e-4 is 0 in sixteen bits; a text whose weights are all 0 would become a plain mean."""
+    ones = torch.ones(1, 3, dtype=torch.bool)
+    tokens = Tokens(torch.zeros(1, 3, dtype=torch.long), ones, ones)
+    diagonals = {(1, head): torch.tensor([[1e-4, 2e-4, 3e-4]], dtype=torch.float16) for head in (1, 2)}
+    product = [weightings.create(f"ditto:1-{head}") for head in (1, 2)]
+    found = combine_many([product], tokens, States({}, diagonals), None, None)  # type: ignore[arg-type]
+    np.testing.assert_allclose(found[0, 0], [1e-8, 4e-8, 9e-8], rtol=1e-2)

@@ -51,7 +51,7 @@ def short_attention(
 
     Rows of padding, which no token sees, may differ.
     """
-    if _are_short(query, key, value, every_head=False, **kwargs):
+    if _are_short(module, query, key, value, every_head=False, **kwargs):
         return _by_matrices(module, query, key, value, attention_mask, **kwargs)[0], None
     return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
 
@@ -71,7 +71,7 @@ def diagonal_attention(
         return short_attention(module, query, key, value, attention_mask, **kwargs)
     every = len(wanted) == query.shape[1]
     places = torch.tensor(wanted, device=query.device) - 1
-    if _are_short(query, key, value, every, **kwargs):
+    if _are_short(module, query, key, value, every, **kwargs):
         output, found = _by_matrices(module, query, key, value, attention_mask, **kwargs)
         diagonals = found.diagonal(dim1=-2, dim2=-1)
         recorder.note(wanted, diagonals if every else diagonals[:, places])
@@ -97,12 +97,19 @@ def _by_matrices(
         return (found.to(value.dtype) @ value).transpose(1, 2).contiguous(), found
 
 
-def _are_short(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, every_head: bool, **kwargs: Any) -> bool:
+def _are_short(
+    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, every_head: bool, **kwargs: Any
+) -> bool:
     """Whether whole matrices of probabilities are the quickest way: they are needed anyway, or texts are short.
 
-    Never while something learns or is traced, nor where heads share keys or scores are capped.
+    Never in a decoder, while something learns or is traced, nor where heads share keys or scores are capped.
     """
-    if _is_traced(query) or query.device.type != "cpu" or torch.is_grad_enabled():
+    if (
+        getattr(module, "is_causal", False)
+        or _is_traced(query)
+        or query.device.type != "cpu"
+        or torch.is_grad_enabled()
+    ):
         return False
     if not query.shape == key.shape == value.shape or kwargs.get("dropout") or kwargs.get("softcap") is not None:
         return False
