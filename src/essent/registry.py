@@ -9,13 +9,15 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any, Generic, TypeVar
 
 from essent.types import RecipeError, UnknownNameError
 
 T = TypeVar("T")
 Argument = int | float | str
+_all_offered = cache(entry_points)  # which reads a file of every installed package
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
@@ -54,6 +56,11 @@ def split_spec(spec: str) -> tuple[str, list[Argument], dict[str, Argument]]:
     return name.strip(), positional, keyword
 
 
+def offered(group: str) -> EntryPoints:
+    """What other packages offer under an entry-point group."""
+    return _all_offered().select(group=group)
+
+
 class Registry(Generic[T]):
     """Parts of one kind by name, with did-you-mean errors.
 
@@ -88,7 +95,7 @@ class Registry(Generic[T]):
         if self._plugins_loaded:
             return
         self._plugins_loaded = True
-        for point in entry_points(group=self.group):
+        for point in offered(self.group):
             self.register(point.name)(point.load())
 
     def __iter__(self) -> Iterator[str]:

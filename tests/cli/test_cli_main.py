@@ -232,7 +232,7 @@ def test_steps_of_other_packages_are_listed(monkeypatch: pytest.MonkeyPatch) -> 
             self.share = share
 
     point = SimpleNamespace(name="mine", load=lambda: Mine)
-    monkeypatch.setattr("essent.cli.parts.entry_points", lambda group: [point] if group == "essent.shapers" else [])
+    monkeypatch.setattr("essent.cli.parts.offered", lambda group: [point] if group == "essent.shapers" else [])
     monkeypatch.setitem(shapers._parts, "mine", Mine)
     assert shaping_steps() == {**in_source("essent.shaping"), "mine": ("share=0.5", "Mine, first.")}
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from essent.cli.console import open_streams, show_error
 from essent.cli.several import Command
@@ -49,6 +49,11 @@ class Commands(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: Any = Lazy()  # typer collected none
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, which names the commands: their options are not built for it."""
+        self.commands = {name: _listed(name) for name in self.commands}
+        super().format_help(ctx, formatter)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line; help is written before any command is invoked."""
@@ -153,6 +158,14 @@ def _group(name: str) -> Any:
     made = typer.main.get_command(group)
     made.name = name  # by which help lists it
     return made
+
+
+def _listed(name: str) -> TyperCommand:
+    """A command as the list of commands shows it: a name and a help text."""
+    if name in GROUPS:
+        return TyperCommand(name, help=import_module(f"essent.cli.{name}").app.info.help)
+    module = name.replace("-", "_")
+    return TyperCommand(name, help=_help_of(getattr(import_module(f"essent.cli.{module}"), module)))
 
 
 def _add(group: typer.Typer, place: str, name: str, kind: type[Command]) -> None:

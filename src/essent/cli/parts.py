@@ -10,10 +10,11 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from essent.registry import offered
 
 Described = dict[str, tuple[str, str]]  # name -> (arguments with their defaults, what it does)
 NOTHING = inspect.Parameter.empty
@@ -35,7 +36,7 @@ def parts() -> dict[str, Described]:
 
 def shaping_steps() -> Described:
     """The steps of shaping, essent's and those of other packages."""
-    if entry_points(group="essent.shapers"):
+    if offered("essent.shapers"):
         from essent.shaping import shapers
 
         return registered(shapers)

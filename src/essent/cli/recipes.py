@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import results
 from essent.cli.files import check_output, write_json_file
-from essent.cli.parts import parts
+from essent.cli.parts import Described, parts
 from essent.recipe import NAMED, TEMPLATES
 
 if TYPE_CHECKING:
@@ -48,8 +48,9 @@ def recipes(
     check_output(json_file, force)
     console = results(json_file)
     if name is None:
-        _show_all(console)
-        described = _everything()
+        known = parts()
+        _show_all(known, console)
+        described = _describe_all(known)
     else:
         recipe = _show_one(name, console)
         described = {"text": str(recipe), "digest": recipe.digest(), **recipe.to_dict()}
@@ -59,7 +60,7 @@ def recipes(
 # -- all of them ------------------------------------------------------------------------------------------------------
 
 
-def _everything() -> dict[str, Any]:
+def _describe_all(known: Mapping[str, Described]) -> dict[str, Any]:
     told = ("name", "form", "fields", "paper", "section", "about")
     listed = [
         {name: getattr(row, name) for name in told} | {"argument": row.argument or None, "example": row.one}
@@ -67,17 +68,17 @@ def _everything() -> dict[str, Any]:
     ]
     described = {
         kind: {name: {"arguments": arguments, "about": about} for name, (arguments, about) in members.items()}
-        for kind, members in parts().items()
+        for kind, members in known.items()
     }
     return {"recipes": listed, "templates": TEMPLATES, **described}
 
 
-def _show_all(console: Console) -> None:
+def _show_all(known: Mapping[str, Described], console: Console) -> None:
     published = [(row.form, row.about, row.fields, f"{row.paper}, {row.section}") for row in NAMED.values()]
     _show_table(console, "Published recipes", ("recipe", "what it does", "the same in fields", "paper"), published)
     fields = [(f"{field:<10}{symbol}", about) for field, (symbol, about) in FIELDS.items()]
     _show_table(console, "Fields of a recipe, e(s) = g( Σₙ ωₙ · Σₖ αₖ · hₙ⁽ᵏ⁾ )", ("field", "values"), fields)
-    for kind, members in parts().items():
+    for kind, members in known.items():
         described = [(part, about, arguments) for part, (arguments, about) in members.items()]
         _show_table(console, f"Parts: {kind}", ("name", "what it does", "arguments"), described)
     _show_table(console, "Templates, byte for byte", ("name", "text"), list(TEMPLATES.items()))
