@@ -14,6 +14,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerState
 
 from essent.train.checkpoints import STATE, left_over
+from essent.train.memory import kept_memory
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ def go_on(trainer: Any, checkpoint: Path | None) -> bool:
             return False
     stop = StopGently()
     trainer.add_callback(stop)
-    with stop.listening():
+    with stop.listening(), kept_memory():
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     if trainer.state.global_step < trainer.state.max_steps:
         raise stopped(trainer.state, Path(str(trainer.args.output_dir)))
