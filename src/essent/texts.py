@@ -80,3 +80,16 @@ def distinct_texts(texts: Iterable[str]) -> tuple[list[str], np.ndarray]:
     places: dict[str, int] = {}
     inverse = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64)
     return list(places), inverse
+
+
+def repeat_in_place(vectors: Any, inverse: np.ndarray, rows: int = 8192) -> None:
+    """Vectors of distinct texts, the first rows of `vectors` (N,K), to those of all texts, without a second copy.
+
+    A text stands at or behind the first of its kind, so that from the end on no row is overwritten before it is read.
+
+    Args:
+        inverse: of `distinct_texts` (N,).
+        rows: how many are moved at a time.
+    """
+    for start in reversed(range(0, len(inverse), rows)):
+        vectors[start : start + rows] = vectors[inverse[start : start + rows]]

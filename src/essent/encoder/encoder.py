@@ -26,9 +26,9 @@ from essent.pipeline import PORTION, KeptStates, PooledCache, RecipeModule, dige
 from essent.progress import text_progress
 from essent.recipe import Recipe
 from essent.saving import SavableModule, amend_card, folder_of, load_folder, save_folder
-from essent.texts import check_texts, distinct_texts, takes_any_texts, texts_to_fit
+from essent.texts import check_texts, distinct_texts, repeat_in_place, takes_any_texts, texts_to_fit
 from essent.tokens import batches, portions
-from essent.types import InputError, ModelLike, NamesItsModel, RecipeError, TextsLike
+from essent.types import ModelLike, NamesItsModel, RecipeError, TextsLike
 
 if TYPE_CHECKING:
     import numpy as np
@@ -249,18 +249,18 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         self, texts: list[str], batch_size: int, progress: bool, shape: bool, device: torch.device, on_cpu: bool
     ) -> torch.Tensor:
         distinct, inverse = distinct_texts(texts)
-        if not distinct:
-            return torch.empty(0, self.get_embedding_dimension() or 0)
         vectors: torch.Tensor | None = None
         with text_progress(len(distinct), progress) as update:
             for chosen, batch in self._batches(distinct, batch_size, device, shape):
                 if vectors is None:
-                    vectors = batch.new_empty(len(distinct), batch.shape[1], device="cpu" if on_cpu else device)
+                    vectors = batch.new_empty(len(texts), batch.shape[1], device="cpu" if on_cpu else device)
                 vectors[chosen if isinstance(chosen, slice) else chosen.to(vectors.device)] = batch.to(vectors.device)
                 update(len(batch))
-        if vectors is None:
-            raise InputError("No texts to encode.")
-        return vectors if len(distinct) == len(texts) else vectors[torch.from_numpy(inverse).to(vectors.device)]
+        if vectors is None:  # no texts
+            return torch.empty(0, self.get_embedding_dimension() or 0)
+        if len(distinct) < len(texts):
+            repeat_in_place(vectors, inverse)
+        return vectors
 
     def _batches(
         self, texts: list[str], batch_size: int, device: torch.device, shape: bool
