@@ -83,9 +83,10 @@ def distinct_texts(texts: Iterable[str]) -> tuple[list[str], np.ndarray]:
 
 
 def repeat_in_place(vectors: Any, inverse: np.ndarray, rows: int = 8192) -> None:
-    """Vectors of distinct texts, the first rows of `vectors` (N,K), to those of all texts, without a second copy.
+    """Turn the vectors of distinct texts, the first rows of `vectors` (N,K), into those of all texts, in place.
 
-    A text stands at or behind the first of its kind, so that from the end on no row is overwritten before it is read.
+    No vector stands behind the place of its text (`inverse[i] <= i`), so that from the end on no row is overwritten before
+    it is read.
 
     Args:
         inverse: of `distinct_texts` (N,).

@@ -8,11 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import typer
 from cli_helpers import Run, commands
 
 from essent import NAMED, TEMPLATES, Recipe, __version__, selection
+from essent.cli import app
+from essent.cli.main import _listed
 from essent.cli.options import SPACES
 from essent.cli.parts import in_source, parts, registered, shaping_steps
 from essent.shaping import Centre, shapers
@@ -235,6 +239,17 @@ def test_steps_of_other_packages_are_listed(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("essent.cli.parts.offered", lambda group: [point] if group == "essent.shapers" else [])
     monkeypatch.setitem(shapers._parts, "mine", Mine)
     assert shaping_steps() == {**in_source("essent.shaping"), "mine": ("share=0.5", "Mine, first.")}
+
+
+def test_the_list_of_commands_has_the_help_of_each_and_the_commands_still_run(capsys: Any) -> None:
+    program: Any = typer.main.get_command(app)
+    program.main(["--help"], standalone_mode=False)
+    assert {name: _listed(name).help for name in program.commands} == {
+        name: command.help for name, command in program.commands.items()
+    }
+    capsys.readouterr()
+    program.main(["recipes", "mean"], standalone_mode=False)
+    assert "mean" in capsys.readouterr().out
 
 
 def test_the_list_of_recipes_imports_no_heavy_library() -> None:

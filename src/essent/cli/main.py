@@ -52,8 +52,11 @@ class Commands(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, which names the commands: their options are not built for it."""
-        self.commands = {name: _listed(name) for name in self.commands}
-        super().format_help(ctx, formatter)
+        commands, self.commands = self.commands, {name: _listed(name) for name in self.commands}
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = commands
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line; help is written before any command is invoked."""

@@ -250,7 +250,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     ) -> torch.Tensor:
         distinct, inverse = distinct_texts(texts)
         vectors: torch.Tensor | None = None
-        with text_progress(len(distinct), progress) as update:
+        with text_progress(len(distinct), progress and bool(distinct)) as update:
             for chosen, batch in self._batches(distinct, batch_size, device, shape):
                 if vectors is None:
                     vectors = batch.new_empty(len(texts), batch.shape[1], device="cpu" if on_cpu else device)

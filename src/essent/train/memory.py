@@ -1,7 +1,7 @@
-"""Memory in training on a CPU: what a step has freed is kept for the next one.
+"""Memory in training: what a step has freed is kept for the next one.
 
 Each step allocates the same hundreds of megabytes, and glibc gives them back to the system in between. Asking for them
-again, page by page, takes 10 to 25 % of a step of a small model (docs/training.md).
+again, page by page, takes 10 to 20 % of a step of a small model on a CPU (docs/training.md).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import sys
 from collections.abc import Iterator
 
 TRIM, MAPPED = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
-KEEPING = {TRIM: 2**31 - 1, MAPPED: 2**30}  # bytes; mallopt takes an int
-USUAL = {TRIM: 2**26, MAPPED: 2**25}  # where glibc's own thresholds end, once large memory was freed
+NEVER = -1  # bytes at the end of the heap that go back
+LARGEST = 2**31 - 1  # bytes; mallopt takes an int
+USUAL_TRIM, USUAL_MAPPED = 2**26, 2**25  # where glibc's own thresholds end, once large memory was freed
 
 
 @contextlib.contextmanager
@@ -23,14 +24,13 @@ def kept_memory() -> Iterator[None]:
     if library is None or not hasattr(library, "mallopt"):  # another C library
         yield
         return
-    _set(library, KEEPING)
+    # The first call ends glibc's own changes of both, so this one comes first; older ones allow 32 MB at most.
+    if not library.mallopt(MAPPED, LARGEST):
+        library.mallopt(MAPPED, USUAL_MAPPED)
+    library.mallopt(TRIM, NEVER)
     try:
         yield
     finally:
-        _set(library, USUAL)
+        library.mallopt(MAPPED, USUAL_MAPPED)
+        library.mallopt(TRIM, USUAL_TRIM)
         library.malloc_trim(0)
-
-
-def _set(library: ctypes.CDLL, thresholds: dict[int, int]) -> None:
-    for parameter, value in thresholds.items():
-        library.mallopt(parameter, value)
