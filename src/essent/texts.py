@@ -85,7 +85,7 @@ def distinct_texts(texts: Iterable[str]) -> tuple[list[str], np.ndarray]:
 def repeat_in_place(vectors: Any, inverse: np.ndarray, rows: int = 8192) -> None:
     """Turn the vectors of distinct texts, the first rows of `vectors` (N,K), into those of all texts, in place.
 
-    No vector stands behind the place of its text (`inverse[i] <= i`), so that from the end on no row is overwritten before
+    No vector stands behind the place of its text (`inverse[i] <= i`). So, from the end on, no row is overwritten before
     it is read.
 
     Args:

@@ -1,7 +1,7 @@
 """Memory in training: what a step has freed is kept for the next one.
 
 Each step allocates the same hundreds of megabytes, and glibc gives them back to the system in between. Asking for them
-again, page by page, takes 10 to 20 % of a step of a small model on a CPU (docs/training.md).
+again, page by page, takes about an eighth of a step of a small model on a CPU (docs/training.md).
 """
 
 from __future__ import annotations
