@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,6 +127,25 @@ def test_a_small_memory_gives_the_same_scores_in_more_portions(
     assert small.provenance["encoded"] >= large.provenance["encoded"]
     for board in (large, small):
         assert_scores_of(board, alone)
+
+
+def test_pooled_vectors_of_a_portion_keep_to_half_of_the_memory(
+    shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = 8_000  # bytes: two or three texts a portion, and not all weightings of them at a time
+    held: list[tuple[int, int]] = []  # weightings pooled at a time, bytes of their buffer
+    original = Sweep._pooled
+
+    def noting(self: Sweep, *given: Any) -> Iterator[tuple[range, torch.Tensor]]:
+        for rows, pooled in original(self, *given):
+            held.append((len(rows), pooled.untyped_storage().nbytes()))
+            yield rows, pooled
+
+    monkeypatch.setattr(Sweep, "_pooled", noting)
+    heads = MIXED.expand(ModelCapabilities("bert", 3, 4, True))[0]
+    sweep_of(shell_of("bert"), [recipe for recipe in heads if not recipe.shaping], tmp_path / "work", memory)
+    assert max(rows for rows, _ in held) > 1
+    assert all(size <= memory // 2 or rows == 1 for rows, size in held)
 
 
 def test_one_pass_a_template_and_each_text_once(large: Leaderboard) -> None:
