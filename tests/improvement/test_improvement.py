@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from improvement_helpers import digests, duplicates, made_texts, make_small, trials_for
 from sentence_transformers import SentenceTransformer
 
 import essent
-from essent.improvement import Improved, Settings, plan
+from essent.improvement import Improved, Settings, plan, steps
 from essent.improvement.journal import Journal
 from essent.tasks import PairTask
-from essent.types import DataError, EssentError, InputError, UnknownNameError
+from essent.types import DataError, EngineError, EssentError, InputError, UnknownNameError
 
 TEXTS = made_texts(90)
 CPU = {"device": "cpu"}
@@ -101,6 +102,34 @@ def test_another_command_is_refused(judged: Improved, bert: Path) -> None:
         essent.improve(str(bert), TEXTS, duplicates(60), output=judged.folder, goal="speed", options=CPU)
     with pytest.raises(DataError, match="seed was 0 and is 1"):
         essent.improve(str(bert), TEXTS, output=judged.folder, seed=1, options=CPU)
+
+
+@pytest.mark.slow  # a search and a training more, in arithmetic that most machines imitate
+def test_in_bfloat16(bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The passes of searches and training are in it, what is measured and saved is not."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    monkeypatch.setattr(plan, "COUNTS", (1,))
+    taken: list[str] = []
+    train, search = steps.train, steps.search_recipes
+    monkeypatch.setattr(steps, "train", lambda *a, **k: (taken.append(k["precision"]), train(*a, **k))[1])
+    monkeypatch.setattr(
+        steps, "search_recipes", lambda *a, **k: (taken.append(k["settings"].precision), search(*a, **k))[1]
+    )
+    made = essent.improve(str(bert), TEXTS, duplicates(60), output=tmp_path / "out", precision="bf16", options=CPU)
+    assert len(taken) >= 2
+    assert set(taken) == {"bfloat16"}
+    essent.verify(str(made.folder / "encoder"))  # computes what it computed when it was measured, in float32
+
+
+def test_bfloat16_is_refused_where_it_would_be_imitated(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
+    with pytest.raises(EngineError, match="no bfloat16 arithmetic"):
+        essent.improve(str(bert), TEXTS, output=tmp_path / "out", precision="bfloat16", options=CPU)
+    assert not (tmp_path / "out" / "encoder").exists()
+    with pytest.raises(InputError, match="precision='half'; allowed: auto, float32, bfloat16"):
+        Settings(precision="half")
 
 
 @pytest.mark.slow  # half a minute: trials, training and two searches, judged by pairs that are made

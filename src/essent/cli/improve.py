@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from essent.arithmetic import PASSES
 from essent.cli import options as opt
 from essent.cli.console import results
 from essent.cli.settings import with_help, with_options
@@ -17,8 +18,8 @@ JUDGED, HOW = "How it is judged", "What it may cost"
 @with_help({JUDGED: "data test"})
 @with_options(
     Settings,
-    {"": HOW, "match_score": JUDGED, **dict.fromkeys(("seed", "batch_size"), opt.RUN)},
-    metavars={"budget": "TIME", "goal": "|".join(GOALS), "match_score": "NUMBER"},
+    {"": HOW, "match_score": JUDGED, **dict.fromkeys(("seed", "batch_size", "precision"), opt.RUN)},
+    metavars={"budget": "TIME", "goal": "|".join(GOALS), "match_score": "NUMBER", "precision": "|".join(PASSES)},
 )
 @with_options(opt.Run, into="run")
 def improve(

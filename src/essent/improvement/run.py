@@ -16,6 +16,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
+from essent.arithmetic import check_bfloat16
 from essent.improvement import outputs, steps
 from essent.improvement.context import Choice, Context
 from essent.improvement.given import Given, read_given
@@ -71,6 +72,7 @@ def improve(
     Raises:
         InputError, UnknownNameError, DataError: before the model is loaded: too few texts, an unknown goal, a budget
             that is not understood, a folder of something else, judgements that cannot be read.
+        EngineError: bfloat16 where the machine has no such arithmetic.
         RecipeError: a folder that an Encoder saved, or a model that ends in modules that no recipe describes.
         MissingDependencyError: without the extra `report`.
     """
@@ -87,6 +89,7 @@ def improve(
     journal.tidy()
     fewer: list[str] = []
     opened = open_model(model, dict(options or {}))
+    check_bfloat16(how.precision, opened.device.type)
     plan = journal.plan(lambda: make_plan(copy.deepcopy(opened), given, how.seconds, how.seed))
     yardstick = Yardstick(given, how.seed, *plan["measured"])
     for whole, some in zip((*given.tasks, *given.tests), (*yardstick.tasks, *yardstick.tests), strict=True):
@@ -113,6 +116,7 @@ def _identity(model: ModelLike, given: Given, how: Settings, options: Mapping[st
         "seed": how.seed,
         "match_score": how.match_score,
         "batch_size": how.batch_size,
+        "precision": how.precision,
         "options": {name: str(value) for name, value in options.items() if name != "token"},
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from essent.arithmetic import AUTO, BFLOAT16, FLOAT32, precision_of
 from essent.registry import did_you_mean
 from essent.types import InputError, UnknownNameError
 
@@ -26,6 +27,8 @@ class Settings:
         keep_all: keep the models and vectors of every step in DIR/.work.
         seed: seed of everything that is drawn.
         batch_size: texts in a batch where the model is only run.
+        precision: of the passes of a search and of training: auto, which is float32 on a CPU, float32, or bfloat16
+            where the machine computes in it. Results are measured in float32.
     """
 
     budget: str = "30m"
@@ -34,8 +37,10 @@ class Settings:
     keep_all: bool = False
     seed: int = 0
     batch_size: int = 32
+    precision: str = AUTO
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "precision", precision_of(self.precision))
         if self.goal not in GOALS:
             raise UnknownNameError(f"Unknown goal {self.goal!r}. {did_you_mean(str(self.goal), list(GOALS))}")
         for name, low in (("seed", 0), ("batch_size", 1)):
@@ -43,6 +48,11 @@ class Settings:
             if isinstance(value, bool) or not isinstance(value, int) or value < low:
                 raise InputError(f"{name}={value!r} must be a whole number of at least {low}.")
         _ = self.seconds
+
+    @property
+    def training_precision(self) -> str:
+        """What training computes in, which has no auto."""
+        return BFLOAT16 if self.precision == BFLOAT16 else FLOAT32
 
     @property
     def seconds(self) -> float:

@@ -101,6 +101,7 @@ def search(context: Context, folder: Path, trained: Path | None = None) -> Found
         batch_size=context.settings.batch_size,
         work=folder / "search",
         progress=context.progress,
+        precision=context.settings.precision,
     )
     tasks = context.given.tasks
     total = sum(task.units for task in tasks)
@@ -191,6 +192,7 @@ def _trial(
         resume=True,
         max_steps=rung,
         validate_every=training["rungs"][0],
+        precision=context.settings.training_precision,
         **training["trials"][number],
     )
     each = (time.perf_counter() - began) / (rung - before)
@@ -239,6 +241,7 @@ def training(context: Context, folder: Path, settings: Mapping[str, Any], each: 
         max_steps=decision["steps"],
         validate_every=max(4, -(-decision["steps"] // (context.plan["training"]["validations"] or VALIDATIONS))),
         progress=context.progress,
+        precision=context.settings.training_precision,
         **settings,
     )
     model = folder / "model"
