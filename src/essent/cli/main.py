@@ -146,9 +146,8 @@ def _command(name: str) -> Any:
     """A command of its own."""
     if name not in COMMANDS:
         raise KeyError(name)
-    module = name.replace("-", "_")
     one = typer.Typer(rich_markup_mode="rich", add_completion=False, pretty_exceptions_enable=False)
-    _add(one, f"{module}.{module}", name, Command if name in LIGHT else ModelCommand)
+    _add(one, _place(name), name, Command if name in LIGHT else ModelCommand)
     return typer.main.get_command(one)
 
 
@@ -167,12 +166,22 @@ def _listed(name: str) -> TyperCommand:
     """A command as the list of commands shows it: a name and a help text."""
     if name in GROUPS:
         return TyperCommand(name, help=import_module(f"essent.cli.{name}").app.info.help)
-    module = name.replace("-", "_")
-    return TyperCommand(name, help=_help_of(getattr(import_module(f"essent.cli.{module}"), module)))
+    return TyperCommand(name, help=_help_of(_function(_place(name))))
 
 
 def _add(group: typer.Typer, place: str, name: str, kind: type[Command]) -> None:
     """The function at "module.function" as a command."""
-    module, _, function = place.partition(".")
-    command = getattr(import_module(f"essent.cli.{module}"), function)
+    command = _function(place)
     group.command(name, cls=kind, help=_help_of(command))(command)
+
+
+def _place(name: str) -> str:
+    """Where the function of a command of its own is, as "module.function"."""
+    return ".".join([name.replace("-", "_")] * 2)
+
+
+def _function(place: str) -> Callable[..., None]:
+    """The function at "module.function"; its module is imported."""
+    module, _, function = place.partition(".")
+    found: Callable[..., None] = getattr(import_module(f"essent.cli.{module}"), function)
+    return found
