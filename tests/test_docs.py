@@ -31,9 +31,9 @@ from essent.cli import app
 from essent.cli.doctor import FAULTS
 from essent.doctor import CHECKS
 from essent.encoder.encoder import Encoder
-from essent.minimal_pairs import English
+from essent.lab.minimal_pairs import English
+from essent.lab.reproduce import tables
 from essent.pooling import reductions
-from essent.reproduce import tables
 from essent.saving.stock_modules import NoStockModulesError, stock_modules
 from essent.shaping import shapers
 from essent.sources.layers import token_tables

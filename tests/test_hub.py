@@ -64,8 +64,8 @@ def test_without_a_network_a_wrong_name_is_said_at_once_and_the_cache_is_read(be
     wrong = [
         ["encoder", "Encoder", "nobody/no-such-model"],
         ["encoder", "Encoder", "no-such-model", "mean"],
-        ["minimal_pairs.masked", "MaskedModel", "nobody/no-such-model"],
-        ["selection.generate", "Generator", "nobody/no-such-model"],
+        ["lab.minimal_pairs.masked", "MaskedModel", "nobody/no-such-model"],
+        ["lab.templates.generate", "Generator", "nobody/no-such-model"],
         ["tasks.data", "hub_rows", "nobody/no-such-data", None, "test"],
     ]
     others = [["encoder", "Encoder", name, "mean"] for name in ("my model", "nobody/tiny")]

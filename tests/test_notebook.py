@@ -15,8 +15,8 @@ import pytest
 
 from essent import Encoder, Recipe
 from essent.evaluation import ByRecipe
+from essent.lab.reproduce import Measured, Reproduction, find_table
 from essent.notebook import MOST_ROWS, html_lines, html_pairs, html_picture, html_table
-from essent.reproduce import Measured, Reproduction, find_table
 from essent.selection import Leaderboard, Trial
 from essent.tasks import Comparison, HerosTask, MinimalPair, Result, results_table
 

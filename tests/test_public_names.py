@@ -213,7 +213,7 @@ def commands(group: Any, before: str = "") -> Iterator[str]:
 
 
 def test_every_command_has_an_example() -> None:
-    """All but one, whose file a person fills in: tests/minimal_pairs/test_build_command.py runs it."""
+    """All but one, whose file a person fills in: tests/lab/minimal_pairs/test_build_command.py runs it."""
     run = {" ".join(words[:many]) for page in PAGES for words in lines_of(page) for many in (1, 2)}
     assert set(commands(typer.main.get_command(app))) - run == {"heros fit"}
 

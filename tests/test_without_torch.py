@@ -166,13 +166,15 @@ STATEMENTS = {
     "from essent import improve": "essent.improve",
     **{
         f"import essent.{package}": f"essent.{package}"
-        for package in "encoder explain minimal_pairs model pipeline reproduce saving shaping".split()
+        for package in (
+            "encoder model pipeline saving shaping lab.explain lab.minimal_pairs lab.reproduce lab.templates"
+        ).split()
     },
     "from essent.demo import run_demo": "essent.demo.run_demo",
     "from essent.engine import compile": "essent.engine.compile",
     "from essent.static import distill": "essent.static.distill",
     "from essent.train import train": "essent.train.train",
-    "from essent.pretrain import pretrain": "essent.pretrain.pretrain",
+    "from essent.lab.pretrain import pretrain": "essent.lab.pretrain.pretrain",
     "from essent import Recipe; Recipe.parse('mean | zscore')": "The shaping 'zscore'",
     "from essent import verify; verify('other')": "Loading this folder",
     "from essent import verify; verify('owner/model')": "Reading 'owner/model'",

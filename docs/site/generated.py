@@ -20,8 +20,9 @@ ROOT = Path(__file__).parents[2]
 USERS = tuple(
     f"essent{door and '.'}{door}"
     for door in (
-        " encoder recipe demo evaluation evaluation.mteb tasks selection improvement explain report static engine bulk "
-        "calibration train pretrain minimal_pairs reproduce doctor verification types"
+        " encoder recipe demo evaluation evaluation.mteb tasks selection improvement report static engine bulk "
+        "calibration train doctor verification types "
+        "lab.explain lab.minimal_pairs lab.pretrain lab.reproduce lab.templates"
     ).split(" ")
 )
 # packages that only other packages of essent use: ARCHITECTURE.md describes them; `essent serve` is the server's door
@@ -122,10 +123,12 @@ def api_pages() -> dict[str, str]:
 def doors() -> Iterator[str]:
     """Packages and modules of essent with an `__all__`; files inside packages are their own affair."""
     import essent
+    from essent import lab
 
     yield "essent"
-    for module in pkgutil.iter_modules(essent.__path__, "essent."):
-        if module.name in INSIDE:
+    modules = [*pkgutil.iter_modules(essent.__path__, "essent."), *pkgutil.iter_modules(lab.__path__, "essent.lab.")]
+    for module in modules:
+        if module.name in (*INSIDE, "essent.lab"):
             continue
         if module.ispkg or module.name in USERS or hasattr(importlib.import_module(module.name), "__all__"):
             yield module.name

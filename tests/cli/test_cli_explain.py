@@ -9,7 +9,7 @@ import pytest
 from cli_helpers import Run
 
 from essent.evaluation.run import evaluate
-from essent.explain import mask_predictions
+from essent.lab.explain import mask_predictions
 
 
 def test_mask(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from cli_helpers import Run, commands
 from typer.testing import CliRunner
 
 from essent.cli.settings import described, with_help, with_options
-from essent.pretrain import Pretraining
-from essent.pretrain.settings import PRECISIONS
+from essent.lab.pretrain import Pretraining
+from essent.lab.pretrain.settings import PRECISIONS
 from essent.selection import Settings as Search
 from essent.static import Choice, TableSettings
 from essent.train import OBJECTIVES, Settings, projection_heads

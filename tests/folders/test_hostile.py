@@ -22,8 +22,8 @@ import essent
 from essent import Encoder, EncoderTransformer, StaticEncoder
 from essent.cli import app
 from essent.folders import check_folder
-from essent.minimal_pairs.masked import MaskedModel
-from essent.selection.generate import Generator
+from essent.lab.minimal_pairs.masked import MaskedModel
+from essent.lab.templates.generate import Generator
 from essent.types import EssentError, ModelError, VerificationError
 from families import CORPUS
 

@@ -58,7 +58,7 @@ def mask(
         raise InputError('Give texts: essent explain mask "a text", or --texts FILE.')
     check_output(json_file, run.force)
     given = [*(text or []), *read_files(texts or [], column)]
-    from essent.explain import mask_predictions
+    from essent.lab.explain import mask_predictions
 
     run.calm()
     found = mask_predictions(
@@ -95,7 +95,7 @@ def bias(
         data: scored pairs whose Spearman correlation stands beside the anisotropy, e.g. stsb,sickr.
         seed: seed by which texts are drawn where there are many.
     """
-    from essent.explain import BIAS_FILES, token_bias, write_bias
+    from essent.lab.explain import BIAS_FILES, token_bias, write_bias
 
     optional_import("matplotlib", "demo")
     if output.is_file():

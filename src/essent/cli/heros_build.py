@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from essent.minimal_pairs import PairRow, Quality, Resources
+    from essent.lab.minimal_pairs import PairRow, Quality, Resources
     from essent.tasks import Tokenize
 
 SAMPLE = 2  # pairs a subset
@@ -70,8 +70,8 @@ def build(
     [dim]$[/] essent heros build --texts reviews.txt --output pairs.jsonl --model bert-large-uncased
     [dim]$[/] essent heros evaluate -m all-MiniLM-L6-v2 --data pairs.jsonl
     """
-    from essent import minimal_pairs
-    from essent.minimal_pairs import Confidence
+    from essent.lab import minimal_pairs
+    from essent.lab.minimal_pairs import Confidence
     from essent.types import DataError, optional_import
 
     check_output(output, run.force, (".jsonl",))
@@ -110,7 +110,7 @@ def check(
     \b
     [dim]$[/] essent heros check pairs.jsonl
     """
-    from essent.minimal_pairs import English, Parser, check_rows
+    from essent.lab.minimal_pairs import English, Parser, check_rows
     from essent.tasks import load_heros
     from essent.types import VerificationError
 
@@ -165,7 +165,7 @@ def _reasons(quality: Quality) -> str:
 def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize, console: Console) -> None:
     from rich.text import Text
 
-    from essent.minimal_pairs import sample
+    from essent.lab.minimal_pairs import sample
 
     console.print(_funnel(quality))
     console.print(_overlaps(rows, tokenize))
@@ -201,7 +201,7 @@ def _overlaps(rows: Sequence[PairRow], tokenize: Tokenize) -> Table:
     from rich import box
     from rich.table import Table
 
-    from essent.minimal_pairs import overlaps
+    from essent.lab.minimal_pairs import overlaps
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("overlap")

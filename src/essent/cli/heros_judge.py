@@ -26,7 +26,7 @@ def judge(
     \b
     [dim]$[/] essent heros judge pairs.jsonl --output sheet.csv
     """
-    from essent.minimal_pairs import RULES, write_sheet
+    from essent.lab.minimal_pairs import RULES, write_sheet
     from essent.tasks import load_heros
 
     check_output(output, force, (".csv",))
@@ -50,12 +50,12 @@ def fit(
     """Fit the confidence in synonyms and antonyms to judgements, by what the model and WordNet say of them.
 
     The file has the digest of the judgements. Fit it anew for another masked language model, or with more judgements;
-    those that essent comes with are src/essent/minimal_pairs/data/judgements.tsv.
+    those that essent comes with are src/essent/lab/minimal_pairs/data/judgements.tsv.
 
     \b
     [dim]$[/] essent heros fit sheet.csv --output confidence.json --model bert-large-uncased
     """
-    from essent.minimal_pairs import fit_judgements
+    from essent.lab.minimal_pairs import fit_judgements
 
     check_output(output, run.force, (".json",))
     options = opt.model_options(None, run.revision, run.trust_remote_code)

@@ -11,7 +11,7 @@ import typer
 from essent.cli.console import show_note
 
 if TYPE_CHECKING:
-    from essent.minimal_pairs import Resources
+    from essent.lab.minimal_pairs import Resources
 
 PARSER = typer.Option(
     "--parser",
@@ -29,7 +29,7 @@ MASKED_MODEL = typer.Option(
 
 def common_misspellings() -> dict[str, tuple[str, ...]]:
     """codespell's, or none with a note."""
-    from essent.minimal_pairs import misspellings
+    from essent.lab.minimal_pairs import misspellings
     from essent.types import MissingDependencyError
 
     try:
@@ -48,7 +48,7 @@ def resources_of(
     options: Mapping[str, Any],
 ) -> Resources:
     """What pairs are built from; cheap things first."""
-    from essent.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet
+    from essent.lab.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet
     from essent.types import DataError
 
     parse, wordnet = Parser(English(), parser), None

@@ -12,7 +12,7 @@ import typer
 from essent.cli import options as opt
 from essent.cli.settings import with_help, with_options
 from essent.cli.texts import read_files
-from essent.pretrain import Pretraining
+from essent.lab.pretrain import Pretraining
 
 START, LENGTH, LEARNING = "What it starts from", "How long", "Learning"
 PANELS = {
@@ -61,8 +61,8 @@ def pretrain(
     """
     found = read_files(texts, column)
     measured = None if held_out is None else read_files(held_out, column)
-    from essent.pretrain import Start
-    from essent.pretrain import pretrain as train
+    from essent.lab.pretrain import Start
+    from essent.lab.pretrain import pretrain as train
 
     run.calm()
     if os.environ.get("RANK", "0") != "0":  # of the processes that torchrun starts the first one speaks

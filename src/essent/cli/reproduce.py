@@ -21,7 +21,7 @@ from essent.types import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from essent.reproduce import Table
+    from essent.lab.reproduce import Table
 
 
 @with_help()
@@ -69,8 +69,8 @@ def reproduce(
         only_tasks: only these tasks, e.g. "sts*,cr"; means are taken over these alone.
         seeds: the most seeds of random embeddings that are run.
     """
-    from essent.reproduce import find_table, render, run_table, settings_of, summary, to_dict
-    from essent.reproduce import only_tasks as with_tasks
+    from essent.lab.reproduce import find_table, render, run_table, settings_of, summary, to_dict
+    from essent.lab.reproduce import only_tasks as with_tasks
 
     if list_tables:
         _list()
@@ -118,7 +118,7 @@ def _list() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from essent.reproduce import tables
+    from essent.lab.reproduce import tables
 
     shown = Table("table", "what it shows", "models", box=None)
     for table in tables().values():

@@ -72,8 +72,11 @@ def search_templates(
         {"--t5": t5, "--definitions": definitions, "--candidates": candidates, "--longest": longest},
     )
     settings.check_outputs()
-    from essent.selection import DEFINITIONS, find_grammar, generate_templates, read_definitions, search_candidates
-    from essent.selection import search_templates as search_greedily
+    from essent.lab.templates.definitions import DEFINITIONS, read_definitions
+    from essent.lab.templates.generate import generate_templates
+    from essent.lab.templates.search import search_candidates
+    from essent.lab.templates.search import search_templates as search_greedily
+    from essent.selection.grammar import find_grammar
 
     settings.calm()
     pairs_of: Any = data[0] if len(data) == 1 else read_pairs(data, settings.data_folder, settings.quiet)
