@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import truncate_embeddings
 
 from essent.calibration import Calibration, calibrate, calibrated_similarities, require_cosine, write_calibration
 from essent.compat import prompt_of
+from essent.texts import require_finite
 from essent.types import TextsLike
 
 if TYPE_CHECKING:
@@ -25,6 +27,19 @@ class CalibratedTransformer(SentenceTransformer):
     """
 
     calibration: Calibration | None = None
+
+    def _finished(
+        self, vectors: torch.Tensor, texts: Sequence[str], dimensions: int | None, unit: bool | None
+    ) -> torch.Tensor:
+        """The first dimensions of the texts' vectors (N,K), of length 1 when asked for.
+
+        Raises:
+            NotFiniteError: a vector has NaN or infinite numbers; says which text, and why.
+        """
+        vectors = vectors if dimensions is None else truncate_embeddings(vectors, dimensions)
+        vectors = torch.nn.functional.normalize(vectors, p=2, dim=1) if unit else vectors
+        checked: torch.Tensor = require_finite(vectors, texts, self.named_parameters())
+        return checked
 
     def calibrate(
         self,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import batch_to_device, truncate_embeddings
+from sentence_transformers.util import batch_to_device
 
 from essent.calibration import read_calibration
 from essent.compat import config_of, device_for, prompt_of, write_stock_card
@@ -26,7 +26,7 @@ from essent.pipeline import PORTION, KeptStates, PooledCache, RecipeModule, dige
 from essent.progress import text_progress
 from essent.recipe import Recipe
 from essent.saving import SavableModule, amend_card, folder_of, load_folder, save_folder
-from essent.texts import check_texts, distinct_texts, repeat_in_place, takes_any_texts, texts_to_fit
+from essent.texts import check_texts, distinct_texts, repeat_in_place, require_finite, takes_any_texts, texts_to_fit
 from essent.tokens import batches, portions
 from essent.types import ModelLike, NamesItsModel, RecipeError, TextsLike
 
@@ -176,7 +176,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         with torch.inference_mode():
             parts = [self.module.shaped(part.to(self.device)).cpu() for part in pooled.split(PORTION)]
             dimensions = self.truncate_dim if truncate_dim is None else truncate_dim
-            return _finished(torch.cat(parts), dimensions, normalize_embeddings).float().numpy()
+            return self._finished(torch.cat(parts), found, dimensions, normalize_embeddings).float().numpy()
 
     def _learn(
         self, texts: TextsLike, frequency_texts: TextsLike | None, before: str, batch_size: int, progress: bool
@@ -193,6 +193,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             )
         if module.chain.needs_fit:
             pooled = self._vectors(texts_to_fit(found, "texts"), batch_size, progress, shape=False)
+            require_finite(pooled, found, self.named_parameters())
             module.set_chain(type(module.chain).parse(self.recipe.shaping).fit(pooled.cpu().numpy()))
         self._sign()
         return pooled
@@ -216,7 +217,9 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             device=device,
             on_cpu=bool(arguments.get("save_to_cpu")),
         )
-        return _finished(vectors, arguments.get("truncate_dim"), bool(arguments.get("normalize_embeddings")))
+        return self._finished(
+            vectors, texts, arguments.get("truncate_dim"), bool(arguments.get("normalize_embeddings"))
+        )
 
     @torch.inference_mode()
     def _vectors(
@@ -342,9 +345,3 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         """
         write_stock_card(self, str(folder), name, datasets)
         amend_card(folder, self.recipe, reason, self.chosen)
-
-
-def _finished(vectors: torch.Tensor, dimensions: int | None, unit: bool) -> torch.Tensor:
-    """The first dimensions, of length 1 when asked for."""
-    vectors = vectors if dimensions is None else truncate_embeddings(vectors, dimensions)
-    return torch.nn.functional.normalize(vectors, p=2, dim=1) if unit else vectors

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import truncate_embeddings
 
 from essent.arithmetic import SHORT
 from essent.atomic import replacing_folder
@@ -103,9 +102,7 @@ class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
             with text_progress(len(distinct), shown) as update:
                 found = module.vectors(distinct, arguments["batch_size"], update)
         vectors = torch.from_numpy(found if len(distinct) == len(texts) else found[inverse])
-        if (dimensions := arguments.get("truncate_dim")) is not None:
-            vectors = truncate_embeddings(vectors, dimensions)
-        return torch.nn.functional.normalize(vectors, p=2, dim=1) if arguments.get("normalize_embeddings") else vectors
+        return self._finished(vectors, texts, arguments.get("truncate_dim"), arguments.get("normalize_embeddings"))
 
     def start_multi_process_pool(self, *args: Any, **kwargs: Any) -> Any:
         """Refused: one compiled encoder already keeps every core busy.
