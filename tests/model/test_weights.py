@@ -172,7 +172,11 @@ def test_sharded_and_pickled_weights_are_whole(bert: Path, copy: Path) -> None:
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
-        ({"num_hidden_layers": 10**8}, "num_hidden_layers=100000000, .* weights for 3 at most"),
+        (
+            {"num_hidden_layers": 10**8},
+            "'num_hidden_layers' must be a whole number up to 10,000, or null, not 100000000",
+        ),
+        ({"num_hidden_layers": 10**4}, "num_hidden_layers=10000, .* weights for 3 at most"),
         ({"hidden_size": 64}, "hidden_size=64, .* no weight has a dimension of that size"),
         ({"vocab_size": 10**8}, "vocab_size=100000000, .* the largest dimension of a weight is 256"),
         ({"intermediate_size": 10**8}, "intermediate_size=100000000, .* the largest dimension"),

@@ -32,6 +32,9 @@ TEXT = Kind("a string", lambda value: isinstance(value, str))
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 WHOLE = Kind("a whole number", _whole)
 SIZE = Kind("a whole number below 10**9", lambda value: _whole(value) and value < 10**9)
+LAYERS = Kind(
+    "a whole number up to 10,000", lambda value: _whole(value) and value <= 10_000
+)  # some are listed one by one
 NUMBER = Kind("a finite number", _number)
 ANYTHING = Kind("anything", lambda value: True)
 NULL = Kind("null", lambda value: value is None)
@@ -137,7 +140,8 @@ CONFIG = Rule(
         "architectures": optional(listed(TEXT)),
         "configuration_files": optional(listed(FILE_NAME)),
         "auto_map": ANYTHING,  # which nobody follows without trust_remote_code
-        **dict.fromkeys(("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size"), optional(SIZE)),
+        **dict.fromkeys(("num_attention_heads", "hidden_size", "vocab_size"), optional(SIZE)),
+        **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layers", "n_layer"), optional(LAYERS)),
     },
     ANYTHING,
 )
