@@ -1,0 +1,86 @@
+"""A stop loses no request: what has reached the server is answered, and the log says what happened."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from test_command import started
+
+from essent.serving import Settings
+from essent.serving.prepared import Prepared
+from servers import Running, running
+
+BODY = b'{"inputs": "a dog runs"}'
+REQUEST = b"POST /embed HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def read_answer(connection: socket.socket) -> bytes:
+    """Head and body of one answer; the connection stays open."""
+    got = b""
+    while b"\r\n\r\n" not in got:
+        got += connection.recv(65_536)
+    length = int(re.search(rb"content-length: (\d+)", got)[1])
+    while len(got) < got.index(b"\r\n\r\n") + 4 + length:
+        got += connection.recv(65_536)
+    return got
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Everything up to the orderly end of a connection; a reset raises."""
+    with connection:
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def wait_until_refused(port: int) -> None:
+    """Wait until the port is closed."""
+    with suppress(ConnectionRefusedError):
+        while True:
+            connect(port).close()
+            time.sleep(0.01)
+
+
+def test_a_stop_answers_every_request_that_has_come(static: Prepared) -> None:
+    """On connections that wait to be accepted, on open ones that nobody reads, and where half of a head has come."""
+    server = Running([static], Settings(port=0))
+    server.start()
+    unused, half, *used = (connect(server.port) for _ in range(10))
+    for connection in used:
+        connection.sendall(REQUEST)
+        assert b"connection: close" not in read_answer(connection)
+    standing, go_on = threading.Event(), threading.Event()
+
+    async def signal_comes(_: int) -> bool:
+        """What uvicorn asks ten times a second: it is told to stop, but not before clients have sent something."""
+        standing.set()
+        return go_on.wait(60)
+
+    server.server.on_tick = signal_comes
+    assert standing.wait(60)
+    new = [connect(server.port) for _ in range(20)]
+    half.sendall(REQUEST[:20])
+    for connection in (*used, *new):
+        connection.sendall(REQUEST)
+    go_on.set()
+    wait_until_refused(server.port)
+    half.sendall(REQUEST[20:])
+    for connection in (half, *used, *new):
+        answer = read_all(connection)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"\r\nconnection: close\r\n" in answer
+        assert answer.endswith(b"]]")
+    assert read_all(unused) == b""
+    server.stop()
+    assert (server.server.answered, server.server.unfinished) == (1 + len(used) + len(new), 0)
