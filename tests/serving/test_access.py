@@ -49,7 +49,8 @@ def test_keys(guarded: Running, header: str | None) -> None:
     assert answer.status_code == 401
     assert answer.json()["error"]["code"] == "invalid_api_key"
     answer = httpx.post(guarded.url + "/embed", headers=headers, json={"inputs": "a"})
-    assert (answer.status_code, answer.content) == (401, b"")
+    assert (answer.status_code, answer.json()["error_type"]) == (401, "Unauthorized")
+    assert "API key" in answer.json()["error"]
     for key in KEYS:
         assert httpx.get(guarded.url + "/v1/models", headers=with_key(key)).status_code == 200
     for path in ("/health", "/ping", "/metrics"):
@@ -109,6 +110,29 @@ def post_raw(guarded: Running, head: bytes, parts: Iterable[bytes] = (), seconds
 
 
 HEAD = b"POST /v1/embeddings HTTP/1.1\r\nhost: here\r\nauthorization: Bearer first-key\r\n"
+
+
+CHUNKED = b"transfer-encoding: chunked\r\ncontent-length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+TWO_KEYS = b"authorization: Bearer other\r\ncontent-length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize("more", [CHUNKED, TWO_KEYS])
+def test_headers_that_can_be_read_in_two_ways_are_refused(guarded: Running, more: bytes) -> None:
+    """In the words of the path's API, and the connection ends: where the next request begins is not known."""
+    for path, shape in ((b"/v1/embeddings", b'{"error":{"message":"'), (b"/embed", b'{"error":"')):
+        answer = post_raw(guarded, HEAD.replace(b"/v1/embeddings", path) + more)
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b"\r\nconnection: close\r\n" in answer
+        assert shape + b"The request has " in answer
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
+def test_a_wish_for_another_protocol_is_ignored(
+    guarded: Running, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = httpx.get(guarded.url + "/embed", headers={**with_key(), "connection": "upgrade", "upgrade": protocol})
+    assert answer.status_code == 405
+    assert [record.message for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
 def test_a_body_of_100_megabytes_is_refused_before_it_is_read(guarded: Running) -> None:

@@ -84,3 +84,69 @@ def test_a_stop_answers_every_request_that_has_come(static: Prepared) -> None:
     assert read_all(unused) == b""
     server.stop()
     assert (server.server.answered, server.server.unfinished) == (1 + len(used) + len(new), 0)
+
+
+def send_until_refused(port: int, keep_alive: bool, seen: Counter[str], ready: threading.Barrier) -> None:
+    """Request after request, until the server says that it is gone."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    while True:
+        try:
+            connection.connect()
+        except ConnectionRefusedError:
+            return
+        close = False
+        while not close:
+            connection.request("POST", "/embed", BODY)
+            with connection.getresponse() as answer:
+                answer.read()
+            seen[str(answer.status)] += 1
+            if seen["200"] == 5:
+                ready.wait(60)
+            close = answer.will_close or not keep_alive
+        connection.close()
+
+
+@pytest.mark.parametrize("keep_alive", [True, False])
+def test_a_stop_under_load_cuts_nothing(static: Prepared, keep_alive: bool) -> None:
+    seen = [Counter[str]() for _ in range(12)]
+    ready = threading.Barrier(len(seen) + 1)
+    failures: list[BaseException] = []
+
+    def client(counts: Counter[str], port: int) -> None:
+        try:
+            send_until_refused(port, keep_alive, counts, ready)
+        except BaseException as error:
+            failures.append(error)
+
+    with running([static]) as server:
+        threads = [threading.Thread(target=client, args=(counts, server.port)) for counts in seen]
+        for thread in threads:
+            thread.start()
+        ready.wait(60)
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert {status for counts in seen for status in counts} == {"200"}
+    assert server.server.unfinished == 0
+    assert server.server.server_state.total_requests == sum(counts["200"] for counts in seen)
+
+
+@pytest.mark.slow
+def test_a_stop_that_is_forced_says_what_it_left(static_folder: Path) -> None:
+    """The second Ctrl+C waits for nobody: who waits is told, and so is who stopped it."""
+    with started(str(static_folder), "--port", "0") as (process, lines, url):
+        port = int(url.rpartition(":")[2])
+        with connect(port) as connection:
+            connection.sendall(
+                b"POST /embed HTTP/1.1\r\nhost: here\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n"
+            )
+            assert connection.recv(100).startswith(b"HTTP/1.1 100")  # it waits for the body
+            process.send_signal(signal.SIGINT)
+            wait_until_refused(port)
+            process.send_signal(signal.SIGINT)
+            answer = read_all(connection)
+        assert process.wait(60) == 0
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"The server stopped before the request was done" in answer
+    assert lines[-1] == "Stopped. Requests answered after the signal: 0; left unfinished: 1.\n"
+    assert not any("Traceback" in line for line in lines)

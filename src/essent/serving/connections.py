@@ -51,6 +51,7 @@ class Server(uvicorn.Server):
                 port=settings.port,
                 http=HTTP,
                 ws="none",
+                lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,

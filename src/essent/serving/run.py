@@ -199,10 +199,7 @@ async def _run(server: Server, service: Service, note: Callable[[str], None]) ->
         sweeping.cancel()
         with suppress(asyncio.CancelledError):
             await sweeping
-    everything = (
-        f"{server.unfinished:,} requests were not finished" if server.unfinished else "every request was answered"
-    )
-    note(f"Stopped: {everything}; {server.answered:,} were answered after the signal.")
+    note(f"Stopped. Requests answered after the signal: {server.answered:,}; left unfinished: {server.unfinished:,}.")
 
 
 async def _typical(service: Service, name: str, path: Path) -> list[dict[str, Any]]:
