@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import logging
+import os
 import socket
 import threading
 import time
@@ -304,26 +305,34 @@ def test_the_file_of_keys(tmp_path: Path) -> None:
     assert Settings().keys() == ()
 
 
-def test_cores_of_a_container(tmp_path: Path) -> None:
-    import os
+ALLOWED = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
-    allowed = len(os.sched_getaffinity(0))
-    assert cores(tmp_path) == allowed  # no control group
-    for text, wanted in (
-        ("max 100000", allowed),
-        ("50000 100000", 1),
-        ("150000 100000", min(2, allowed)),
-        ("x", allowed),
-    ):
-        (tmp_path / "cpu.max").write_text(text, "ascii")
-        assert cores(tmp_path) == wanted
-    (tmp_path / "cpu.max").unlink()
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1", "ascii")
-    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000", "ascii")
-    assert cores(tmp_path) == allowed
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("100000", "ascii")
-    assert cores(tmp_path) == 1
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, ALLOWED),  # no control groups
+        ({"membership": "0::/"}, ALLOWED),
+        ({"membership": "0::/", "cpu.max": "max 100000"}, ALLOWED),
+        ({"membership": "0::/", "cpu.max": "50000 100000"}, 1),
+        ({"membership": "0::/", "cpu.max": "150000 100000"}, min(2, ALLOWED)),
+        ({"membership": "0::/", "cpu.max": "x"}, ALLOWED),
+        ({"membership": "0::/system.slice/a.service", "system.slice/a.service/cpu.max": "50000 100000"}, 1),
+        ({"membership": "0::/a/b", "a/cpu.max": "50000 100000", "a/b/cpu.max": "max 100000"}, 1),
+        ({"membership": "0::/not-seen-from-here", "cpu.max": "50000 100000"}, 1),
+        ({"membership": "2:cpu:/", "cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, ALLOWED),
+        ({"membership": "2:cpu:/", "cpu/cpu.cfs_quota_us": "1000", "cpu/cpu.cfs_period_us": "100000"}, 1),
+        ({"membership": "3:cpuacct,cpu:/a\n0::/", "cpu/a/cpu.cfs_quota_us": "9", "cpu/a/cpu.cfs_period_us": "9"}, 1),
+    ],
+)  # fmt: skip
+def test_cores_of_a_container(tmp_path: Path, files: dict[str, str], expected: int) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "ascii")
+    assert cores(tmp_path, tmp_path / "membership") == expected
+
+
+def test_threads_of_the_server() -> None:
     assert divide(2).engine == 2
     assert divide(16).engine == 14
     assert divide(16, 3).engine == 3

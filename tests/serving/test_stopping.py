@@ -86,7 +86,7 @@ def test_a_stop_answers_every_request_that_has_come(static: Prepared) -> None:
     assert (server.server.answered, server.server.unfinished) == (1 + len(used) + len(new), 0)
 
 
-def send_until_refused(port: int, keep_alive: bool, seen: Counter[str], ready: threading.Barrier) -> None:
+def send_until_refused(port: int, seen: Counter[str], ready: threading.Barrier) -> None:
     """Request after request, until the server says that it is gone."""
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     while True:
@@ -102,19 +102,18 @@ def send_until_refused(port: int, keep_alive: bool, seen: Counter[str], ready: t
             seen[str(answer.status)] += 1
             if seen["200"] == 5:
                 ready.wait(60)
-            close = answer.will_close or not keep_alive
+            close = answer.will_close
         connection.close()
 
 
-@pytest.mark.parametrize("keep_alive", [True, False])
-def test_a_stop_under_load_cuts_nothing(static: Prepared, keep_alive: bool) -> None:
+def test_a_stop_under_load_cuts_nothing(static: Prepared) -> None:
     seen = [Counter[str]() for _ in range(12)]
     ready = threading.Barrier(len(seen) + 1)
     failures: list[BaseException] = []
 
     def client(counts: Counter[str], port: int) -> None:
         try:
-            send_until_refused(port, keep_alive, counts, ready)
+            send_until_refused(port, counts, ready)
         except BaseException as error:
             failures.append(error)
 
