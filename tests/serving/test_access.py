@@ -312,7 +312,7 @@ ALLOWED = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 
     ("files", "expected"),
     [
         ({}, ALLOWED),  # no control groups
-        ({"membership": "0::/"}, ALLOWED),
+        ({"cpu.max": "50000 100000"}, 1),
         ({"membership": "0::/", "cpu.max": "max 100000"}, ALLOWED),
         ({"membership": "0::/", "cpu.max": "50000 100000"}, 1),
         ({"membership": "0::/", "cpu.max": "150000 100000"}, min(2, ALLOWED)),

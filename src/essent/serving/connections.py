@@ -22,7 +22,7 @@ HEADERS = 30.0  # seconds in which the head of a request must arrive; also what 
 UNREAD = 60.0  # seconds for which an answer may not be read at all
 
 
-class HTTP(H11Protocol):
+class HTTPProtocol(H11Protocol):
     """HTTP/1.1 and nothing else: a wish to go on in another protocol is ignored, as RFC 9110 allows, without a word."""
 
     def _should_upgrade(self) -> bool:
@@ -49,7 +49,7 @@ class Server(uvicorn.Server):
                 app,
                 host=settings.host,
                 port=settings.port,
-                http=HTTP,
+                http=HTTPProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -65,19 +65,20 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port, answer every request that has come or is coming, and end the connections."""
         state, loop = self.server_state, asyncio.get_running_loop()
-        before = state.total_requests
+        before, start = state.total_requests, loop.time()
         state.default_headers = [*state.default_headers, (b"connection", b"close")]
         for connection in state.connections:
             if connection.cycle is not None:  # type: ignore[union-attr]
                 connection.cycle.default_headers = state.default_headers  # type: ignore[union-attr]
-        protocol = partial(HTTP, self.config, state, self.lifespan.state)
+        protocol = partial(HTTPProtocol, self.config, state, self.lifespan.state)
         for waiting in self._close_port():
             await loop.connect_accepted_socket(protocol, waiting)
-        end = loop.time() + QUIET
         while not self.force_exit and (
-            (state.connections and loop.time() < end) or any(map(_sends_head, state.connections))
+            (state.connections and loop.time() < start + QUIET) or any(map(_sends_head, state.connections))
         ):
             await asyncio.sleep(0.02)
+        left = (self.config.timeout_graceful_shutdown or 0) - int(loop.time() - start)  # of the whole stop
+        self.config.timeout_graceful_shutdown = max(1, left)
         await super().shutdown(sockets)
         self.answered, self.unfinished = state.total_requests - before, len(state.connections)
 

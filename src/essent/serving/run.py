@@ -131,7 +131,7 @@ def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> P
         found, error = ours.recv()
     except EOFError:
         process.join()
-        killed = process.exitcode == -signal.SIGKILL
+        killed = process.exitcode == -9  # by SIGKILL, a name that Windows lacks
         why = "the system killed it, most likely for want of memory" if killed else f"exit code {process.exitcode}"
         raise EngineError(f"Preparing {model!r} ended its process: {why}.") from None
     except KeyboardInterrupt:  # it would go on for minutes, and then have nobody to give its result to
