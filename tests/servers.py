@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
-import uvicorn
 
 from essent.serving.app import create_app
-from essent.serving.connections import sweep
+from essent.serving.connections import Server, sweep
 from essent.serving.explorer import explorer
 from essent.serving.loading import open_collections, read_collections
 from essent.serving.machine import Threads
@@ -50,11 +49,7 @@ class Running:
             self.app = create_app(
                 self.service, self.keys, page, await open_collections(self.service, given, self.notes.append, False)
             )
-            config = uvicorn.Config(
-                self.app, port=0, http="h11", ws="none", log_config=None, access_log=False, timeout_keep_alive=20,
-                h11_max_incomplete_event_size=65_536, limit_concurrency=self.settings.max_connections,
-            )  # fmt: skip
-            self.server = uvicorn.Server(config)
+            self.server = Server(self.app, self.settings)
             sweeping = asyncio.create_task(sweep(self.server.server_state.connections, **self.sweeping))
             await self.server.serve()
             sweeping.cancel()
@@ -94,7 +89,7 @@ class Running:
 def running(
     models: list[Prepared], keys: tuple[str, ...] = (), sweeping: dict | None = None, **settings: Any
 ) -> Iterator[Running]:
-    made = Running(models, Settings(**settings), keys, **(sweeping or {}))
+    made = Running(models, Settings(port=0, **settings), keys, **(sweeping or {}))
     made.start()
     try:
         yield made

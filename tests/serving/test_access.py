@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import logging
+import os
 import socket
 import threading
 import time
@@ -49,7 +50,8 @@ def test_keys(guarded: Running, header: str | None) -> None:
     assert answer.status_code == 401
     assert answer.json()["error"]["code"] == "invalid_api_key"
     answer = httpx.post(guarded.url + "/embed", headers=headers, json={"inputs": "a"})
-    assert (answer.status_code, answer.content) == (401, b"")
+    assert (answer.status_code, answer.json()["error_type"]) == (401, "Unauthorized")
+    assert "API key" in answer.json()["error"]
     for key in KEYS:
         assert httpx.get(guarded.url + "/v1/models", headers=with_key(key)).status_code == 200
     for path in ("/health", "/ping", "/metrics"):
@@ -109,6 +111,29 @@ def post_raw(guarded: Running, head: bytes, parts: Iterable[bytes] = (), seconds
 
 
 HEAD = b"POST /v1/embeddings HTTP/1.1\r\nhost: here\r\nauthorization: Bearer first-key\r\n"
+
+
+CHUNKED = b"transfer-encoding: chunked\r\ncontent-length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+TWO_KEYS = b"authorization: Bearer other\r\ncontent-length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize("more", [CHUNKED, TWO_KEYS])
+def test_headers_that_can_be_read_in_two_ways_are_refused(guarded: Running, more: bytes) -> None:
+    """In the words of the path's API, and the connection ends: where the next request begins is not known."""
+    for path, shape in ((b"/v1/embeddings", b'{"error":{"message":"'), (b"/embed", b'{"error":"')):
+        answer = post_raw(guarded, HEAD.replace(b"/v1/embeddings", path) + more)
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b"\r\nconnection: close\r\n" in answer
+        assert shape + b"The request has " in answer
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
+def test_a_wish_for_another_protocol_is_ignored(
+    guarded: Running, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = httpx.get(guarded.url + "/embed", headers={**with_key(), "connection": "upgrade", "upgrade": protocol})
+    assert answer.status_code == 405
+    assert [record.message for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
 def test_a_body_of_100_megabytes_is_refused_before_it_is_read(guarded: Running) -> None:
@@ -280,26 +305,34 @@ def test_the_file_of_keys(tmp_path: Path) -> None:
     assert Settings().keys() == ()
 
 
-def test_cores_of_a_container(tmp_path: Path) -> None:
-    import os
+ALLOWED = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
-    allowed = len(os.sched_getaffinity(0))
-    assert cores(tmp_path) == allowed  # no control group
-    for text, wanted in (
-        ("max 100000", allowed),
-        ("50000 100000", 1),
-        ("150000 100000", min(2, allowed)),
-        ("x", allowed),
-    ):
-        (tmp_path / "cpu.max").write_text(text, "ascii")
-        assert cores(tmp_path) == wanted
-    (tmp_path / "cpu.max").unlink()
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1", "ascii")
-    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000", "ascii")
-    assert cores(tmp_path) == allowed
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("100000", "ascii")
-    assert cores(tmp_path) == 1
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, ALLOWED),  # no control groups
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"membership": "0::/", "cpu.max": "max 100000"}, ALLOWED),
+        ({"membership": "0::/", "cpu.max": "50000 100000"}, 1),
+        ({"membership": "0::/", "cpu.max": "150000 100000"}, min(2, ALLOWED)),
+        ({"membership": "0::/", "cpu.max": "x"}, ALLOWED),
+        ({"membership": "0::/system.slice/a.service", "system.slice/a.service/cpu.max": "50000 100000"}, 1),
+        ({"membership": "0::/a/b", "a/cpu.max": "50000 100000", "a/b/cpu.max": "max 100000"}, 1),
+        ({"membership": "0::/not-seen-from-here", "cpu.max": "50000 100000"}, 1),
+        ({"membership": "2:cpu:/", "cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, ALLOWED),
+        ({"membership": "2:cpu:/", "cpu/cpu.cfs_quota_us": "1000", "cpu/cpu.cfs_period_us": "100000"}, 1),
+        ({"membership": "3:cpuacct,cpu:/a\n0::/", "cpu/a/cpu.cfs_quota_us": "9", "cpu/a/cpu.cfs_period_us": "9"}, 1),
+    ],
+)  # fmt: skip
+def test_cores_of_a_container(tmp_path: Path, files: dict[str, str], expected: int) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "ascii")
+    assert cores(tmp_path, tmp_path / "membership") == expected
+
+
+def test_threads_of_the_server() -> None:
     assert divide(2).engine == 2
     assert divide(16).engine == 14
     assert divide(16, 3).engine == 3
