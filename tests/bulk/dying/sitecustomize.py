@@ -1,10 +1,10 @@
-"""Is on the path of worker processes that are to die: the first one to claim it ends at a counted audit event.
+"""On the path of worker processes that are to die: one of them, or all, end themselves at a counted audit event.
 
 `DYING` is a JSON object:
-    at: the number of the event, from 1; 0 counts only.
-    work: count from the first file of a part on, not from the start of the interpreter.
-    victims: "worker", "parent" (the process that started it), "both".
-    folder: where `claimed` is made by the worker that is to die, and `counted` holds what a whole worker counted.
+    at: the number of the event, from 1; 0: none dies, and `counted` in the folder holds how many there were.
+    work: count from the first file of a part on; else from the start of the interpreter to there.
+    victims: any of "worker" and "parent", the process that started it.
+    folder: its file `claimed` is made by the worker that dies; None: all die.
 """
 
 import json
@@ -19,32 +19,29 @@ def _arm(at, work, victims, folder):
 
     def hook(event, arguments):
         nonlocal count, counting
+        begins = event == "os.mkdir" and "part-" in str(arguments[0])
+        counting = counting or begins
         if not counting:
-            if event != "os.mkdir" or "part-" not in str(arguments[0]):
-                return
-            counting = True
+            return
         with lock:
             count += 1
             here = count
         if here == at:
-            if victims in ("parent", "both"):
-                os.kill(os.getppid(), signal.SIGKILL)
-            if victims in ("worker", "both"):
-                os.kill(os.getpid(), signal.SIGKILL)
-        if not at and (event, work) in _ENDS:
+            for process in (os.getppid(), os.getpid()):
+                if ("worker" if process == os.getpid() else "parent") in victims:
+                    os.kill(process, signal.SIGKILL)
+        if not at and (event == "os.rename" if work else begins):
             with open(os.path.join(folder, "counted"), "w", encoding="utf-8") as file:
                 file.write(str(here))
 
     sys.addaudithook(hook)
 
 
-_ENDS = {("os.rename", True), ("os.mkdir", False)}  # what a whole worker raises while it works, and begins to
-
-
 if "DYING" in os.environ and "--multiprocessing-fork" in sys.orig_argv:
     _plan = json.loads(os.environ["DYING"])
     try:
-        os.close(os.open(os.path.join(_plan["folder"], "claimed"), os.O_CREAT | os.O_EXCL))
+        if _plan["folder"] is not None:
+            os.close(os.open(os.path.join(_plan["folder"], "claimed"), os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         pass
     else:
