@@ -57,9 +57,10 @@ def embed(root: Path, out: Path, workers: int) -> int:
             time.sleep(0.005)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a folder, hidden ones too."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.is_dir() else {}
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Every file of a folder, hidden ones too; None for a folder in it."""
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return {path.name: None if path.is_dir() else path.read_bytes() for path in paths}
 
 
 def main(root: Path, kills: int, seed: int, moment: str) -> None:

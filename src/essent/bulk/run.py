@@ -213,6 +213,8 @@ def _cluster(address: str | bool | None) -> AbstractContextManager[Any]:
 def _settings(given: Mapping[str, Any]) -> BulkSettings:
     try:
         return BulkSettings(**given)
+    except InputError:
+        raise
     except TypeError as error:
         known = ", ".join(BulkSettings.__dataclass_fields__)
         raise InputError(f"{str(error).rpartition('__init__() ')[2]}. The settings are {known}.") from None
@@ -267,6 +269,12 @@ def prepare(
 
 def _check_folder(folder: Path) -> None:
     """Refuse an output that no parts can be written to."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise DataError(
+            f"{str(folder)!r} is not UTF-8, as parts need: choose another name, or LC_ALL=C.UTF-8."
+        ) from None
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} is a file; the output is a folder of parts.")
     place = next(parent for parent in (folder, *folder.parents) if parent.exists())
