@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from bulk_helpers import contents, sentences, table_of
 
+from essent import EssentError
 from essent.bulk import embed
 
 APP = [sys.executable, "-c", "from essent.cli import app; app()", "embed"]
@@ -130,6 +131,15 @@ def test_a_full_disk(workers: str, small_disk: Callable[[str], Path], tmp_path: 
     embed(tmp_path / "a.txt", static_folder, tmp_path / "whole", rows_per_part=30)
     assert contents(out) == contents(tmp_path / "whole")
     assert table_of(out)["text"].to_pylist() == texts
+
+
+def test_no_room_for_the_weights_of_torch(
+    small_disk: Callable[[str], Path], bert: Path, parquet: Callable[..., Path]
+) -> None:
+    out = small_disk("4k") / "out"
+    with pytest.raises(EssentError, match="The disk is full"):
+        embed(parquet(5), str(bert), out, workers=2)
+    assert not list(out.iterdir())
 
 
 # -- locale, standard input, start methods ----------------------------------------------------------------------------

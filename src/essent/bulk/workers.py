@@ -195,7 +195,12 @@ def _shared(job: Job, encoder: Any, threads: int, folder: Path) -> Callable[[], 
         if not isinstance(encoder, StaticEncoder):
             import torch
 
-            torch.save(encoder, file, pickle_protocol=pickle.HIGHEST_PROTOCOL)
+            try:
+                torch.save(encoder, file, pickle_protocol=pickle.HIGHEST_PROTOCOL)
+            except RuntimeError as error:  # of torch's file, whose end is written although the disk is full
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise
             return partial(torch.load, path, mmap=True, weights_only=False)
         buffers: list[pickle.PickleBuffer] = []
         content, spans = pickle.dumps(encoder, protocol=5, buffer_callback=buffers.append), []
