@@ -93,20 +93,20 @@ def test_a_read_only_output(workers: str, ordinary: tuple[Path, list[str]], stat
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """A disk in memory of some size; called again, it is made larger."""
-    place = tmp_path / "disk"
-    place.mkdir()
+    disk = tmp_path / "disk"
+    disk.mkdir()
 
     def sized(size: str) -> Path:
-        again = ["-o", f"remount,size={size}"] if place.is_mount() else ["-t", "tmpfs", "-o", f"size={size}", "tmpfs"]
-        done = subprocess.run(["mount", *again, str(place)], capture_output=True, text=True)
+        again = ["-o", f"remount,size={size}"] if disk.is_mount() else ["-t", "tmpfs", "-o", f"size={size}", "tmpfs"]
+        done = subprocess.run(["mount", *again, str(disk)], capture_output=True, text=True)
         if done.returncode:
             pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-        return place
+        return disk
 
     if not sys.platform.startswith("linux") or shutil.which("mount") is None:
         pytest.skip("needs Linux and mount")
     yield sized
-    subprocess.run(["umount", "--lazy", str(place)], capture_output=True)
+    subprocess.run(["umount", "--lazy", str(disk)], capture_output=True)
 
 
 @pytest.mark.slow
@@ -122,8 +122,8 @@ def test_a_full_disk(workers: str, small_disk: Callable[[str], Path], tmp_path: 
         said = run(*words, code=2)
         assert "The disk is full. The parts in" in said
         assert "the same command goes on" in said
-        there = out.iterdir() if out.is_dir() else ()
-        assert not [path.name for path in there if not path.name.startswith("part-")]
+        paths = out.iterdir() if out.is_dir() else ()
+        assert not [path.name for path in paths if not path.name.startswith("part-")]
         counts.append(len(contents(out)))
     assert 0 == counts[0] < counts[1] < 10
     small_disk("16m")

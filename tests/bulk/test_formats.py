@@ -302,8 +302,8 @@ def test_a_file_without_rows_gives_a_part_without_rows(
     else:
         pyarrow.feather.write_feather(pa.table({"text": pa.array([], pa.string())}), path)
     for _ in range(2):
-        found = embed(path, static_folder, tmp_path / "out")
-        assert (found.rows, found.parts, found.statuses) == (0, 1, {})
+        run = embed(path, static_folder, tmp_path / "out")
+        assert (run.rows, run.parts, run.statuses) == (0, 1, {})
     table = pq.read_table(tmp_path / "out")
     assert table.num_rows == 0
     assert {"text", "status", "embedding"} <= set(table.column_names)
@@ -315,8 +315,8 @@ def test_an_empty_file_of_json_lines_has_the_columns_of_the_others(
 ) -> None:
     (tmp_path / names[0]).write_text("", "utf-8")
     (tmp_path / names[1]).write_text('{"text": "a dog", "n": 5}\n', "utf-8")
-    found = embed([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], static_folder, tmp_path / "out", id="n", where="n > 4")
-    assert (found.rows, found.parts) == (1, 2)
+    run = embed([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], static_folder, tmp_path / "out", id="n", where="n > 4")
+    assert (run.rows, run.parts) == (1, 2)
     assert table_of(tmp_path / "out")["n"].to_pylist() == [5]
 
 

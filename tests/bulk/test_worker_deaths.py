@@ -33,8 +33,8 @@ def die(folder: Path, static_folder: Path, kills: int, moment: str) -> dict[str,
     assert done.returncode == 0, done.stdout + done.stderr
     table = table_of(folder / "whole")
     assert table["n"].to_pylist()[:220] == list(range(220))
-    found: dict[str, int] = json.loads(done.stdout)
-    return found
+    counts: dict[str, int] = json.loads(done.stdout)
+    return counts
 
 
 @linux_only
@@ -43,12 +43,12 @@ def die(folder: Path, static_folder: Path, kills: int, moment: str) -> dict[str,
 )
 @pytest.mark.parametrize("moment", ["start", "work"])
 def test_processes_that_die(tmp_path: Path, static_folder: Path, moment: str, kills: int) -> None:
-    found = die(tmp_path, static_folder, kills, moment)
-    assert found["killed"] == kills
+    counts = die(tmp_path, static_folder, kills, moment)
+    assert counts["killed"] == kills
     if moment == "start":
-        assert found["events"] > 1000  # imports, and the model
+        assert counts["events"] > 1000  # imports, and the model
     elif kills > 10:
-        assert found["with parts"] > kills // 2
+        assert counts["with parts"] > kills // 2
 
 
 @linux_only
