@@ -150,7 +150,8 @@ def summary(found: BulkResult) -> Sequence[str]:
     new = found.rows - found.resumed
     speed = f", {new / max(found.seconds, 1e-9):,.0f} rows a second" if new else ""
     before = f", {found.resumed:,} of them by earlier runs" if found.resumed else ""
-    lines = [f"{found.folder}: {found.rows:,} rows in {found.parts:,} parts{before}, {found.seconds:,.1f} s{speed}"]
+    parts = f"{found.parts:,} part{'s' if found.parts != 1 else ''}"
+    lines = [f"{found.folder}: {found.rows:,} rows in {parts}{before}, {found.seconds:,.1f} s{speed}"]
     for status, count in found.statuses.items():
         if status != "ok":
             where = (found.troubled or {}).get(status)
