@@ -23,6 +23,9 @@ from essent.serving.service import Service
 from essent.serving.settings import Settings
 from waiting import LIMIT, wait_until
 
+for function in (httpx.get, httpx.post, httpx.options, httpx.Client.__init__):  # 5 s are little on a busy machine
+    function.__kwdefaults__["timeout"] = LIMIT
+
 
 class Running:
     """A server whose loop runs in a thread of this process."""

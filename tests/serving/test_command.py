@@ -61,9 +61,7 @@ def test_a_graceful_stop(graph_folder: Path, static_folder: Path, kind: int) -> 
         typical = httpx.post(url + "/compare", json={"pairs": [["a", "b"]]}).json()["typical"]
         assert [row["pairs"] for row in typical] == ["unrelated", "alike in part", "same meaning"]
         answers: list[httpx.Response] = []
-        asking = threading.Thread(
-            target=lambda: answers.append(httpx.post(url + "/embed", json={"inputs": texts}, timeout=LIMIT))
-        )
+        asking = threading.Thread(target=lambda: answers.append(httpx.post(url + "/embed", json={"inputs": texts})))
         (engine,) = (child for child in children if _runs(child, b"spawn_main"))
         with paused(engine):
             asking.start()

@@ -53,7 +53,7 @@ class Load:
 
     def _client(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
-        with httpx.Client(base_url=self.url, timeout=LIMIT) as client:
+        with httpx.Client(base_url=self.url) as client:
             while not self._stop.is_set():
                 chosen = [str(text) for text in rng.choice(self.texts, rng.choice([1, 1, 3, 40]))]
                 answer = client.post("/v1/embeddings", json={"input": chosen, "model": "tiny"})
