@@ -69,11 +69,12 @@ MORE = ("--rows-per-part", "20")
 IMPATIENT = """
 import threading, time
 from pathlib import Path
+import ray
 from essent.bulk import ray_crew
 from essent.cli import app
 def watch():
-    while not Path("impatient").exists():
-        time.sleep(0.01)
+    while not Path("impatient").exists() or sum(node["Alive"] for node in ray.nodes()) > 1:
+        time.sleep(0.1)
     ray_crew.PLACED_WITHIN = 3.0
 threading.Thread(target=watch, daemon=True).start()
 app()
