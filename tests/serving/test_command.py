@@ -40,6 +40,7 @@ def started(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Pope
     try:
         thread.start()
         wait_until(lambda: process.poll() is not None or any(line.startswith("Ready") for line in lines), lambda: lines)
+        assert process.poll() is None, lines
         (ready,) = [line for line in lines if line.startswith("Ready")]
         yield process, lines, re.search(r"http://\S+", ready)[0]
     finally:
