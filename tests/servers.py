@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,10 @@ from essent.serving.machine import Threads
 from essent.serving.prepared import Prepared
 from essent.serving.service import Service
 from essent.serving.settings import Settings
+from waiting import LIMIT, wait_until
+
+for function in (httpx.get, httpx.post, httpx.options, httpx.Client.__init__):  # 5 s are little on a busy machine
+    function.__kwdefaults__["timeout"] = LIMIT
 
 
 class Running:
@@ -58,17 +63,14 @@ class Running:
 
     def start(self) -> None:
         self.thread.start()
-        end = time.monotonic() + 200
-        while not getattr(getattr(self, "server", None), "started", False):
-            assert self.failure is None, self.failure
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: self.failure or getattr(getattr(self, "server", None), "started", False))
+        assert self.failure is None, self.failure
         port = self.server.servers[0].sockets[0].getsockname()[1]
         self.port, self.url = port, f"http://127.0.0.1:{port}"
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self.thread.join(30)
+        self.thread.join(LIMIT)
         assert not self.thread.is_alive()
 
     @property
@@ -77,12 +79,8 @@ class Running:
         assert pid is not None
         return pid
 
-    def wait_until_healthy(self, seconds: float = 30) -> float:
-        start = time.monotonic()
-        while httpx.get(self.url + "/health").status_code != 200:
-            assert time.monotonic() - start < seconds
-            time.sleep(0.02)
-        return time.monotonic() - start
+    def wait_until_healthy(self) -> None:
+        wait_until(lambda: httpx.get(self.url + "/health").status_code == 200)
 
 
 @contextmanager
@@ -95,3 +93,13 @@ def running(
         yield made
     finally:
         made.stop()
+
+
+@contextmanager
+def paused(pid: int) -> Iterator[None]:
+    """A process, such as an engine, that does nothing in the block: what is sent to it waits."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)

@@ -29,6 +29,16 @@ def test_imports_go_downwards() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_plans_and_estimates_read_the_clock_that_tests_replace() -> None:
+    planning = [path for path in FILES if part_of(path) == "improvement" or path.parts[-2:] == ("selection", "cost.py")]
+    imported = {
+        alias.name for path in planning for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Import) for alias in node.names
+    }  # fmt: skip
+    assert "math" in imported
+    assert "time" not in imported
+
+
 def test_tasks_see_only_something_with_encode() -> None:
     wanted = {"types", "cores", "atomic", "registry", "hub", "tasks", "texts", "lazy", "notebook"}
     for path in (path for path in FILES if part_of(path) == "tasks"):

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from sentence_transformers.sentence_transformer.modules import Dense
 import essent
 from essent import Encoder, EssentError, StaticEncoder
 from essent.bulk import BulkSettings, ModelSpec, compute, do_unit, embed, prepare, read_parts
+from waiting import wait_until
 
 TEXTS = sentences(200)
 
@@ -203,17 +203,12 @@ def test_the_first_process_is_killed(static_folder: Path, tmp_path: Path, parque
     words = ["embed", parquet(4000), "-m", static_folder, "-o", tmp_path / "out", "--rows-per-part", 10, "--workers", 2]
     code = "from essent.cli import app; app()"
     process = subprocess.Popen([sys.executable, "-c", code, *map(str, words)])
-    while not list((tmp_path / "out").glob("part-*")):
-        time.sleep(0.01)
+    wait_until(lambda: process.poll() is not None or list((tmp_path / "out").glob("part-*")))
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     workers = children.read_text().split() if children.exists() else []
     process.kill()
     process.wait()
-    for _ in range(100):
-        if not any(alive(int(number)) for number in workers):
-            break
-        time.sleep(0.1)
-    assert not any(alive(int(number)) for number in workers)
+    wait_until(lambda: not any(alive(int(number)) for number in workers))
     embed(tmp_path / "rows.parquet", static_folder, tmp_path / "out", rows_per_part=10)
     assert table_of(tmp_path / "out")["n"].to_pylist() == list(range(4000))
 

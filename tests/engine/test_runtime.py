@@ -28,6 +28,7 @@ from essent.engine.runtime import SHAPES, SHAPES_KEPT, SHAPES_OF_LANES, Batch, O
 from essent.types import EngineError, InputError, ModelError
 from families import CORPUS
 from samples import daily
+from waiting import LIMIT
 
 TEXTS = [f"{text} {number}" for number in range(6) for text in CORPUS[:8]]
 ENGINES = ("openvino", "onnx")
@@ -125,7 +126,7 @@ def test_a_query_does_not_wait_for_a_corpus(compiled_by: Compiled, engine: str) 
     def corpus() -> Iterator[Batch]:
         for row in range(8):
             with ThreadPoolExecutor(1) as other:
-                answer = other.submit(module.runtime.one, *query).result(timeout=30)
+                answer = other.submit(module.runtime.one, *query).result(LIMIT)
             assert_same(answer, expected[:1])
             yield np.array([row]), *module.batch([sequences[row]])
 

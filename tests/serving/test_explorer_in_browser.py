@@ -18,6 +18,7 @@ from test_command import started
 
 from families import CORPUS
 from servers import running
+from waiting import LIMIT
 
 pytestmark = pytest.mark.browser
 HOSTILE = '<img src=x onerror="document.title=1"> <script>document.title=2</script> & "quoted"'
@@ -57,7 +58,7 @@ class Tab:
         self.page.goto(url)
 
     def until(self, script: str) -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + LIMIT
         while not self.page.evaluate(script):
             assert time.monotonic() < end, (script, self.said)
             self.page.wait_for_timeout(20)
