@@ -210,23 +210,23 @@ def test_a_fault_is_found(fault: str, every: bool, folder: Path) -> None:
 def test_a_fault_comes_first_and_what_follows_from_it_has_no_command(folder: Path, tmp_path: Path) -> None:
     before = Encoder(str(folder)).encode(TEXTS)
     other_pooling(folder)
-    found = diagnose(str(folder), skip=["speed", "servers"])
-    assert [(finding.check, finding.cause) for finding in found.findings] == [
+    diagnosis = diagnose(str(folder), skip=["speed", "servers"])
+    assert [(finding.check, finding.cause) for finding in diagnosis.findings] == [
         ("pooling", ""),
         ("anisotropy", "pooling"),
     ]
-    lines = list(found.in_words())
+    lines = list(diagnosis.in_words())
     assert len([line for line in lines if "→" in line]) == 1
     assert "    may follow from it: anisotropy: The vectors point one way" in " ".join(lines)
-    command = found.findings[0].mend.partition(", where")[0].replace("-o mended", f"-o {tmp_path / 'mended'}")
+    command = diagnosis.findings[0].mend.partition(", where")[0].replace("-o mended", f"-o {tmp_path / 'mended'}")
     assert CliRunner().invoke(app, shlex.split(command)[1:]).exit_code == 0
     np.testing.assert_allclose(Encoder(str(tmp_path / "mended")).encode(TEXTS), before, atol=1e-6)
 
 
 def test_a_dominating_dimension_explains_a_typical_cosine(folder: Path) -> None:
     weights(folder, lambda t: (t[f"{NORM}.weight"][7].fill_(1.0), t[f"{NORM}.bias"][7].fill_(12.0)))
-    found = diagnose(str(folder), skip=but("anisotropy", "dominating-dimension")).findings
-    assert [(finding.check, finding.cause) for finding in found] == [
+    findings = diagnose(str(folder), skip=but("anisotropy", "dominating-dimension")).findings
+    assert [(finding.check, finding.cause) for finding in findings] == [
         ("dominating-dimension", ""), ("anisotropy", "dominating-dimension")
     ]  # fmt: skip
 
@@ -237,8 +237,8 @@ def test_modules_without_a_recipe_keep_their_place(folder: Path, tmp_path: Path)
     model = SentenceTransformer(str(folder), device="cpu")
     SentenceTransformer(modules=[*model, Dense(96, 8)], device="cpu").save(str(tmp_path / "dense"))
     shutil.copy(folder / "README.md", tmp_path / "dense" / "README.md")
-    found = diagnose(str(tmp_path / "dense"), skip=but("pooling")).findings
-    assert 'Write "pooling_mode": "mean"' in found[0].mend
+    findings = diagnose(str(tmp_path / "dense"), skip=but("pooling")).findings
+    assert 'Write "pooling_mode": "mean"' in findings[0].mend
 
 
 @pytest.mark.parametrize("kind", ["words", "bag of words", "router"])
@@ -250,8 +250,8 @@ def test_models_that_only_sentence_transformers_runs(kind: str, bert: Path, tmp_
         "router": lambda: [Router({"query": [Transformer(str(bert)), Pooling(32)]}, default_route="query")],
     }[kind]()
     SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "model"))
-    found = diagnose(str(tmp_path / "model"), VARIED[:20])
-    assert found.recipe == "a model that no recipe describes"
+    diagnosis = diagnose(str(tmp_path / "model"), VARIED[:20])
+    assert diagnosis.recipe == "a model that no recipe describes"
 
 
 def test_what_other_servers_would_do(folder: Path) -> None:

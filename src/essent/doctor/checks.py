@@ -17,23 +17,24 @@ from essent.hub import reach_model
 from essent.registry import did_you_mean
 from essent.types import InputError, TextsLike
 
-OTHER = ("verification", "pooling")  # then it is not the model that it was, and all that its vectors show may follow
+CHANGED = ("verification",)
+WRONG_VECTORS = ("verification", "pooling")  # they are not the model's, and what they show may follow from that
 CHECKS = (
     Check("verification", verification),
-    Check("vocabulary", vocabulary, explained_by=OTHER[:1]),
+    Check("vocabulary", vocabulary, explained_by=CHANGED),
     Check("capacity", capacity),
     Check("truncation", truncation),
-    Check("unknown-tokens", unknown_tokens, explained_by=OTHER[:1]),
+    Check("unknown-tokens", unknown_tokens, explained_by=CHANGED),
     Check("prompts", prompts),
-    Check("pooling", pooling, explained_by=OTHER[:1]),
-    Check("finite", finite, explained_by=OTHER[:1]),
-    # the shaping that mends one of the last two subtracts the mean too
-    Check("anisotropy", anisotropy, True, (*OTHER, "dominating-dimension", "length-bias")),
-    Check("dead-dimensions", dead_dimensions, True, OTHER),
-    Check("dominating-dimension", dominating_dimensions, True, OTHER),
-    Check("length-bias", length_bias, True, (*OTHER, "dominating-dimension")),
-    Check("negation", negation, True, OTHER),
-    Check("float16", float16, True, OTHER[:1]),
+    Check("pooling", pooling, explained_by=CHANGED),
+    Check("finite", finite, explained_by=CHANGED),
+    # the shaping that mends a dominating dimension or a bias of length subtracts the mean too
+    Check("anisotropy", anisotropy, True, (*WRONG_VECTORS, "dominating-dimension", "length-bias")),
+    Check("dead-dimensions", dead_dimensions, True, WRONG_VECTORS),
+    Check("dominating-dimension", dominating_dimensions, True, WRONG_VECTORS),
+    Check("length-bias", length_bias, True, (*WRONG_VECTORS, "dominating-dimension")),
+    Check("negation", negation, True, WRONG_VECTORS),
+    Check("float16", float16, True, CHANGED),
     Check("speed", speed),
     Check("servers", servers),
 )

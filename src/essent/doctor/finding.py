@@ -28,7 +28,7 @@ class Finding:
         fault: whether vectors are wrong or bad by it; otherwise it is advice, about speed or about other servers.
         figures: plain numbers and words, for scripts.
         check: the name of the check that found it.
-        cause: the check whose fault explains this one; its command comes first, and this finding has none.
+        cause: the check whose fault explains this one, and whose command comes first; "" for a fault of its own.
     """
 
     says: str

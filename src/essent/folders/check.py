@@ -117,7 +117,7 @@ def check_model(name: str, options: Mapping[str, Any]) -> list[Settings]:
         return []
     root = Path(name)
     if not root.is_dir():
-        return _check(files_of(name, options), name)
+        return _check(Repository(name, options), name)
     settings = check_folder(root)
     if has_digests(root):
         check_digests(root, whole=False)
@@ -175,19 +175,21 @@ def _modules(files: Files, name: str) -> list[tuple[str, str]]:
         _check_keys(path, f"[{number}].", module, MODULE)
         own = module["type"] == OWN_CLASS and files.has(ENCODER)
         kind = "Transformer" if own else _stock_class(files, path, f"module {number}", module["type"])
-        place = _subfolder(path, f"module {number}", module["path"])
-        modules.append((place, kind))
+        folder = _subfolder(path, f"module {number}", module["path"])
+        modules.append((folder, kind))
         if kind in ROUTERS:
-            modules += _routed(files, place)
+            modules += _routed(files, folder)
     return modules
 
 
-def _routed(files: Files, place: str) -> list[tuple[str, str]]:
+def _routed(files: Files, router: str) -> list[tuple[str, str]]:
     """Folder and class of each module that a router sends texts to."""
-    path = files.find(f"{place}{MODULES['Router']}") or files.find(f"{place}config.json")
+    path = files.find(f"{router}{MODULES['Router']}") or files.find(f"{router}config.json")
     types = (read_json(path) or {}).get("types") if path is not None else None
     if path is None or not isinstance(types, dict) or not all(isinstance(kind, str) for kind in types.values()):
-        raise DamagedError(f"{path or place + MODULES['Router']} is damaged: 'types' must be an object of class paths.")
+        raise DamagedError(
+            f"{path or router + MODULES['Router']} is damaged: 'types' must be an object of class paths."
+        )
     if len(types) > MOST_MODULES:
         raise DamagedError(f"{path}: lists {len(types)} modules; {MOST_MODULES} are allowed.")
     modules = []
@@ -195,7 +197,7 @@ def _routed(files: Files, place: str) -> list[tuple[str, str]]:
         stock = _stock_class(files, path, f"{folder!r:.80}", kind)
         if stock in ROUTERS:
             raise DamagedError(f"{path}: {folder!r:.80} is a {stock} inside another, which essent does not open.")
-        modules.append((place + _subfolder(path, f"{folder!r:.80}", folder), stock))
+        modules.append((router + _subfolder(path, f"{folder!r:.80}", folder), stock))
     return modules
 
 
@@ -246,9 +248,9 @@ def upgrade_or(files: Files, otherwise: str) -> str:
 def code_in(name: str, options: Mapping[str, Any]) -> str:
     """Where a model says that code is to run, and what that code is; for a model that a library refused for it."""
     files = files_of(name, options)
-    places = dict.fromkeys(["", *(place for place, _ in _modules(files, name))])
+    folders = dict.fromkeys(["", *(folder for folder, _ in _modules(files, name))])
     named: dict[str, list[str]] = {}
-    for file in (place + config for place in places for config in CONFIGS):
+    for file in (folder + config for folder in folders for config in CONFIGS):
         path = files.find(file)
         classes = None if path is None else (read_json(path) or {}).get("auto_map")
         if isinstance(classes, dict):
@@ -274,6 +276,8 @@ def _what_would_run(files: Files, classes: Iterable[str]) -> str:
             code.append(f"{file} of the model itself")
         else:
             missing.append(file)
+    if not code and not missing:
+        return "The files that essent reads do not say which."
     if not code:
         return f"The code that it names, {' and '.join(dict.fromkeys(missing))}, is not there: get the whole folder."
     return (
