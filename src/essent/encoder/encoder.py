@@ -25,7 +25,7 @@ from essent.model import load
 from essent.pipeline import PORTION, KeptStates, PooledCache, RecipeModule, digest_of, kept_vectors, key_of
 from essent.progress import text_progress
 from essent.recipe import Recipe
-from essent.saving import SavableModule, amend_card, folder_of, load_folder, save_folder
+from essent.saving import SavableModule, amend_card, folder_of, load_folder, packages_of, save_folder
 from essent.texts import check_texts, distinct_texts, repeat_in_place, takes_any_texts, texts_to_fit
 from essent.tokens import batches, portions
 from essent.types import ModelLike, NamesItsModel, RecipeError, TextsLike
@@ -312,6 +312,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
                 path,
                 reason,
             )
+        for part, package in packages_of(self.recipe).items():
+            logger.warning("%s: loading it with essent needs %r, which brings the %s.", path, package, part)
 
     def write_folder(self, path: Path, layout: str, finish: Callable[[Path, str], None] | None = None) -> str:
         """Write the folder; returns why plain sentence-transformers cannot load it, "" when it can.
