@@ -26,6 +26,7 @@ from essent.bulk.parts import Part
 from essent.bulk.spec import ModelSpec
 from essent.bulk.units import Unit
 from essent.bulk.work import do_units
+from essent.cores import cores
 from essent.static import StaticEncoder
 from essent.types import DataError, EssentError
 
@@ -78,7 +79,7 @@ class _Crew:
         self._results: Any = context.Queue()
         self._stop = context.Event()
         self.closed = False
-        threads = max(1, _cores() // workers)
+        threads = max(1, cores() // workers)
         shipped = stack.enter_context(shipping(job, model, threads))
         with _environment(threads):
             self._processes: list[BaseProcess] = [
@@ -150,11 +151,6 @@ def _died(process: BaseProcess) -> str:
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
     why = ", as happens where the system has no memory left: give fewer --workers" if code == -signal.SIGKILL else ""
     return f"A worker process {how}{why}. The parts are intact; the same command goes on where this one stopped."
-
-
-def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from numbers import Integral
@@ -14,6 +13,7 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils import resample
 from torch import nn
 
+from essent.cores import cores
 from essent.shaping.affine import Fixed, check_width
 from essent.shaping.base import Batches, Shaper, shapers
 from essent.shaping.vectors import check_batches
@@ -86,8 +86,9 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
 def sorted_columns(vectors: np.ndarray) -> np.ndarray:
     """Each column sorted, as rows (D,n), on all cores: numpy's sort lets other threads run."""
     columns = np.ascontiguousarray(vectors.T)
-    with ThreadPoolExecutor() as threads:
-        list(threads.map(lambda part: part.sort(axis=1), np.array_split(columns, os.cpu_count() or 1)))
+    count = cores()
+    with ThreadPoolExecutor(count) as threads:
+        list(threads.map(lambda part: part.sort(axis=1), np.array_split(columns, count)))
     return columns
 
 
