@@ -56,7 +56,7 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
         """Learn the quantiles of each column of vectors (N,D).
 
         Raises:
-            InputError: not (N,D), or NaN or infinite values.
+            InputError: not (N,D), NaN or infinite values, or equal vectors only.
         """
         vectors = self._vectors_to_fit(X)
         return self.fit_batches(lambda: (vectors,))
@@ -75,7 +75,9 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
         if count > self.subsample:
             numbers = resample(np.arange(count), replace=False, n_samples=self.subsample, random_state=self.seed)
             kept = list(_rows(make_batches(), np.sort(numbers)))
-        self.quantiles_ = column_quantiles(np.concatenate(kept), self.n_quantiles)
+        vectors = np.concatenate(kept)
+        self.require_spread(count, bool((vectors != vectors[0]).any()))
+        self.quantiles_ = column_quantiles(vectors, self.n_quantiles)
         return self
 
     def module(self) -> nn.Module:
