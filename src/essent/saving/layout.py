@@ -29,7 +29,7 @@ LEGACY_FLAGS = {
 }
 # What the recipe's module needs of this package, in the folder for machines without essent.
 SHIPPED_MODULES = (
-    "__init__ version arithmetic cores lazy types texts atomic registry notebook hub compat pooling".split()
+    "__init__ version arguments arithmetic cores lazy types texts atomic registry notebook hub compat pooling".split()
 )
 SHIPPED_PACKAGES = "folders tokens sources weighting shaping recipe model pipeline saving".split()
 MODULE_FILE = '''"""Loads the recipe beside this file: with the installed essent, or with the code in `code`."""
