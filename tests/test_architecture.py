@@ -47,6 +47,13 @@ def test_tasks_see_only_something_with_encode() -> None:
                 assert node.module.split(".")[1] in wanted, path
 
 
+def test_only_one_function_counts_cores() -> None:
+    """Another one would forget the CPU quota of a container; a pool without a size counts by itself."""
+    others = ("cpu_count", "sched_getaffinity", "ThreadPoolExecutor()", "ProcessPoolExecutor()", "Pool()")
+    for path in (path for path in FILES if path.name != "cores.py"):
+        assert not [name for name in others if name in path.read_text(encoding="utf-8")], path
+
+
 def test_files_stay_small_and_say_what_they_do() -> None:
     for path in FILES:
         text = path.read_text(encoding="utf-8")

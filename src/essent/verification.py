@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from essent.arguments import check_path
 from essent.atomic import recover
 from essent.folders import (
     ABOUT,
@@ -91,6 +92,7 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
             differs by more than 1e-5; or there is nothing to compare with.
         MissingDependencyError: loading the folder needs torch, which is not installed.
     """
+    name = check_path(name)
     recover(name)
     exported = is_exported_folder(name)
     if not exported and not is_essent_folder(name, {}):

@@ -355,6 +355,18 @@ def test_columns_that_do_not_go_together(tmp_path: Path) -> None:
         embed(str(tmp_path / "*.txt"), "no model", tmp_path / "out")
 
 
+@pytest.mark.parametrize(("cells", "kind"), [([["a", "b"], ["c"]], "list"), ([5, 6], "int64")])
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_column_of_no_texts_is_refused(tmp_path: Path, suffix: str, cells: list[object], kind: str) -> None:
+    source = tmp_path / f"a.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(pa.table({"text": cells, "title": ["a", "b"]}), source)
+    else:
+        source.write_text("".join(json.dumps({"text": cell, "title": "a"}) + "\n" for cell in cells), "utf-8")
+    with pytest.raises(EssentError, match=rf"'text' holds {kind}.*, not texts\. Columns with texts: title\."):
+        embed(source, "no model", tmp_path / "out")
+
+
 def test_an_empty_file_and_a_part_without_rows(tmp_path: Path, static_folder: Path) -> None:
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "a.parquet")
     (tmp_path / "b.txt").write_bytes(b"")

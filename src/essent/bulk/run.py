@@ -6,13 +6,14 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+from essent.arguments import check_path, check_size
 from essent.bulk.bar import RowBar, say, say_nothing
 from essent.bulk.chunks import chunk_fields
 from essent.bulk.fitting import FITTED, fitted
@@ -135,8 +136,8 @@ def embed(
     """
     began = time.monotonic()
     check_choice("format", format, FORMATS)
-    if workers is not None and (type(workers) is not int or workers < 1):
-        raise InputError(f"workers={workers!r}: must be a whole number of at least 1.")
+    if workers is not None:
+        check_size(workers, "workers")
     spec = ModelSpec(model, recipe, engine, precision, fit is not None, dict(options or {}))
     chosen = _settings(settings)
     if format == "lance":
@@ -240,9 +241,10 @@ def prepare(
         DataError, InputError, ModelError: see `embed`; what can be found without the model is found before.
     """
     optional_import("pyarrow", EXTRA)
-    folder = Path(output).absolute()
+    folder = Path(check_path(output, "output")).absolute()
     _check_folder(folder)
-    addresses = [str(sources)] if isinstance(sources, (str, Path)) else [str(one) for one in sources]
+    several = sources if isinstance(sources, Iterable) and not isinstance(sources, (str, bytes)) else [sources]
+    addresses = [check_path(source, "sources") for source in several]
     found = find_sources(addresses)
     if any(Path(one.address).is_relative_to(folder) for one in found):
         raise DataError(f"{folder} is among the sources: choose another folder for the output.")

@@ -17,6 +17,7 @@ from essent.bulk.settings import OTHERS, BulkSettings
 from essent.bulk.tables import WINDOW_ROWS, TableFile, open_table
 from essent.types import DataError, optional_import
 
+STRINGS = ("string", "large_string", "string_view")  # Arrow's types of texts
 SAMPLED = 1000  # rows of a JSON file that tell the types of its columns
 SAMPLED_FILES = 20
 
@@ -171,13 +172,23 @@ def _look_at_table(number: int, source: Source, settings: BulkSettings) -> Input
     for name, option in ((settings.column, "column"), *((name, "id") for name in settings.id)):
         if name not in names:
             raise missing_column(source, name, names, option)
-    kind = str(table.schema.field(settings.column).type)
-    if not any(word in kind for word in ("string", "null")):
-        texts = [item.name for item in table.schema if "string" in str(item.type)]
-        hint = f" Columns with texts: {', '.join(texts)}." if texts else ""
-        raise DataError(f"{source.address}: {settings.column!r} holds {kind}, not texts.{hint}")
+    _check_texts(source, list(table.schema), settings.column)
     ranges = [(start, stop, stop - start) for start, stop in row_ranges(table.blocks, settings.rows_per_part)]
     return Input(number, source, table.rows, list(table.schema), None, ranges or [(0, 0, 0)])
+
+
+def _check_texts(source: Source, fields: Sequence[Any], column: str) -> None:
+    """Refuse a column of numbers, lists or records."""
+    kinds = {field.name: field.type for field in fields}
+    if column in kinds and not _holds_texts(kinds[column]) and str(kinds[column]) != "null":
+        texts = [name for name, kind in kinds.items() if _holds_texts(kind)]
+        hint = f" Columns with texts: {', '.join(texts)}." if texts else ""
+        raise DataError(f"{source.address}: {column!r} holds {kinds[column]}, not texts.{hint}")
+
+
+def _holds_texts(kind: Any) -> bool:
+    """Whether an Arrow type is one of strings, dictionaries of them included."""
+    return str(getattr(kind, "value_type", kind) if str(kind).startswith("dictionary") else kind) in STRINGS
 
 
 def row_ranges(blocks: Sequence[int], rows: int) -> list[tuple[int, int]]:
@@ -208,6 +219,7 @@ def _look_at_lines(number: int, source: Source, settings: BulkSettings, known: d
     for name, option in ((settings.column, "column"), *((name, "id") for name in settings.id)):
         if name not in names and not (json_lines and not sample):  # whose columns are those of other files
             raise missing_column(source, name, names, option)
+    _check_texts(source, fields, settings.column)
     if source.splits:
         mean = bytes_a_row(source, records)
         step = range_size(mean, settings.rows_per_part)

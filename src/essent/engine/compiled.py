@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import truncate_embeddings
 
+from essent.arguments import check_path, with_checked_arguments
 from essent.arithmetic import SHORT
 from essent.atomic import replacing_folder
 from essent.calibration import write_calibration
 from essent.compat import settings_of
-from essent.encoder import CalibratedTransformer
+from essent.encoder import CalibratedTransformer, cut_and_scaled
 from essent.engine.convert import convert, quantise
 from essent.engine.graph import Graph, graph_of
 from essent.engine.libraries import ALL_FILES
@@ -32,7 +32,7 @@ from essent.engine.runtime import hidden_instructions, runtime_of
 from essent.folders import GRAPH, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
 from essent.progress import text_progress
 from essent.saving import GOLDEN_TEXTS
-from essent.texts import check_texts, distinct_texts, takes_any_texts
+from essent.texts import check_texts, distinct_texts
 from essent.tokens import batches, pad
 from essent.types import EngineError, InputError, NamesItsModel
 from essent.version import __version__
@@ -84,7 +84,7 @@ class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
             f"threads={runtime.threads}, streams={runtime.streams})"
         )
 
-    encode = takes_any_texts(SentenceTransformer.encode)
+    encode = with_checked_arguments(SentenceTransformer.encode)
 
     def _inference(self, inputs: list[Any], **arguments: Any) -> torch.Tensor:
         """SentenceTransformer.encode's inner part: each distinct text once, in batches by tokens, results in order."""
@@ -103,9 +103,7 @@ class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
             with text_progress(len(distinct), shown) as update:
                 found = module.vectors(distinct, arguments["batch_size"], update)
         vectors = torch.from_numpy(found if len(distinct) == len(texts) else found[inverse])
-        if (dimensions := arguments.get("truncate_dim")) is not None:
-            vectors = truncate_embeddings(vectors, dimensions)
-        return torch.nn.functional.normalize(vectors, p=2, dim=1) if arguments.get("normalize_embeddings") else vectors
+        return cut_and_scaled(vectors, arguments.get("truncate_dim"), bool(arguments.get("normalize_embeddings")))
 
     def start_multi_process_pool(self, *args: Any, **kwargs: Any) -> Any:
         """Refused: one compiled encoder already keeps every core busy.
@@ -117,7 +115,7 @@ class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
 
     def save(self, path: str, *args: Any, **kwargs: Any) -> None:
         """Write a folder that `essent.load` reads: graph, tokenizer, recipe, golden vectors."""
-        save_compiled(self, Path(path))
+        save_compiled(self, Path(check_path(path)))
 
 
 def compile(

@@ -14,6 +14,7 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
+from essent.arguments import check_path
 from essent.arithmetic import SHORT
 from essent.atomic import recover
 from essent.calibration import read_calibration
@@ -69,7 +70,7 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
         EngineError: the graph does not give its golden vectors, or cannot run on this machine.
         MissingDependencyError: the engine's library is not installed.
     """
-    root = Path(path)
+    root = Path(check_path(path))
     recover(root)
     if not (root / STATE_FOLDER / ABOUT).is_file():
         if (root / STATE_FOLDER / "encoder.json").is_file():
