@@ -77,8 +77,8 @@ class Server(uvicorn.Server):
             (state.connections and loop.time() < start + QUIET) or any(map(_sends_head, state.connections))
         ):
             await asyncio.sleep(0.02)
-        left = (self.config.timeout_graceful_shutdown or 0) - int(loop.time() - start)  # of the whole stop
-        self.config.timeout_graceful_shutdown = max(1, left)
+        seconds = (self.config.timeout_graceful_shutdown or 0) - int(loop.time() - start)  # of the whole stop
+        self.config.timeout_graceful_shutdown = max(1, seconds)
         await super().shutdown(sockets)
         self.answered, self.unfinished = state.total_requests - before, len(state.connections)
 
