@@ -13,6 +13,7 @@ The error tree; everything essent raises on purpose descends from `EssentError`:
     │   ├── UnknownNameError                a name that is not registered; says the nearest one
     │   └── UnsupportedRecipeError          a well-formed recipe that this model cannot run
     ├── InputError (TypeError, ValueError)  texts or arrays that cannot be embedded or fitted
+    │   └── NotFiniteError                  vectors with NaN or infinite numbers; says which texts
     ├── DataError (ValueError)              a data file or row; names the file and line
     ├── ModelError (OSError)                a model folder or hub name that cannot be loaded
     │   └── DamagedError                    a folder that is damaged, has changed, or asks for more than to be read
@@ -49,6 +50,7 @@ __all__ = [
     "InputError",
     "MissingDependencyError",
     "ModelError",
+    "NotFiniteError",
     "NotFittedError",
     "RecipeError",
     "States",
@@ -92,6 +94,18 @@ class UnsupportedRecipeError(RecipeError):
 
 class InputError(EssentError, TypeError, ValueError):
     """Texts or arrays of the wrong type or shape."""
+
+
+class NotFiniteError(InputError):
+    """A model gives vectors with NaN or infinite numbers: says of which texts, and the probable cause.
+
+    Attributes:
+        vectors: (N,K) as the model gave them.
+    """
+
+    def __init__(self, message: str, vectors: Any = None) -> None:
+        super().__init__(message)
+        self.vectors = vectors
 
 
 class DataError(EssentError, ValueError):

@@ -114,6 +114,28 @@ def test_the_parts_do_not_depend_on_each_other(bert: Path, tmp_path: Path, parqu
 # -- what is learned --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+def test_another_process_goes_on_with_a_saved_static_recipe(
+    bert: Path, tmp_path: Path, parquet: Callable[..., Path]
+) -> None:
+    essent.Encoder(str(bert), "static | normalize").save(str(tmp_path / "static"))
+    command = [
+        sys.executable,
+        "-c",
+        "from essent.cli import app; app()",
+        "embed",
+        str(parquet(60)),
+        "-m",
+        str(tmp_path / "static"),
+        "-o",
+        "out",
+    ]
+    for earlier in (0, 60):
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert ("60 of them by earlier runs" in ran.stderr + ran.stdout) is bool(earlier)
+
+
 def test_a_recipe_is_fitted_once(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     """On texts that are given; the fitted encoder stands beside the parts, and whoever goes on takes it."""
     path, texts = parquet(200), sentences(50)

@@ -25,7 +25,7 @@ from essent.engine.compiled import cosines
 from essent.engine.graph import graph_of
 from essent.engine.module import _windows
 from essent.engine.runtime import SHAPES, SHAPES_KEPT, SHAPES_OF_LANES, Batch, OpenVINORuntime
-from essent.types import EngineError, InputError, ModelError
+from essent.types import EngineError, InputError, ModelError, NotFiniteError
 from families import CORPUS
 from samples import daily
 from waiting import LIMIT
@@ -82,6 +82,18 @@ def test_an_error_while_encoding_is_raised_once(encoder: Encoder, compiled_by: C
     with pytest.raises(BrokenPipeError):
         compiled.engine_module.vectors(TEXTS, 2, advance)
     assert_same(compiled.encode(TEXTS, batch_size=2), encoder.encode(TEXTS))
+
+
+@pytest.mark.slow
+def test_vectors_of_a_graph_that_are_not_finite_are_an_error(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The golden texts do not have the token whose row is broken."""
+    monkeypatch.setattr("essent.engine.compiled.GOLDEN_TEXTS", ("the moon",))
+    encoder = Encoder(str(bert), "layers=1", device="cpu")
+    token = encoder.module.ids(["flute"])[0][1]
+    encoder.module.backbone.static_table.data[token] = float("nan")
+    compiled = essent.compile(encoder, "onnx")
+    with pytest.raises(NotFiniteError, match=r"'flute' is not finite \(text 1 of 2\)"):
+        compiled.encode(["the moon", "flute"])
 
 
 @pytest.mark.parametrize("engine", ENGINES)

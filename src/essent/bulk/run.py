@@ -262,6 +262,7 @@ def prepare(
     spec, model = _open(spec, settings, folder, inputs, fit, fit_sample, note)
     run |= model.about
     check_same(parts, run, prints, folder)
+    model.require_some_finite()
     clean(folder)
     arrow = optional_import("pyarrow", EXTRA)
     added = [*chunk_fields(settings), arrow.field(STATUS, arrow.string()), *vector_fields(settings, model.dimensions)]

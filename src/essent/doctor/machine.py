@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -16,6 +17,7 @@ from essent.doctor.patient import Patient
 from essent.encoder import Encoder
 from essent.engine import CompiledEncoder
 from essent.tasks import unit_rows
+from essent.texts import encoded_anyway
 
 LARGEST = float(torch.finfo(torch.float16).max)  # 65,504
 SAME = 0.99  # cosine with float32: below, half precision has lost more than its own rounding
@@ -41,7 +43,7 @@ def float16(patient: Patient) -> Iterator[Finding]:
     exact = np.asarray(patient.encoder.encode(texts, show_progress_bar=False), np.float64)
     try:
         half = copy.deepcopy(patient.encoder).half()
-        found = np.asarray(half.encode(texts, show_progress_bar=False), np.float64)
+        found = np.asarray(encoded_anyway(partial(half.encode, texts, show_progress_bar=False)), np.float64)
     except (RuntimeError, NotImplementedError):
         return  # an operation that this device does not have in float16: nobody runs it so here
     if not np.isfinite(found).all():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from essent.engine import CompiledEncoder, load
 from essent.folders import is_essent_folder, is_exported_folder, read_json
 from essent.saving import folder_of
 from essent.tasks import HerosTask, load_heros, load_pairs, unit_rows
-from essent.texts import check_texts
+from essent.texts import check_texts, encoded_anyway
 from essent.types import InputError, TextsLike
 
 NO_LIMIT = 10**9  # tokenizers write 1e30 where there is none
@@ -144,7 +144,8 @@ class Patient:
     @cached_property
     def vectors(self) -> np.ndarray:
         """The texts' vectors (N,D) float64."""
-        return np.asarray(self.encoder.encode(self.texts, show_progress_bar=False), np.float64)
+        encode = partial(self.encoder.encode, self.texts, show_progress_bar=False)
+        return np.asarray(encoded_anyway(encode), np.float64)
 
     @cached_property
     def units(self) -> np.ndarray:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import logging
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -22,12 +20,22 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedCon
 
 from essent.arguments import check_options, check_path
 from essent.compat import settings_of
-from essent.folders import guarded, is_bare_table, is_essent_folder, is_exported_folder, opening, read_modules
+from essent.folders import (
+    WEIGHTS,
+    guarded,
+    is_bare_table,
+    is_essent_folder,
+    is_exported_folder,
+    opening,
+    read_modules,
+    weight_shapes,
+)
 from essent.hub import file_options, full_name, reach_model
 from essent.model.backbone import LAYER_LISTS, Backbone, RequiredOutputs
 from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe, is_relative
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
+from essent.model.weights import Shapes, check_sizes, reports_hidden, require_rows, require_weights
 from essent.recipe import Recipe
 from essent.sources import reads_mlm_head, resolve
 from essent.types import ModelError, ModelLike, RecipeError, UnsupportedRecipeError
@@ -98,11 +106,16 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
                 check_recipe(recipe, capabilities)
             required = reduce(operator.or_, (required_outputs_of(recipe, last) for recipe in recipes))
             extra = _fewer_layers(config, required.depth)
+        shapes = _shapes(name, config, options, extra.get("num_hidden_layers"))
         if any(reads_mlm_head(recipe.layers) for recipe in recipes):
             shell = _open_with_mlm_head(name, config, options)
         else:
             shell = _open(name, {**options, "config_kwargs": {**(options.get("config_kwargs") or {}), **extra}})
-        return _take_apart(shell, recipes, last)
+        loaded = _take_apart(shell, recipes, last)
+        if recipes:
+            loaded.backbone.cut(required.depth)
+        require_weights(name, loaded.backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
+        return loaded
 
 
 def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool = False) -> SentenceTransformer:
@@ -122,9 +135,19 @@ def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool
     name, options = full_name(name), reach_model(name, options)
     _refuse_saved_encoder(name, [], options)
     with opening(name, options):
+        if is_static(name, file_options(options)):
+            return _open(name, options)
+        config = _read_config(name, options)
+        shapes = _shapes(name, config, options)
         if with_mlm_head:
-            return _open_with_mlm_head(name, _read_config(name, options), options)
-        return _open(name, options)
+            return _open_with_mlm_head(name, config, options)
+        shell = _open(name, options)
+        first = shell[0]
+        if isinstance(first, Transformer) and isinstance(first.model, PreTrainedModel):
+            require_weights(name, first.model, shapes, trusted=bool(options.get("trust_remote_code")))
+            if hasattr(config, "num_hidden_layers"):  # not a model of texts and pictures
+                require_rows(first.tokenizer, len(torch.as_tensor(first.model.get_input_embeddings().weight)))
+        return shell
 
 
 def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, Any]) -> SentenceTransformer:
@@ -136,7 +159,7 @@ def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, 
     shell = _open(name, {**options, "config_kwargs": {**given, **_fewer_layers(config, None)}})
     first: Any = shell[0]
     settings = {"dtype": first.model.dtype, **given, **(options.get("model_kwargs") or {})}
-    with _expected_reports_hidden():
+    with reports_hidden():
         whole = load_masked(name, **{**_hub_arguments(options, _first_module(name, options)), **settings})
     device = shell.device
     first.model, first.mlm_head = whole.base_model, MaskedLMHead(whole)
@@ -150,8 +173,9 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
     settings, model = dict(options), dict(options.get("model_kwargs") or {})
     if str(options.get("device") or get_device_name()) == "cpu":  # half precision is slow there, and inexact
         model = {"dtype": torch.float32, **model}
+    model = {"ignore_mismatched_sizes": True, **model}  # `require_weights` names them
     settings["model_kwargs"] = model if options.get("trust_remote_code") else {"use_safetensors": True, **model}
-    with _expected_reports_hidden():
+    with reports_hidden():
         return SentenceTransformer(name, **settings)
 
 
@@ -296,6 +320,16 @@ def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
     return found
 
 
+def _shapes(name: str, config: PretrainedConfig, options: dict[str, Any], layers: int | None = None) -> Shapes:
+    """The shapes of the checkpoint, to which the sizes of the configuration must fit."""
+    if layers is None:
+        layers = (options.get("config_kwargs") or {}).get("num_hidden_layers")
+    file = getattr(config, "transformers_weights", None) or WEIGHTS
+    shapes = weight_shapes(name, file_options(options), _first_module(name, options), file)
+    check_sizes(name, config, shapes, layers)
+    return shapes
+
+
 def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, Any]) -> ModelCapabilities:
     tokenizer = AutoTokenizer.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
     layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
@@ -318,27 +352,3 @@ def _fewer_layers(config: PretrainedConfig, depth: int | None) -> dict[str, Any]
         if isinstance(value, list) and len(value) == last:
             changes[key] = value[:keep]
     return changes
-
-
-class _ExpectedReports(logging.Filter):
-    """Drops transformers' loading report when all it lists is what no recipe reads: heads, poolers, layers cut off."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        if "LOAD REPORT" not in message:
-            return True
-        return any(
-            status in line and "pooler" not in line
-            for line in message.splitlines()
-            for status in ("| MISSING", "| MISMATCH")
-        )
-
-
-@contextlib.contextmanager
-def _expected_reports_hidden() -> Iterator[None]:
-    logger, hidden = logging.getLogger("transformers.modeling_utils"), _ExpectedReports()
-    logger.addFilter(hidden)
-    try:
-        yield
-    finally:
-        logger.removeFilter(hidden)

@@ -26,12 +26,14 @@ from essent.folders import (
     read_arrays,
     read_json,
     read_settings,
+    weight_shapes,
 )
 from essent.hub import file_options
 from essent.model import (
     Backbone,
     MaskedLMHead,
     load_masked,
+    require_weights,
     rows_backbone,  # also: AutoModel knows its model then
 )
 from essent.pipeline import RecipeModule
@@ -63,6 +65,8 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
         state = {key.removeprefix("chain."): value for key, value in arrays.items() if key.startswith("chain.")}
         chain = Chain.from_state(recipe.shaping, state) if state else None
         module = SavableModule(backbone, recipe, stats, chain, _carried(recipe, backbone, arrays))
+        if not backbone.only_static and (shapes := weight_shapes(str(root), {})):  # a table stands in a file of its own
+            require_weights(name, backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
         module.max_seq_length = about["max_length"]
         return module, _read_settings(root)
 
@@ -132,9 +136,8 @@ def _read_backbone(
         config = AutoConfig.from_pretrained(root / STATE_FOLDER, **trust)
         words = WordEmbeddings.load(str(root / str(first["path"])))
         table = torch.nn.Embedding.from_pretrained(words.emb_layer.weight.detach())
-        with torch.device("meta"):
+        with torch.device("meta"):  # the module cuts the rest off
             model = AutoModel.from_config(config, **trust)
-        model = torch.nn.Module.to_empty(model, device="cpu")
         model.set_input_embeddings(table)
         return Backbone(model.eval(), tokenizer, about["max_length"], about["layers"])
     given, settings = dict(options.get("model_kwargs") or {}), dict(options.get("config_kwargs") or {})

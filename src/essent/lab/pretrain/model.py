@@ -15,10 +15,11 @@ from torch import nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from essent.folders import guarded, opening
-from essent.hub import reach_model
+from essent.folders import guarded, opening, weight_shapes
+from essent.hub import file_options, reach_model
 from essent.lab.pretrain.settings import SIZES
 from essent.lab.pretrain.word_pieces import train_word_pieces
+from essent.model import require_weights
 from essent.registry import did_you_mean
 from essent.types import InputError, ModelError
 
@@ -150,7 +151,7 @@ def open_model(
     missing = sorted(report["missing_keys"])
     encoder = [name for name in missing if name.startswith(f"{loaded.base_model_prefix}.")]
     if encoder:
-        raise ModelError(f"{model!r} has no weights for {encoder[0]} and {len(encoder) - 1} others of its encoder.")
+        require_weights(model, loaded, weight_shapes(model, file_options(options)), encoder)
     if untied:
         untie(loaded)
     return loaded, missing

@@ -21,9 +21,10 @@ import torch
 from tqdm.auto import tqdm
 
 from essent.atomic import write_json
-from essent.folders import guarded, opening
-from essent.hub import reach_model
+from essent.folders import guarded, opening, weight_shapes
+from essent.hub import file_options, reach_model
 from essent.lab.templates.definitions import DEFINITIONS, Definition
+from essent.model import require_weights
 from essent.recipe import MASK, SLOT
 from essent.types import DataError, InputError, ModelError
 
@@ -72,7 +73,11 @@ class Generator:
             if not AutoConfig.from_pretrained(name, **guarded(options)).is_encoder_decoder:
                 raise ModelError(f"{name} is not a sequence-to-sequence model; give a T5, for example t5-large.")
             weights = guarded(options, weights=True)
-            model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=torch.float32, **weights)
+            model, report = AutoModelForSeq2SeqLM.from_pretrained(
+                name, dtype=torch.float32, output_loading_info=True, **weights
+            )
+            if report["missing_keys"]:
+                require_weights(name, model, weight_shapes(name, file_options(options)), report["missing_keys"])
         self.name = name
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model: Any = model.eval().to(self.device)
