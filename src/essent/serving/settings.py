@@ -37,7 +37,7 @@ class Settings:
         quiet_timeout: seconds without a sign of life after which the engine is restarted.
         log_requests: whether every request is logged, without its texts.
         texts: collections in which clients find the nearest texts: files (one text a line, .jsonl, .csv, .tsv or
-            .parquet) or folders of `essent embed`, each FILE or NAME=FILE.
+            .parquet) or folders of `essent encode`, each FILE or NAME=FILE.
         column: column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         max_texts: the most texts in a collection.
         no_page: whether browsers get no page at `/`.
