@@ -51,7 +51,9 @@ app = App(
     help_epilogue=EPILOGUE,
     help_format="markdown",
     version=f"essent {__version__}",
-    default_parameter=Parameter(negative=(), consume_multiple=(1, None), show_default=_shown_default),
+    default_parameter=Parameter(
+        negative=(), consume_multiple=(1, None), show_default=_shown_default, json_dict=False, json_list=False
+    ),
 )
 for number, command in enumerate(COMMANDS):
     app.command(command, sort_key=number, help_epilogue="")  # type: ignore[call-overload]  # of different signatures

@@ -96,7 +96,7 @@ class EncodeOptions(opt.Run):
 
 
 def encode(
-    sources: Annotated[list[str] | None, Parameter(name="SOURCES", allow_leading_hyphen=True)] = None,
+    sources: Annotated[list[str] | None, opt.Stream, Parameter(name="SOURCES")] = None,
     /,
     *,
     options: EncodeOptions,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from cyclopts import Group, Parameter
+from cyclopts import CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
 from essent.cli.console import show_note, wants_progress
@@ -15,7 +15,17 @@ from essent.cli.console import show_note, wants_progress
 INPUTS = Group("Inputs", sort_key=1)
 OUTPUTS = Group("Outputs", sort_key=2)
 RUN = Group("Model and run", sort_key=3)
-Dash = Parameter(allow_leading_hyphen=True)  # "-" is a value: standard output
+
+
+def _check_stream(_: Any, given: Any) -> None:
+    """Refuse unknown options where a leading hyphen is allowed."""
+    for word in map(str, given if isinstance(given, list) else [given]):
+        if word.startswith("-") and word != "-":
+            raise CycloptsError(msg=f"Unknown option: {word}. A file of that name is ./{word}.")
+
+
+Stream = Parameter(allow_leading_hyphen=True, validator=_check_stream)  # "-" is standard input or output
+
 
 Model: TypeAlias = Annotated[str, Parameter(alias="-m", group=RUN)]
 Models: TypeAlias = Annotated[list[str], Parameter(alias="-m", group=RUN)]
@@ -28,7 +38,7 @@ Folder: TypeAlias = Annotated[Path | None, Parameter(group=INPUTS)]
 Column: TypeAlias = Annotated[str, Parameter(group=INPUTS)]
 Fit: TypeAlias = Annotated[list[Path] | None, Parameter(group=INPUTS)]
 Output: TypeAlias = Annotated[Path, Parameter(alias="-o", group=OUTPUTS)]
-Json: TypeAlias = Annotated[Path | None, Parameter(name="--json", allow_leading_hyphen=True, group=OUTPUTS)]
+Json: TypeAlias = Annotated[Path | None, Stream, Parameter(name="--json", group=OUTPUTS)]
 Report: TypeAlias = Annotated[Path | None, Parameter(group=OUTPUTS)]
 Count: TypeAlias = Annotated[int, Parameter(validator=Number(gte=1))]
 BatchSize: TypeAlias = Annotated[int, Parameter(validator=Number(gte=1), group=RUN)]

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from essent.cli import options as opt
 from essent.cli.console import show_note
 from essent.serving.settings import Settings
 
 ENVIRONMENT = "ESSENT_"  # prefix: ESSENT_MAX_INPUTS stands for --max-inputs
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ServeOptions(Settings):  # noqa: D101
+    __doc__ = Settings.__doc__  # has the help of every option
+
+    texts: opt.AnyTexts = None  # -t, as everywhere
+
+
 def serve(
     models: Annotated[list[str], Parameter(name="MODELS", env_var=ENVIRONMENT + "MODEL")],
     /,
     *,
-    settings: Annotated[Settings, Parameter(name="*")] = Settings(),
+    settings: ServeOptions = ServeOptions(),
 ) -> None:
     """Serve embeddings over HTTP.
 

@@ -35,7 +35,7 @@ def build(
     *,
     texts: opt.Texts,
     output: opt.Output,
-    originals: Annotated[int, Parameter(alias="-n")] = 1000,
+    originals: Annotated[opt.Count, Parameter(alias="-n")] = 1000,
     look_at: opt.Count = 20,
     seed: int = 0,
     model: Annotated[str | None, Parameter(alias="-m", group=opt.RUN)] = None,
