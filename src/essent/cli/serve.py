@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path  # noqa: F401  of the inherited fields: cyclopts evaluates their annotations here
 from typing import Annotated
 
 from cyclopts import Parameter
