@@ -20,6 +20,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
 import essent
+from command_line import PROGRAM
 from essent import Encoder, EssentError, StaticEncoder
 from essent.bulk import BulkSettings, ModelSpec, compute, do_unit, embed, prepare, read_parts
 
@@ -200,9 +201,8 @@ def test_a_worker_that_is_killed(static_folder: Path, tmp_path: Path, parquet: C
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_the_first_process_is_killed(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     """Its workers end with it."""
-    words = ["embed", parquet(4000), "-m", static_folder, "-o", tmp_path / "out", "--rows-per-part", 10, "--workers", 2]
-    code = "from essent.cli import app; app()"
-    process = subprocess.Popen([sys.executable, "-c", code, *map(str, words)])
+    words = [parquet(4000), "-m", static_folder, "-o", tmp_path / "out", "--rows-per-part", 10, "--workers", 2]
+    process = subprocess.Popen([*PROGRAM, "encode", *map(str, words)])
     while not list((tmp_path / "out").glob("part-*")):
         time.sleep(0.01)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from bulk_helpers import contents, sentences, table_of, write_sources
 
+from command_line import PROGRAM
 from essent import EssentError, StaticEncoder
 from essent.bulk import BulkSettings, ModelSpec, embed, prepare, ray_slots, ray_worker, read_parts
 from essent.bulk.ray_cluster import connected
@@ -72,11 +73,8 @@ def started(
     place: Path, address: str, *more: str, model: str = "static", sources: Sequence[str] = SOURCES
 ) -> subprocess.Popen[str]:
     """A driver: the command line, with the names of files as they are seen from where it runs."""
-    words = ["embed", *sources, "-m", model, "-o", "out", "--ray", address, *MORE, *more]
-    code = "from essent.cli import app; app()"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=place
-    )
+    words = ["encode", *sources, "-m", model, "-o", "out", "--ray", address, *MORE, *more]
+    return subprocess.Popen([*PROGRAM, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=place)
 
 
 def ended(process: subprocess.Popen[str], seconds: float = 180) -> str:
@@ -162,8 +160,10 @@ def test_all_workers_are_lost(place: Path) -> None:
     """A head that computes nothing is left: the run goes on with a new node. It ends and says why where none comes."""
     nodes = Nodes(0, 1, 1)
     try:
-        code = "from essent.bulk import ray_crew; ray_crew.PLACED_WITHIN = 30.0; from essent.cli import app; app()"
-        words = ["embed", *SOURCES, "-m", "static", "-o", "out", "--ray", nodes.address, *MORE]
+        code = (
+            "from essent.bulk import ray_crew; ray_crew.PLACED_WITHIN = 30.0; from essent.cli import main; exit(main())"
+        )
+        words = ["encode", *SOURCES, "-m", "static", "-o", "out", "--ray", nodes.address, *MORE]
         process = subprocess.Popen(
             [sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=place
         )

@@ -12,10 +12,9 @@ import pytest
 import torch
 from patients import change, healthy, write_json
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
+from command_line import run
 from essent import Encoder
-from essent.cli import app
 from essent.doctor import CHECKS, diagnose
 from essent.doctor.space import ANISOTROPIC
 from essent.engine import CompiledEncoder
@@ -267,27 +266,21 @@ def test_every_check_says_what_it_looks_for() -> None:
 
 
 def test_the_command(whole: Path, folder: Path, tmp_path: Path) -> None:
-    def run(*arguments: object) -> tuple[int, str]:
-        result = CliRunner().invoke(app, ["doctor", *map(str, arguments)])
-        return result.exit_code, result.stdout
-
-    code, said = run(whole)
-    assert (code, "✓ No fault found." in said) == (0, True)
+    assert "✓ No fault found." in run("check", whole).stdout
     one_way(folder)
-    code, said = run(folder, "--skip", "speed,negation")
-    assert code == 3
+    said = run("check", folder, "--skip", "speed", "negation", code=3).stdout
     assert "✗ anisotropy: The vectors point one way" in said
     assert f"essent save -m {folder}" in said
-    code, said = run(folder, "--json", "-")
-    content = json.loads(said)
-    assert (code, content["healthy"]) == (3, False)
+    content = json.loads(run("check", folder, "--json", "-", code=3).stdout)
+    assert not content["healthy"]
     assert content["findings"][0]["figures"]["average_cosine"] > ANISOTROPIC
     (tmp_path / "texts.txt").write_text("The film was boring.\nThe city council voted.\nThe music was loud.\n", "utf-8")
-    code, said = run(whole, "--texts", tmp_path / "texts.txt", "--quiet", "--json", tmp_path / "found.json")
-    assert (code, said) == (0, "")
+    command = ("check", whole, "--texts", tmp_path / "texts.txt", "--quiet", "--json", tmp_path / "found.json")
+    assert run(*command).stdout == ""
     assert json.loads((tmp_path / "found.json").read_text())["texts"] == 3
-    assert run(tmp_path / "none")[0] == 2
-    assert run(whole, "--skip", "everything")[0] == 2
+    assert "--force" in run(*command, code=2).stderr
+    run("check", tmp_path / "none", code=2)
+    assert "no check 'everything'" in run("check", whole, "--skip", "everything", code=2).stderr
 
 
 @pytest.mark.slow

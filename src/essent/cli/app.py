@@ -51,6 +51,7 @@ app = App(
     help_epilogue=EPILOGUE,
     help_format="markdown",
     version=f"essent {__version__}",
+    suppress_keyboard_interrupt=False,
     default_parameter=Parameter(
         negative=(), consume_multiple=(1, None), show_default=_shown_default, json_dict=False, json_list=False
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -13,6 +13,7 @@ from essent.cli.console import is_stream, results, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import read_files
 from essent.folders import is_essent_folder, is_exported_folder
+from essent.types import InputError
 
 if TYPE_CHECKING:
     from essent.verification import Verification
@@ -57,6 +58,7 @@ def check(
             health checks.
         json_file: Also write the problems; - is standard output.
     """
+    _check_combination(files_only, against, {"--texts": texts, "--skip": skip, "--json": json_file})
     check_output(json_file, run.force)
     sample = None if texts is None else read_files(texts, column)
     saved = is_exported_folder(model) or is_essent_folder(model, {})
@@ -73,7 +75,9 @@ def check(
         from essent.doctor.against import compare_with_server
 
         silence_libraries()
-        results().print(str(compare_with_server(model, against, **run.options)), markup=False, soft_wrap=True)
+        comparison = compare_with_server(model, against, **run.options)
+        if not run.quiet:
+            results().print(str(comparison), markup=False, soft_wrap=True)
         return None
     from essent.doctor import diagnose
 
@@ -87,6 +91,23 @@ def check(
         for line in diagnosis.in_words():
             console.print(line, markup=False, soft_wrap=True)
     return None if diagnosis.healthy else PROBLEMS
+
+
+def _check_combination(files_only: bool, against: str | None, of_health: dict[str, Any]) -> None:
+    """Refuse options that do not go together, and an address that is none, before anything is read.
+
+    Raises:
+        InputError: names the options.
+    """
+    if against is not None:
+        from essent.doctor.against import check_address
+
+        check_address(against)
+    if files_only or against is not None:
+        option = "--files-only" if files_only else "--against"
+        others = {**of_health, "--against": against if files_only else None}
+        if given := [name for name, value in others.items() if value is not None]:
+            raise InputError(f"{option} runs no health checks and takes no {given[0]}; leave one of them out.")
 
 
 def show_verification(verification: Verification, path: str) -> None:

@@ -82,12 +82,14 @@ def evaluate(
             graph.
         precision: Arithmetic: auto is float32 on CPUs; bfloat16 where the machine has such arithmetic.
     """
+    if files and report is None:
+        raise InputError(f"{files[0]}: results are for a report; add --report FILE. Models are named by --model.")
     check_output(json_file, run.force)
     check_report(report, run.force)
     earlier, boards = read_reports(files or [])
     if model is None:
-        if report is None or not (earlier or boards):
-            raise InputError("Give a model with --model, or files of results and --report.")
+        if report is None or not files or recipe or data or as_is:
+            raise InputError("Give a model with --model, or files of results and --report alone.")
         write_page(earlier, boards, report)
         return
     if as_is and not recipe and fit is not None:

@@ -55,8 +55,7 @@ def compare_with_server(model: str, url: str, **options: Any) -> ServerCompariso
         ModelError: the server cannot be reached, or answers something else than vectors.
         VerificationError: other vectors; says the width, or the lowest cosine and its text.
     """
-    if not url.startswith(("http://", "https://")):
-        raise InputError(f"--against {url!r}: give the address of a server, such as http://127.0.0.1:8080.")
+    check_address(url)
     texts, expected = _expected(model, options)
     endpoint = url.rstrip("/").removesuffix("/v1/embeddings").removesuffix("/v1") + "/v1/embeddings"
     served = _request(endpoint, texts)
@@ -74,6 +73,12 @@ def compare_with_server(model: str, url: str, **options: Any) -> ServerCompariso
             "Compare pooling, prompts and the maximum length of the server with the folder's."
         )
     return ServerComparison(endpoint, len(texts), float(cosines[worst]), float(np.abs(served - expected).max()))
+
+
+def check_address(url: str) -> None:
+    """Raise InputError where it is not an http(s) address."""
+    if not url.startswith(("http://", "https://")):
+        raise InputError(f"--against {url!r}: give the address of a server, such as http://127.0.0.1:8080.")
 
 
 def _expected(model: str, options: dict[str, Any]) -> tuple[list[str], np.ndarray]:
