@@ -28,6 +28,8 @@ from essent.lazy import check_torch
 from essent.static import StaticEncoder
 from essent.types import EssentError, MissingDependencyError, ModelError, VerificationError
 
+__all__ = ["Verification", "verify"]
+
 TOLERANCE = 1e-5
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import Run
+from command_line import run
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
@@ -28,7 +28,7 @@ def many(tmp_path: Path) -> Path:
     return path
 
 
-def test_texts(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
+def test_texts(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
     output = tmp_path / "model"
     command = ("train", "-m", tiny, "--texts", many, "--validate", pairs, "--test", pairs, "-o", output, *SMALL)
     shown = run(*command, code=0)
@@ -83,7 +83,7 @@ def test_ctrl_c_in_a_process(tiny: str, many: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # whole trainings
-def test_continuous_and_seeds(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
+def test_continuous_and_seeds(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
     output = tmp_path / "model"
     shown = run(
         "train",
@@ -108,7 +108,7 @@ def test_continuous_and_seeds(run: Run, tiny: str, many: Path, pairs: Path, tmp_
 
 
 @pytest.mark.slow
-def test_pairs(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_pairs(tiny: str, tmp_path: Path) -> None:
     rows = [{"premise": f"a {i}", "entailment": f"b {i}", "contradiction": f"c {i}"} for i in range(4)]
     (tmp_path / "nli.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     output = tmp_path / "model"
@@ -116,7 +116,7 @@ def test_pairs(run: Run, tiny: str, tmp_path: Path) -> None:
     assert str(Encoder(str(output)).recipe) == "cls"
 
 
-def test_refusals(run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
+def test_refusals(tiny: str, many: Path, tmp_path: Path) -> None:
     def refuse(*options: object) -> str:
         return run("train", "-m", tiny, "-o", tmp_path / "model", *options, code=2).stderr
 
