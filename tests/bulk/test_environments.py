@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 from bulk_helpers import contents, sentences, table_of
 
+from command_line import PROGRAM
 from essent import EssentError
 from essent.bulk import embed
 
-APP = [sys.executable, "-c", "from essent.cli import app; app()", "embed"]
+APP = [*PROGRAM, "encode"]
 NOBODY = 65534
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs users, mounts and signals")
 WORKERS = ["1", pytest.param("2", marks=pytest.mark.slow)]

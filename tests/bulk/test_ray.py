@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from bulk_helpers import contents, sentences, table_of, write_sources
 
+from command_line import PROGRAM
 from essent import EssentError, StaticEncoder
 from essent.bulk import BulkSettings, ModelSpec, embed, prepare, ray_slots, ray_worker, read_parts
 from essent.bulk.ray_cluster import connected
@@ -71,13 +72,13 @@ import threading, time
 from pathlib import Path
 import ray
 from essent.bulk import ray_crew
-from essent.cli import app
+from essent.cli import main
 def watch():
     while not Path("impatient").exists() or sum(node["Alive"] for node in ray.nodes()) > 1:
         time.sleep(0.1)
     ray_crew.PLACED_WITHIN = 3.0
 threading.Thread(target=watch, daemon=True).start()
-app()
+raise SystemExit(main())
 """
 
 
@@ -87,13 +88,12 @@ def started(
     *more: str,
     model: str = "static",
     sources: Sequence[str] = SOURCES,
-    code: str = "from essent.cli import app; app()",
+    code: str | None = None,
 ) -> subprocess.Popen[str]:
     """A driver: the command line, with the names of files as they are seen from where it runs."""
-    words = ["embed", *sources, "-m", model, "-o", "out", "--ray", address, *MORE, *more]
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=place
-    )
+    words = ["encode", *sources, "-m", model, "-o", "out", "--ray", address, *MORE, *more]
+    program = PROGRAM if code is None else [sys.executable, "-c", code]
+    return subprocess.Popen([*program, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=place)
 
 
 def ended(process: subprocess.Popen[str]) -> str:

@@ -22,6 +22,7 @@ import pytest
 from bulk_helpers import contents, sentence, sentences, table_of, write_sources
 from fsspec.implementations.memory import MemoryFile
 
+from command_line import PROGRAM
 from essent import EssentError
 from essent.bulk import embed, read_parts
 from waiting import LIMIT, wait_until
@@ -252,10 +253,10 @@ def test_a_source_that_changes_during_the_run(
 
 LIMITED = """
 import resource, signal, sys
-from essent.cli import app
+from essent.cli import main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
-app()
+sys.exit(main())
 """
 
 
@@ -265,7 +266,7 @@ def test_no_room_for_a_part(tmp_path: Path, static_folder: Path) -> None:
     """The system refuses to write more: an error without a traceback, and the parts before are whole."""
     texts = [*sentences(200), *(sentence(n) * 40 + os.urandom(9000).hex() for n in range(60))]
     (tmp_path / "a.txt").write_text("\n".join(texts), "utf-8")
-    words = ["embed", tmp_path / "a.txt", "-m", static_folder, "-o", tmp_path / "out", "--rows-per-part", "1"]
+    words = ["encode", tmp_path / "a.txt", "-m", static_folder, "-o", tmp_path / "out", "--rows-per-part", "1"]
     command = [sys.executable, "-c", LIMITED, *map(str, words[:-1]), "10"]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 2, done.stderr
@@ -279,9 +280,8 @@ def test_no_room_for_a_part(tmp_path: Path, static_folder: Path) -> None:
 
 
 def started(place: Path, *more: str) -> subprocess.Popen[str]:
-    words = ["embed", str(place / "b.jsonl"), "-m", str(place / "static"), "-o", str(place / "out"), *more]
-    code = "from essent.cli import app; app()"
-    return subprocess.Popen([sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    words = ["encode", str(place / "b.jsonl"), "-m", str(place / "static"), "-o", str(place / "out"), *more]
+    return subprocess.Popen([*PROGRAM, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to another process")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import Run
 from sentence_transformers import SentenceTransformer
 
+from command_line import run
 from essent import Encoder
 from waiting import LIMIT, wait_until
 
@@ -28,7 +28,7 @@ def many(tmp_path: Path) -> Path:
     return path
 
 
-def test_texts(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
+def test_texts(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
     output = tmp_path / "model"
     command = ("train", "-m", tiny, "--texts", many, "--validate", pairs, "--test", pairs, "-o", output, *SMALL)
     shown = run(*command, code=0)
@@ -81,7 +81,7 @@ def test_ctrl_c_in_a_process(tiny: str, many: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # whole trainings
-def test_continuous_and_seeds(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
+def test_continuous_and_seeds(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
     output = tmp_path / "model"
     shown = run(
         "train",
@@ -106,7 +106,7 @@ def test_continuous_and_seeds(run: Run, tiny: str, many: Path, pairs: Path, tmp_
 
 
 @pytest.mark.slow
-def test_pairs(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_pairs(tiny: str, tmp_path: Path) -> None:
     rows = [{"premise": f"a {i}", "entailment": f"b {i}", "contradiction": f"c {i}"} for i in range(4)]
     (tmp_path / "nli.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     output = tmp_path / "model"
@@ -114,7 +114,7 @@ def test_pairs(run: Run, tiny: str, tmp_path: Path) -> None:
     assert str(Encoder(str(output)).recipe) == "cls"
 
 
-def test_refusals(run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
+def test_refusals(tiny: str, many: Path, tmp_path: Path) -> None:
     def refuse(*options: object) -> str:
         return run("train", "-m", tiny, "-o", tmp_path / "model", *options, code=2).stderr
 

@@ -24,10 +24,9 @@ from sentence_transformers.sentence_transformer.modules import (
     WordEmbeddings,
 )
 from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
-from typer.testing import CliRunner
 
+from command_line import run
 from essent import Encoder
-from essent.cli import app
 from essent.doctor import CHECKS, diagnose
 from essent.doctor.space import ANISOTROPIC
 from essent.engine import CompiledEncoder
@@ -219,7 +218,7 @@ def test_a_fault_comes_first_and_what_follows_from_it_has_no_command(folder: Pat
     assert len([line for line in lines if "→" in line]) == 1
     assert "    may follow from it: anisotropy: The vectors point one way" in " ".join(lines)
     command = diagnosis.findings[0].mend.partition(", where")[0].replace("-o mended", f"-o {tmp_path / 'mended'}")
-    assert CliRunner().invoke(app, shlex.split(command)[1:]).exit_code == 0
+    run(*shlex.split(command)[1:])
     np.testing.assert_allclose(Encoder(str(tmp_path / "mended")).encode(TEXTS), before, atol=1e-6)
 
 
@@ -264,7 +263,7 @@ def test_what_other_servers_would_do(folder: Path) -> None:
     before = pooling.read_text("utf-8")
     write_json(pooling, {"embedding_dimension": 96, "pooling_mode": "mean"})
     assert "pooling_mode alone: TEI" in said()
-    assert "--layout legacy" in said()
+    assert "--format legacy" in said()
     write_json(pooling, {"word_embedding_dimension": 96, "include_prompt": True, "pooling_mode_mean_tokens": True})
     assert "vLLM takes the first key of 1_Pooling/config.json that is true, include_prompt" in said()
     (folder / "README.md").unlink()
@@ -331,27 +330,21 @@ def test_every_check_says_what_it_looks_for() -> None:
 
 
 def test_the_command(whole: Path, folder: Path, tmp_path: Path) -> None:
-    def run(*arguments: object) -> tuple[int, str]:
-        result = CliRunner().invoke(app, ["doctor", *map(str, arguments)])
-        return result.exit_code, result.stdout
-
-    code, said = run(whole)
-    assert (code, "nothing to compare with" in said) == (0, True)
+    assert "nothing to compare with" in run("check", whole).stdout
     one_way(folder)
-    code, said = run(folder, "--skip", "speed,negation")
-    assert code == 3
+    said = run("check", folder, "--skip", "speed", "negation", code=3).stdout
     assert "✗ anisotropy: The vectors point one way" in said
     assert f"essent save -m {folder}" in said
-    code, said = run(folder, "--json", "-")
-    content = json.loads(said)
-    assert (code, content["healthy"]) == (3, False)
+    content = json.loads(run("check", folder, "--json", "-", code=3).stdout)
+    assert not content["healthy"]
     assert content["findings"][0]["figures"]["average_cosine"] > ANISOTROPIC
     (tmp_path / "texts.txt").write_text("The film was boring.\nThe city council voted.\nThe music was loud.\n", "utf-8")
-    code, said = run(whole, "--texts", tmp_path / "texts.txt", "--quiet", "--json", tmp_path / "found.json")
-    assert (code, said) == (0, "")
+    command = ("check", whole, "--texts", tmp_path / "texts.txt", "--quiet", "--json", tmp_path / "found.json")
+    assert run(*command).stdout == ""
     assert json.loads((tmp_path / "found.json").read_text())["texts"] == 3
-    assert run(tmp_path / "none")[0] == 2
-    assert run(whole, "--skip", "everything")[0] == 2
+    assert "--force" in run(*command, code=2).stderr
+    run("check", tmp_path / "none", code=2)
+    assert "no check 'everything'" in run("check", whole, "--skip", "everything", code=2).stderr
 
 
 @pytest.mark.slow

@@ -164,7 +164,7 @@ def read_part(path: Path) -> Part:
         raise DataError(f"{path} is damaged ({said}). Remove it, and run the same command again.") from error
     values = json.loads((about.metadata or {}).get(KEY, b"{}"))
     if values.get("format") != FORMAT:
-        raise DataError(f"{path} was not written by `essent embed` of this version. Choose another folder.")
+        raise DataError(f"{path} was not written by `essent encode` of this version. Choose another folder.")
     if values["rows"] != about.num_rows:
         raise DataError(f"{path} is damaged: it has {about.num_rows:,} rows, not {values['rows']:,}. Remove it.")
     unit, kept = values["unit"], {"run": values["run"], "source": values["source"], "versions": values["versions"]}

@@ -35,7 +35,7 @@ def _longer(patient: Patient, longest: int) -> str:
     if positions is not None and positions > limit:
         return f"encoder.max_seq_length = {min(positions, wanted)}  # the model has {positions} positions"
     return patient.command(
-        "essent embed -m MODEL --chunk tokens:256 …, which gives every piece of a long text a vector of its own"
+        "essent encode … -o FOLDER --chunk tokens:256, which gives every piece of a long text a vector of its own"
     )
 
 

@@ -283,7 +283,7 @@ def _words_of(name: str) -> SentenceTransformer:
 def _refuse_saved_encoder(name: str, recipes: Sequence[Recipe], options: dict[str, Any]) -> None:
     if is_exported_folder(name):
         raise RecipeError(
-            f"{name!r} is a graph that essent export wrote, with its own recipe: essent.load({name!r}) reads it, and "
+            f"{name!r} is a saved graph with its own recipe: essent.load({name!r}) reads it, and "
             "essent encode and essent evaluate take it as it is. Other recipes run on the model that it was made from."
         )
     bare = bool(recipes) and is_essent_folder(name, options) and is_bare_table(name, options)

@@ -27,7 +27,7 @@ def announced(sweep: Sweep, question: Question) -> str:
     seconds = _of_passes(sweep) + _of_judging(sweep, question)
     text = f"{about}, about {_shown(seconds)}."
     if 0 < (count := judged_at_once(sweep, question)) < cores() and seconds > LONG:
-        text += f" A larger --memory than {sweep.memory / GIB:.2g} judges more than {count} recipes at a time."
+        text += f" Settings(memory=…) above {sweep.memory / GIB:.2g} GiB judges more than {count} recipes at a time."
     if seconds > LONG:
         text += " Fewer texts or a smaller --space take less; --work DIR lets the same command go on after a stop."
     return text
