@@ -86,7 +86,7 @@ def main(root: Path, kills: int, seed: int, moment: str) -> None:
             break
         victims = chance.choice(VICTIMS)
         # In the first part, when libraries are still imported, or in a later one; or at the start, which has one count.
-        at = chance.choice([chance.randint(1, first), chance.randint(first, (first + last) // 2)])
+        at = chance.choice([chance.randint(1, first), chance.randint(first, first + (last - first) // 4)])
         status = attempt(at if moment == "work" else chance.randint(1, first), victims, out)
         assert status in (0, FAILED, -signal.SIGKILL), status
         left = contents(out)
