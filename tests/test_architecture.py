@@ -29,12 +29,29 @@ def test_imports_go_downwards() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_plans_and_estimates_read_the_clock_that_tests_replace() -> None:
+    planning = [path for path in FILES if part_of(path) == "improvement" or path.parts[-2:] == ("selection", "cost.py")]
+    imported = {
+        alias.name for path in planning for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Import) for alias in node.names
+    }  # fmt: skip
+    assert "math" in imported
+    assert "time" not in imported
+
+
 def test_tasks_see_only_something_with_encode() -> None:
     wanted = {"types", "cores", "atomic", "registry", "hub", "tasks", "texts", "lazy", "notebook"}
     for path in (path for path in FILES if part_of(path) == "tasks"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("essent."):
                 assert node.module.split(".")[1] in wanted, path
+
+
+def test_only_one_function_counts_cores() -> None:
+    """Another one would forget the CPU quota of a container; a pool without a size counts by itself."""
+    others = ("cpu_count", "sched_getaffinity", "ThreadPoolExecutor()", "ProcessPoolExecutor()", "Pool()")
+    for path in (path for path in FILES if path.name != "cores.py"):
+        assert not [name for name in others if name in path.read_text(encoding="utf-8")], path
 
 
 def test_files_stay_small_and_say_what_they_do() -> None:

@@ -74,18 +74,27 @@ def test_texts_of_removed_tokens_fall_back_to_the_mean(folder: Path) -> None:
         assert np.abs(removed.encode(text) - plain.encode(text)).max() < 1e-6
 
 
-def test_a_fit_on_one_text_or_equal_texts_is_finite(folder: Path) -> None:
-    for recipe in (
-        "first-last-idf | zscore",
-        "mean | whiten",
-        "mean | quantile",
-        "mean | abtt",
-        "mean | flow:1",
-        "weights=idf",
+@pytest.mark.parametrize("texts", [["one text"], ["the same"] * 5, ["case", "Case", "CASE"]])
+def test_no_shaping_is_learned_from_one_text_or_equal_ones(folder: Path, texts: list[str]) -> None:
+    """It would turn them, and with whitening every text, into zeros."""
+    for recipe in ("first-last-idf | zscore", "mean | whiten", "mean | quantile", "mean | abtt", "mean | flow:1"):
+        with pytest.raises(InputError, match=r"got (1 sample|\d samples whose vectors are equal), .* at least 2 texts"):
+            Encoder(folder, recipe).fit(texts)
+    for recipe in ("weights=idf", "mean | normalize"):  # which no spread is needed for
+        vectors = Encoder(folder, recipe).fit(texts).encode([*texts, "another one", ""])
+        assert np.isfinite(vectors).all()
+        assert vectors.any(axis=1).all()
+
+
+def test_shaping_is_refused_wherever_it_is_fitted(folder: Path) -> None:
+    pairs = [("the moon", "the moon", score) for score in (0.0, 1.0, 2.0)]
+    for act in (
+        lambda: essent.evaluate(str(folder), ["mean | whiten"], [pairs]),
+        lambda: essent.evaluate(str(folder), ["mean | zscore"], [pairs], fit_texts=["a text"]),
+        lambda: essent.search(str(folder), pairs, "shaping"),
     ):
-        for texts in (["one text"], ["the same"] * 5):
-            vectors = Encoder(folder, recipe).fit(texts).encode([*texts, "another one", ""])
-            assert np.isfinite(vectors).all(), recipe
+        with pytest.raises(InputError, match="at least 2 texts whose vectors differ"):
+            act()
 
 
 def test_fit_refuses_nothing_and_what_is_not_a_text(folder: Path) -> None:

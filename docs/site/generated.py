@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import importlib
 import inspect
 import pkgutil
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +35,12 @@ def make_all(app: Any) -> None:
     stamp = place / "made"
     if stamp.is_file() and stamp.stat().st_mtime > max(file.stat().st_mtime for file in read):
         return  # without importing torch: a page that was edited is built in seconds
-    pages = {**project_pages(), **command_pages(), **api_pages(), "reference/parts.md": parts_page()}
+    pages = {
+        **project_pages(),
+        "reference/cli.md": command_page(),
+        **api_pages(),
+        "reference/parts.md": parts_page(),
+    }
     for name, text in pages.items():
         file = place / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -58,43 +60,17 @@ def project_pages() -> dict[str, str]:
 # -- commands ---------------------------------------------------------------------------------------------------------
 
 
-def command_pages() -> dict[str, str]:
-    """One page a command of `essent`, by typer's own documentation of it."""
-    command = [sys.executable, "-m", "typer", "essent.cli", "utils", "docs", "--name", "essent"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout  # noqa: S603
-    first, *others = re.split(r"^(?=## `essent )", readable(printed), flags=re.MULTILINE)
-    names = [re.match(r"## `essent ([\w-]+)`", part)[1] for part in others]  # type: ignore[index]
-    listed = "\n".join(f"{name}" for name in names)
-    index = f"{first.replace('# `essent`', '# The command line', 1)}\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
-    for name in names:
-        index = index.replace(f"* `{name}`:", f"* [`{name}`]({name}.md):")
-    pages = {
-        f"reference/cli/{name}.md": re.sub(r"^#(#+) ", r"\1 ", part, flags=re.M)
-        for name, part in zip(names, others, strict=True)
-    }
-    return {"reference/cli/index.md": index, **pages}
+def command_page() -> str:
+    """Every command of `essent`, by cyclopts' own documentation of it."""
+    from cyclopts.docs import generate_markdown_docs
 
+    from essent.cli import app
 
-def readable(printed: str) -> str:
-    """Rich's colours taken away, and the examples of a command as blocks."""
-    plain = html.unescape(re.sub(r"</?span[^>]*>", "", printed))
-    lines, block = [], False
-    for line in plain.splitlines():
-        prompt = line.startswith("$ ") and not (lines and lines[-1] == "```console")
-        if prompt and not block:
-            lines.append("```console")
-        if block and not prompt:
-            lines.append("```")
-        block = prompt
-        lines.append(line if prompt or not line.startswith("* ") else _item(line))
-    return "\n".join(lines)
-
-
-def _item(line: str) -> str:
-    """A line of a list: what is in pointed or square brackets is no HTML and no link."""
-    pieces = re.split(r"(`[^`]*`)", line)
-    pieces[::2] = [re.sub(r"([<>\[\]{}])", r"\\\1", piece) for piece in pieces[::2]]
-    return "".join(pieces)
+    lab = app["lab"]
+    for group in (lab, lab["minimal-pairs"], lab["explain"]):  # the generator does not inherit it, as a run does
+        group.default_parameter = app.default_parameter
+    page = generate_markdown_docs(app, generate_toc=False, exclude_commands=["--install-completion"])
+    return page.replace("# essent", "# The command line", 1)
 
 
 # -- names ------------------------------------------------------------------------------------------------------------

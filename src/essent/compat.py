@@ -18,6 +18,8 @@ from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.utils import output_capturing
 
+from essent.arguments import check_prompt
+
 # -- sentence-transformers --------------------------------------------------------------------------------------------
 
 
@@ -46,6 +48,7 @@ def write_stock_card(model: SentenceTransformer, folder: str, name: str | None, 
 
 def prompt_of(model: SentenceTransformer, prompt: str | None, prompt_name: str | None) -> str:
     """The text that `encode` puts before every text: the one given, the one named, or the model's default."""
+    check_prompt(prompt, prompt_name, model.prompts)
     return model._resolve_prompt(prompt, prompt_name) or ""
 
 

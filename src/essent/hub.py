@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from essent.arguments import check_path
 from essent.atomic import recover
 from essent.types import DataError, ModelError
 
@@ -31,7 +32,7 @@ def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str
     Raises:
         ModelError: no such folder; or no folder, not in the cache, and the hub does not answer.
     """
-    _check_folder(name)
+    _check_folder(check_path(name, "model"))
     options = dict(options or {})
     if Path(name).exists() or options.get("local_files_only") or not _is_repository(name):
         return options  # what is no name of a repository, the library refuses at once

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
 from essent.types import InputError, NotFiniteError
-
-Encode = TypeVar("Encode", bound=Callable[..., Any])
 
 
 def check_texts(texts: Any) -> list[str]:
@@ -51,24 +48,6 @@ def texts_to_fit(texts: list[str], name: str) -> list[str]:
     if not texts:
         raise InputError(f"fit needs at least one text in `{name}`, got none.")
     return texts
-
-
-def takes_any_texts(encode: Encode) -> Encode:
-    """SentenceTransformer's `encode`, which takes lists, for all that `check_texts` takes; a str stays one text."""
-
-    @wraps(encode)
-    def checked(self: Any, *given: Any, **named: Any) -> Any:
-        if given:
-            given = (_listed(given[0]), *given[1:])
-        else:  # "sentences" is what sentence-transformers called its inputs
-            named = {key: _listed(value) if key in ("inputs", "sentences") else value for key, value in named.items()}
-        return encode(self, *given, **named)
-
-    return cast("Encode", checked)
-
-
-def _listed(texts: Any) -> str | list[str]:
-    return texts if isinstance(texts, str) else check_texts(texts)
 
 
 def require_finite(vectors: Any, texts: Sequence[str], weights: Iterable[tuple[str, Any]] = ()) -> Any:

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_helpers import Run
 
+from command_line import run
 from essent.cli import ask as asking
 from essent.selection import read_asked
 
@@ -35,7 +35,7 @@ def filled(path: Path, scores: list[str]) -> None:
     path.write_text("\n".join([head, *(f"{row}{score}" for row, score in zip(rows, scores, strict=True))]), "utf-8")
 
 
-def test_a_file_is_written_filled_in_and_used(run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
+def test_a_file_is_written_filled_in_and_used(tiny: str, many: Path, tmp_path: Path) -> None:
     file, board, work = tmp_path / "judge.csv", tmp_path / "board.json", tmp_path / "work"
     command = ("search", "-m", tiny, "--texts", many, "-s", "weights", "--ask", 12, "--ask-file", file, "--work", work)
     first = run(*command, "--json", board)
@@ -61,7 +61,7 @@ def test_a_file_is_written_filled_in_and_used(run: Run, tiny: str, many: Path, t
 
 
 def test_the_terminal_asks_and_goes_on_where_it_was_stopped(
-    run: Run, tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ("search", "-m", tiny, "--texts", many, "-s", "weights", "--ask", 6)
     first = run(*command, stdin=b"3\nmuch\n7\n4,5\ns\nq\n")
@@ -78,9 +78,7 @@ def test_the_terminal_asks_and_goes_on_where_it_was_stopped(
     assert "judged + teacher" in second.stdout
 
 
-def test_every_answer_is_kept_at_once(
-    run: Run, tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_answer_is_kept_at_once(tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter(["2", "5"])
 
     def answer() -> str:
@@ -93,7 +91,7 @@ def test_every_answer_is_kept_at_once(
     assert [pair.score for pair in read_asked(terminal)] == [2.0, 5.0, None, None, None]
 
 
-def test_refusals(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
+def test_refusals(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
     def error(*arguments: object) -> str:
         return " ".join(run("search", "-m", tiny, *arguments, code=2).stderr.split())
 

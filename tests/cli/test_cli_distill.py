@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import Run
 
+from command_line import run
 from essent import atomic
 from essent.cli.distill import STATE
 from essent.cli.texts import read_corpus
@@ -36,7 +36,7 @@ def pairs(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_static_encoder_and_its_averages(run: Run, tiny: str, corpus: Path, pairs: Path, tmp_path: Path) -> None:
+def test_a_static_encoder_and_its_averages(tiny: str, corpus: Path, pairs: Path, tmp_path: Path) -> None:
     result = run(
         *("distill", "-m", tiny, "-t", corpus, "-t", pairs, "-o", tmp_path / "static", "--contexts", tmp_path / "avg"),
         *("--dimensions", 8, "--dtype", "int8", "--shaping", "abtt:1", "--test", pairs),
@@ -60,15 +60,13 @@ def test_a_static_encoder_and_its_averages(run: Run, tiny: str, corpus: Path, pa
     assert np.isfinite(mixed).all()
 
 
-def test_choices_are_searched(run: Run, tiny: str, corpus: Path, pairs: Path, tmp_path: Path) -> None:
+def test_choices_are_searched(tiny: str, corpus: Path, pairs: Path, tmp_path: Path) -> None:
     result = run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", "--validate", pairs)
     assert "Best of 112 on pairs" in result.stderr
     assert Encoder(str(tmp_path / "static")).encode(["dogs"]).shape == (1, 32)
 
 
-def test_a_log_says_how_far_it_is(
-    run: Run, tiny: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_says_how_far_it_is(tiny: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent.progress.FIRST", 0.0)
     command = ("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static")
     said = run(*command).stderr
@@ -78,13 +76,13 @@ def test_a_log_says_how_far_it_is(
     assert "of 9 texts, " not in run(*command, "--force", "--quiet").stderr
 
 
-def test_averages_alone(run: Run, tiny: str, corpus: Path, tmp_path: Path) -> None:
+def test_averages_alone(tiny: str, corpus: Path, tmp_path: Path) -> None:
     result = run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", "--ridge", 0, "--duplicates")
     assert "no fit" in result.stderr
     assert "33 texts" in result.stderr
 
 
-def test_what_a_killed_run_left_is_gone_on_from(run: Run, tiny: str, corpus: Path, tmp_path: Path) -> None:
+def test_what_a_killed_run_left_is_gone_on_from(tiny: str, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "static").mkdir()
     (tmp_path / "static" / STATE).write_bytes(b"half")
     assert "delete it" in run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", code=2).stderr
@@ -96,7 +94,7 @@ def test_what_a_killed_run_left_is_gone_on_from(run: Run, tiny: str, corpus: Pat
 
 
 def test_a_run_killed_while_it_saved_goes_on(
-    run: Run, tiny: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -117,7 +115,7 @@ def test_a_run_killed_while_it_saved_goes_on(
     assert not (tmp_path / "static" / STATE).exists()
 
 
-def test_a_run_killed_while_it_wrote_its_state_goes_on(run: Run, tiny: str, corpus: Path, tmp_path: Path) -> None:
+def test_a_run_killed_while_it_wrote_its_state_goes_on(tiny: str, corpus: Path, tmp_path: Path) -> None:
     folder = tmp_path / "static"
     distill(tiny, read_corpus([corpus], None, False), state=folder / STATE)
     killed = subprocess.Popen([sys.executable, "-c", ""])
@@ -129,7 +127,7 @@ def test_a_run_killed_while_it_wrote_its_state_goes_on(run: Run, tiny: str, corp
     assert not [path for path in folder.iterdir() if STATE in path.name]
 
 
-def test_averages_have_no_place_in_a_file(run: Run, tiny: str, corpus: Path, tmp_path: Path) -> None:
+def test_averages_have_no_place_in_a_file(tiny: str, corpus: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept" / "averages.txt"
     kept.parent.mkdir()
     kept.touch()
@@ -159,7 +157,7 @@ def test_averages_have_no_place_in_a_file(run: Run, tiny: str, corpus: Path, tmp
     ],
 )
 def test_what_is_refused(
-    arguments: list[str], reason: str, run: Run, tiny: str, corpus: Path, pairs: Path, tmp_path: Path
+    arguments: list[str], reason: str, tiny: str, corpus: Path, pairs: Path, tmp_path: Path
 ) -> None:
     arguments = [argument.replace("PAIRS", str(pairs)) for argument in arguments]
     result = run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", *arguments, code=2)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cli_helpers import TEXTS, Run, commands
 
+from command_line import TEXTS, commands, run
 from essent import Encoder
 from essent.arithmetic import has_bfloat16
 from essent.engine.loss import cosines
@@ -28,7 +28,7 @@ def test_every_command_that_encodes_has_both_options() -> None:
 
 
 @pytest.fixture
-def lines_of(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> dict[str, tuple[object, ...]]:
+def lines_of(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> dict[str, tuple[object, ...]]:
     return {
         "encode": ("encode", "-m", tiny, "-t", lines, "-o", tmp_path / "vectors.npy"),
         "embed": ("embed", lines, "-m", tiny, "-o", tmp_path / "parts"),
@@ -39,13 +39,13 @@ def lines_of(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> d
     }
 
 
-def test_bfloat16_is_refused_on_other_processors(run: Run, lines_of: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bfloat16_is_refused_on_other_processors(lines_of: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
     for line in lines_of.values():
         assert "This CPU has no bfloat16 arithmetic" in run(*line, "--precision", "bf16", code=2).stderr
 
 
-def test_wrong_names_are_refused_before_anything_is_loaded(run: Run, lines_of: dict) -> None:
+def test_wrong_names_are_refused_before_anything_is_loaded(lines_of: dict) -> None:
     for line in lines_of.values():
         shown = run(*(part if part != line[line.index("-m") + 1] else "nowhere" for part in line), "--precision", "f64",
                     code=2).stderr  # fmt: skip
@@ -55,7 +55,7 @@ def test_wrong_names_are_refused_before_anything_is_loaded(run: Run, lines_of: d
 
 
 @here
-def test_vectors_in_bfloat16_are_near_those_in_float32(run: Run, tiny: str, lines_of: dict, tmp_path: Path) -> None:
+def test_vectors_in_bfloat16_are_near_those_in_float32(tiny: str, lines_of: dict, tmp_path: Path) -> None:
     run(*lines_of["encode"], "--precision", "bf16")
     found, exact = np.load(tmp_path / "vectors.npy"), Encoder(tiny).encode(TEXTS)
     assert found.dtype == np.float32
@@ -64,7 +64,7 @@ def test_vectors_in_bfloat16_are_near_those_in_float32(run: Run, tiny: str, line
 
 
 @here
-def test_a_result_says_what_it_was_computed_in(run: Run, lines_of: dict) -> None:
+def test_a_result_says_what_it_was_computed_in(lines_of: dict) -> None:
     for name in ("evaluate", "evaluate as is"):
         shown = json.loads(run(*lines_of[name], "--precision", "bf16", "--json", "-").stdout)
         assert shown["results"][0]["provenance"]["precision"] == "bfloat16"
@@ -73,7 +73,7 @@ def test_a_result_says_what_it_was_computed_in(run: Run, lines_of: dict) -> None
 
 
 @here
-def test_parts_of_another_precision_are_refused(run: Run, lines_of: dict) -> None:
+def test_parts_of_another_precision_are_refused(lines_of: dict) -> None:
     run(*lines_of["embed"], "--precision", "bf16")
     shown = run(*lines_of["embed"], code=2).stderr
     assert "torch bfloat16" in shown
@@ -81,7 +81,7 @@ def test_parts_of_another_precision_are_refused(run: Run, lines_of: dict) -> Non
 
 @pytest.mark.slow  # conversions
 @pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=here)])
-def test_graphs_of_recipes(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path: Path, precision: str) -> None:
+def test_graphs_of_recipes(tiny: str, lines: Path, pairs: Path, tmp_path: Path, precision: str) -> None:
     """A recipe that learns is fitted first; recipes of an evaluation are shaped on each task as in torch."""
     recipe, file = "layers=1 weights=idf | zscore", tmp_path / "vectors.npy"
     given = ("--engine", "openvino", "--precision", precision)

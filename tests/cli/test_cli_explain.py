@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_helpers import Run
 
+from command_line import run
 from essent.evaluation.run import evaluate
 from essent.lab.explain import mask_predictions
 
 
-def test_mask(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+def test_mask(tiny: str, lines: Path, tmp_path: Path) -> None:
     out = tmp_path / "predictions.json"
     done = run("explain", "mask", "-m", tiny, "dogs", "a [red] cat", "--top", 3, "--denoised", "--json", out)
     found = mask_predictions(tiny, ["dogs", "a [red] cat"], top=3, denoised=True)
@@ -25,7 +25,7 @@ def test_mask(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
     assert "no [MASK]" in run("explain", "mask", "-m", tiny, "x", "--template", "{text}", code=2).stderr
 
 
-def test_bias(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
+def test_bias(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bias"
     done = run("explain", "bias", "-m", tiny, "--texts", lines, "--data", pairs, "-o", folder)
     assert sorted(path.name for path in folder.iterdir()) == ["bias.json", "bias.png", "bias.svg", "bias.txt"]
@@ -41,7 +41,7 @@ def test_bias(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_greedy_templates(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
+def test_greedy_templates(tiny: str, pairs: Path, tmp_path: Path) -> None:
     grammar = tmp_path / "grammar.yaml"
     grammar.write_text("template: '{text} {relation} [MASK] .'\nrelation: [is, means]\n", "utf-8")
     out, work = tmp_path / "out.json", tmp_path / "work"
@@ -58,7 +58,7 @@ def test_greedy_templates(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> N
     assert json.loads(out.read_text("utf-8"))["trials"] == again["trials"]
 
 
-def test_generated_templates(run: Run, tiny: str, pairs: Path, t5: str, tmp_path: Path) -> None:
+def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) -> None:
     words = tmp_path / "words.csv"
     words.write_text("word,definition\nmoon,a ball far from the earth\ndog,it runs and plays\n", "utf-8")
     out, work = tmp_path / "out.json", tmp_path / "work"
@@ -90,7 +90,7 @@ def test_generated_templates(run: Run, tiny: str, pairs: Path, t5: str, tmp_path
     assert "another T5 or from other pairs" in run(*start, "--candidates", 300, code=2).stderr
 
 
-def test_options_of_the_other_method_are_refused(run: Run, tiny: str, pairs: Path) -> None:
+def test_options_of_the_other_method_are_refused(tiny: str, pairs: Path) -> None:
     start = ["search-templates", "-m", tiny, "-d", pairs]
     assert "--t5 belongs to --method generate" in run(*start, "--t5", "x", code=2).stderr
     assert (

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_helpers import Run
 
+from command_line import run
 from essent import Encoder
 from essent.demo import minimal_pairs_path
 from essent.tasks.heros import verdict
@@ -23,7 +23,7 @@ def few(tmp_path: Path) -> Path:
     return path
 
 
-def test_recipes_of_one_model(run: Run, tiny: str, few: Path, tmp_path: Path) -> None:
+def test_recipes_of_one_model(tiny: str, few: Path, tmp_path: Path) -> None:
     recipes = ("mean", "first-last | zscore", "weights=idf")
     output, picture = tmp_path / "new" / "heros.json", tmp_path / "heros.png"
     given = [part for recipe in recipes for part in ("-r", recipe)]
@@ -45,7 +45,7 @@ def test_recipes_of_one_model(run: Run, tiny: str, few: Path, tmp_path: Path) ->
     assert "--force" in run("heros", "evaluate", "-m", tiny, "-d", few, "--picture", picture, code=2).stderr
 
 
-def test_models_as_they_are(run: Run, tiny: str, few: Path, tmp_path: Path) -> None:
+def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:
     """A plain model, a saved Encoder, and a model with a layer that no recipe describes."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
@@ -68,9 +68,7 @@ def test_models_as_they_are(run: Run, tiny: str, few: Path, tmp_path: Path) -> N
         assert f"{name.parent.name}/{name.name}" in shown.stdout
 
 
-def test_several_models_with_recipes_and_other_texts(
-    run: Run, tiny: str, few: Path, tmp_path: Path, lines: Path
-) -> None:
+def test_several_models_with_recipes_and_other_texts(tiny: str, few: Path, tmp_path: Path, lines: Path) -> None:
     other = build_family("distilbert", tmp_path / "other")
     output = tmp_path / "heros.json"
     shown = run(
@@ -85,7 +83,7 @@ def test_several_models_with_recipes_and_other_texts(
     assert found[0]["metrics"]["similarity"] == pytest.approx(wanted.metrics["similarity"], abs=1e-4)
 
 
-def test_columns_by_position(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_columns_by_position(tiny: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("a,b,c\nThe dogs run.,The dogs sprint.,1\nA red ball.,A crimson ball.,2\n")
     shown = run("heros", "evaluate", "-m", tiny, "-d", path, "--order", "Original,Synonym,-")
@@ -94,7 +92,7 @@ def test_columns_by_position(run: Run, tiny: str, tmp_path: Path) -> None:
     assert "nothing can be ranked" in shown.stdout
 
 
-def test_refusals(run: Run, tiny: str, few: Path, lines: Path, tmp_path: Path) -> None:
+def test_refusals(tiny: str, few: Path, lines: Path, tmp_path: Path) -> None:
     def refuse(*options: object, model: object = tiny) -> str:
         return run("heros", "evaluate", "-m", model, *options, code=2).stderr
 

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_helpers import Run
+
+from command_line import run
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
-def test_pretrain(run: Run, texts: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
+def test_pretrain(texts: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
     common = ["--max-steps", 2, "--batch-size", 4, "--max-seq-length", 16, "--device", "cpu"]
     common += ["--validate-every", 1]
     result = run("pretrain", "-t", texts, "-t", lines, "-m", tiny, "-o", tmp_path / "model", *common)
@@ -29,7 +30,7 @@ def test_pretrain(run: Run, texts: Path, lines: Path, tiny: str, tmp_path: Path)
     assert "holds a model already" in again.stderr
 
 
-def test_errors_are_one_line(run: Run, texts: Path, tmp_path: Path) -> None:
+def test_errors_are_one_line(texts: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("", "utf-8")
     output = tmp_path / "model"
     for arguments, said in (
@@ -45,7 +46,7 @@ def test_errors_are_one_line(run: Run, texts: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_new_head_is_said(run: Run, texts: Path, tiny: str, tmp_path: Path) -> None:
+def test_a_new_head_is_said(texts: Path, tiny: str, tmp_path: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
 
     AutoModel.from_pretrained(tiny).save_pretrained(tmp_path / "encoder")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cli_helpers import Run
+from command_line import run
 
 
 def rows(count: int) -> str:
@@ -20,13 +20,13 @@ def rows(count: int) -> str:
     return "".join(json.dumps(row) + "\n" for row in values)
 
 
-def test_list(run: Run) -> None:
+def test_list() -> None:
     result = run("reproduce", "--list")
     for name in ("ditto-6", "promptbert-15", "stankevicius-A14", "heros-1"):
         assert name in result.stdout
 
 
-def test_a_table(run: Run, bert: Path, tmp_path: Path) -> None:
+def test_a_table(bert: Path, tmp_path: Path) -> None:
     (tmp_path / "sts").mkdir()
     (tmp_path / "sts" / "sts12.jsonl").write_text(rows(12))
     out = tmp_path / "cells.json"
@@ -47,7 +47,7 @@ def test_a_table(run: Run, bert: Path, tmp_path: Path) -> None:
     assert "--force" in again.stderr
 
 
-def test_some_of_the_tasks(run: Run, bert: Path, tmp_path: Path) -> None:
+def test_some_of_the_tasks(bert: Path, tmp_path: Path) -> None:
     (tmp_path / "sts").mkdir()
     for name in ("sts12", "sts13"):
         (tmp_path / "sts" / f"{name}.jsonl").write_text(rows(12))
@@ -59,7 +59,7 @@ def test_some_of_the_tasks(run: Run, bert: Path, tmp_path: Path) -> None:
     assert "Not run" not in result.stderr
 
 
-def test_wrong_input(run: Run, bert: Path, tmp_path: Path) -> None:
+def test_wrong_input(bert: Path, tmp_path: Path) -> None:
     for arguments, message in (
         ([], "Name a table"),
         (["ditto-9"], "Did you mean"),

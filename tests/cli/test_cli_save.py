@@ -7,30 +7,30 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import TEXTS, Run
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
+from command_line import TEXTS, run
 from essent import Encoder
 from essent.cli.fitting import note_unused
 from essent.folders import write_digests
 
 
-def test_portable(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+def test_portable(tiny: str, lines: Path, tmp_path: Path) -> None:
     result = run("save", "-m", tiny, "-r", "first-last | zscore", "--fit", lines, "-o", tmp_path / "model")
     assert "Plain sentence-transformers loads this folder" in result.stdout
     wanted = Encoder(tiny, "first-last | zscore").fit(TEXTS).encode(TEXTS)
     np.testing.assert_allclose(SentenceTransformer(str(tmp_path / "model")).encode(TEXTS), wanted, atol=1e-5)
 
 
-def test_not_portable_says_why(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_not_portable_says_why(tiny: str, tmp_path: Path) -> None:
     result = run("save", "-m", tiny, "-r", "ditto:1-2", "-o", tmp_path / "model")
     assert "cannot load this folder: weights=ditto:1-2 reads attention" in result.stdout
     assert "ditto:1-2" in run("verify", tmp_path / "model").stdout
 
 
 def test_files_without_a_use_are_named(
-    run: Run, tiny: str, lines: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny: str, lines: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def said(recipe: str, fit: bool, frequencies: bool) -> str:
         note_unused(Encoder(tiny, recipe), [lines] if fit else None, [lines] if frequencies else None)
@@ -45,13 +45,13 @@ def test_files_without_a_use_are_named(
     assert not run(*command, "--force", "-q").stderr
 
 
-def test_legacy(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_legacy(tiny: str, tmp_path: Path) -> None:
     run("save", "-m", tiny, "-r", "mean", "-o", tmp_path / "model", "--layout", "legacy", "-q")
     pooling = json.loads((tmp_path / "model" / "1_Pooling" / "config.json").read_text())
     assert pooling["pooling_mode_mean_tokens"] is True
 
 
-def test_refusals(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+def test_refusals(tiny: str, lines: Path, tmp_path: Path) -> None:
     output = tmp_path / "model"
 
     def refuse(*options: object) -> str:
@@ -68,7 +68,7 @@ def test_refusals(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
     assert (output / "mine.txt").exists()
 
 
-def test_verify_fails_with_1(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_verify_fails_with_1(tiny: str, tmp_path: Path) -> None:
     Encoder(tiny, "mean").save(str(tmp_path / "model"))
     assert "same vectors" in run("verify", tmp_path / "model").stdout
     state = tmp_path / "model" / "essent" / "state.safetensors"
@@ -84,11 +84,11 @@ def test_verify_fails_with_1(run: Run, tiny: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["model [MASK]"])
-def test_brackets_in_paths(run: Run, tiny: str, tmp_path: Path, name: str) -> None:
+def test_brackets_in_paths(tiny: str, tmp_path: Path, name: str) -> None:
     assert name in run("save", "-m", tiny, "-r", "mean", "-o", tmp_path / name).stdout
 
 
-def test_calibrated(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_calibrated(tiny: str, tmp_path: Path) -> None:
     texts = [
         f"The {a} is near the {b}." for a in ("moon", "tree", "dog", "ball") for b in "flute cat man oak earth".split()
     ]
@@ -113,7 +113,7 @@ def test_calibrated(run: Run, tiny: str, tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_a_saved_folder_is_saved_again_without_a_recipe(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+def test_a_saved_folder_is_saved_again_without_a_recipe(tiny: str, lines: Path, tmp_path: Path) -> None:
     """With another layout and calibrated similarities."""
     run("save", "-m", tiny, "-r", "mean | zscore", "--fit", lines, "-o", tmp_path / "model", "-q")
     many = tmp_path / "many.txt"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import Run
 
+from command_line import run
 from essent import Encoder
 from essent.tasks import load_pairs
 from near_ties import one_by_one
@@ -31,9 +31,7 @@ def pairs_in(path: Path, seed: int = 0) -> Path:
     return path
 
 
-def test_a_recipe_of_the_table_gives_the_same_score_in_evaluate(
-    run: Run, tiny: str, scored: Path, tmp_path: Path
-) -> None:
+def test_a_recipe_of_the_table_gives_the_same_score_in_evaluate(tiny: str, scored: Path, tmp_path: Path) -> None:
     output = tmp_path / "board.json"
     result = run("search", "-m", tiny, "--data", scored, "--space", "shaping", "--top", 3, "--json", output, "-q")
     values = json.loads(output.read_text("utf-8"))
@@ -48,7 +46,7 @@ def test_a_recipe_of_the_table_gives_the_same_score_in_evaluate(
     assert "--force" in run("search", "-m", tiny, "-d", scored, "--json", output, code=2).stderr
 
 
-def test_every_output_at_once(run: Run, tiny: str, scored: Path, tmp_path: Path) -> None:
+def test_every_output_at_once(tiny: str, scored: Path, tmp_path: Path) -> None:
     best, picture, other = tmp_path / "best", tmp_path / "search.png", pairs_in(tmp_path / "other.jsonl", 1)
     result = run(
         "search", "-m", tiny, "-d", scored, "-s", "heads", "--test", other, "--save", best, "--picture", picture,
@@ -64,7 +62,7 @@ def test_every_output_at_once(run: Run, tiny: str, scored: Path, tmp_path: Path)
     assert again.stdout.splitlines()[:6] == result.stdout.splitlines()[:6]
 
 
-def test_without_labels(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+def test_without_labels(tiny: str, lines: Path, tmp_path: Path) -> None:
     many = tmp_path / "many.txt"
     many.write_text("".join(f"line {n} of {n * n} words about {'cats dogs rain hills'.split()[n % 4]}\n"
                             for n in range(60)), "utf-8")  # fmt: skip
@@ -77,7 +75,7 @@ def test_without_labels(run: Run, tiny: str, lines: Path, tmp_path: Path) -> Non
 
 
 def test_a_recipe_that_is_not_shown_to_be_better_is_saved_only_when_asked(
-    run: Run, tiny: str, scored: Path, lines: Path, tmp_path: Path
+    tiny: str, scored: Path, lines: Path, tmp_path: Path
 ) -> None:
     # token weights compare no vectors: `mean`, whose weights are constant, is always kept
     command = ("search", "-m", tiny, "--texts", lines, "-s", "heads", "-c", "idf")
@@ -110,5 +108,5 @@ def test_a_recipe_that_is_not_shown_to_be_better_is_saved_only_when_asked(
         (["--data", "stsb.dev", "--picture", "a.gif"], ".png"),
     ],
 )
-def test_refusals(run: Run, tiny: str, arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_refusals(tiny: str, arguments: list[str], message: str, tmp_path: Path) -> None:
     assert message in run("search", "-m", tiny, *arguments, code=2).stderr

@@ -7,15 +7,15 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import Run
 from sentence_transformers import SentenceTransformer
 
+from command_line import run
 from essent import Encoder
+from waiting import LIMIT, wait_until
 
 TINY = ("--batch-size", 2, "--device", "cpu")
 SMALL = (*TINY, "--max-steps", 2, "--learning-rate", "1e-3")
@@ -28,7 +28,7 @@ def many(tmp_path: Path) -> Path:
     return path
 
 
-def test_texts(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
+def test_texts(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
     output = tmp_path / "model"
     command = ("train", "-m", tiny, "--texts", many, "--validate", pairs, "--test", pairs, "-o", output, *SMALL)
     shown = run(*command, code=0)
@@ -56,12 +56,10 @@ def test_ctrl_c_in_a_process(tiny: str, many: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", program, "train", "-m", tiny, "-t", many, "-o", output, *TINY]
     command = [str(part) for part in (*command, "--max-steps", 100_000, "--validate-every", 50)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while not list((output / "checkpoints").glob("checkpoint-*")) and time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+    wait_until(lambda: process.poll() is not None or list((output / "checkpoints").glob("checkpoint-*")))
+    assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGINT)
-    shown, said = process.communicate(timeout=60)
+    shown, said = process.communicate(timeout=LIMIT)
     assert (process.returncode, shown) == (130, ""), said
     found = re.search(r"Stopped after step (\d+) of 100000\. The last good checkpoint is .*checkpoint-(\d+)\.", said)
     assert found, said
@@ -69,7 +67,7 @@ def test_ctrl_c_in_a_process(tiny: str, many: Path, tmp_path: Path) -> None:
     assert "--resume goes on from there" in said
     assert "Traceback" not in said
     command[command.index("100000")] = found[1]  # as many as are done
-    again = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=120)
+    again = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=LIMIT)
     assert "has 100000 steps, and" in again.stderr  # a run is never cut short
     command[command.index("--max-steps") + 1] = "100001"
     process = subprocess.Popen([*command, "--resume"], stderr=subprocess.PIPE, text=True)
@@ -83,7 +81,7 @@ def test_ctrl_c_in_a_process(tiny: str, many: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # whole trainings
-def test_continuous_and_seeds(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
+def test_continuous_and_seeds(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
     output = tmp_path / "model"
     shown = run(
         "train",
@@ -108,7 +106,7 @@ def test_continuous_and_seeds(run: Run, tiny: str, many: Path, pairs: Path, tmp_
 
 
 @pytest.mark.slow
-def test_pairs(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_pairs(tiny: str, tmp_path: Path) -> None:
     rows = [{"premise": f"a {i}", "entailment": f"b {i}", "contradiction": f"c {i}"} for i in range(4)]
     (tmp_path / "nli.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     output = tmp_path / "model"
@@ -116,7 +114,7 @@ def test_pairs(run: Run, tiny: str, tmp_path: Path) -> None:
     assert str(Encoder(str(output)).recipe) == "cls"
 
 
-def test_refusals(run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
+def test_refusals(tiny: str, many: Path, tmp_path: Path) -> None:
     def refuse(*options: object) -> str:
         return run("train", "-m", tiny, "-o", tmp_path / "model", *options, code=2).stderr
 

@@ -14,10 +14,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
-from typer.testing import CliRunner
 
 import essent
-from essent.cli.main import app
+from command_line import run
 from essent.encoder.encoder import Encoder
 from essent.texts import require_finite
 from essent.types import EssentError, NotFiniteError
@@ -57,7 +56,7 @@ def as_it_is(folder: str) -> str:
 
 
 def on_the_command_line(*arguments: str) -> None:
-    ran = CliRunner().invoke(app, list(arguments), input="\n".join(TEXTS))
+    ran = run(*arguments, code=None, stdin="\n".join(TEXTS).encode())
     if ran.exit_code == 2 and "Error: " in ran.output:
         raise EssentError(ran.output)
 

@@ -15,7 +15,7 @@ from click.testing import Result
 from hostile import ATTACKS, sign
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
-from sentence_transformers.sentence_transformer.modules import Dense, Pooling, StaticEmbedding
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Router, StaticEmbedding
 from typer.testing import CliRunner
 
 import essent
@@ -51,6 +51,9 @@ def whole_of(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
             shutil.copytree(bert, folder)
         elif kind == "stages":
             modules = [Transformer(str(bert)), Pooling(32, "mean"), Dense(32, 8)]
+            SentenceTransformer(modules=modules, device="cpu").save(str(folder))
+        elif kind == "router":
+            modules = [Router({"query": [Transformer(str(bert)), Pooling(32, "mean")]}, default_route="query")]
             SentenceTransformer(modules=modules, device="cpu").save(str(folder))
         elif kind == "table":
             table = StaticEmbedding(Encoder(str(bert)).tokenizer.backend_tokenizer, embedding_dim=8)

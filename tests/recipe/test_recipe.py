@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -232,9 +234,49 @@ def test_malformed_json_and_yaml_are_recipe_errors(text: str) -> None:
         Recipe.from_yaml(text)
 
 
-def test_data_may_hold_texts() -> None:
-    values = {"layers": "0+L", "weights": "idf * ditto:1-10", "shaping": "zscore | normalize"}
-    assert Recipe.from_dict(values) == Recipe.parse("layers=0+L weights=idf*ditto:1-10 | zscore | normalize")
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"layers": "L"}, "mean"),
+        ({"layers": "0+L"}, "layers=0+L"),
+        ({"layers": "0.3*0+0.7*L-1"}, "layers=0.3*0+0.7*L-1"),
+        ({"layers": [(0, 0.5), ["L", np.float32(0.5)]]}, "layers=0+L"),
+        ({"weights": "idf"}, "weights=idf"),
+        ({"weights": "idf * ditto:1-10"}, "weights=idf*ditto:1-10"),
+        ({"weights": ["idf", "ditto:1-10"]}, "weights=idf*ditto:1-10"),
+        ({"shaping": "zscore | normalize"}, "mean | zscore | normalize"),
+        ({"shaping": ""}, "mean"),
+        ({"template": "T0", "weights": "mask"}, "template=T0 weights=mask"),
+        ({"template": "none", "reduce": "dct:2"}, "reduce=dct:2"),
+    ],
+)
+def test_fields_may_be_texts(fields: dict[str, Any], text: str) -> None:
+    recipe = Recipe(**fields)
+    assert recipe == Recipe.from_dict(fields) == Recipe.parse(text) == Recipe.parse(str(recipe))
+    assert hash(recipe) == hash(Recipe.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "allowed"),
+    [
+        ("layers", -1, "'L' (the last layer)"),
+        ("layers", ["0", "L"], "pairs of a source and its weight"),
+        ("layers", [("L", "x")], "pairs of a source"),
+        ("layers", [("L", True)], "pairs of a source"),
+        ("layers", None, "'0+L'"),
+        ("weights", 1, "'idf'"),
+        ("weights", ["idf", 1], "a list of such texts"),
+        ("reduce", None, "'sum'"),
+        ("shaping", 1, "'zscore | normalize'"),
+        ("template", 3, "T0, T1"),
+    ],
+)
+def test_a_field_of_another_type_is_refused(field: str, wrong: object, allowed: str) -> None:
+    for build in (lambda: Recipe(**{field: wrong}), lambda: Recipe.from_dict({field: wrong})):
+        with pytest.raises(RecipeError) as caught:
+            build()
+        assert f"Cannot read {field}={wrong!r}" in str(caught.value)
+        assert allowed in str(caught.value)
 
 
 def test_a_recipe_is_frozen() -> None:

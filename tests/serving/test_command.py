@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,9 @@ from typer.testing import CliRunner
 import essent
 from essent import StaticEncoder
 from essent.cli import app
+from servers import paused
 from test_without_torch import PRELUDE
+from waiting import LIMIT, wait_until
 
 COMMAND = [sys.executable, "-c", "from essent.cli import app\nif __name__ == '__main__': app()", "serve"]
 
@@ -38,12 +39,10 @@ def started(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Pope
     thread = threading.Thread(target=lambda: lines.extend(process.stderr))
     try:
         thread.start()
-        end = time.monotonic() + 120
-        while not (ready := [line for line in lines if line.startswith("Ready")]):
-            assert process.poll() is None, lines
-            assert time.monotonic() < end, lines
-            time.sleep(0.05)
-        yield process, lines, re.search(r"http://\S+", ready[0])[0]
+        wait_until(lambda: process.poll() is not None or any(line.startswith("Ready") for line in lines), lambda: lines)
+        assert process.poll() is None, lines
+        (ready,) = [line for line in lines if line.startswith("Ready")]
+        yield process, lines, re.search(r"http://\S+", ready)[0]
     finally:
         process.kill()
         process.wait()
@@ -56,28 +55,44 @@ def started(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Pope
 def test_a_graceful_stop(graph_folder: Path, static_folder: Path, kind: int) -> None:
     """What runs is finished, what is new is refused, the engine's process goes too, and the exit code is 0."""
     texts = [f"number {place} of many texts" * 3 for place in range(1500)]
-    with started(f"tiny={graph_folder}", str(static_folder), "--port", "0") as (process, lines, url):
+    patient = ("--port", "0", "--quiet-timeout", str(LIMIT), "--batch-timeout", str(LIMIT))
+    with started(f"tiny={graph_folder}", str(static_folder), *patient) as (process, lines, url):
         children = _children(process.pid)
         assert httpx.get(url + "/v1/models").json()["data"][1]["id"] == "static"
         typical = httpx.post(url + "/compare", json={"pairs": [["a", "b"]]}).json()["typical"]
         assert [row["pairs"] for row in typical] == ["unrelated", "alike in part", "same meaning"]
         answers: list[httpx.Response] = []
-        asking = threading.Thread(
-            target=lambda: answers.append(httpx.post(url + "/embed", json={"inputs": texts}, timeout=60))
-        )
-        asking.start()
-        time.sleep(0.3)
-        process.send_signal(kind)
+        asking = threading.Thread(target=lambda: answers.append(httpx.post(url + "/embed", json={"inputs": texts})))
+        (engine,) = (child for child in children if _runs(child, b"spawn_main"))
+        with paused(engine):
+            asking.start()
+            wait_until(lambda: "te_queue_size 0" not in httpx.get(url + "/metrics").text)
+            process.send_signal(kind)
+            wait_until(lambda: _refuses(url))
         asking.join()
-        assert process.wait(30) == 0
+        assert process.wait(LIMIT) == 0
     assert answers[0].status_code == 200
     assert len(answers[0].json()) == 1500
     assert not any("Traceback" in line for line in lines)
     assert children
-    end = time.monotonic() + 5
-    while any(Path(f"/proc/{child}/exe").exists() for child in children):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_until(lambda: not _left(children))
+
+
+def _left(processes: list[int]) -> list[int]:
+    return [number for number in processes if Path(f"/proc/{number}/exe").exists()]
+
+
+def _runs(number: int, program: bytes) -> bool:
+    return program in Path(f"/proc/{number}/cmdline").read_bytes()
+
+
+def _refuses(url: str) -> bool:
+    """Whether nothing listens there any more."""
+    try:
+        httpx.get(url + "/health")
+    except httpx.TransportError:
+        return True
+    return False
 
 
 def _children(pid: int) -> list[int]:
@@ -91,10 +106,7 @@ def test_the_engine_ends_when_the_server_is_killed(graph_folder: Path) -> None:
     with started(str(graph_folder), "--port", "0") as (process, _, _):
         children = _children(process.pid)
         process.kill()
-        end = time.monotonic() + 10
-        while any(Path(f"/proc/{child}/exe").exists() for child in children):
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        wait_until(lambda: not _left(children))
 
 
 @pytest.mark.slow
@@ -193,9 +205,10 @@ def test_the_openapi_document_names_every_path_and_status(server: object, client
 
 def _ignores_signals(pid: int) -> bool:
     """Whether the process that prepares the model leaves SIGTERM to its parent."""
-    for child in map(Path, (f"/proc/{child}" for child in _children(pid))):
-        if b"spawn_main" in (child / "cmdline").read_bytes():
-            ignored = int(re.search(r"SigIgn:\s*(\w+)", (child / "status").read_text("ascii"))[1], 16)
+    for child in _children(pid):
+        if _runs(child, b"spawn_main"):
+            status = Path(f"/proc/{child}/status").read_text("ascii")
+            ignored = int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16)
             return bool(ignored >> (signal.SIGTERM - 1) & 1)
     return False
 
@@ -205,9 +218,7 @@ def test_a_signal_while_it_loads_stops_it_at_once(bert: Path) -> None:
     with subprocess.Popen([*COMMAND, f"mini={bert}", "--port", "0"], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("Loading")
-        while not _ignores_signals(process.pid):
-            assert process.poll() is None
-            time.sleep(0.01)
+        wait_until(lambda: process.poll() is not None or _ignores_signals(process.pid))
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
     assert process.returncode == 0

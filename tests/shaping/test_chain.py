@@ -96,11 +96,13 @@ def test_every_step_shapes_a_row_alone_as_in_a_batch(step: Shaper) -> None:
     np.testing.assert_allclose(alone, fitted.transform(VECTORS)[:9], atol=1e-5 if step.name == "flow" else 1e-10)
 
 
-DEGENERATE = {
+EQUAL = {
     "one row": VECTORS[:1],
-    "two rows": VECTORS[:2],
     "equal rows": np.repeat(VECTORS[:1], 8, axis=0),
     "zeros": np.zeros((8, 6)),
+}
+DEGENERATE = {
+    "two rows": VECTORS[:2],
     "constant column": np.where(np.arange(6) == 1, 0.1, VECTORS),
     "equal columns": np.repeat(VECTORS[:, :1], 6, axis=1),
     "fewer rows than columns": VECTORS[:4],
@@ -111,12 +113,29 @@ DEGENERATE = {
 
 @pytest.mark.parametrize("name", DEGENERATE)
 @pytest.mark.parametrize("text", [*SPECS, *CHAINS, "whiten|zscore", "abtt|whiten"])
-def test_degenerate_data_gives_finite_vectors(name: str, text: str) -> None:
+def test_degenerate_data_gives_finite_vectors_that_differ(name: str, text: str) -> None:
     vectors = DEGENERATE[name]
+    if "abtt" in text and name in ("two rows", "equal columns"):  # which have one component
+        with pytest.raises(InputError, match="would leave nothing"):
+            build(text).fit(vectors)
+        return
     for kind in (np.float64, np.float32):
         chain = build(text).fit(vectors.astype(kind))
-        assert np.isfinite(chain.transform(vectors.astype(kind))).all()
+        shaped = chain.transform(vectors.astype(kind))
+        assert np.isfinite(shaped).all()
+        assert shaped.any(axis=1).sum() >= len(shaped) - 1  # at most the mean itself is zero
+        assert len(np.unique(shaped, axis=0)) > 1
         assert np.isfinite(chain.transform(VECTORS.astype(kind) * np.abs(vectors).max())).all()
+
+
+@pytest.mark.parametrize("name", EQUAL)
+@pytest.mark.parametrize("text", [spec for spec in (*SPECS, *CHAINS) if spec != "normalize"])
+def test_nothing_is_learned_from_equal_vectors(name: str, text: str) -> None:
+    count = len(EQUAL[name])
+    came = "1 sample," if count == 1 else f"{count} samples whose vectors are equal"
+    with pytest.raises(InputError, match=rf"got {came}.*at least 2 texts"):
+        build(text).fit(EQUAL[name])
+    assert np.isfinite(build("normalize").fit(EQUAL[name]).transform(EQUAL[name])).all()
 
 
 @pytest.mark.parametrize("text", ["zscore", "quantile", "normalize", FLOW])

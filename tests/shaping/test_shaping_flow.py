@@ -46,12 +46,10 @@ def test_a_seed_gives_the_same_bytes_and_leaves_torchs_generator_alone() -> None
     assert not np.array_equal(shaped, Flow(**SMALL, seed=1).fit(vectors).transform(vectors))
 
 
-@pytest.mark.parametrize("name", ["one row", "equal rows", "constant column", "one column", "fewer rows than columns"])
+@pytest.mark.parametrize("name", ["constant column", "one column", "fewer rows than columns"])
 def test_little_to_learn_from_gives_finite_vectors(name: str) -> None:
     vectors = sentence_like(20, 6)
     degenerate = {
-        "one row": vectors[:1],
-        "equal rows": np.repeat(vectors[:1], 9, axis=0),
         "constant column": np.where(np.arange(6) == 2, 0.1, vectors),
         "one column": vectors[:, :1],
         "fewer rows than columns": vectors[:3],

@@ -6,13 +6,14 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+from essent.arguments import check_path, check_size
 from essent.bulk.bar import RowBar, say, say_nothing
 from essent.bulk.chunks import chunk_fields
 from essent.bulk.fitting import FITTED, fitted
@@ -135,8 +136,8 @@ def embed(
     """
     began = time.monotonic()
     check_choice("format", format, FORMATS)
-    if workers is not None and (type(workers) is not int or workers < 1):
-        raise InputError(f"workers={workers!r}: must be a whole number of at least 1.")
+    if workers is not None:
+        check_size(workers, "workers")
     spec = ModelSpec(model, recipe, engine, precision, fit is not None, dict(options or {}))
     chosen = _settings(settings)
     if format == "lance":
@@ -172,14 +173,34 @@ def embed(
 def compute(
     run: Prepared, workers: int | None = None, stop: Event | None = None, *, cluster: bool = False
 ) -> Iterator[Part]:
-    """The parts that are still to be done, as they are written; with `cluster` on the one that Ray is connected to."""
+    """The parts that are still to be done, as they are written; with `cluster` on the one that Ray is connected to.
+
+    Raises:
+        DataError: as `do_unit`; a source that cannot be read on ends the run after the units before it.
+    """
+    failures: list[DataError] = []
+    units, written = _until_failure(run.units(), failures), dict(run.parts)
     if cluster:
         from essent.bulk.ray_cluster import do_units_on_cluster
 
-        return do_units_on_cluster(run.units(), run.job, run.model, workers, stop)
-    if workers in (None, 1):
-        return do_units(run.units(), run.job, run.model, stop)
-    return do_units_by_workers(run.units(), run.job, run.model, workers, stop)
+        parts = do_units_on_cluster(units, run.job, run.model, workers, stop)
+    elif workers in (None, 1):
+        parts = do_units(units, run.job, run.model, stop)
+    else:
+        parts = do_units_by_workers(units, run.job, run.model, workers, stop)
+    for part in parts:
+        written[part.name] = part
+        yield part
+    for failure in failures:
+        rows = sum(part.rows for part in written.values())
+        raise DataError(f"{failure} {run.job.folder} has {rows:,} rows, in {len(written):,} parts.") from failure
+
+
+def _until_failure(units: Iterator[Unit], failures: list[DataError]) -> Iterator[Unit]:
+    try:
+        yield from units
+    except DataError as error:
+        failures.append(error)
 
 
 def _cluster(address: str | bool | None) -> AbstractContextManager[Any]:
@@ -193,6 +214,8 @@ def _cluster(address: str | bool | None) -> AbstractContextManager[Any]:
 def _settings(given: Mapping[str, Any]) -> BulkSettings:
     try:
         return BulkSettings(**given)
+    except InputError:
+        raise
     except TypeError as error:
         known = ", ".join(BulkSettings.__dataclass_fields__)
         raise InputError(f"{str(error).rpartition('__init__() ')[2]}. The settings are {known}.") from None
@@ -218,9 +241,10 @@ def prepare(
         DataError, InputError, ModelError: see `embed`; what can be found without the model is found before.
     """
     optional_import("pyarrow", EXTRA)
-    folder = Path(output).absolute()
+    folder = Path(check_path(output, "output")).absolute()
     _check_folder(folder)
-    addresses = [str(sources)] if isinstance(sources, (str, Path)) else [str(one) for one in sources]
+    several = sources if isinstance(sources, Iterable) and not isinstance(sources, (str, bytes)) else [sources]
+    addresses = [check_path(source, "sources") for source in several]
     found = find_sources(addresses)
     if any(Path(one.address).is_relative_to(folder) for one in found):
         raise DataError(f"{folder} is among the sources: choose another folder for the output.")
@@ -248,6 +272,12 @@ def prepare(
 
 def _check_folder(folder: Path) -> None:
     """Refuse an output that no parts can be written to."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise DataError(
+            f"{str(folder)!r} is not UTF-8, as parts need: choose another name, or LC_ALL=C.UTF-8."
+        ) from None
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} is a file; the output is a folder of parts.")
     place = next(parent for parent in (folder, *folder.parents) if parent.exists())

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any
 
+from essent.arguments import check_size
 from essent.bulk.filters import parse_filter
 from essent.registry import did_you_mean
 from essent.types import InputError
@@ -75,8 +76,8 @@ class BulkSettings:
             check_choice(name, getattr(self, name), allowed)
         for name in ("rows_per_part", "batch_size", "truncate_dim", "max_seq_length"):
             value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise InputError(f"{name}={value!r}: must be a whole number of at least 1.")
+            if value is not None:
+                check_size(value, name)
         if self.prompt is not None and self.prompt_name is not None:
             raise InputError("prompt and prompt_name exclude each other: give one of them.")
         if self.chunk is not None and not CHUNK.fullmatch(self.chunk):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from essent.arguments import check_path
 from essent.engine import EngineChoice
 from essent.types import ModelError
 
@@ -34,6 +35,8 @@ class ModelSpec:
     threads: int | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.model, (str, bytes)) or not hasattr(self.model, "encode"):
+            check_path(self.model, "model")
         object.__setattr__(self, "precision", self.choice.precision)
         if self.recipe is not None:
             from essent.recipe import Recipe

@@ -17,6 +17,7 @@ from essent.bulk.settings import OTHERS, BulkSettings
 from essent.bulk.tables import WINDOW_ROWS, TableFile, open_table
 from essent.types import DataError, optional_import
 
+STRINGS = ("string", "large_string", "string_view")  # Arrow's types of texts
 SAMPLED = 1000  # rows of a JSON file that tell the types of its columns
 SAMPLED_FILES = 20
 
@@ -62,7 +63,8 @@ class Input:
         number: of the source.
         rows: how many, or about how many.
         fields: Arrow's fields of its columns.
-        ranges: start, stop and rows of its units; None where they are found while it is read.
+        ranges: start, stop and rows of its units, one without rows in an empty file, so that each run has a part to
+            read; None where they are found while it is read.
     """
 
     number: int
@@ -150,7 +152,8 @@ def look_at(sources: Sequence[Source], settings: BulkSettings) -> list[Input]:
         if number in sampled:
             shared |= {item.name: item for item in found.fields if item.name not in shared}
     if sampled:
-        fields = list(shared.values())
+        arrow = optional_import("pyarrow", EXTRA)
+        fields = list(shared.values()) or [arrow.field(settings.column, arrow.string())]  # where no file has rows
         inputs = [_with_fields(one, fields) if one.source.kind == "jsonl" else one for one in inputs]
     inputs.sort(key=lambda one: one.number)
     for one in inputs:
@@ -169,13 +172,23 @@ def _look_at_table(number: int, source: Source, settings: BulkSettings) -> Input
     for name, option in ((settings.column, "column"), *((name, "id") for name in settings.id)):
         if name not in names:
             raise missing_column(source, name, names, option)
-    kind = str(table.schema.field(settings.column).type)
-    if not any(word in kind for word in ("string", "null")):
-        texts = [item.name for item in table.schema if "string" in str(item.type)]
-        hint = f" Columns with texts: {', '.join(texts)}." if texts else ""
-        raise DataError(f"{source.address}: {settings.column!r} holds {kind}, not texts.{hint}")
+    _check_texts(source, list(table.schema), settings.column)
     ranges = [(start, stop, stop - start) for start, stop in row_ranges(table.blocks, settings.rows_per_part)]
-    return Input(number, source, table.rows, list(table.schema), None, ranges)
+    return Input(number, source, table.rows, list(table.schema), None, ranges or [(0, 0, 0)])
+
+
+def _check_texts(source: Source, fields: Sequence[Any], column: str) -> None:
+    """Refuse a column of numbers, lists or records."""
+    kinds = {field.name: field.type for field in fields}
+    if column in kinds and not _holds_texts(kinds[column]) and str(kinds[column]) != "null":
+        texts = [name for name, kind in kinds.items() if _holds_texts(kind)]
+        hint = f" Columns with texts: {', '.join(texts)}." if texts else ""
+        raise DataError(f"{source.address}: {column!r} holds {kinds[column]}, not texts.{hint}")
+
+
+def _holds_texts(kind: Any) -> bool:
+    """Whether an Arrow type is one of strings, dictionaries of them included."""
+    return str(getattr(kind, "value_type", kind) if str(kind).startswith("dictionary") else kind) in STRINGS
 
 
 def row_ranges(blocks: Sequence[int], rows: int) -> list[tuple[int, int]]:
@@ -196,25 +209,24 @@ def row_ranges(blocks: Sequence[int], rows: int) -> list[tuple[int, int]]:
 
 def _look_at_lines(number: int, source: Source, settings: BulkSettings, known: dict[str, Any] | None) -> Input:
     """Header, types of the columns and ranges of a file of lines."""
-    try:
-        records = begin(source)
-        sample = _first_rows(records, settings) if known is None or source.kind != "jsonl" else []
-    except (OSError, EOFError) as error:
-        raise DataError(f"{source.address} cannot be read ({error}).") from error
+    records = begin(source)
+    sample = _first_rows(records, settings) if known is None or source.kind != "jsonl" else []
     json_lines = source.kind == "jsonl"
-    if sample and json_lines and not any(sample):
+    if sample and json_lines and all(row is None for row in sample):
         raise DataError(f"{source.address}: none of the first {len(sample)} lines is JSON.")
     fields = infer_fields(records, sample) if not json_lines or known is None else list(known.values())
     names = [item.name for item in fields]
     for name, option in ((settings.column, "column"), *((name, "id") for name in settings.id)):
-        if name not in names and not (json_lines and known is not None):
+        if name not in names and not (json_lines and not sample):  # whose columns are those of other files
             raise missing_column(source, name, names, option)
+    _check_texts(source, fields, settings.column)
     if source.splits:
         mean = bytes_a_row(source, records)
         step = range_size(mean, settings.rows_per_part)
         ends = range(records.skipped, source.size, step)
         ranges = [(at, min(at + step, source.size), round(min(step, source.size - at) / mean)) for at in ends]
-        return Input(number, source, sum(rows for _, _, rows in ranges), fields, records, ranges)
+        rows = sum(rows for _, _, rows in ranges)
+        return Input(number, source, rows, fields, records, ranges or [(records.skipped, records.skipped, 0)])
     return Input(number, source, _estimate(source, records), fields, records, None)
 
 
@@ -266,6 +278,8 @@ def _read_on(one: Input, records: Records, done: Mapping[str, tuple[int, int]], 
         if unit.name not in done:
             yield unit
         index += 1
+    if index == 0:
+        yield Unit(one.number, 0, at, at, b"")
 
 
 def output_fields(inputs: Sequence[Input], settings: BulkSettings) -> list[Any]:

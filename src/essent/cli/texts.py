@@ -43,6 +43,14 @@ def check_streams(paths: Sequence[Path]) -> None:
         raise InputError("Standard input (-) can be read once only.")
 
 
+def expand_groups(data: Sequence[str] | None) -> list[str]:
+    """Names of tasks and files; a group such as sts7 becomes its tasks, and each different name stands once."""
+    from essent.tasks import CLASSIFICATION12, CLUSTERING6, STS7, TRANSFER7
+
+    groups = {"sts7": STS7, "transfer7": TRANSFER7, "classification12": CLASSIFICATION12, "clustering6": CLUSTERING6}
+    return list(dict.fromkeys(name for item in data or () for name in groups.get(item.lower(), (item,))))
+
+
 def read_pairs(names: Sequence[str], folder: Path | None, quiet: bool) -> PairTask:
     """Scored pairs by the names of tasks and files; those of several are put together, and a note says so.
 

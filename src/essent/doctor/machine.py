@@ -31,7 +31,10 @@ def float16(patient: Patient) -> Iterator[Finding]:
         return
     weights = [p.detach() for p in patient.encoder.parameters() if p.is_floating_point()]
     largest = max((float(p.abs().max()) for p in weights if p.numel()), default=0.0)
-    mend = "Keep it in float32, or in bfloat16, which has float32's range: essent export --precision bfloat16."
+    mend = (
+        "Keep it in float32, or in bfloat16, which has float32's range: essent save --format openvino --precision "
+        "bfloat16."
+    )
     if largest > LARGEST:
         yield Finding(
             f"A weight of {largest:,.0f} is infinite in float16, which ends at {LARGEST:,.0f}.",
@@ -90,7 +93,7 @@ def speed(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             "It runs in torch; OpenVINO is installed, and is faster on a CPU, most of all for single texts.",
             patient.command(
-                "essent export -m MODEL -o graph --compare texts.txt, which measures how much"
+                "essent save -m MODEL --format openvino -o graph --compare texts.txt, which measures how much"
                 + ("; this CPU has bfloat16: --precision bfloat16" if has_bfloat16("cpu") else "")
             ),
             fault=False,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules.tokenizer import WordTokenizer
 
 from essent.compat import prompt_of
 from essent.demo import minimal_pairs_path, pairs_path
@@ -106,7 +107,7 @@ class Patient:
             return self.encoder.module.backbone.tokenizer
         if isinstance(self.encoder, CompiledEncoder):
             return self.encoder.engine_module.reader
-        return self.encoder.tokenizer
+        return getattr(self.encoder.tokenizer, "tokenizer", self.encoder.tokenizer)  # of WordEmbeddings
 
     @cached_property
     def ids(self) -> list[list[int]]:
@@ -118,6 +119,8 @@ class Patient:
         """Ids of texts, uncut and without special tokens."""
         if hasattr(self.tokenizer, "encode_batch"):
             return [found.ids for found in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
+        if isinstance(self.tokenizer, WordTokenizer):
+            return [self.tokenizer.tokenize(text) for text in texts]
         found = self.tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False)
         return [list(ids) for ids in found["input_ids"]]
 
@@ -162,6 +165,8 @@ class Patient:
         """The command that saves the model with one more step of shaping."""
         if self.saved:
             return f'save it again from the model that it was made of, with "| {step}" at the end of its recipe'
-        recipe = self.recipe.removesuffix("normalize").rstrip(" |") if isinstance(self.encoder, Encoder) else "mean"
+        if not isinstance(self.encoder, Encoder):
+            return f"shape its vectors with {step!r} of essent.shaping: no recipe has its modules"
+        recipe = self.recipe.removesuffix("normalize").rstrip(" |")
         quoted = shlex.quote(f"{recipe} | {step}")
         return f"essent save -m {shlex.quote(self.name)} -r {quoted} --fit texts.txt -o mended"

@@ -10,6 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 
+from essent.arguments import check_device, check_vectors
 from essent.calibration import Calibration, calibrate, calibrated_similarities, require_cosine, write_calibration
 from essent.compat import prompt_of
 from essent.texts import require_finite
@@ -86,15 +87,25 @@ class CalibratedTransformer(SentenceTransformer):
 
         Raises:
             NotFittedError: calibrated, and `calibrate` has not been called.
-            InputError: calibrated, with a similarity other than cosine.
+            InputError: no vectors, or of different widths; calibrated, with a similarity other than cosine.
         """
+        check_vectors(embeddings1, embeddings2)
         found = super().similarity(embeddings1, embeddings2)
         return self._calibrated(found) if calibrated else found
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> torch.Tensor:
         """Similarity of each vector (N,K) with the same row of the other: (N,). Arguments: see `similarity`."""
+        check_vectors(embeddings1, embeddings2)
         found = super().similarity_pairwise(embeddings1, embeddings2)
         return self._calibrated(found) if calibrated else found
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """torch's `to`; a device that nothing can be computed on is refused, and the weights stay where they are."""
+        for device in (*args[:1], kwargs.get("device")):
+            if isinstance(device, (str, int, torch.device)):
+                check_device(device)
+        moved: Self = super().to(*args, **kwargs)
+        return moved
 
     def keeping_calibration(self, finish: Callable[[Path, str], None] | None) -> Callable[[Path, str], None]:
         """What `save_folder` calls to finish a folder, with the calibration written too."""

@@ -15,6 +15,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
+from essent.arguments import check_options, check_path, check_size, with_checked_arguments
 from essent.calibration import read_calibration
 from essent.compat import config_of, device_for, prompt_of, write_stock_card
 from essent.encoder.calibrated import CalibratedTransformer
@@ -25,8 +26,8 @@ from essent.model import load
 from essent.pipeline import PORTION, KeptStates, PooledCache, RecipeModule, digest_of, kept_vectors, key_of
 from essent.progress import text_progress
 from essent.recipe import Recipe
-from essent.saving import SavableModule, amend_card, folder_of, load_folder, save_folder
-from essent.texts import check_texts, distinct_texts, repeat_in_place, require_finite, takes_any_texts, texts_to_fit
+from essent.saving import SavableModule, amend_card, folder_of, load_folder, packages_of, save_folder
+from essent.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
 from essent.tokens import batches, portions
 from essent.types import ModelLike, NamesItsModel, RecipeError, TextsLike
 
@@ -59,9 +60,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     """
 
     def __init__(self, model: ModelLike, recipe: Recipe | str | None = None, **options: Any) -> None:
-        parsed = None if recipe is None else Recipe.parse(recipe)
-        if isinstance(model, (str, Path)):
-            options = reach_model(str(model), options)
+        parsed, options = None if recipe is None else Recipe.parse(recipe), check_options(options)
+        options = reach_model(str(model), options) if isinstance(model, (str, Path)) else options
         if parsed is None and isinstance(model, (str, Path)) and is_essent_folder(str(model), options):
             module, settings = load_folder(str(model), options)
             calibration = read_calibration(folder_of(str(model), options))
@@ -160,6 +160,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         Raises:
             InputError: no texts, or something that is not a text.
         """
+        if truncate_dim is not None:
+            check_size(truncate_dim, "truncate_dim")
         found = texts_to_fit(check_texts(texts), "texts")
         before, progress = prompt_of(self, prompt, prompt_name), bool(show_progress_bar)
         pooled = self._learn(found, frequency_texts, before, batch_size, progress)
@@ -182,6 +184,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         self, texts: TextsLike, frequency_texts: TextsLike | None, before: str, batch_size: int, progress: bool
     ) -> torch.Tensor | None:
         """Learn, and give the texts' pooled vectors (N,K) where the shaping was fitted on them."""
+        check_size(batch_size, "batch_size")
         found = [before + text for text in check_texts(texts)]
         counted = found if frequency_texts is None else [before + text for text in check_texts(frequency_texts)]
         module, pooled = self.module, None
@@ -200,7 +203,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
 
     # -- encode -----------------------------------------------------------------------------------------------------
 
-    encode = takes_any_texts(SentenceTransformer.encode)
+    encode = with_checked_arguments(SentenceTransformer.encode)
 
     @torch.inference_mode()
     def _inference(self, inputs: list[Any], **arguments: Any) -> Any:
@@ -307,7 +310,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             ModelError: the place is a file, or a folder that holds another model.
         """
         card = partial(self.write_card, name=model_name, datasets=train_datasets) if create_model_card else None
-        reason = self.write_folder(Path(path), layout, card)
+        reason = self.write_folder(Path(check_path(path)), layout, card)
         if reason:
             logger.warning(
                 "Saved to %s for essent: plain sentence-transformers cannot load this recipe without "
@@ -315,6 +318,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
                 path,
                 reason,
             )
+        for part, package in packages_of(self.recipe).items():
+            logger.warning("%s: loading it with essent needs %r, which brings the %s.", path, package, part)
 
     def write_folder(self, path: Path, layout: str, finish: Callable[[Path, str], None] | None = None) -> str:
         """Write the folder; returns why plain sentence-transformers cannot load it, "" when it can.

@@ -17,6 +17,7 @@ import torch
 from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 
+from essent.arguments import check_path, with_checked_arguments
 from essent.arithmetic import SHORT
 from essent.atomic import replacing_folder
 from essent.calibration import write_calibration
@@ -31,7 +32,7 @@ from essent.engine.runtime import hidden_instructions, runtime_of
 from essent.folders import GRAPH, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
 from essent.progress import text_progress
 from essent.saving import GOLDEN_TEXTS
-from essent.texts import check_texts, distinct_texts, takes_any_texts
+from essent.texts import check_texts, distinct_texts
 from essent.tokens import batches, pad
 from essent.types import EngineError, InputError, NamesItsModel
 from essent.version import __version__
@@ -83,7 +84,7 @@ class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
             f"threads={runtime.threads}, streams={runtime.streams})"
         )
 
-    encode = takes_any_texts(SentenceTransformer.encode)
+    encode = with_checked_arguments(SentenceTransformer.encode)
 
     def _inference(self, inputs: list[Any], **arguments: Any) -> torch.Tensor:
         """SentenceTransformer.encode's inner part: each distinct text once, in batches by tokens, results in order."""
@@ -114,7 +115,7 @@ class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
 
     def save(self, path: str, *args: Any, **kwargs: Any) -> None:
         """Write a folder that `essent.load` reads: graph, tokenizer, recipe, golden vectors."""
-        save_compiled(self, Path(path))
+        save_compiled(self, Path(check_path(path)))
 
 
 def compile(

@@ -14,6 +14,7 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
+from essent.arguments import check_path
 from essent.arithmetic import SHORT
 from essent.atomic import recover
 from essent.calibration import read_calibration
@@ -69,13 +70,13 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
         EngineError: the graph does not give its golden vectors, or cannot run on this machine.
         MissingDependencyError: the engine's library is not installed.
     """
-    root = Path(path)
+    root = Path(check_path(path))
     recover(root)
     if not (root / STATE_FOLDER / ABOUT).is_file():
         if (root / STATE_FOLDER / "encoder.json").is_file():
             return Encoder(str(root))
         raise ModelError(
-            f"{str(path)!r} was not written by essent: it has neither {STATE_FOLDER}/{ABOUT} (essent export) nor "
+            f"{str(path)!r} was not written by essent: it has neither {STATE_FOLDER}/{ABOUT} (a graph) nor "
             f"{STATE_FOLDER}/encoder.json (essent save). Other models are loaded by essent.Encoder."
         )
     with damage_named(str(path)):

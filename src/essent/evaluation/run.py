@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
+from essent.arguments import check_size
 from essent.arithmetic import AUTO
 from essent.encoder import Encoder, open_as_it_is
 from essent.engine import EngineChoice, choose
@@ -213,8 +214,9 @@ class Bench:
         max_seq_length: int | None = None,
         choice: EngineChoice | None = None,
     ) -> None:
-        if max_seq_length is not None and (isinstance(max_seq_length, bool) or max_seq_length < 1):
-            raise InputError(f"max_seq_length={max_seq_length!r} must be a positive number of tokens.")
+        check_size(batch_size, "batch_size")
+        if max_seq_length is not None:
+            check_size(max_seq_length, "max_seq_length")
         self.choice = choice or EngineChoice()
         loaded = load(model, recipes, options)
         if not self.choice.makes_graph:

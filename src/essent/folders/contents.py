@@ -3,7 +3,7 @@
 essent/encoder.json        the recipe, the golden texts, versions
 essent/state.safetensors   token counts, learned shaping, golden vectors
 essent/files.json          length and SHA-256 of every file, see `essent.folders.digests`
-essent/engine.json         what encoder.json says, for a graph that `essent export` wrote
+essent/engine.json         what encoder.json says, for a graph that `essent save --format openvino` wrote
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def is_essent_folder(name: str, options: dict[str, Any]) -> bool:
 
 
 def is_exported_folder(name: str) -> bool:
-    """Whether a folder holds a graph that `essent export` wrote, which `essent.load` reads."""
+    """Whether a folder holds a graph that `essent save --format openvino` wrote, which `essent.load` reads."""
     return (Path(name) / STATE_FOLDER / "engine.json").is_file()
 
 

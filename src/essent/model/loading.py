@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
-from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers.sentence_transformer.modules import Dropout, Pooling
 from sentence_transformers.util import get_device_name
 from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
+from essent.arguments import check_options, check_path
 from essent.compat import settings_of
 from essent.folders import (
     WEIGHTS,
@@ -37,10 +38,11 @@ from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, i
 from essent.model.weights import Shapes, check_sizes, reports_hidden, require_rows, require_weights
 from essent.recipe import Recipe
 from essent.sources import reads_mlm_head, resolve
-from essent.types import ModelError, ModelLike, RecipeError
+from essent.types import ModelError, ModelLike, RecipeError, UnsupportedRecipeError
 from essent.weighting import weightings
 
 HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only", "trust_remote_code")
+AS_IT_IS = "load it with sentence_transformers.SentenceTransformer to use it as it is."
 POOLING = {
     "mean": "mean",
     "cls": "cls",
@@ -86,7 +88,7 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
         raise ModelError(
             f"A bare {type(model).__name__} has no tokenizer; give its folder or hub name, or a SentenceTransformer."
         )
-    name = str(model)
+    name, options = check_path(model, "model"), check_options(options)
     if Path(name).is_file():
         return _take_apart(_words_of(name), recipes, None)
     name, options = full_name(name), reach_model(name, options)
@@ -94,6 +96,7 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
     with opening(name, options):
         if is_static(name, file_options(options)):
             return _take_apart(_open(name, options), recipes, None)
+        _require_transformer(name, options)
         config = _read_config(name, options)
         last = int(config.num_hidden_layers)
         extra: dict[str, Any] = {}
@@ -126,9 +129,10 @@ def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool
     """
     if isinstance(model, SentenceTransformer):
         return model
-    if Path(str(model)).is_file():
-        return _words_of(str(model))
-    name, options = full_name(str(model)), reach_model(str(model), options)
+    name, options = check_path(model, "model"), check_options(options)
+    if Path(name).is_file():
+        return _words_of(name)
+    name, options = full_name(name), reach_model(name, options)
     _refuse_saved_encoder(name, [], options)
     with opening(name, options):
         if is_static(name, file_options(options)):
@@ -184,7 +188,7 @@ def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabil
     """
     if isinstance(model, (SentenceTransformer, PreTrainedModel)):
         return capabilities_of(load(model, [Recipe()], options).backbone)
-    name = str(model)
+    name, options = check_path(model, "model"), check_options(options)
     if Path(name).is_file():
         return capabilities_of(_take_apart(_words_of(name), [Recipe()], None).backbone)
     name, options = full_name(name), reach_model(name, options)
@@ -192,6 +196,7 @@ def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabil
     with opening(name, options):
         if is_static(name, file_options(options)):
             return capabilities_of(_take_apart(_open(name, options), [Recipe()], None).backbone)
+        _require_transformer(name, options)
         return _read_capabilities(name, _read_config(name, options), options)
 
 
@@ -218,17 +223,19 @@ def own_recipe(model: SentenceTransformer) -> Recipe:
         if isinstance(module, Pooling) and not module.include_prompt:
             raise RecipeError(
                 "This model's pooling leaves the prompt's tokens out (include_prompt=False); no recipe does. "
-                "Give a recipe to pool all tokens, e.g. recipe='mean', or load it with "
-                "sentence_transformers.SentenceTransformer to use it as it is."
+                f"Give a recipe to pool all tokens, e.g. recipe='mean', or {AS_IT_IS}"
             )
+        if isinstance(module, Dropout):  # which does nothing to a vector outside training
+            continue
         if isinstance(module, Pooling) and isinstance(module.pooling_mode, str) and module.pooling_mode in POOLING:
             text = f"{POOLING[module.pooling_mode]} layers=static" if static else POOLING[module.pooling_mode]
         elif isinstance(module, Normalize):
             text += " | normalize"
         else:
+            shown = repr(module) if len(repr(module)) < 100 else type(module).__name__
             raise RecipeError(
-                f"This model ends in {module!r}, which no recipe describes. Give a recipe to use its transformer, e.g. "
-                "recipe='mean', or load it with sentence_transformers.SentenceTransformer to use it as it is."
+                f"This model has the module {shown}, which no recipe describes. Give a recipe to use its "
+                f"{'table' if static else 'transformer'}, e.g. recipe={'static' if static else 'mean'!r}, or {AS_IT_IS}"
             )
     return Recipe.parse(text)
 
@@ -243,15 +250,19 @@ def _take_apart(shell: SentenceTransformer, recipes: Sequence[Recipe], last: int
     if isinstance(first, STATIC_MODULES):
         backbone = backbone_of(first)
     elif not isinstance(first, Transformer) or not isinstance(first.model, PreTrainedModel):
-        raise ModelError(
-            f"The model starts with {type(first).__name__}; essent needs a transformer for text, or a table of static "
-            "token vectors, there."
-        )
+        raise _no_source(type(first).__name__)
     else:
         backbone = Backbone(first.model, first.tokenizer, first.max_seq_length, last)
         backbone.mlm_head = getattr(first, "mlm_head", None)
     settings = {**settings_of(shell), "device": str(shell.device)}
     return Loaded(backbone, tuple(recipes) or (own_recipe(shell),), settings)
+
+
+def _no_source(module: str) -> UnsupportedRecipeError:
+    return UnsupportedRecipeError(
+        f"This model starts with {module}; a recipe needs a transformer for text, or a table of token vectors, there. "
+        f"essent evaluate --as-is scores it; or {AS_IT_IS}"
+    )
 
 
 # -- before any weights are read --------------------------------------------------------------------------------------
@@ -272,7 +283,7 @@ def _words_of(name: str) -> SentenceTransformer:
 def _refuse_saved_encoder(name: str, recipes: Sequence[Recipe], options: dict[str, Any]) -> None:
     if is_exported_folder(name):
         raise RecipeError(
-            f"{name!r} is a graph that essent export wrote, with its own recipe: essent.load({name!r}) reads it, and "
+            f"{name!r} is a saved graph with its own recipe: essent.load({name!r}) reads it, and "
             "essent encode and essent evaluate take it as it is. Other recipes run on the model that it was made from."
         )
     bare = bool(recipes) and is_essent_folder(name, options) and is_bare_table(name, options)
@@ -281,6 +292,14 @@ def _refuse_saved_encoder(name: str, recipes: Sequence[Recipe], options: dict[st
             f"{name!r} was saved by essent with its own recipe; load it without one, or give the original model to run "
             f"{' and '.join(repr(str(recipe)) for recipe in recipes) or 'others'} on it."
         )
+
+
+def _require_transformer(name: str, options: dict[str, Any]) -> None:
+    """Refuse a model that starts with another module of sentence-transformers, such as a Router."""
+    kind = str((read_modules(name, file_options(options)) or [{}])[0].get("type", "Transformer"))
+    module = kind.rpartition(".")[2]
+    if kind.startswith("sentence_transformers.") and module != "Transformer":
+        raise _no_source(module)
 
 
 def _first_module(name: str, options: dict[str, Any]) -> str:

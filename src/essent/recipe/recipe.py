@@ -17,10 +17,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 from essent.lazy import needs_torch
 from essent.notebook import html_block, html_pairs, html_title
@@ -30,6 +31,13 @@ from essent.sources import Mix, check_source, checked_mix, format_mix, parse_mix
 from essent.types import RecipeError, UnknownNameError
 
 FIELDS = ("template", "layers", "weights", "reduce")
+ALLOWED = {  # for the error on a value of another type
+    "template": f"give a text with one {{text}}, the name of a template ({', '.join(TEMPLATES)}), or None.",
+    "layers": "give a text such as 'L' (the last layer), 'L-1' or '0+L', or pairs of a source and its weight.",
+    "weights": "give a text such as 'idf' or 'idf*ditto:1-10', or a list of such texts.",
+    "reduce": "give a text such as 'sum' or 'max'.",
+    "shaping": "give a text such as 'zscore | normalize', or a list of such texts.",
+}
 SLOT, MASK = "{text}", "[MASK]"
 WORD = re.compile(r'\s*(?P<key>\w+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^\s|"\']+)')
 
@@ -38,7 +46,9 @@ WORD = re.compile(r'\s*(?P<key>\w+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\'[^\']*\'
 class Recipe:
     """One way of turning a text into a vector; frozen, hashable, plain values.
 
-    Every value is checked here, without a model; what a model allows is checked by `essent.model.check_recipe`.
+    `layers`, `weights` and `shaping` may also be texts, as in the text form ("0+L", "idf*ditto:1-10", "zscore |
+    normalize"), and `template` the name of one. Every value is checked here, without a model; what a model allows is
+    checked by `essent.model.check_recipe`.
 
     Raises:
         RecipeError: a value that is malformed; the message shows it and what is allowed.
@@ -51,10 +61,23 @@ class Recipe:
     reduce: str = "sum"
     shaping: tuple[str, ...] = ()
 
+    if TYPE_CHECKING:  # what a type checker reads: texts go in, parsed values come out
+
+        def __init__(
+            self,
+            template: str | None = None,
+            layers: Mix | str = (("L", 1.0),),
+            weights: Sequence[str] | str = ("uniform",),
+            reduce: str = "sum",
+            shaping: Sequence[str] | str = (),
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         from essent.pooling import reductions
         from essent.weighting import weightings
 
+        for key in (*FIELDS, "shaping"):
+            object.__setattr__(self, key, _field_of(key, getattr(self, key)))
         _check_template(self.template)
         if not self.layers or not self.weights:
             raise RecipeError("A recipe needs at least one source in `layers` and one weighting in `weights`.")
@@ -143,7 +166,7 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
-        """Read what `to_dict` wrote; `layers` and `weights` may also be texts, "0+L", "idf*ditto:1-10".
+        """Read what `to_dict` wrote, or the same fields as texts.
 
         Raises:
             RecipeError: an unknown key or a value of the wrong type.
@@ -155,19 +178,7 @@ class Recipe:
         allowed = (*FIELDS, "shaping")
         if unknown := [key for key in values if key not in allowed]:
             raise RecipeError(f"Unknown recipe field {unknown[0]!r}. {did_you_mean(str(unknown[0]), list(allowed))}")
-        read = dict(values)
-        try:
-            if isinstance(read.get("layers"), str):
-                read["layers"] = parse_mix(read["layers"])
-            elif "layers" in read:
-                read["layers"] = tuple((str(source), float(factor)) for source, factor in read["layers"])
-            for key, separator in (("weights", "*"), ("shaping", "|")):
-                if key in read:
-                    raw = read[key].split(separator) if isinstance(read[key], str) else read[key]
-                    read[key] = tuple(_text(part, key).strip() for part in raw)
-        except (TypeError, ValueError) as error:
-            raise RecipeError(f"Cannot read the recipe {dict(values)!r}: {error}") from None
-        return cls(**read)
+        return cls(**values)
 
     def to_json(self) -> str:
         """The recipe as JSON."""
@@ -205,18 +216,29 @@ class Recipe:
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _text(value: Any, key: str) -> str:
-    if not isinstance(value, str):
-        raise RecipeError(f"{key} holds {value!r}; it must be a list of texts.")
-    return value
+def _field_of(key: str, value: Any) -> Any:
+    """A field's value from its text form, or from the values of Python or JSON."""
+    if isinstance(value, str):
+        return read_field(key, value)
+    if key == "template" and value is None:
+        return None
+    listed = isinstance(value, (list, tuple))
+    if key == "layers" and listed and all(map(_is_term, value)):
+        return tuple((str(source), float(factor)) for source, factor in value)
+    if key in ("weights", "shaping") and listed and all(isinstance(part, str) for part in value):
+        return tuple(part.strip() for part in value)
+    raise RecipeError(f"Cannot read {key}={value!r}: {ALLOWED[key]}")
+
+
+def _is_term(term: Any) -> bool:
+    """Whether a term of a mix is a source and its weight; YAML reads layer 0 as a number."""
+    if not isinstance(term, (list, tuple)) or len(term) != 2:
+        return False
+    return isinstance(term[0], (str, int)) and isinstance(term[1], Real) and bool not in map(type, term)
 
 
 def _check_template(template: str | None) -> None:
-    if template is None:
-        return
-    if not isinstance(template, str):
-        raise RecipeError(f"template={template!r} must be a text with one {SLOT}, or None.")
-    if template.count(SLOT) != 1:
+    if template is not None and template.count(SLOT) != 1:
         raise RecipeError(
             f"template={template!r} has {template.count(SLOT)} {SLOT}, it must have exactly one. "
             f"Named templates: {', '.join(TEMPLATES)}."
@@ -295,6 +317,8 @@ def read_field(key: str, value: str) -> Any:
         return parse_mix(value)
     if key == "weights":
         return tuple(part.strip() for part in value.split("*"))
+    if key == "shaping":
+        return tuple(split_chain(value)) if value.strip() else ()
     if key == "template":
         return None if value == "none" else TEMPLATES.get(value, value)
     return value

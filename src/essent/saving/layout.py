@@ -28,7 +28,9 @@ LEGACY_FLAGS = {
     "lasttoken": "pooling_mode_lasttoken",
 }
 # What the recipe's module needs of this package, in the folder for machines without essent.
-SHIPPED_MODULES = "__init__ version arithmetic lazy types texts atomic registry notebook hub compat pooling".split()
+SHIPPED_MODULES = (
+    "__init__ version arguments arithmetic cores lazy types texts atomic registry notebook hub compat pooling".split()
+)
 SHIPPED_PACKAGES = "folders tokens sources weighting shaping recipe model pipeline saving".split()
 MODULE_FILE = '''"""Loads the recipe beside this file: with the installed essent, or with the code in `code`."""
 

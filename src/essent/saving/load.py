@@ -43,7 +43,7 @@ from essent.saving.static_table import read_table
 from essent.shaping import Chain
 from essent.sources import reads_mlm_head, token_tables
 from essent.tokens import dropped_ids
-from essent.types import CorpusStats, DamagedError, RecipeError
+from essent.types import CorpusStats, DamagedError, MissingDependencyError, RecipeError, UnknownNameError
 
 
 def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[str, Any]]:
@@ -106,6 +106,16 @@ def _read_settings(root: Path) -> dict[str, Any]:
 def _recipe(root: Path, about: dict[str, Any]) -> Recipe:
     try:
         return Recipe.from_dict(about["recipe"])
+    except UnknownNameError as error:
+        packages = about.get("packages") or {}
+        if not isinstance(packages, dict) or not packages:
+            raise DamagedError(
+                f"{root / STATE_FOLDER / ABOUT} is damaged, or needs a package that is not installed: {error}"
+            ) from error
+        needed = " and ".join(f"the {part}, which {package!r} brings" for part, package in packages.items())
+        raise MissingDependencyError(
+            f"The encoder in {str(root)!r} needs {needed}. Install that package, or import that module first. ({error})"
+        ) from error
     except RecipeError as error:
         raise DamagedError(f"{root / STATE_FOLDER / ABOUT} is damaged: 'recipe': {error}") from error
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from essent.arguments import check_size
 from essent.arithmetic import AUTO, precision_of
 from essent.types import InputError
 
@@ -42,7 +43,7 @@ class Settings:
         object.__setattr__(self, "precision", precision_of(self.precision))
         if not self.memory > 0:
             raise InputError(f"memory={self.memory!r} must be a positive number of GiB.")
-        if self.top < 1 or self.batch_size < 1:
-            raise InputError(f"top={self.top!r} and batch_size={self.batch_size!r} must be at least 1.")
+        check_size(self.top, "top")
+        check_size(self.batch_size, "batch_size")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise InputError(f"seed={self.seed!r} must be a whole number of at least 0.")

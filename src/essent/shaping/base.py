@@ -123,6 +123,19 @@ class Shaper(VectorTransformer):
         """
         return self.fit(np.concatenate(list(check_batches(make_batches()))))
 
+    def require_spread(self, count: int, differ: bool) -> None:
+        """Refuse vectors that are all the same: each step would turn them, or every vector, into zeros.
+
+        Raises:
+            InputError: says how many vectors came, and how many are needed.
+        """
+        if not differ:
+            came = "1 sample" if count == 1 else f"{count} samples whose vectors are equal"
+            raise InputError(
+                f"The shaping step {self.spec()!r} got {came}, of which it would make zero vectors. Fit on at least 2 "
+                "texts whose vectors differ; more give a better shaping."
+            )
+
     def state(self) -> dict[str, np.ndarray]:
         """What `fit` has learned, as arrays: every attribute that ends in an underscore, but for what it was given."""
         learned = {key: value for key, value in vars(self).items() if key.endswith("_") and key not in GIVEN}
@@ -167,8 +180,13 @@ class AffineShaper(Shaper):
         return self.fit_moments(Moments.of(self._vectors_to_fit(X)))
 
     def fit_moments(self, moments: Moments) -> AffineShaper:
-        """Learn from moments, which can be streamed."""
+        """Learn from moments, which can be streamed.
+
+        Raises:
+            InputError: too few vectors that differ, so that nothing would be left of them.
+        """
         self.check_settings()
+        self.require_spread(moments.count, bool(np.diag(moments.scatter).any()))
         self.mean_, self.matrix_ = moments.mean, np.ascontiguousarray(self.matrix_of(moments))
         return self
 

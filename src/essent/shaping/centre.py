@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
 from essent.shaping.base import AffineShaper, Moments, shapers
-from essent.types import RecipeError
+from essent.types import InputError, RecipeError
 
 # A column's spread is noise when it is this small beside the other columns' spread, or beside its own mean. float32
 # carries about 1e-7 of a value; encoders' columns spread over 1e-1 to 1e-3 of each other. all-MiniLM-L6-v2 has three
@@ -62,7 +62,14 @@ class AllButTheTop(AffineShaper):
     def matrix_of(self, moments: Moments) -> np.ndarray:
         """The matrix (D,K) that these moments give."""
         values, vectors = moments.components
-        top = (vectors * has_variance(values))[:, : self.d]  # (D,d); a component without variance is arbitrary
+        count = int(has_variance(values).sum())
+        if count <= self.d:
+            raise InputError(
+                f"The shaping step 'abtt:{self.d}' would leave nothing: the vectors (n_samples={moments.count}, "
+                f"n_features={len(values)}) have only {count} principal components, and it removes {self.d}. Fit on "
+                f"{self.d + 2} or more texts that differ, or remove fewer components."
+            )
+        top = vectors[:, : self.d]  # (D,d)
         found: np.ndarray = np.eye(len(moments.mean)) - top @ top.T
         return found
 

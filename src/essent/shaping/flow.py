@@ -11,7 +11,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from essent.shaping.affine import Affine, AffineModule, Fixed, check_width
-from essent.shaping.base import Shaper, shapers
+from essent.shaping.base import Moments, Shaper, shapers
 from essent.shaping.centre import ZScore
 from essent.shaping.vectors import apply
 from essent.types import RecipeError, optional_import
@@ -73,10 +73,13 @@ class Flow(Shaper):
 
         Raises:
             MissingDependencyError: zuko is not installed.
+            InputError: equal vectors only.
         """
         self.check_settings()
         vectors = self._vectors_to_fit(X)
-        first = ZScore().fit(vectors)
+        moments = Moments.of(vectors)
+        self.require_spread(moments.count, bool(np.diag(moments.scatter).any()))
+        first = ZScore().fit_moments(moments)
         standard = torch.from_numpy(apply(first.module(), vectors.astype(np.float64))).float()  # (N,D)
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.manual_seed(int(self.seed))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from numbers import Integral
@@ -14,6 +13,7 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils import resample
 from torch import nn
 
+from essent.cores import cores
 from essent.shaping.affine import Fixed, check_width
 from essent.shaping.base import Batches, Shaper, shapers
 from essent.shaping.vectors import check_batches
@@ -56,7 +56,7 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
         """Learn the quantiles of each column of vectors (N,D).
 
         Raises:
-            InputError: not (N,D), or NaN or infinite values.
+            InputError: not (N,D), NaN or infinite values, or equal vectors only.
         """
         vectors = self._vectors_to_fit(X)
         return self.fit_batches(lambda: (vectors,))
@@ -75,7 +75,9 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
         if count > self.subsample:
             numbers = resample(np.arange(count), replace=False, n_samples=self.subsample, random_state=self.seed)
             kept = list(_rows(make_batches(), np.sort(numbers)))
-        self.quantiles_ = column_quantiles(np.concatenate(kept), self.n_quantiles)
+        vectors = np.concatenate(kept)
+        self.require_spread(count, bool((vectors != vectors[0]).any()))
+        self.quantiles_ = column_quantiles(vectors, self.n_quantiles)
         return self
 
     def module(self) -> nn.Module:
@@ -86,8 +88,9 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
 def sorted_columns(vectors: np.ndarray) -> np.ndarray:
     """Each column sorted, as rows (D,n), on all cores: numpy's sort lets other threads run."""
     columns = np.ascontiguousarray(vectors.T)
-    with ThreadPoolExecutor() as threads:
-        list(threads.map(lambda part: part.sort(axis=1), np.array_split(columns, os.cpu_count() or 1)))
+    count = cores()
+    with ThreadPoolExecutor(count) as threads:
+        list(threads.map(lambda part: part.sort(axis=1), np.array_split(columns, count)))
     return columns
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from essent.arguments import check_path, check_prompt, check_size
 from essent.calibration import Calibration, calibrated_similarities, read_calibration
 from essent.folders import read_settings
 from essent.lazy import check_torch
@@ -54,6 +54,7 @@ class StaticEncoder(metaclass=NamesItsModel):
         Raises:
             ModelError: no such folder, another kind of model, or files that are missing, damaged or do not fit.
         """
+        folder = check_path(folder, "folder")
         table, settings = read_table(folder), read_settings(Path(folder))
         similarity, dimensions = settings.get("similarity_fn_name"), settings.get("truncate_dim")
         if similarity not in (None, *NAMES):
@@ -120,13 +121,12 @@ class StaticEncoder(metaclass=NamesItsModel):
         if convert_to_tensor or not convert_to_numpy:
             raise InputError("StaticEncoder gives NumPy arrays: torch.from_numpy(vectors) makes a tensor of them.")
         kept = self.truncate_dim if truncate_dim is None else truncate_dim
-        for name, value in (("batch_size", batch_size), ("truncate_dim", kept)):
-            if value is not None and (not isinstance(value, Integral) or value < 1):
-                raise InputError(f"{name}={value!r}: must be an integer ≥ 1.")
+        check_size(batch_size, "batch_size")
+        if kept is not None:
+            check_size(kept, "truncate_dim")
+        check_prompt(prompt, prompt_name, self.prompts)
         found = [inputs] if isinstance(inputs, str) else check_texts(inputs)
         before = self._prompt(prompt_name) if prompt is None else prompt
-        if not isinstance(before, str):
-            raise InputError(f"prompt={before!r}: a prompt is a str.")
         framed = [before + text for text in found] if before else found
         vectors = self._vectors(framed, kept, normalize_embeddings, bool(show_progress_bar))
         if isinstance(inputs, str):
@@ -171,8 +171,6 @@ class StaticEncoder(metaclass=NamesItsModel):
         return {**arguments, "prompt_name": next((name for name in names if name in self.prompts), None)}
 
     def _prompt(self, name: str | None) -> str:
-        if name is not None and name not in self.prompts:
-            raise InputError(f"prompt_name={name!r}; the folder has {', '.join(self.prompts)}.")
         chosen = self.default_prompt_name if name is None else name
         return "" if chosen is None else self.prompts.get(chosen, "")
 

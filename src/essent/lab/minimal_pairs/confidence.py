@@ -1,6 +1,7 @@
 """How probable it is that a synonym or an antonym is good in its place, by a logistic regression.
 
-The coefficients are data/coefficients.json; `essent heros fit` makes such a file from judgements, whose digest it has.
+The coefficients are data/coefficients.json; `essent lab minimal-pairs fit` makes such a file from judgements, whose
+digest it has.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Confidence:
     @staticmethod
     @cache
     def load(path: Path = DATA / "coefficients.json") -> Confidence:
-        """From a file of `essent heros fit`.
+        """From a file of `essent lab minimal-pairs fit`.
 
         Raises:
             DataError: not such a file.
@@ -65,7 +66,7 @@ class Confidence:
             found = json.loads(path.read_text("utf-8"))
             return Confidence({relation: found[relation] for relation in RELATIONS}, found["fitted_on"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} has no coefficients of `essent heros fit`: {error!r}.") from error
+            raise DataError(f"{path} has no coefficients of `essent lab minimal-pairs fit`: {error!r}.") from error
 
     def save(self, path: str | Path) -> None:
         """Write a file that `load` reads."""

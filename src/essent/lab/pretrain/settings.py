@@ -20,21 +20,21 @@ class Pretraining:
     """Everything that a run depends on besides the model and the texts.
 
     Attributes:
-        max_steps: length of the run in steps; give either max_steps or epochs.
-        epochs: length of the run in passes through the texts.
-        batch_size: sequences of a step, over all processes together.
-        max_seq_length: tokens of a sequence, special tokens counted.
-        learning_rate: the highest learning rate of AdamW; it falls linearly to 0.
-        warmup: share of the steps in which the learning rate rises from 0.
-        mask_probability: probability that a token is to be predicted. Of these 80 % are masked, 10 % replaced by any
+        max_steps: Length of the run in steps; give either max_steps or epochs.
+        epochs: Length of the run in passes through the texts.
+        batch_size: Sequences of a step, over all processes together.
+        max_seq_length: Tokens of a sequence, special tokens counted.
+        learning_rate: The highest learning rate of AdamW; it falls linearly to 0.
+        warmup: Share of the steps in which the learning rate rises from 0.
+        mask_probability: Probability that a token is to be predicted. Of these 80 % are masked, 10 % replaced by any
             token and 10 % left unchanged.
-        whole_words: choose words instead of tokens; all tokens of a word are masked.
-        frames: share of the texts that are put into frames such as '" … " is about … .', so that prompts work.
-        untied: train an output matrix of its own instead of sharing the embedding table (PromptBERT, App. A.2).
-        precision: arithmetic in float32 or bfloat16 (mixed precision); by default bfloat16 where the device computes
+        whole_words: Choose words instead of tokens; all tokens of a word are masked.
+        frames: Share of the texts that are put into frames such as '" … " is about … .', so that prompts work.
+        untied: Train an output matrix of its own instead of sharing the embedding table (PromptBERT, App. A.2).
+        precision: Arithmetic in float32 or bfloat16 (mixed precision); by default bfloat16 where the device computes
             in it.
-        validate_every: steps between validations, each with a checkpoint; by default there are ten in a run.
-        seed: seed of the first weights, the order of the data, the masks and dropout.
+        validate_every: Steps between validations, each with a checkpoint; by default there are ten in a run.
+        seed: Seed of the first weights, the order of the data, the masks and dropout.
 
     Raises:
         InputError: a value that is not allowed; says what is.

@@ -168,7 +168,7 @@ def find_table(name: str) -> Table:
     known = {key.lower(): table for key, table in tables().items()}
     if name.lower() not in known:
         raise UnknownNameError(
-            f"Unknown table {name!r}. {did_you_mean(name, list(tables()))} List: essent reproduce --list."
+            f"Unknown table {name!r}. {did_you_mean(name, list(tables()))} List: essent lab reproduce."
         )
     return known[name.lower()]
 

@@ -1,4 +1,4 @@
-"""`essent embed`: what it says, and with which exit code it ends."""
+"""`essent encode` into a folder of parts: what it says, and with which exit code it ends."""
 
 from __future__ import annotations
 
@@ -11,20 +11,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from bulk_helpers import contents, sentences, table_of, vectors_of
-from typer.testing import CliRunner
 
+from command_line import run as run_line
 from essent import StaticEncoder
 from essent.bulk import STATUSES
-from essent.cli import app
 
 TEXTS = sentences(120)
 
 
 def run(*words: object, code: int = 0) -> str:
-    done = CliRunner().invoke(app, ["embed", *map(str, words)])
-    assert done.exit_code == code, (done.output, done.exception)
-    assert "Traceback" not in done.output
-    return " ".join(done.stderr.split())
+    return " ".join(run_line("encode", *words, code=code).stderr.split())
 
 
 def test_rows_in_and_parts_out(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
@@ -44,30 +40,19 @@ def test_rows_in_and_parts_out(static_folder: Path, tmp_path: Path, parquet: Cal
 
 
 def test_every_option_arrives(static_folder: Path, tmp_path: Path) -> None:
-    rows = [{"id": n, "page": n % 3, "body": text, "lang": "en" if n % 2 else "de"} for n, text in enumerate(TEXTS)]
+    rows = [{"id": n, "page": n % 3, "body": text, "lang": "en"} for n, text in enumerate(TEXTS)]
     path, out = tmp_path / "a.jsonl", tmp_path / "out"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    options = [
-        "--column",
-        "body",
-        "--id",
-        "id,page",
-        "--where",
-        'lang == "en"',
-        "--dtype",
-        "int8",
-        "--vectors",
-        "fixed",
-    ]
+    options = ["--column", "body", "--id", "id", "page", "--dtype", "int8", "--vectors", "fixed"]
     options += ["--prompt", "query: ", "--normalize", "--truncate-dim", 6, "--memory", 64]
     said = run(path, "-m", static_folder, "-o", out, *options)
     table = table_of(out)
     assert table.column_names == ["id", "page", "other_values", "status", "scale", "embedding"]
-    assert table["id"].to_pylist() == list(range(1, 120, 2))
+    assert table["id"].to_pylist() == list(range(120))
     assert table.schema.field("embedding").type.list_size == 6
     assert "cosine with float32 0.9999 on average" in said or "cosine with float32 1.0000 on average" in said
     expected = StaticEncoder.load(static_folder).encode(
-        TEXTS[1::2], prompt="query: ", normalize_embeddings=True, truncate_dim=6
+        TEXTS, prompt="query: ", normalize_embeddings=True, truncate_dim=6
     )
     found = vectors_of(table) * np.array(table["scale"].to_pylist())[:, None]
     np.testing.assert_allclose(found, expected, atol=0.005)
@@ -86,12 +71,13 @@ def test_pieces(static_folder: Path, tmp_path: Path) -> None:
     [
         (["no.txt"], "no.txt does not exist"),
         (["a.txt", "--column", "body"], "no column 'body'"),
-        (["a.txt", "--dtype", "int4"], "dtype='int4' is not known"),
-        (["a.txt", "--where", "text >"], "cannot be read"),
+        (["a.txt", "--dtype", "int4"], 'Choose from: "float32", "float16", "int8"'),
         (["a.txt", "--memory", "0.001"], "is too little"),
         (["a.txt", "--fit", "none.txt"], "none.txt does not exist"),
         (["a.txt", "a.txt"], "is named twice"),
-        (["a.txt", "-o", "a.txt"], "takes one value"),
+        (["a.txt", "--frequencies", "a.txt"], "--frequencies is for a file of vectors"),
+        ([], "not standard input"),
+        (["a.txt", "-"], "not standard input"),
     ],
 )
 def test_what_is_refused(words: list, said: str, static_folder: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -99,6 +85,11 @@ def test_what_is_refused(words: list, said: str, static_folder: Path, tmp_path: 
     Path("a.txt").write_text("a dog\n", "utf-8")
     assert said in run(*words, "-m", static_folder, "-o", "out", code=2)
     assert not list(Path("out").glob("part-*"))
+
+
+def test_options_of_parts_are_refused_for_a_file(tmp_path: Path) -> None:
+    said = run("a.txt", "-m", "nowhere", "-o", tmp_path / "v.npy", "--rows-per-part", 10, code=2)
+    assert "--rows-per-part is for a folder of parts, and" in said
 
 
 def test_a_recipe_that_learns(bert: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`essent heros`: how similar a sentence stays to itself after one small change."""
+"""`essent lab minimal-pairs evaluate`: how similar a sentence stays to itself after one small change."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
 
 from essent.cli import options as opt
-from essent.cli import several
-from essent.cli.console import results
+from essent.cli.console import results, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.labels import row_labels, short_name, short_names
-from essent.cli.settings import with_options
+from essent.cli.texts import read_files
+from essent.lazy import check_torch
+from essent.recipe import Recipe
+from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,97 +24,86 @@ if TYPE_CHECKING:
 
     from essent.tasks import HerosTask, Result
 
-app = typer.Typer(
-    help="Minimal pairs: which changes of a sentence does a model notice?",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    add_completion=False,  # the program's own is for all commands
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 AS_IT_IS = "as it is"
 
 
-@with_options(opt.Learning, into="learning")
-@with_options(opt.Computing, into="computing")
-@with_options(opt.Run, into="run")
 def evaluate(
-    model: opt.Models,
-    data: Annotated[
-        str,
-        typer.Option(
-            "--data",
-            "-d",
-            metavar="FILE|hub|hub:NAME",
-            help="Minimal pairs; hub is dcml0714/Heros, hub:NAME another data set there.",
-        ),
-    ] = "hub",
-    recipe: Annotated[
-        list[str] | None, opt.recipes("Recipes, one row each. Default: each model's own pooling.")
-    ] = None,
-    order: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAMES",
-            help="The subsets of the columns from left to right, where their names do not say it: "
-            '"Original,Synonym,-,Typo", - skips one.',
-            callback=several.names,
-        ),
-    ] = None,
     *,
-    learning: opt.Learning,
-    json_file: Annotated[Path | None, opt.json_file("Also write every result with its provenance.")] = None,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Also draw the heat map, one line a model and recipe.")
-    ] = None,
+    model: opt.Models,
+    data: Annotated[str, Parameter(alias="-d", group=opt.INPUTS)] = "hub",
+    recipe: opt.Recipes = None,
+    order: Annotated[str | None, Parameter(group=opt.INPUTS)] = None,
+    fit: opt.Fit = None,
+    column: opt.Column = "text",
+    json_file: opt.Json = None,
+    report: opt.Report = None,
     batch_size: opt.BatchSize = 32,
-    computing: opt.Computing,
-    run: opt.Run,
+    engine: opt.Engine = "auto",
+    precision: opt.Precision = "auto",
+    run: opt.Run = opt.Run(),
 ) -> None:
-    """Compare what models make of synonyms, typos, antonyms, random words and negations (HEROS, Chiang et al. 2023).
+    """Compare models on minimal pairs (HEROS).
 
-    Similarity is 1 for the same and 0 for any other sentence: (cos − b) / (1 − b), b the mean cosine of the first half
-    of the originals with the second. Below it stands its 95 % bootstrap interval.
+    The pairs are synonyms, typos, antonyms, random words and negations (Chiang et al. 2023). Similarity is 1 for the
+    same and 0 for any other sentence: (cos − b) / (1 − b), b the mean cosine of the first half of the originals with
+    the second. Below it stands its 95 % bootstrap interval.
 
-    The file has one row an original with a column for each change, or one row a pair with the columns original,
+    The file has one row per original with a column for each change, or one row per pair with the columns original,
     converted and subset.
 
-    \b
-    [dim]$[/] essent heros evaluate -m all-MiniLM-L6-v2 -m bert-base-uncased --picture heros.png
-    [dim]$[/] essent heros evaluate -m ./my-model -r mean -r "first-last | zscore" --data heros.tsv --json heros.json
-    """
-    from essent.recipe import Recipe
-    from essent.tasks import load_heros, save_results
-    from essent.types import InputError, optional_import
+    ```console
+    $ essent lab minimal-pairs evaluate -m all-MiniLM-L6-v2 bert-base-uncased --report heros.png
+    $ essent lab minimal-pairs evaluate -m ./my-model -r mean "first-last | zscore" --data heros.tsv --json heros.json
+    ```
 
+    Args:
+        model: Models on the hub, or folders. With several, each row names its model.
+        data: A file of minimal pairs; hub is dcml0714/Heros, hub:NAME another data set there.
+        recipe: Recipes, one row each. Default: each model's own pooling.
+        order: The subsets of the columns from left to right, separated by commas, where their names do not say it:
+            "Original,Synonym,-,Typo"; - skips one.
+        fit: Texts that the recipe learns from (token counts, shaping), the papers' superscript W.
+        column: Column with the texts of --fit, in .jsonl, .csv, .tsv and .parquet files.
+        json_file: Also write every result with its provenance; - is standard output.
+        report: Also draw the heat map, one line per model and recipe, as .png.
+        batch_size: Texts of about 64 tokens per batch.
+        engine: What runs the model: auto runs it as its folder is, a transformer in torch; openvino and onnx make a
+            graph.
+        precision: Arithmetic: auto is float32 on CPUs; bfloat16 where the machine has such arithmetic.
+    """
     check_output(json_file, run.force)
-    check_output(picture, run.force, (".png",))
-    if picture is not None:
+    check_output(report, run.force, (".png",))
+    if report is not None:
         optional_import("matplotlib", "demo")
     recipes = list(dict.fromkeys(Recipe.parse(text) for text in recipe or []))
-    if not recipes and (learning.fit is not None or learning.frequencies is not None):
-        raise InputError("--fit and --frequencies give texts that a recipe learns from; name one with --recipe.")
-    task = load_heros(data, order)
-    fitted = learning.read()
-    run.calm()
-    how = {"batch_size": batch_size, "progress": run.progress, "choice": computing.choice()}
-    found: dict[tuple[str, str], Result] = {}
+    if not recipes and fit is not None:
+        raise InputError("--fit gives texts that a recipe learns from; name one with --recipe.")
+    check_torch("essent lab minimal-pairs")
+    from essent.engine import EngineChoice
+    from essent.tasks import load_heros, save_results
+
+    task = load_heros(data, None if order is None else [name.strip() for name in order.split(",")])
+    fit_texts = None if fit is None else read_files(fit, column)
+    silence_libraries()
+    settings = {"batch_size": batch_size, "progress": run.progress, "choice": EngineChoice(engine, precision)}
+    scores: dict[tuple[str, str], Result] = {}
     for name in model:
-        for text, result in _scored(name, recipes, task, fitted, how, run.options):
-            found[name, text] = result.with_provenance(model=name, recipe=text)
+        for text, result in _scored(name, recipes, task, fit_texts, settings, run.options):
+            scores[name, text] = result.with_provenance(model=name, recipe=text)
             run.note(f"{short_name(name)}, {text}")
-    shown = dict(zip(_labels(list(found)), found.values(), strict=True))
-    write_json_file(json_file, partial(save_results, found.values()))
-    if picture is not None:
-        _draw(shown, picture, task.name)
+    shown = dict(zip(_labels(list(scores)), scores.values(), strict=True))
+    write_json_file(json_file, partial(save_results, scores.values()))
+    if report is not None:
+        _draw(shown, report, task.name)
     _print(shown, task, run, results(json_file))
 
 
 def _scored(
     model: str,
-    recipes: Sequence[Any],
+    recipes: Sequence[Recipe],
     task: HerosTask,
-    fitted: tuple[list[str] | None, list[str] | None],
-    how: dict[str, Any],
+    fit_texts: list[str] | None,
+    settings: dict[str, Any],
     options: dict[str, Any],
 ) -> Iterator[tuple[str, Result]]:
     """Every recipe's result on one model; without recipes the model's own, whatever modules it has."""
@@ -122,8 +113,8 @@ def _scored(
     from essent.types import RecipeError
 
     if recipes:
-        bench = Bench(model, recipes, **how, options=options)
-        for recipe, vectors in bench.vectors(task.texts(), *fitted):
+        bench = Bench(model, recipes, **settings, options=options)
+        for recipe, vectors in bench.vectors(task.texts(), fit_texts, None):
             yield str(recipe), task.score_vectors(vectors)
         return
     try:
@@ -133,8 +124,11 @@ def _scored(
         from essent.model import open_model
 
         encoder, text = open_model(model, options), AS_IT_IS
-    encoder = choose(encoder, how["choice"].engine, how["choice"].precision)
-    yield text, task.run(lambda texts: encoder.encode(texts, batch_size=how["batch_size"], show_progress_bar=False))
+    encoder = choose(encoder, settings["choice"].engine, settings["choice"].precision)
+    yield (
+        text,
+        task.run(lambda texts: encoder.encode(texts, batch_size=settings["batch_size"], show_progress_bar=False)),
+    )
 
 
 def _labels(rows: Sequence[tuple[str, str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`essent reproduce`: a published table run again beside its figures."""
+"""`essent lab reproduce`: a published table run again beside its figures."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
 
 from essent.atomic import write_json
 from essent.cli import options as opt
-from essent.cli import several
-from essent.cli.console import results, show_note
+from essent.cli.console import results, show_note, silence_libraries
 from essent.cli.files import check_output, write_json_file
-from essent.cli.settings import with_help, with_options
 from essent.cli.texts import read_files
+from essent.lazy import check_torch
 from essent.types import InputError
 
 if TYPE_CHECKING:
@@ -24,72 +23,71 @@ if TYPE_CHECKING:
     from essent.lab.reproduce import Table
 
 
-@with_help()
-@with_options(opt.Run, into="run")
 def reproduce(
-    table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="Name of a table, such as ditto-6; --list shows all.")
-    ] = None,
-    list_tables: Annotated[bool, typer.Option("--list")] = False,
-    model: Annotated[
-        list[str] | None,
-        typer.Option("--model", "-m", metavar="[ROLE=]NAMES|DIRS", callback=several.models),
-    ] = None,
-    data_folder: opt.DataFolder = None,
-    texts: opt.Texts = None,
-    contexts: opt.Folder = None,
-    only_rows: opt.Patterns = None,
-    only_columns: opt.Patterns = None,
-    only_tasks: opt.Patterns = None,
-    seeds: opt.AnyCount = None,
-    column: opt.Column = "text",
-    json_file: Annotated[Path | None, opt.json_file("Also write every cell.")] = None,
-    cache: opt.Cache = None,
-    batch_size: opt.BatchSize = 32,
+    table: Annotated[str | None, Parameter(name="TABLE")] = None,
+    /,
     *,
-    run: opt.Run,
+    model: Annotated[list[str] | None, Parameter(alias="-m", group=opt.RUN)] = None,
+    data_folder: opt.Folder = None,
+    texts: opt.AnyTexts = None,
+    contexts: opt.Folder = None,
+    only_rows: list[str] | None = None,
+    only_columns: list[str] | None = None,
+    only_tasks: list[str] | None = None,
+    seeds: int | None = None,
+    column: opt.Column = "text",
+    json_file: opt.Json = None,
+    cache: opt.Folder = None,
+    batch_size: opt.BatchSize = 32,
+    run: opt.Run = opt.Run(),
 ) -> None:
-    """Run a published table again: each figure beside the paper's, with difference and 95 % interval.
+    """Run a published table again.
 
+    Each figure stands beside the paper's, with difference and 95 % interval. Without a table the tables are listed.
     What cannot be run (no data, no checkpoint, a recipe that the model does not allow) stays empty and is named below.
 
-    \b
-    [dim]$[/] essent reproduce --list
-    [dim]$[/] essent reproduce ditto-6 --model bert-base-uncased --data-folder data
-    [dim]$[/] essent reproduce stankevicius-A1 -m bert-base-uncased --only-columns RE --data-folder data -t wiki.txt
+    ```console
+    $ essent lab reproduce
+    $ essent lab reproduce ditto-6 --model bert-base-uncased --data-folder data
+    $ essent lab reproduce stankevicius-A1 -m bert-base-uncased --only-columns RE --data-folder data -t wiki.txt
+    ```
 
     Args:
-        list_tables: list the tables and exit.
-        model: what to run in place of the paper's model; without ROLE for the table's main one. Several for more roles,
-            or as checkpoints of one. Default: the paper's models, from the hub.
-        texts: texts in place of the corpus on which the paper counted, fitted or measured.
-        contexts: token averages that essent distill --contexts wrote, for Avg. Default: averaged over --texts.
-        only_rows: only these rows, e.g. "avg.*,idf^T".
-        only_columns: only these columns, e.g. "RE,T0".
-        only_tasks: only these tasks, e.g. "sts*,cr"; means are taken over these alone.
-        seeds: the most seeds of random embeddings that are run.
+        table: Name of a table, such as ditto-6.
+        model: Models in place of the paper's, each MODEL or ROLE=MODEL; without a role for the table's main model.
+            Several for more roles, or as checkpoints of one. Default: the paper's models, from the hub.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
+        texts: Texts in place of the corpus on which the paper counted, fitted or measured.
+        contexts: Token averages that essent distill --contexts wrote, for Avg. Default: averaged over --texts.
+        only_rows: Only these rows, e.g. "avg.*" "idf^T".
+        only_columns: Only these columns, e.g. RE T0.
+        only_tasks: Only these tasks, e.g. "sts*" cr; means are taken over these alone.
+        seeds: Maximum number of seeds of random embeddings.
+        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        json_file: Also write every cell; - is standard output.
+        cache: Folder for vectors; later runs encode only new texts.
+        batch_size: Texts of about 64 tokens per batch.
     """
+    if table is None:
+        _list()
+        return
+    check_torch("essent lab reproduce")
     from essent.lab.reproduce import find_table, render, run_table, settings_of, summary, to_dict
     from essent.lab.reproduce import only_tasks as with_tasks
 
-    if list_tables:
-        _list()
-        return
-    if table is None:
-        raise InputError("Name a table, e.g. ditto-6; essent reproduce --list shows all.")
-    found = find_table(table)
+    published = find_table(table)
     if only_tasks:
-        found = with_tasks(found, _chosen(only_tasks, _tasks(found)))
+        published = with_tasks(published, _chosen(only_tasks, _tasks(published)))
     check_output(json_file, run.force)
-    keep_row = _chosen(only_rows, [cell.row for cell in found.cells()])
-    keep_column = _chosen(only_columns, list(found.columns))
-    given = None if texts is None else read_files(texts, column)
-    run.calm()
+    keep_row = _chosen(only_rows, [cell.row for cell in published.cells()])
+    keep_column = _chosen(only_columns, list(published.columns))
+    corpus = None if texts is None else read_files(texts, column)
+    silence_libraries()
     done = run_table(
-        found,
-        _models(model, found),
+        published,
+        _models(model, published),
         data=data_folder,
-        corpus=given,
+        corpus=corpus,
         contexts=contexts,
         rows=keep_row,
         columns=keep_column,
@@ -102,9 +100,11 @@ def reproduce(
     )
     write_json_file(json_file, partial(write_json, value=to_dict(done)))
     console = results(json_file)
-    console.print(f"{found.name}: {found.caption}. Above measured ± 95 %, below published (difference).", markup=False)
+    console.print(
+        f"{published.name}: {published.caption}. Above measured ± 95 %, below published (difference).", markup=False
+    )
     for role, names in done.models.items():
-        console.print(f"Run on {', '.join(names)} where the paper has {found.models[role]}.", markup=False)
+        console.print(f"Run on {', '.join(names)} where the paper has {published.models[role]}.", markup=False)
     console.print(render(done))
     console.print(summary(done), markup=False)
     for line in settings_of(done):
