@@ -219,6 +219,6 @@ def test_the_command_line_says_it_in_one_line(command: str, without_weights: Pat
     }
     arguments = [command, "-m", without_weights, "-r", "mean", *data[command], "--device", "gpu"]
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert done.exit_code == 1
-    assert done.stderr.startswith("Error: device='gpu' cannot be used here")
+    assert done.exit_code == 2
+    assert "Error: device='gpu' cannot be used here" in done.stderr
     assert "Traceback" not in done.stderr

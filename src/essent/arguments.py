@@ -20,7 +20,7 @@ Encode = TypeVar("Encode", bound=Callable[..., Any])
 LONGEST_PATH, LONGEST_NAME = 4096, 255  # bytes, on every system that essent runs on or more
 CHOICES: dict[str, tuple[str | None, ...]] = {  # of `encode`
     "output_value": ("sentence_embedding", "token_embeddings", None),
-    "precision": ("float32", "int8", "uint8", "binary", "ubinary"),
+    "precision": ("float32", "int8", "uint8", "binary", "ubinary", None),
 }
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 

@@ -17,6 +17,7 @@ from essent.cli.table import TextTable, check_columns, read_table
 from essent.cli.texts import STANDARD_INPUT, listed, read_files
 from essent.engine import EngineChoice, check_graph, choose, computing_in, offer_bfloat16
 from essent.lazy import check_torch
+from essent.tasks import prompt_note
 from essent.types import DataError, InputError
 
 
@@ -85,6 +86,7 @@ def encode(
     if not quiet:
         _note_rows(table, output)
         note_unused(encoder, fit, frequencies)
+        _note_prompt(encoder, prompt)
     if fits and not quiet:
         show_note(_fit_note(str(encoder.recipe), fit, sources))
     reading: dict[str, Any] = {"prompt": prompt, "batch_size": batch_size, "show_progress_bar": not quiet}
@@ -176,6 +178,14 @@ def _load(
 def _what(encoder: Any) -> str:
     """What the encoder computes: its recipe, or which static encoder it is."""
     return str(getattr(encoder, "recipe", encoder))
+
+
+def _note_prompt(encoder: Any, prompt: str | None) -> None:
+    """Say which prompt a model puts before texts where none was chosen."""
+    default = getattr(encoder, "default_prompt_name", None)
+    if prompt is None and default is not None:
+        for note in prompt_note({"texts": encoder.prompts.get(default, "")}):
+            show_note(f"{note} --prompt chooses another.")
 
 
 def _fit_note(recipe: str, fit: Sequence[Path] | None, inputs: Sequence[Path]) -> str:

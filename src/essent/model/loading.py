@@ -21,7 +21,7 @@ from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
 from essent.arguments import check_options, check_path
-from essent.compat import settings_of
+from essent.compat import prompts_unannounced, settings_of
 from essent.folders import guarded, is_bare_table, is_essent_folder, is_exported_folder, opening, read_modules
 from essent.hub import file_options, full_name, reach_model
 from essent.model.backbone import LAYER_LISTS, Backbone, RequiredOutputs
@@ -149,7 +149,7 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
     if str(options.get("device") or get_device_name()) == "cpu":  # half precision is slow there, and inexact
         model = {"dtype": torch.float32, **model}
     settings["model_kwargs"] = model if options.get("trust_remote_code") else {"use_safetensors": True, **model}
-    with _expected_reports_hidden():
+    with _expected_reports_hidden(), prompts_unannounced():
         return SentenceTransformer(name, **settings)
 
 

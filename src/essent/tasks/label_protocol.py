@@ -24,6 +24,14 @@ def choice_note(name: str, parts: Collection[str | None], protocol: str, evaluat
             "`essent evaluate` scores the test part."
         )
     return (
-        f"{name}: scores here are by {protocol}. `essent evaluate` scores by {evaluated}; "
+        f"{name}: scores with all labels are here by {protocol}. `essent evaluate` scores by {evaluated}; "
         "for the same recipe the two may differ, on small data by several points."
+    )
+
+
+def few_labels_note(name: str, shot: int) -> str:
+    """What accuracy with a few labels is, beside accuracy with all of them."""
+    return (
+        f"{name}: accuracy@{shot} is the mean over ten training sets of {shot} labels per class, scored on the other "
+        f"texts, in `essent search` and `essent evaluate --shots {shot}` alike; `accuracy` learns from all labels."
     )
