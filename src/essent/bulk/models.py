@@ -148,8 +148,6 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     """
     if isinstance(encoder, StaticEncoder):
         return _ready_static(encoder, settings)
-    if not hasattr(encoder, "encode"):
-        raise InputError(f"model must be a name, a folder or something with encode, not {type(encoder).__name__}.")
     check_torch("This model")
     from sentence_transformers import SentenceTransformer
 

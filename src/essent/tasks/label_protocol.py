@@ -29,9 +29,9 @@ def choice_note(name: str, parts: Collection[str | None], protocol: str, evaluat
     )
 
 
-def few_labels_note(name: str, shot: int) -> str:
+def few_labels_note(shot: int) -> str:
     """What accuracy with a few labels is, beside accuracy with all of them."""
     return (
-        f"{name}: accuracy@{shot} is the mean over ten training sets of {shot} labels per class, scored on the other "
-        f"texts, in `essent search` and `essent evaluate --shots {shot}` alike; `accuracy` learns from all labels."
+        f"accuracy@{shot} is the mean over ten training sets of {shot} labels per class; `essent evaluate` shows it "
+        f"with --shots {shot}, beside the accuracy that is learned from all labels."
     )

@@ -143,7 +143,7 @@ class LabelTask(JudgedTask):
         name, _, shot = score.partition("@")
         if name != "accuracy" or not shot.isdecimal() or self.scale is not None or int(shot) in self.shots:
             return self
-        note = few_labels_note(self.name, int(shot))
+        note = f"{self.name}: " * self.chosen_on + few_labels_note(int(shot))  # results name their task themselves
         return replace(self, shots=(*self.shots, int(shot)), notes=(*self.notes, note))
 
     @cached_property
