@@ -267,7 +267,7 @@ def test_values_that_are_refused(given: dict, said: str, tmp_path: Path) -> None
 def test_a_model_that_is_none(tmp_path: Path, parquet: Callable[..., Path]) -> None:
     for model in (torch.nn.Linear(2, 2), 5):
         with pytest.raises(
-            EssentError, match="is (Linear|int): give the name or the folder of a model, or a loaded one"
+            EssentError, match=r"is (Linear|int): give the name or the folder of a model, or a loaded one"
         ):
             embed(parquet(3), model, tmp_path / "out")
     with pytest.raises(EssentError, match="no model"):
