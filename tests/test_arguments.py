@@ -217,5 +217,5 @@ def test_the_command_line_says_it_in_one_line(command: str, without_weights: Pat
         "encode to a folder": [texts, "-o", tmp_path / "v"],
     }
     done = run(command.split()[0], "-m", without_weights, "-r", "mean", *data[command], "--device", "gpu", code=2)
-    assert done.stderr.startswith("Error: device='gpu' cannot be used here")
+    assert "Error: device='gpu' cannot be used here" in done.stderr
     assert "Traceback" not in done.stderr

@@ -20,19 +20,19 @@ Encode = TypeVar("Encode", bound=Callable[..., Any])
 LONGEST_PATH, LONGEST_NAME = 4096, 255  # bytes, on every system that essent runs on or more
 CHOICES: dict[str, tuple[str | None, ...]] = {  # of `encode`
     "output_value": ("sentence_embedding", "token_embeddings", None),
-    "precision": ("float32", "int8", "uint8", "binary", "ubinary"),
+    "precision": ("float32", "int8", "uint8", "binary", "ubinary", None),
 }
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
-def check_path(path: Any, name: str = "path") -> str:
+def check_path(path: Any, name: str = "path", expected: str = "a str or a Path") -> str:
     """A folder, a file or the name of a model as text.
 
     Raises:
         InputError: another type, or a text that no file and no model is called by.
     """
     if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-        raise InputError(f"{name}={path!r:.60} is {type(path).__name__}: give a str or a Path.")
+        raise InputError(f"{name}={path!r:.60} is {type(path).__name__}: give {expected}.")
     text = os.fspath(path)
     if "\0" in text:
         raise InputError(f"{name}={text!r:.60} has a NUL character, which no file and no model has in its name.")
@@ -43,6 +43,11 @@ def check_path(path: Any, name: str = "path") -> str:
             f"{LONGEST_NAME} between two slashes. Is it a text instead of a name?"
         )
     return text
+
+
+def check_model(model: Any) -> str:
+    """The name or the folder of a model as text; see `check_path`."""
+    return check_path(model, "model", "the name or the folder of a model, or a loaded one")
 
 
 def check_size(size: Any, name: str) -> None:

@@ -8,12 +8,16 @@ and `_load_optimizer_and_scheduler`.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base import model as base_model
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.utils import output_capturing
@@ -34,6 +38,21 @@ def settings_of(model: SentenceTransformer) -> dict[str, Any]:
         "similarity_fn_name": model._similarity_fn_name,
         "truncate_dim": model.truncate_dim,
     }
+
+
+@contextmanager
+def prompts_unannounced() -> Iterator[None]:
+    """Keep sentence-transformers from warning of a default prompt; what applies one says so itself."""
+
+    def other(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("Default prompt name is set to")
+
+    logger = logging.getLogger(base_model.__name__)
+    logger.addFilter(other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(other)
 
 
 def config_of(model: SentenceTransformer) -> dict[str, Any]:

@@ -273,7 +273,9 @@ def test_values_that_are_refused(given: dict, said: str, tmp_path: Path) -> None
 
 def test_a_model_that_is_none(tmp_path: Path, parquet: Callable[..., Path]) -> None:
     for model in (torch.nn.Linear(2, 2), 5):
-        with pytest.raises(EssentError, match="model must be a name, a folder or something with encode"):
+        with pytest.raises(
+            EssentError, match=r"is (Linear|int): give the name or the folder of a model, or a loaded one"
+        ):
             embed(parquet(3), model, tmp_path / "out")
     with pytest.raises(EssentError, match="no model"):
         embed(tmp_path / "rows.parquet", tmp_path / "no model", tmp_path / "out")

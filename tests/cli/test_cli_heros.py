@@ -45,6 +45,15 @@ def test_recipes_of_one_model(tiny: str, few: Path, tmp_path: Path) -> None:
     assert "--force" in run("heros", "evaluate", "-m", tiny, "-d", few, "--picture", picture, code=2).stderr
 
 
+def test_one_original_has_no_similarity(tiny: str, tmp_path: Path) -> None:
+    """It is counted from the cosine of two different originals: a note says so, and no figure is shown."""
+    pairs = tmp_path / "one.jsonl"
+    pairs.write_text('{"original": "The cat sat.", "changed": "The cat did not sit.", "subset": "Negation (Main)"}\n')
+    shown = run("lab", "minimal-pairs", "evaluate", "-m", tiny, "-r", "mean", "-d", pairs)
+    assert "nan" not in shown.stdout
+    assert "all pairs have one original. Give pairs of two or more." in " ".join(shown.stderr.split())
+
+
 def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:
     """A plain model, a saved Encoder, and a model with a layer that no recipe describes."""
     from sentence_transformers import SentenceTransformer

@@ -17,10 +17,11 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from essent.encoder.encoder import Encoder
 from essent.evaluation.run import evaluate
 from essent.recipe.recipe import Recipe
-from essent.tasks import Example, LabelTask, PairTask
+from essent.selection import Space, search
+from essent.tasks import Example, LabelTask, PairTask, RetrievalTask
 from essent.tasks.data import Pair
 from essent.types import DataError, InputError, ModelError, RecipeError, UnknownNameError, UnsupportedRecipeError
-from families import CORPUS
+from families import CORPUS, build_family
 from near_ties import Watched, one_by_one
 
 Shells = Callable[[str], SentenceTransformer]
@@ -298,3 +299,28 @@ def test_labels_without_a_test_part_are_refused_before_the_model_is_loaded(monke
     task = LabelTask("mine", tuple(Example((f"t{n}",), "ab"[n % 2], "train") for n in range(20)))
     with pytest.raises(DataError, match="'mine' has no test part to score"):
         evaluate("no-such-model", ["mean"], [task])
+
+
+def test_prompts_are_said_where_they_are_applied_and_not_where_a_model_is_loaded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """sentence-transformers warns of a default prompt when it loads a model, whatever is then done with it."""
+    folder = build_family("bert", tmp_path / "bert")
+    shell = SentenceTransformer(str(folder), prompts={"query": "query: ", "passage": "passage: "}, device="cpu")
+    shell.default_prompt_name = "query"
+    shell.save(str(tmp_path / "prompts"))
+    model = str(tmp_path / "prompts")
+    texts = {str(n): f"the moon {n}" for n in range(4)}
+    retrieval = RetrievalTask("found", texts, texts, {n: {n: 1} for n in texts})
+    pairs = [("a cat", "the dog", 1.0), ("a dog", "the cat", 2.0), ("the moon", "a cat", 0.5)]
+    pytest.importorskip("pytrec_eval")
+    caplog.clear()
+    for recipes in (["mean"], []):
+        notes = evaluate(model, recipes, [retrieval, pairs]).notes()
+        assert "found: The model's prompts are applied: 'query: ' before the queries and 'passage: ' before" in str(
+            notes
+        )
+        assert "pairs 2: The model's prompts are applied: 'query: ' before the texts." in notes
+    board = search(model, pairs, Space(named=("mean",)), baselines=("mean",))
+    assert "pairs: The model's prompts are applied: 'query: ' before the texts." in board.notes
+    assert "Default prompt name" not in caplog.text

@@ -168,7 +168,7 @@ def test_prompts_of_the_folder(folder: Path) -> None:
         for settings in ({}, {"prompt": "the "}, {"prompt_name": "document"}):
             shown, expected = (getattr(model, name)(KNOWN, **settings) for model in (light, stock))
             np.testing.assert_allclose(shown, expected, atol=1e-6)
-    with pytest.raises(InputError, match="prompt_name='title'; the folder has query"):
+    with pytest.raises(InputError, match="prompt_name='title': the model has 'query'"):
         light.encode("dogs", prompt_name="title")
     with pytest.raises(InputError, match="prompt=3: a prompt is a str"):
         light.encode("dogs", prompt=3)  # type: ignore[arg-type]
@@ -284,8 +284,8 @@ def test_texts_are_checked(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"batch_size": 0}, "batch_size=0: must be an integer ≥ 1"),
-        ({"truncate_dim": 0}, "truncate_dim=0: must be an integer ≥ 1"),
+        ({"batch_size": 0}, "batch_size=0: must be a whole number of at least 1"),
+        ({"truncate_dim": 0}, "truncate_dim=0: must be a whole number of at least 1"),
         ({"truncate_dim": 2.5}, r"truncate_dim=2\.5"),
         ({"convert_to_tensor": True}, r"torch\.from_numpy"),
         ({"convert_to_numpy": False}, r"torch\.from_numpy"),

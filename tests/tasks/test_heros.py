@@ -208,14 +208,14 @@ def test_one_original_has_no_baseline() -> None:
     result = task.score_vectors(vectors_of(task.texts()))
     assert all(math.isnan(s["similarity"]) and math.isnan(s["low"]) for s in result.subsets.values())
     assert all(math.isfinite(s["cosine"]) for s in result.subsets.values())
-    assert any("two different originals" in note for note in result.notes)
+    assert any("all pairs have one original" in note for note in result.notes)
     assert "1 original)" in verdict(result)[0]
 
 
 def test_refusals() -> None:
     with pytest.raises(DataError, match="no minimal pairs"):
         HerosTask("none", ())
-    with pytest.raises(DataError, match=r"'Synonyms'.*Known: Synonym"):
+    with pytest.raises(DataError, match=r"'Synonyms'.*Did you mean 'Synonym'"):
         HerosTask("bad", (MinimalPair("a", "b", "Synonyms"),))
     with pytest.raises(InputError, match="at least 1"):
         HerosTask("few", (MinimalPair("a", "b", "Synonym"),), resamples=0)

@@ -143,7 +143,10 @@ def test_one_negation_is_told_by_what_the_other_is_called(tmp_path: Path) -> Non
         ("Original,Typo\na,b\n,c\n", r"line 3: the original in the column 'Original' is empty"),
         ("Original,Typo\na,\n", "no row has a changed sentence"),
         ("original,subset\na,Typo\n", "'original', 'converted' .* and 'subset'"),
-        ("original,converted,subset\na,b,Typo\na,b,Negation\n", r"line 3: the subset 'Negation' is not one of HEROS"),
+        (
+            "original,converted,subset\na,b,Typo\na,b,Negation\n",
+            r"line 3: the subset 'Negation' is not one of HEROS. Did you mean 'Negation \(Main\)'",
+        ),
         ("original,converted,subset\na,b,Typo\n,b,Typo\n", "line 3: 'original' is empty"),
         ("original,converted,subset\na,,Typo\n", "line 2: 'converted' is empty"),
         ("Original,Typo\na,b\nc\n", "line 3: 1 fields"),

@@ -25,7 +25,7 @@ from essent.tasks import (
     permutation_p,
     scores_of_parts,
 )
-from essent.tasks.base import UnitRows
+from essent.tasks.base import UnitRows, prompt_note
 from essent.tasks.retrieval import nearest
 from essent.types import DataError, InputError
 
@@ -198,6 +198,9 @@ def test_prompts_for_queries_and_documents() -> None:
     texts = task.texts_for({"document": "passage: ", "query": "other: "}, "default: ")
     assert texts[0] == "query: query 0"
     assert texts[COUNT] == "passage: document 0"
+    assert prompt_note(task.prompts_for({"document": "passage: ", "query": "other: "})) == (
+        "The model's prompts are applied: 'query: ' before the queries and 'passage: ' before the documents.",
+    )
     plain = retrieval().texts_for({}, "default: ")
     assert (plain[0], plain[-1]) == ("default: query 0", f"default: document {2 * COUNT - 1}")
 

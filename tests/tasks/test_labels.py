@@ -169,3 +169,16 @@ def test_unseen_classes_do_not_choose_the_strength() -> None:
     task = LabelTask("animals", (*examples, *animals(10, part="test")))
     assert task._learned().sum() == 60
     assert task.run(encode).main_score > 60
+
+
+def test_accuracy_with_a_few_labels_is_the_same_in_a_choice_and_in_an_evaluation_and_says_what_it_is() -> None:
+    examples = tuple(Example((f"text {n}",), "ab"[n % 2]) for n in range(40))
+    vectors = np.random.default_rng(0).normal(size=(40, 6)) + np.arange(40)[:, None] % 2
+    task = LabelTask("l", examples)
+    chosen, evaluated = (one.scored_by("accuracy@4") for one in (task.for_choice(), task))
+    scores = [one.score_vectors(vectors).metrics["accuracy@4"]["all"] for one in (chosen, evaluated)]
+    assert scores[0] == scores[1]
+    assert chosen.notes[-1].startswith("l: accuracy@4 is the mean over ten training sets of 4 labels per class")
+    assert chosen.notes[-1] == f"l: {evaluated.notes[-1]}"
+    assert "`essent evaluate` shows it with --shots 4" in evaluated.notes[-1]
+    assert evaluated.scored_by("accuracy@4") is evaluated

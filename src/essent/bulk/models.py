@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from essent.arguments import check_prompt
 from essent.arithmetic import AUTO, BFLOAT16, FLOAT32
 from essent.atomic import write_json
 from essent.bulk.settings import BulkSettings
@@ -162,8 +163,6 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     """
     if isinstance(encoder, StaticEncoder):
         return _ready_static(encoder, settings)
-    if not hasattr(encoder, "encode"):
-        raise InputError(f"model must be a name, a folder or something with encode, not {type(encoder).__name__}.")
     check_torch("This model")
     from sentence_transformers import SentenceTransformer
 
@@ -173,10 +172,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
 
     if not isinstance(encoder, SentenceTransformer):
         raise InputError(f"{type(encoder).__name__} is none of Encoder, StaticEncoder, SentenceTransformer and graphs.")
-    try:
-        prompt = prompt_of(encoder, settings.prompt, settings.prompt_name)
-    except ValueError as error:
-        raise InputError(f"prompt_name={settings.prompt_name!r}: {error}") from error
+    prompt = prompt_of(encoder, settings.prompt, settings.prompt_name)
     if isinstance(encoder, Encoder):
         encoder.module.require_fit()
         kept = _of_encoder(encoder)
@@ -194,11 +190,9 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
 def _ready_static(encoder: StaticEncoder, settings: BulkSettings) -> Model:
     table = encoder.table
     prompt = settings.prompt
+    check_prompt(prompt, settings.prompt_name, encoder.prompts)
     if prompt is None:
-        name = settings.prompt_name or encoder.default_prompt_name
-        if name is not None and name not in encoder.prompts:
-            raise InputError(f"prompt_name={name!r}; the folder has {', '.join(encoder.prompts)}.")
-        prompt = encoder.prompts.get(name or "", "")
+        prompt = encoder.prompts.get(settings.prompt_name or encoder.default_prompt_name or "", "")
     digest = hashlib.sha256(table.tokenizer.to_str().encode())
     for array in (table.rows, table.mapping, table.weights, table.empty):
         if array is not None:

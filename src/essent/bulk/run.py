@@ -31,6 +31,7 @@ from essent.bulk.vectors import together, vector_fields
 from essent.bulk.versions import library_versions
 from essent.bulk.work import do_units
 from essent.bulk.workers import do_units_by_workers
+from essent.tasks import prompt_note
 from essent.types import DataError, InputError, optional_import
 
 GRAPH_FOLDER = "_graph"
@@ -263,6 +264,8 @@ def prepare(
     run |= model.about
     check_same(parts, run, prints, folder)
     model.require_some_finite()
+    for line in prompt_note({"texts": model.prompt}) if settings.prompt is None else ():
+        note(line)
     clean(folder)
     arrow = optional_import("pyarrow", EXTRA)
     added = [*chunk_fields(settings), arrow.field(STATUS, arrow.string()), *vector_fields(settings, model.dimensions)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from essent.arguments import check_path
+from essent.arguments import check_model
 from essent.engine import EngineChoice
 from essent.types import ModelError
 
@@ -36,7 +36,7 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         if isinstance(self.model, (str, bytes)) or not hasattr(self.model, "encode"):
-            check_path(self.model, "model")
+            check_model(self.model)
         object.__setattr__(self, "precision", self.choice.precision)
         if self.recipe is not None:
             from essent.recipe import Recipe

@@ -19,6 +19,7 @@ from essent.cli.table import TextTable, check_columns, read_table
 from essent.cli.texts import STANDARD_INPUT, listed, read_files
 from essent.engine import EngineChoice, check_graph, choose, computing_in, offer_bfloat16
 from essent.lazy import check_torch
+from essent.tasks import prompt_note
 from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
     if not options.quiet:
         _note_rows(table, options.output)
         note_unused(encoder, options.fit, options.frequencies)
+        _note_prompt(encoder, options.prompt)
     if fits and not options.quiet:
         show_note(_fit_note(str(encoder.recipe), options.fit, sources))
     reading: dict[str, Any] = {
@@ -238,6 +240,14 @@ def _load(options: EncodeOptions, choice: EngineChoice, refit: bool) -> Any:
     if longest is not None:
         encoder.max_seq_length = longest
     return encoder if choice.makes_graph else computing_in(encoder, choice.precision, shared=False)
+
+
+def _note_prompt(encoder: Any, prompt: str | None) -> None:
+    """Say which prompt a model puts before texts where none was chosen."""
+    default = getattr(encoder, "default_prompt_name", None)
+    if prompt is None and default is not None:
+        for note in prompt_note({"texts": encoder.prompts.get(default, "")}):
+            show_note(f"{note} --prompt chooses another.")
 
 
 def _fit_note(recipe: str, fit: Sequence[Path] | None, inputs: Sequence[Path]) -> str:

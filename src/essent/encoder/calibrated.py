@@ -12,7 +12,7 @@ from sentence_transformers.util import truncate_embeddings
 
 from essent.arguments import check_device, check_vectors
 from essent.calibration import Calibration, calibrate, calibrated_similarities, require_cosine, write_calibration
-from essent.compat import prompt_of
+from essent.compat import prompt_of, prompts_unannounced
 from essent.texts import require_finite
 from essent.types import TextsLike
 
@@ -28,6 +28,10 @@ class CalibratedTransformer(SentenceTransformer):
     """
 
     calibration: Calibration | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        with prompts_unannounced():
+            super().__init__(*args, **kwargs)
 
     def _finished(
         self, vectors: torch.Tensor, texts: Sequence[str], dimensions: int | None, unit: bool | None

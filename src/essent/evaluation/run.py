@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from essent.model import load
 from essent.pipeline import Plan, PooledCache, as_module, count_frames, digest_of_backbone, key_of, pool_texts
 from essent.recipe import Recipe
 from essent.shaping import Chain
-from essent.tasks import LabelTask, Result, Task, TaskLike, as_task
+from essent.tasks import LabelTask, Result, Task, TaskLike, as_task, prompt_note
 from essent.texts import check_texts
 from essent.types import CorpusStats, DataError, InputError, ModelLike
 
@@ -110,7 +110,7 @@ def evaluate(
     results = ByRecipe({str(recipe): [] for recipe in parsed}, found)
     for task in found:
         for recipe, vectors in bench.vectors(task, fit_texts, frequency_texts):
-            result = task.score_vectors(vectors).with_provenance(
+            result = _noted(task.score_vectors(vectors), task, bench.prompts, bench.prompt).with_provenance(
                 recipe=str(recipe),
                 recipe_digest=recipe.digest(),
                 max_seq_length=bench.backbone.max_seq_length,
@@ -124,6 +124,11 @@ def evaluate(
             if report is not None:
                 report(str(recipe), result)
     return results
+
+
+def _noted(result: Result, task: Task, prompts: Mapping[str, str], default: str) -> Result:
+    """The result with a note on the prompts that stood before the texts."""
+    return replace(result, notes=(*result.notes, *prompt_note(task.prompts_for(prompts, default))))
 
 
 def _with_shots(tasks: list[Task], shots: Sequence[int]) -> list[Task]:
@@ -185,7 +190,10 @@ def _as_it_is(
     label = str(getattr(encoder, "recipe", type(encoder).__name__))
     results = []
     for task in tasks:
-        result = task.run(encoder).with_provenance(
+        prompts = getattr(encoder, "prompts", None)
+        prompts = prompts if isinstance(prompts, Mapping) else {}
+        default = prompts.get(getattr(encoder, "default_prompt_name", None) or "", "")
+        result = _noted(task.run(encoder), task, prompts, default).with_provenance(
             recipe=label, model=name_of(model), **computed_by(choice), fitted_on="as saved"
         )
         results.append(result)

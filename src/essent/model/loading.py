@@ -18,8 +18,8 @@ from sentence_transformers.util import get_device_name
 from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
-from essent.arguments import check_options, check_path
-from essent.compat import settings_of
+from essent.arguments import check_model, check_options
+from essent.compat import prompts_unannounced, settings_of
 from essent.folders import (
     WEIGHTS,
     guarded,
@@ -88,7 +88,7 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
         raise ModelError(
             f"A bare {type(model).__name__} has no tokenizer; give its folder or hub name, or a SentenceTransformer."
         )
-    name, options = check_path(model, "model"), check_options(options)
+    name, options = check_model(model), check_options(options)
     if Path(name).is_file():
         return _take_apart(_words_of(name), recipes, None)
     name, options = full_name(name), reach_model(name, options)
@@ -129,7 +129,7 @@ def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool
     """
     if isinstance(model, SentenceTransformer):
         return model
-    name, options = check_path(model, "model"), check_options(options)
+    name, options = check_model(model), check_options(options)
     if Path(name).is_file():
         return _words_of(name)
     name, options = full_name(name), reach_model(name, options)
@@ -175,7 +175,7 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
         model = {"dtype": torch.float32, **model}
     model = {"ignore_mismatched_sizes": True, **model}  # `require_weights` names them
     settings["model_kwargs"] = model if options.get("trust_remote_code") else {"use_safetensors": True, **model}
-    with reports_hidden():
+    with reports_hidden(), prompts_unannounced():
         return SentenceTransformer(name, **settings)
 
 
@@ -188,7 +188,7 @@ def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabil
     """
     if isinstance(model, (SentenceTransformer, PreTrainedModel)):
         return capabilities_of(load(model, [Recipe()], options).backbone)
-    name, options = check_path(model, "model"), check_options(options)
+    name, options = check_model(model), check_options(options)
     if Path(name).is_file():
         return capabilities_of(_take_apart(_words_of(name), [Recipe()], None).backbone)
     name, options = full_name(name), reach_model(name, options)

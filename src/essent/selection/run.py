@@ -33,7 +33,7 @@ from essent.selection.store import Store
 from essent.selection.stored import judge_stored
 from essent.selection.sweep import Sweep
 from essent.selection.verdict import decided_by_tests
-from essent.tasks import JudgedTask, library_versions
+from essent.tasks import JudgedTask, library_versions, prompt_note
 from essent.types import InputError, ModelLike
 
 WEIGHED = 20_000  # tokens that a criterion on token weights sees
@@ -89,6 +89,10 @@ def search(
         sweeps = [runner.run(question, where) for question, where in zip(questions, folders, strict=True)]
         board = make_board(questions, sweeps, recipes, reference, runner.baselines, top=how.top, seed=how.seed)
     notes = [*board.notes, *(note for question in questions if question.task for note in question.task.notes)]
+    prompts, default = dict(runner.loaded.settings.get("prompts") or {}), runner.loaded.default_prompt
+    for question in questions:
+        applied = question.task.prompts_for(prompts, default) if question.task else {"texts": default}
+        notes += [f"{question.name}: {note}" for note in prompt_note(applied)]
     if len(questions) > 1:
         notes.append(
             "Ranked by the mean of the ranks on the data sets. What a recipe learns, it learns on each by itself; a "
@@ -113,8 +117,7 @@ def search(
         "versions": library_versions(),
     }
     # the default prompt is not among them: an Encoder puts it before what it learns from
-    prompts = {} if runner.loaded.default_prompt else dict(runner.loaded.settings.get("prompts") or {})
-    learned = [text for question in questions for text in question.learned(prompts)]
+    learned = [text for question in questions for text in question.learned({} if default else prompts)]
     source = (model, tuple(learned), dict(options))
     board = replace(board, notes=tuple(notes), provenance=provenance, _source=source)
     return tested(board, model, others, how, options, questions[0].score or "")

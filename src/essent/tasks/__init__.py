@@ -16,6 +16,7 @@ from essent.lazy import lazy_door
 if TYPE_CHECKING:
     from essent.tasks.base import Task
     from essent.tasks.base import TaskLike as TaskLike
+    from essent.tasks.base import prompt_note as prompt_note
     from essent.tasks.base import unit_rows as unit_rows
     from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add
     from essent.tasks.clusters import ClusterTask
@@ -204,6 +205,7 @@ __getattr__, __dir__ = lazy_door(
         "spread_folds": "essent.tasks.label_sets",
         "task_names": "essent.tasks.names",
         "text_value": "essent.tasks.data",
+        "prompt_note": "essent.tasks.base",
         "unit_rows": "essent.tasks.base",
         "verdict": "essent.tasks.heros",
         "with_prior": "essent.tasks.comparison",

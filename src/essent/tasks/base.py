@@ -26,6 +26,12 @@ class HasEncode(Protocol):
 Encode = HasEncode | Callable[[list[str]], Any]
 
 
+def prompt_note(prompts: Mapping[str, str]) -> tuple[str, ...]:
+    """Which prompts stand before which texts, as a sentence; none where there is no prompt."""
+    shown = [f"{prompt!r} before the {kind}" for kind, prompt in prompts.items() if prompt]
+    return (f"The model's prompts are applied: {' and '.join(shown)}.",) if shown else ()
+
+
 class Task(ABC):
     """A data set with a kind of score: pairs, labels, clusters, minimal pairs, geometry.
 
@@ -44,6 +50,10 @@ class Task(ABC):
     def texts_for(self, prompts: Mapping[str, str], default: str = "") -> list[str]:
         """The texts as a model with prompts wants them: its default prompt stands before each."""
         return [default + text for text in self.texts()]
+
+    def prompts_for(self, prompts: Mapping[str, str], default: str = "") -> dict[str, str]:
+        """Which prompt `texts_for` puts before which of the texts."""
+        return {"texts": default}
 
     @abstractmethod
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:

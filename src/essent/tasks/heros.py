@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from essent.registry import did_you_mean
 from essent.tasks.base import Task, unit_rows
 from essent.tasks.pairs import SAME_COSINE
 from essent.tasks.result import Result, library_versions
@@ -100,7 +101,7 @@ class HerosTask(Task):
             raise DataError(f"The task {self.name!r} has no minimal pairs.")
         for pair in self.pairs:
             if pair.subset not in SUBSETS:
-                raise DataError(f"Unknown subset {pair.subset!r} of HEROS. Known: {', '.join(SUBSETS)}.")
+                raise DataError(f"Unknown subset {pair.subset!r} of HEROS. {did_you_mean(pair.subset, list(SUBSETS))}")
         if self.resamples < 1:
             raise InputError(f"resamples must be at least 1, not {self.resamples}.")
 
@@ -193,7 +194,10 @@ class HerosTask(Task):
         if missing := [subset for subset in SUBSETS if subset not in {pair.subset for pair in self.pairs}]:
             notes.append(f"No pairs of the subset{'s' * (len(missing) > 1)} {', '.join(missing)}.")
         if math.isnan(base):
-            notes.append("Similarities are undefined: the baseline takes two different originals.")
+            notes.append(
+                "No similarity: it is counted from the cosine of different originals, and all pairs have one original. "
+                "Give pairs of two or more."
+            )
         elif 1.0 - base <= WHOLE:
             notes.append("Similarities are undefined: all originals have vectors of one direction.")
         if same := sum(pair.original == pair.changed for pair in self.pairs):

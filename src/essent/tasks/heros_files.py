@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from essent.registry import did_you_mean
 from essent.tasks.data import Row, hub_rows, located_rows, text_value
 from essent.tasks.heros import SUBSETS, HerosTask, MinimalPair
 from essent.types import DataError
@@ -113,7 +114,8 @@ def _long_pair(row: Row) -> MinimalPair:
     subset = ROLES.get(_letters(row.values[by_name["subset"]]))
     if subset not in SUBSETS:
         raise DataError(
-            f"{row.where}: the subset {row.values[by_name['subset']]!r} is not one of HEROS: {', '.join(SUBSETS)}."
+            f"{row.where}: the subset {row.values[by_name['subset']]!r} is not one of HEROS. "
+            + did_you_mean(str(row.values[by_name["subset"]]), list(SUBSETS))
         )
     texts = [_text(row, column) for column in (original, changed)]
     if texts[0] is None or texts[1] is None:
@@ -144,7 +146,10 @@ def _by_position(rows: list[Row], columns: Sequence[str]) -> Columns:
     roles = [SKIPPED if name.strip() in ("", SKIPPED) else ROLES.get(_letters(name)) for name in columns]
     for name, role in zip(columns, roles, strict=True):
         if role is None or role == BARE:
-            raise DataError(f"Column {name!r} is not one of {ORIGINAL}, {', '.join(SUBSETS)}, or {SKIPPED} to skip it.")
+            raise DataError(
+                f"Column {name!r} is not one of {ORIGINAL}, {', '.join(SUBSETS)}, or {SKIPPED} to skip it. "
+                + did_you_mean(name, [ORIGINAL, *SUBSETS])
+            )
         if role != SKIPPED and roles.count(role) > 1:
             raise DataError(f"The columns given name {role!r} twice.")
     names = list(rows[0].values)

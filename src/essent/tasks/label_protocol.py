@@ -24,6 +24,14 @@ def choice_note(name: str, parts: Collection[str | None], protocol: str, evaluat
             "`essent evaluate` scores the test part."
         )
     return (
-        f"{name}: scores here are by {protocol}. `essent evaluate` scores by {evaluated}; "
+        f"{name}: scores with all labels are here by {protocol}. `essent evaluate` scores by {evaluated}; "
         "for the same recipe the two may differ, on small data by several points."
+    )
+
+
+def few_labels_note(shot: int) -> str:
+    """What accuracy with a few labels is, beside accuracy with all of them."""
+    return (
+        f"accuracy@{shot} is the mean over ten training sets of {shot} labels per class; `essent evaluate` shows it "
+        f"with --shots {shot}, beside the accuracy that is learned from all labels."
     )

@@ -20,7 +20,7 @@ import numpy as np
 
 from essent.tasks.examples import Example, check_examples
 from essent.tasks.judged import JudgedTask, Scorer, with_interval
-from essent.tasks.label_protocol import choice_note, protocol_of
+from essent.tasks.label_protocol import choice_note, few_labels_note, protocol_of
 from essent.tasks.label_scores import f1_macro, natural_order, share
 from essent.tasks.label_sets import class_targets, few_label_sets, share_of_draws, soft_targets, spread_folds
 from essent.tasks.pairs import correlations, interval
@@ -140,9 +140,11 @@ class LabelTask(JudgedTask):
 
     def scored_by(self, score: str) -> LabelTask:
         """With accuracy for a few labels, "accuracy@8", where that is asked for."""
-        name, at, shot = score.partition("@")
-        wanted = at and name == "accuracy" and shot.isdecimal() and self.scale is None
-        return replace(self, shots=(*self.shots, int(shot))) if wanted and int(shot) not in self.shots else self
+        name, _, shot = score.partition("@")
+        if name != "accuracy" or not shot.isdecimal() or self.scale is not None or int(shot) in self.shots:
+            return self
+        note = f"{self.name}: " * self.chosen_on + few_labels_note(int(shot))  # results name their task themselves
+        return replace(self, shots=(*self.shots, int(shot)), notes=(*self.notes, note))
 
     @cached_property
     def judged(self) -> np.ndarray:

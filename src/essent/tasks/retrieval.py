@@ -89,14 +89,20 @@ class RetrievalTask(JudgedTask):
 
     def texts_for(self, prompts: Mapping[str, str], default: str = "") -> list[str]:
         """The texts with a model's prompts "query" and "document", which stand in place of its default one."""
+        query, document = self.prompts_for(prompts, default).values()
+        return [query + text for text in self.queries.values()] + [document + text for text in self.corpus.values()]
+
+    def prompts_for(self, prompts: Mapping[str, str], default: str = "") -> dict[str, str]:
+        """Which prompt stands before queries, and which before documents."""
 
         def chosen(own: str | None, *names: str) -> str:
             known = [prompts[name] for name in names if prompts.get(name)]
             return own if own is not None else known[0] if known else default
 
-        query = chosen(self.query_prompt, "query")
-        document = chosen(self.document_prompt, "document", "passage", "corpus")
-        return [query + text for text in self.queries.values()] + [document + text for text in self.corpus.values()]
+        return {
+            "queries": chosen(self.query_prompt, "query"),
+            "documents": chosen(self.document_prompt, "document", "passage", "corpus"),
+        }
 
     def digest(self) -> str:
         """SHA-256 of queries, documents and judgements."""

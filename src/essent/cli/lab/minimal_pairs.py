@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -153,7 +154,8 @@ def _print(shown: dict[str, Result], task: HerosTask, run: opt.Run, console: Con
     console.print(_table(shown))
     console.print("Synonym and typo keep the meaning, the others change it. In words:")
     for label, result in shown.items():
-        base = f" (cosine of two different originals: {result.metrics['baseline']['all']:.2f})"
+        cosine = result.metrics["baseline"]["all"]
+        base = "" if math.isnan(cosine) else f" (cosine of two different originals: {cosine:.2f})"
         console.print(Text.assemble((label, "bold"), base), soft_wrap=True)
         for sentence in verdict(result):
             console.print(Text(f"  {sentence}"), soft_wrap=True)
@@ -183,7 +185,7 @@ def _table(shown: dict[str, Result]) -> Table:
 def _cell(scores: dict[str, float] | None) -> Any:
     from rich.text import Text
 
-    if scores is None:
+    if scores is None or math.isnan(scores["similarity"]):  # a note says why
         return Text("–")
     interval = f"{scores['low']:.2f}–{scores['high']:.2f}"
     return Text.assemble(f"{scores['similarity']:.2f}", "\n", (interval, "dim"))
