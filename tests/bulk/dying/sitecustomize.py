@@ -1,8 +1,8 @@
 """On the path of worker processes that are to die: one of them, or all, end themselves at a counted audit event.
 
 `DYING` is a JSON object:
-    at: the number of the event, from 1; 0: none dies, and `counted` in the folder says how many there were: at the end
-        of a start, or of each part.
+    at: the number of the event, from 1; 0: none dies, and `counted` in the folder says how many there were at the end
+        of a start, or of the last part.
     work: count from the first file of a part on; else from the start of the interpreter to there.
     victims: any of "worker" and "parent", the process that started it.
     folder: its file `claimed` is made by the worker that dies; None: all die.
@@ -32,8 +32,8 @@ def _arm(at, work, victims, folder):
                 if ("worker" if process == os.getpid() else "parent") in victims:
                     os.kill(process, signal.SIGKILL)
         if not at and (event == "os.rename" if work else begins):
-            with open(os.path.join(folder, "counted"), "a", encoding="utf-8") as file:
-                file.write(f"{here}\n")
+            with open(os.path.join(folder, "counted"), "w", encoding="utf-8") as file:
+                file.write(str(here))
 
     sys.addaudithook(hook)
 
