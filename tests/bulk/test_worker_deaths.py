@@ -63,7 +63,7 @@ def test_a_worker_that_dies_while_it_starts(
 ) -> None:
     """One, to which more is sent than a pipe holds; or all, which leave units that nobody takes."""
     (tmp_path / "one").mkdir()
-    plan = {"at": 1, "work": False, "victims": ["worker"], "folder": folder and str(tmp_path / folder)}
+    plan = {"at": 1, "since": None, "victims": ["worker"], "folder": folder and str(tmp_path / folder)}
     monkeypatch.setenv("DYING", json.dumps(plan))
     monkeypatch.setenv("PYTHONPATH", PATH)
     caught: list[EssentError] = []

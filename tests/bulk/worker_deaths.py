@@ -70,24 +70,26 @@ def main(root: Path, kills: int, seed: int, moment: str) -> None:
     temporary.mkdir()
     os.environ["TMPDIR"] = str(temporary)
 
-    def attempt(at: int, victims: list[str], out: Path) -> int:
+    def attempt(at: int, since: str | None, victims: list[str], out: Path) -> int:
         shutil.rmtree(root / "claims", ignore_errors=True)
         (root / "claims").mkdir()
-        plan = {"at": at, "work": moment == "work", "victims": victims, "folder": str(root / "claims")}
+        plan = {"at": at, "since": since, "victims": victims, "folder": str(root / "claims")}
         os.environ["DYING"] = json.dumps(plan)
         return embed(root, out, 2)
 
-    assert attempt(0, [], root / "whole") == 0
+    assert attempt(0, None, [], root / "whole") == 0
     whole, out = contents(root / "whole"), root / "out"
-    first, *_, last = 2 * [int(line) for line in (root / "claims" / "counted").read_text("utf-8").split()]
+    events = int((root / "claims" / "counted").read_text("utf-8"))
     killed, died_with_parts = 0, 0
-    for _ in range(3 * kills):  # a worker that had less to do than the counted one may not get so far
+    for _ in range(3 * kills):  # a worker that has little to do, as the other is quicker, may not get so far
         if killed == kills:
             break
         victims = chance.choice(VICTIMS)
-        # In the first part, when libraries are still imported, or in a later one; or at the start, which has one count.
-        at = chance.choice([chance.randint(1, first), chance.randint(first, first + (last - first) // 4)])
-        status = attempt(at if moment == "work" else chance.randint(1, first), victims, out)
+        if moment == "start":
+            at, since = chance.randint(1, events), None
+        else:  # a first part has hundreds of events, of imports, and a later one about thirty
+            at, since = chance.choice([(chance.randint(1, 500), "os.mkdir"), (chance.randint(1, 60), "os.rename")])
+        status = attempt(at, since, victims, out)
         assert status in (0, FAILED, -signal.SIGKILL), status
         left = contents(out)
         if status == FAILED:
@@ -98,12 +100,12 @@ def main(root: Path, kills: int, seed: int, moment: str) -> None:
             assert left.items() <= whole.items(), sorted(left)
         killed += status != 0
         died_with_parts += status != 0 and not left.keys().isdisjoint(whole)
-        os.environ["DYING"] = json.dumps({"at": -1, "work": False, "victims": [], "folder": None})
+        os.environ["DYING"] = json.dumps({"at": -1, "since": None, "victims": [], "folder": None})
         assert embed(root, out, 1 + killed % 10 // 9) == 0  # every tenth time with workers
         assert contents(out) == whole, sorted(contents(out))
         assert not list(temporary.iterdir()), list(temporary.iterdir())
         shutil.rmtree(out)
-    print(json.dumps({"killed": killed, "with parts": died_with_parts, "events": last}))
+    print(json.dumps({"killed": killed, "with parts": died_with_parts, "events": events}))
 
 
 if __name__ == "__main__":
