@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import TEXTS, run
 
+from command_line import TEXTS, run
 from essent import Encoder
 
 
