@@ -6,9 +6,11 @@ import importlib
 import inspect
 import pkgutil
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from links import ROOT_PAGES, moved
 
@@ -69,7 +71,9 @@ def command_page() -> str:
     lab = app["lab"]
     for group in (lab, lab["minimal-pairs"], lab["explain"]):  # the generator does not inherit it, as a run does
         group.default_parameter = app.default_parameter
-    page = generate_markdown_docs(app, generate_toc=False, exclude_commands=["--install-completion"])
+    with patch.object(sys, "argv", ["essent"]):  # lines of usage have the name of the running program, python -m sphinx
+        page = generate_markdown_docs(app, generate_toc=False, exclude_commands=["--install-completion"])
+    page = page.replace("**Commands**", f"{app.help_epilogue}\n**Commands**", 1)  # exit codes, which it leaves out
     return page.replace("# essent", "# The command line", 1)
 
 

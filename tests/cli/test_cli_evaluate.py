@@ -108,10 +108,11 @@ def test_other_texts(tiny: str, pairs: Path, lines: Path, tmp_path: Path) -> Non
     output = tmp_path / "fit.json"
     run("evaluate", "-m", tiny, "-r", "weights=idf | zscore", "-d", pairs, "--fit", lines, "--json", output)
     texts = lines.read_text().splitlines()
-    (wanted,) = evaluate(tiny, ["weights=idf | zscore"], [str(pairs)], fit_texts=texts).values()
+    learned = {"fit_texts": texts, "frequency_texts": texts}
+    (wanted,) = evaluate(tiny, ["weights=idf | zscore"], [str(pairs)], **learned).values()
     (stored,) = load_results(output)
     assert stored.main_score == pytest.approx(wanted[0].main_score)
-    assert stored.provenance["fitted_on"] == "other texts"
+    assert stored.provenance["fitted_on"] == stored.provenance["frequencies_from"] == "other texts"
 
 
 def test_refusals(tiny: str, pairs: Path, tmp_path: Path) -> None:

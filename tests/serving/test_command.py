@@ -12,21 +12,22 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import essent
+from command_line import PROGRAM, run
 from essent import StaticEncoder
-from essent.cli import app
+from essent.serving.settings import Settings
 from servers import paused
 from test_without_torch import PRELUDE
 from waiting import LIMIT, wait_until
 
-COMMAND = [sys.executable, "-c", "from essent.cli import app\nif __name__ == '__main__': app()", "serve"]
+COMMAND = [*PROGRAM, "serve"]
 
 
 @contextmanager
@@ -161,35 +162,29 @@ def test_a_static_encoder_is_served_without_torch(static_folder: Path, tmp_path:
     assert "No module named 'torch'" in libraries.stderr
 
 
-def refusal(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["serve", *arguments])
-    assert result.exit_code == 2, result.output
-    assert "Traceback" not in result.output
-    return " ".join(result.output.split())
-
-
 def test_wrong_input(tmp_path: Path) -> None:
+    def refusal(*arguments: object) -> str:
+        return run("serve", *arguments, code=2).stderr
+
+    text = tmp_path / "a.txt"
+    text.write_text("one\ntwo\n", "utf-8")
     assert "between 0 and 65535" in refusal("m", "--port", "99999")
     assert "different names" in refusal("a=m", "a=n")
-    assert "cannot be read" in refusal("m", "--api-key-file", str(tmp_path / "none"))
+    assert "cannot be read" in refusal("m", "--api-key-file", tmp_path / "none")
     assert "choose one of auto, torch, openvino, onnx" in refusal("m", "--engine", "tensor")
     assert "max_texts=0" in refusal("m", "--max-texts", "0")
-    (tmp_path / "a.txt").write_text("one\ntwo\n", "utf-8")
-    assert "at most 1" in refusal("m", "-t", f"x={tmp_path / 'a.txt'}", "--max-texts", "1")
-    assert "different names, NAME=FILE" in refusal("m", "--texts", f"{tmp_path / 'a.txt'},{tmp_path / 'a.txt'}")
+    assert "at most 1" in refusal("m", "-t", f"x={text}", "--max-texts", "1")
+    assert "different names, NAME=FILE" in refusal("m", "--texts", text, text)
 
 
-def test_the_help_names_every_variable() -> None:
-    result = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"})
-    for name in ("PORT", "HOST", "ENGINE", "API_KEY_FILE", "CORS", "MAX_BODY_MB", "QUIET_TIMEOUT", "MODEL"):
-        assert "ESSENT_" + name in result.output, name
-
-
-def test_settings_of_the_documentation_are_those_of_the_command() -> None:
+def test_every_option_is_a_variable_and_in_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = run("serve", "--help").stdout
     page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
-    result = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"})
-    for option in set(re.findall(r"--[a-z][a-z-]+", result.output)) - {"--help", "--verbose"}:
-        assert f"`{option}" in page, option
+    for field in fields(Settings):
+        assert f"ESSENT_{field.name.upper()}" in shown
+        assert f"`--{field.name.replace('_', '-')}" in page
+    assert "ESSENT_MODEL" in shown
 
 
 def test_the_openapi_document_names_every_path_and_status(server: object, client: httpx.Client) -> None:

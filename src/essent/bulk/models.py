@@ -131,7 +131,7 @@ def _graph(name: str, spec: ModelSpec, settings: BulkSettings) -> Any:
 
     given = [*spec.options, *(["max_seq_length"] if settings.max_seq_length else [])]
     if given:
-        raise InputError(f"{name!r} is an exported graph, which takes no {' or '.join(given)}.")
+        raise InputError(f"{name!r} is a saved graph, which takes no {' or '.join(given)}.")
     engine = read_about(Path(name) / STATE_FOLDER / "engine.json")["engine"]
     if spec.engine not in ("auto", engine):
         raise InputError(f"{name!r} is a graph for {engine}, and the engine asked for is {spec.engine}.")

@@ -100,7 +100,7 @@ def distill(
     if validate is not None and choice != Choice():
         raise InputError("--validate chooses layers, weights, ridge and shaping: give either it or these.")
     check_choice(choice, dtype, dimensions)
-    corpus = read_corpus(texts, column, duplicates=False)
+    corpus = read_corpus(texts, column)
     tests = [load_task(name, data_folder) for name in expand_groups(test)]
     if other := next((task.name for task in tests if not task.has_main), None):
         raise InputError(f"--test: {other} has no single main score to compare; essent evaluate shows its numbers.")

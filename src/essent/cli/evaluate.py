@@ -104,7 +104,8 @@ def evaluate(
     fit_texts = None if fit is None else read_files(fit, column)
     silence_libraries()
     shared: dict[str, Any] = {"max_seq_length": max_seq_length, "shots": shots or [], **run.options}
-    fitted: dict[str, Any] = {"fit_texts": fit_texts, "batch_size": batch_size, "cache": cache}
+    learned = {"fit_texts": fit_texts, "frequency_texts": fit_texts}
+    fitted: dict[str, Any] = {**learned, "batch_size": batch_size, "cache": cache}
     scores = _scores(list(dict.fromkeys(model)), recipe or [], tasks, as_is, choice, shared, fitted, run)
     _show(scores, metric, json_file, run)
     if report is not None:

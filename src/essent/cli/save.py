@@ -83,12 +83,18 @@ def save(
     parsed = None if recipe is None else Recipe.parse(recipe)
     check_torch("essent save")
     from essent.encoder import Encoder, open_as_it_is
+    from essent.engine import texts_to_compare
+    from essent.folders import GRAPH, check_replaceable
     from essent.verification import verify
 
     texts = {
         name: None if files is None else read_files(files, column)
         for name, files in (("fit", fit), ("frequencies", frequencies), ("calibrate", calibrate), ("compare", compare))
     }
+    if texts["compare"] is not None:
+        texts["compare"] = texts_to_compare(texts["compare"])
+    if format in GRAPHS:
+        check_replaceable(output, GRAPH)
     pairs = None if match_pairs is None else read_judged(expand_groups(match_pairs), data_folder, run.quiet)
     silence_libraries()
     options = run.options if format not in GRAPHS else {**run.options, "device": "cpu"}
@@ -144,11 +150,9 @@ def _save_graph(
 ) -> None:
     """Compile a graph, save it, and print its loss and, with texts to compare, its speed."""
     from essent.engine import compare as compare_speed
-    from essent.engine import compile, measure_loss, texts_to_compare, texts_to_judge
-    from essent.folders import GRAPH, check_replaceable
+    from essent.engine import compile, measure_loss, texts_to_judge
 
-    compared = None if texts["compare"] is None else texts_to_compare(texts["compare"])
-    check_replaceable(output, GRAPH)
+    compared = texts["compare"]
     samples = [*(compared or []), *(texts["fit"] or [])]
     compiled = compile(encoder, engine, precision=precision, calibration=texts["calibrate"], texts=samples)
     compiled.save(str(output))

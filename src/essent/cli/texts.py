@@ -86,8 +86,8 @@ def listed(paths: Sequence[Path]) -> str:
     return ", ".join("standard input" if is_stream(path) else str(path) for path in paths)
 
 
-def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None, duplicates: bool) -> list[str]:
-    """Texts of several files, in their order; empty ones are left out, and repeated ones unless `duplicates`.
+def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None) -> list[str]:
+    """Texts of several files, in their order; empty and repeated ones are left out.
 
     Raises:
         DataError: as `essent.tasks.read_texts`, or nothing left.
@@ -95,7 +95,7 @@ def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None, duplicates
     """
     check_streams(paths)
     texts = [text for path in paths for text in read_texts(path, columns)]
-    texts = [text for text in (texts if duplicates else dict.fromkeys(texts)) if text.strip()]
+    texts = [text for text in dict.fromkeys(texts) if text.strip()]
     if not texts:
         raise DataError(f"No texts in {', '.join(map(str, paths))}.")
     return texts

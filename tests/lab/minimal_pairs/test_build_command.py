@@ -1,40 +1,33 @@
-"""`essent heros build` and `essent heros check`: files, notes, reports, refusals before a model is loaded."""
+"""`essent lab minimal-pairs build`, `check`, `sheet` and `fit`: files, notes, reports, early refusals."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import nltk.data
 import numpy as np
 import pytest
-from click.testing import Result
 from heros_sentences import LEFT_OUT, SENTENCES
 from transformers import AutoTokenizer
-from typer.testing import CliRunner
 
-from essent.cli import app
+from command_line import Output
+from command_line import run as run_line
 from essent.tasks.heros import SUBSETS
 from essent.tasks.heros_files import load_heros
 
-Run = Callable[..., Result]
 
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, lenient: None) -> Run:
-    """Run the command line; `code` is the exit status that is expected. No WordNet is installed."""
+@pytest.fixture(autouse=True)
+def no_wordnet(monkeypatch: pytest.MonkeyPatch, lenient: None) -> None:
+    """None is installed."""
     monkeypatch.setattr(nltk.data, "path", ["/nowhere"])
 
-    def invoke(*arguments: object, code: int = 0) -> Result:
-        result = CliRunner().invoke(app, ["heros", *map(str, arguments)])
-        assert result.exit_code == code, (result.output, result.exception)
-        return result
 
-    return invoke
+def run(*arguments: object, code: int = 0) -> Output:
+    return run_line("lab", "minimal-pairs", *arguments, code=code)
 
 
 @pytest.fixture
@@ -44,9 +37,7 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
-def test_all_subsets_and_the_report(
-    run: Run, texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path
-) -> None:
+def test_all_subsets_and_the_report(texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path) -> None:
     output, report = tmp_path / "new" / "pairs.jsonl", tmp_path / "report.json"
     given = ("--texts", texts, "--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
     shown = run("build", *given, "-o", output, "--json", report)
@@ -70,7 +61,7 @@ def test_all_subsets_and_the_report(
     assert again.read_bytes() == output.read_bytes()
 
 
-def test_without_wordnet_and_model(run: Run, texts: Path, tmp_path: Path) -> None:
+def test_without_wordnet_and_model(texts: Path, tmp_path: Path) -> None:
     output = tmp_path / "pairs.jsonl"
     shown = run("build", "-t", texts, "-o", output, "-n", 3)
     assert "python -m nltk.downloader wordnet" in shown.stderr
@@ -80,7 +71,7 @@ def test_without_wordnet_and_model(run: Run, texts: Path, tmp_path: Path) -> Non
     assert {pair.subset for pair in task.pairs} == {"Typo", "Negation (Main)", "Negation (Antonym)"}
 
 
-def test_refusals_come_before_the_model(run: Run, texts: Path, tmp_path: Path) -> None:
+def test_refusals_come_before_the_model(texts: Path, tmp_path: Path) -> None:
     output = tmp_path / "pairs.jsonl"
     base = ("build", "--model", tmp_path / "nowhere", "-o", output)
     assert "does not exist" in run(*base, "-t", tmp_path / "no.txt", code=2).stderr
@@ -91,7 +82,7 @@ def test_refusals_come_before_the_model(run: Run, texts: Path, tmp_path: Path) -
     assert output.read_text("utf-8") == "mine"
 
 
-def test_no_suitable_sentence(run: Run, tmp_path: Path) -> None:
+def test_no_suitable_sentence(tmp_path: Path) -> None:
     texts, output = tmp_path / "texts.txt", tmp_path / "pairs.jsonl"
     texts.write_text("Too short.\nIs this a question that nobody can use?\n", "utf-8")
     shown = run("build", "-t", texts, "-o", output, code=2)
@@ -99,7 +90,7 @@ def test_no_suitable_sentence(run: Run, tmp_path: Path) -> None:
     assert not output.exists()
 
 
-def test_check_lists_what_is_wrong(run: Run, tmp_path: Path) -> None:
+def test_check_lists_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     rows = [("He is old.", "He is old."), ("He is old.", "He was very young."), ("He is old.", "He is young.")]
     path.write_text(
@@ -111,7 +102,7 @@ def test_check_lists_what_is_wrong(run: Run, tmp_path: Path) -> None:
     assert "2 of 3 pairs break the rule" in shown.stderr
 
 
-def test_another_parser_or_none(run: Run, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_parser_or_none(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = ("build", "-t", texts, "-o", tmp_path / "pairs.jsonl")
     shown = run(*base, "--parser", "xx_nowhere_sm", code=2).stderr
     assert "python -m spacy download xx_nowhere_sm" in " ".join(shown.split())
@@ -121,14 +112,12 @@ def test_another_parser_or_none(run: Run, texts: Path, tmp_path: Path, monkeypat
 
 
 @pytest.mark.slow
-def test_a_sheet_is_judged_and_fitted(
-    run: Run, texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path
-) -> None:
+def test_a_sheet_is_judged_and_fitted(texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path) -> None:
     """With a reader who likes every second pair; the coefficients go back into build."""
     output, sheet, fitted = (tmp_path / name for name in ("pairs.jsonl", "sheet.csv", "fitted.json"))
     given = ("--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
     run("build", "-t", texts, "-o", output, *given)
-    assert "Antonym: grammatical, and means the opposite" in run("judge", output, "-o", sheet, "--count", 50).stdout
+    assert "Antonym: grammatical, and means the opposite" in run("sheet", output, "-o", sheet, "--count", 50).stdout
     head, *lines = sheet.read_text("utf-8").splitlines()
     assert head == "subset,original,converted,good"
     assert len(lines) == len(load_heros(output).pairs)

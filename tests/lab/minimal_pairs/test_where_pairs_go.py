@@ -1,4 +1,4 @@
-"""What was built goes on: into `essent heros evaluate`, the report, MTEB, and a data set."""
+"""What was built goes on: into `essent lab minimal-pairs evaluate`, the report, MTEB, and a data set."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from pathlib import Path
 import mteb
 import pytest
 from heros_sentences import SENTENCES
-from typer.testing import CliRunner
 
+from command_line import run
 from essent import Encoder
-from essent.cli import app
 from essent.evaluation.mteb import read_mteb_results, to_mteb
 from essent.lab.minimal_pairs import PairRow, Parser, Resources, build, misspellings, write_rows
 from essent.tasks import load_heros
@@ -35,12 +34,8 @@ def test_evaluate_and_report(
     built: Path, rows: list[PairRow], folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     scores, report = tmp_path / "scores.json", tmp_path / "report.md"
-    for arguments in (
-        ("heros", "evaluate", "-m", folder_of("bert"), "-r", "mean", "--data", built, "--json", scores),
-        ("report", scores, "-o", report),
-    ):
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-        assert result.exit_code == 0, result.output
+    run("lab", "minimal-pairs", "evaluate", "-m", folder_of("bert"), "-r", "mean", "--data", built, "--json", scores)
+    run("evaluate", scores, "--report", report)
     (told,) = json.loads(scores.read_text("utf-8"))["results"]
     assert {name: one["n"] for name, one in told["subsets"].items()} == Counter(row.subset for row in rows)
     text = report.read_text("utf-8")

@@ -97,8 +97,8 @@ def bias(
         seed: Seed of the sample of texts where there are many.
         batch_size: Texts per batch.
     """
-    optional_import("matplotlib", "demo")
     check_torch("essent lab explain")
+    optional_import("matplotlib", "demo")
     from essent.lab.explain import token_bias, write_bias
     from essent.lab.explain.files import BIAS_FILES
 

@@ -115,7 +115,7 @@ def _scored(
 
     if recipes:
         bench = Bench(model, recipes, **settings, options=options)
-        for recipe, vectors in bench.vectors(task.texts(), fit_texts, None):
+        for recipe, vectors in bench.vectors(task.texts(), fit_texts, fit_texts):
             yield str(recipe), task.score_vectors(vectors)
         return
     try:

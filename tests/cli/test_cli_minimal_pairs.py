@@ -1,8 +1,9 @@
-"""`essent heros evaluate`: table, verdict, JSON and picture agree with the task; what it refuses."""
+"""`essent lab minimal-pairs evaluate`: table, verdict, JSON and picture agree with the task; what it refuses."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from essent import Encoder
 from essent.demo import minimal_pairs_path
 from essent.tasks.heros import verdict
 from essent.tasks.heros_files import load_heros
-from families import build_family
+
+COMMAND = ("lab", "minimal-pairs", "evaluate")
 
 
 @pytest.fixture
@@ -26,8 +28,7 @@ def few(tmp_path: Path) -> Path:
 def test_recipes_of_one_model(tiny: str, few: Path, tmp_path: Path) -> None:
     recipes = ("mean", "first-last | zscore", "weights=idf")
     output, picture = tmp_path / "new" / "heros.json", tmp_path / "heros.png"
-    given = [part for recipe in recipes for part in ("-r", recipe)]
-    shown = run("heros", "evaluate", "-m", tiny, *given, "-d", few, "--json", output, "--picture", picture)
+    shown = run(*COMMAND, "-m", tiny, "-r", *recipes, "-d", few, "--json", output, "--report", picture)
     task = load_heros(few)
     stored = json.loads(output.read_text("utf-8"))["results"]
     assert [one["provenance"]["recipe"] for one in stored] == list(recipes)
@@ -41,8 +42,8 @@ def test_recipes_of_one_model(tiny: str, few: Path, tmp_path: Path) -> None:
         assert one["provenance"]["model"] == tiny
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert "Columns read by name, one row a pair" in shown.stderr
-    assert "--force" in run("heros", "evaluate", "-m", tiny, "-d", few, "--json", output, code=2).stderr
-    assert "--force" in run("heros", "evaluate", "-m", tiny, "-d", few, "--picture", picture, code=2).stderr
+    assert "--force" in run(*COMMAND, "-m", tiny, "-d", few, "--json", output, code=2).stderr
+    assert "--force" in run(*COMMAND, "-m", tiny, "-d", few, "--report", picture, code=2).stderr
 
 
 def test_one_original_has_no_similarity(tiny: str, tmp_path: Path) -> None:
@@ -66,8 +67,7 @@ def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:
     trained = SentenceTransformer(modules=[body, Pooling(32, "mean"), Dense(32, 8)], device="cpu")
     trained.save(str(dense))
     output = tmp_path / "heros.json"
-    models = [part for model in (tiny, saved, dense) for part in ("-m", model)]
-    shown = run("heros", "evaluate", *models, "-d", few, "--json", output, "-q")
+    shown = run(*COMMAND, "-m", tiny, saved, dense, "-d", few, "--json", output, "-q")
     assert shown.stderr == ""
     plain = SentenceTransformer(tiny, device="cpu")
     for one, model in zip(json.loads(output.read_text("utf-8"))["results"], (plain, encoder, trained), strict=True):
@@ -77,16 +77,15 @@ def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:
         assert f"{name.parent.name}/{name.name}" in shown.stdout
 
 
-def test_several_models_with_recipes_and_other_texts(tiny: str, few: Path, tmp_path: Path, lines: Path) -> None:
-    other = build_family("distilbert", tmp_path / "other")
-    output = tmp_path / "heros.json"
-    shown = run(
-        *("heros", "evaluate", "-m", tiny, "-m", other, "-m", tiny, "-r", "weights=idf | zscore", "-r", "cls"),
-        *("-d", few, "--fit", lines, "--frequencies", lines, "--json", output),
-    )
+def test_several_models_with_recipes_and_other_texts(
+    tiny: str, folder_of: Callable[[str], Path], few: Path, tmp_path: Path, lines: Path
+) -> None:
+    other, output = folder_of("distilbert"), tmp_path / "heros.json"
+    given = ("-m", tiny, other, "-m", tiny, "-r", "weights=idf | zscore", "-r", "cls", "--fit", lines)
+    shown = run(*COMMAND, *given, "-d", few, "--json", output)
     found = json.loads(output.read_text("utf-8"))["results"]
     assert len(found) == 4  # a model named twice runs once
-    assert f"{other.parent.name}/other · cls" in shown.stdout
+    assert f"{other.parent.name}/{other.name} · cls" in shown.stdout
     texts = lines.read_text().splitlines()
     wanted = load_heros(few).run(Encoder(tiny, "weights=idf | zscore", device="cpu").fit(texts).encode)
     assert found[0]["metrics"]["similarity"] == pytest.approx(wanted.metrics["similarity"], abs=1e-4)
@@ -95,7 +94,7 @@ def test_several_models_with_recipes_and_other_texts(tiny: str, few: Path, tmp_p
 def test_columns_by_position(tiny: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("a,b,c\nThe dogs run.,The dogs sprint.,1\nA red ball.,A crimson ball.,2\n")
-    shown = run("heros", "evaluate", "-m", tiny, "-d", path, "--order", "Original,Synonym,-")
+    shown = run(*COMMAND, "-m", tiny, "-d", path, "--order", "Original,Synonym,-")
     assert "by position, as given" in shown.stderr
     assert "No pairs of the subsets Antonym" in shown.stderr
     assert "nothing can be ranked" in shown.stdout
@@ -103,10 +102,10 @@ def test_columns_by_position(tiny: str, tmp_path: Path) -> None:
 
 def test_refusals(tiny: str, few: Path, lines: Path, tmp_path: Path) -> None:
     def refuse(*options: object, model: object = tiny) -> str:
-        return run("heros", "evaluate", "-m", model, *options, code=2).stderr
+        return run(*COMMAND, "-m", model, *options, code=2).stderr
 
     assert "does not exist" in refuse("-d", tmp_path / "none.tsv")
-    assert ".png" in refuse("-d", few, "--picture", tmp_path / "heros.jpg")
+    assert ".png" in refuse("-d", few, "--report", tmp_path / "heros.jpg")
     assert "--recipe" in refuse("-d", few, "--fit", lines)
     assert "Did you mean" in refuse("-d", few, "-r", "first-lats")
     assert "no head 9-1" in refuse("-d", few, "-r", "ditto:9-1")
