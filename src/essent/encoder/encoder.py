@@ -227,9 +227,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             device=device,
             on_cpu=bool(arguments.get("save_to_cpu")),
         )
-        return self._finished(
-            vectors, texts, arguments.get("truncate_dim"), bool(arguments.get("normalize_embeddings"))
-        )
+        return self._finished(vectors, texts, arguments.get("truncate_dim"), arguments.get("normalize_embeddings"))
 
     @torch.inference_mode()
     def _vectors(
