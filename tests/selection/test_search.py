@@ -11,7 +11,6 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from selection_samples import PAIRS, TASK, planted
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
@@ -32,6 +31,7 @@ from essent.tasks.data import Pair
 from essent.types import DataError, InputError, RecipeError, UnknownNameError
 from near_ties import Watched, one_by_one
 from samples import daily
+from selection_samples import PAIRS, TASK, planted
 
 Shells = Callable[[str], SentenceTransformer]
 MIXED = Space(
