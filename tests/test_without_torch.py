@@ -161,7 +161,6 @@ STATEMENTS = {
             "encoder model pipeline saving shaping lab.explain lab.minimal_pairs lab.reproduce lab.templates"
         ).split()
     },
-    "from essent.demo import run_demo": "essent.demo.run_demo",
     "from essent.engine import compile": "essent.engine.compile",
     "from essent.static import distill": "essent.static.distill",
     "from essent.train import train": "essent.train.train",

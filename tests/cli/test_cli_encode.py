@@ -219,7 +219,8 @@ class TestRefusedBeforeTheModelIsLoaded:
         assert "[MASK] [red]" in result.stderr  # as text, not as markup
 
     def test_output(self, call, lines: Path, tmp_path: Path) -> None:
-        assert "'.txt'" in call(lines, "-o", tmp_path / "v.txt", code=2).stderr
+        refused = call(lines, "-o", tmp_path / "v.txt", code=2).stderr
+        assert "ends in .npy, .parquet, .jsonl, and '.txt' is none; a folder of parts has no suffix" in refused
         (tmp_path / "folder.npy").mkdir()
         assert "is a folder" in call(lines, "-o", tmp_path / "folder.npy", code=2).stderr
         there = tmp_path / "v.npy"

@@ -175,6 +175,18 @@ def test_json_on_standard_output(
     assert not Path("-").exists()
 
 
+def test_a_reader_that_ends_early_is_no_error() -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "recipes", "--json", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        said = process.communicate()[1]
+    assert b"Traceback" not in said
+    assert b"Exception ignored" not in said
+    assert process.returncode == 1
+
+
 @pytest.mark.slow  # a process of its own, which imports everything
 @pytest.mark.parametrize("settings", [{"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}])
 def test_output_of_a_code_page_that_lacks_letters(settings: dict[str, str]) -> None:

@@ -19,6 +19,7 @@ from improvement_helpers import digests, duplicates, made_texts, make_small, tri
 from sentence_transformers import SentenceTransformer
 
 import essent
+from command_line import run
 from essent import clock
 from essent.improvement import plan, steps
 from essent.improvement.journal import Journal
@@ -231,6 +232,25 @@ def test_the_graph_gives_the_encoders_vectors(bert: Path, tmp_path: Path, monkey
     assert graph.calibration == encoder.calibration
     (found,) = [result for result in made.results if result.name == "graph"]
     assert found.agreement == pytest.approx(100, abs=0.01)
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
+    """Its options arrive; the plan and the notes go to standard error, the results to standard output."""
+    texts, pairs, output = tmp_path / "texts.jsonl", tmp_path / "alike.jsonl", tmp_path / "out"
+    texts.write_text("".join(json.dumps({"body": text}) + "\n" for text in TEXTS), "utf-8")
+    rows = [{"sentence1": a, "sentence2": b, "label": int(alike)} for a, b, alike in duplicates(40).pairs]
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    command = ("improve", "--texts", texts, "--column", "body", "-d", pairs, "-o", output, "--device", "cpu")
+    shown = run(*command, "-m", bert, "--goal", "size", "--seed", 3, "--budget", "1s")
+    about = json.loads((output / "improvement.json").read_text("utf-8"))["about"]
+    assert (about["goal"], about["seed"], about["budget"]) == ("size", 3, "1s")
+    assert "a budget of 1s" in shown.stderr
+    assert f"It is in {output}" in shown.stdout
+    assert "goal was 'size' and is 'speed'" in run(*command, "-m", bert, "--goal", "speed", code=2).stderr
+    assert "90s, 30m or 1.5h" in run(*command, "-m", "nowhere", "--budget", "soon", code=2).stderr
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------

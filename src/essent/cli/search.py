@@ -14,10 +14,10 @@ from essent.cli import options as opt
 from essent.cli.ask import check_ask, judged_pairs
 from essent.cli.console import results, show_note, silence_libraries
 from essent.cli.files import check_folder, check_output, write_json_file
-from essent.cli.report import SUFFIXES, write_page
+from essent.cli.report import check_report, write_page
 from essent.cli.texts import expand_groups, read_files
 from essent.lazy import check_torch
-from essent.types import InputError, optional_import
+from essent.types import InputError
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
@@ -120,9 +120,7 @@ def search(
     """
     check_ask(ask, ask_file, texts)
     options.check_outputs()
-    if report is not None:
-        optional_import("matplotlib", "demo")
-        check_output(report, options.force, (*DRAWINGS, *SUFFIXES))
+    check_report(report, options.force, DRAWINGS)
     check_torch("essent search")
     from essent.selection.asking import ask as choose_pairs
     from essent.selection.picture import draw_leaderboard
