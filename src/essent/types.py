@@ -50,7 +50,6 @@ __all__ = [
     "InputError",
     "MissingDependencyError",
     "ModelError",
-    "NoSpreadError",
     "NotFittedError",
     "RecipeError",
     "States",
