@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 CORE := $(addprefix tests/,recipe tokens weighting shaping model pipeline saving encoder folders test_compat.py test_atomic.py \
 	test_registry.py test_pooling.py) --ignore tests/encoder/test_libraries.py -k "not openvino and not onnx and not graph and not export"
 
-.PHONY: help demo test test-all test-oldest check format lint types imports check-slim check-data check-browser check-site check-clients check-faults docs pictures bench clean
+.PHONY: help demo test test-all test-machines test-oldest check format lint types imports check-slim check-data check-browser check-site check-clients check-faults docs pictures bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,7 +25,11 @@ test: $(INSTALLED)  ## run the tests, two files at a time: minutes
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-all: $(INSTALLED)  ## run the slow tests too: every combination, every family, whole models
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not data and not browser and not faults and not clients"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not data and not browser and not faults and not clients and not timing"
+
+test-machines: $(INSTALLED)  ## run the tests as on a machine ten times faster with 16 cores, then ten times slower with one
+	ESSENT_TEST_SPEED=10 ESSENT_TEST_CORES=16 $(MAKE) test
+	ESSENT_TEST_SPEED=0.1 ESSENT_TEST_CORES=1 $(MAKE) test
 
 check: format lint types imports test  ## format, lint, types, imports, tests; CI runs the same with test-all
 
@@ -80,6 +84,7 @@ pictures: $(INSTALLED)  ## draw the gallery's pictures again, in docs/images
 	$(BIN)/python docs/site/pictures.py docs/images
 
 bench: $(INSTALLED)  ## time against the named peers, paired in one run: make bench [DATA=DIR]
+	$(BIN)/python -m pytest -m timing
 	$(BIN)/python benchmarks/quantile.py
 	$(BIN)/python benchmarks/encode.py
 	$(BIN)/python benchmarks/search.py

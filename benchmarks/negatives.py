@@ -30,8 +30,8 @@ ASKED = "a negation above a synonym"
 
 def write_triplets(texts: Path, without: Path, output: Path) -> None:
     """Sentences, themselves, and their negations, but no original of the pairs that will be measured."""
-    from essent.minimal_pairs import English, Parser, Resources, WordNet, misspellings
-    from essent.minimal_pairs.sentences import Suitable
+    from essent.lab.minimal_pairs import English, Parser, Resources, WordNet, misspellings
+    from essent.lab.minimal_pairs.sentences import Suitable
 
     measured = set(load_heros(without).originals)
     listed = misspellings()

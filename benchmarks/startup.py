@@ -40,7 +40,7 @@ def cases(model: str, static: str) -> dict[str, tuple[list[str], float | None]]:
         "python itself": (python("pass"), None),
         "essent --help": ([*essent, "--help"], 0.5),
         "essent recipes": ([*essent, "recipes"], 0.5),
-        "essent verify --help": ([*essent, "verify", "--help"], 0.5),
+        "essent check --help": ([*essent, "check", "--help"], 0.5),
         "essent encode --help": ([*essent, "encode", "--help"], 0.5),
         "static encoder, first text": (
             python(f"from essent import StaticEncoder; model = StaticEncoder.load({static!r}); {FIRST}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -15,12 +16,23 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch and NumPy start: on tiny mat
 import pytest
 from hypothesis import HealthCheck, settings
 
+from essent import clock
+from essent.cores import cores
+
 if TYPE_CHECKING:  # torch takes seconds to import, and the process that hands the tests to the others needs none of it
     from playwright.sync_api import Browser
     from sentence_transformers import SentenceTransformer
 
     from essent.engine import CompiledEncoder
     from reference import Reference
+
+if speed := os.environ.get("ESSENT_TEST_SPEED"):  # plan as on a machine so many times as fast
+    clock.elapsed = lambda: time.perf_counter() / float(speed)
+    clock.processor = lambda: time.process_time() / float(speed)
+if count := os.environ.get("ESSENT_TEST_CORES"):  # report so many cores
+    os.sched_getaffinity = lambda pid: set(range(int(count)))
+    os.cpu_count = lambda: int(count)
+    cores.__defaults__ = (Path(os.devnull),)  # whatever share of time a container has
 
 settings.register_profile(
     "essent", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
-import uvicorn
 
 from essent.serving.app import create_app
-from essent.serving.connections import sweep
+from essent.serving.connections import Server, sweep
 from essent.serving.explorer import explorer
 from essent.serving.loading import open_collections, read_collections
 from essent.serving.machine import Threads
 from essent.serving.prepared import Prepared
 from essent.serving.service import Service
 from essent.serving.settings import Settings
+from waiting import LIMIT, wait_until
+
+for function in (httpx.get, httpx.post, httpx.options, httpx.Client.__init__):  # 5 s are little on a busy machine
+    function.__kwdefaults__["timeout"] = LIMIT
 
 
 class Running:
@@ -50,11 +54,7 @@ class Running:
             self.app = create_app(
                 self.service, self.keys, page, await open_collections(self.service, given, self.notes.append, False)
             )
-            config = uvicorn.Config(
-                self.app, port=0, http="h11", ws="none", log_config=None, access_log=False, timeout_keep_alive=20,
-                h11_max_incomplete_event_size=65_536, limit_concurrency=self.settings.max_connections,
-            )  # fmt: skip
-            self.server = uvicorn.Server(config)
+            self.server = Server(self.app, self.settings)
             sweeping = asyncio.create_task(sweep(self.server.server_state.connections, **self.sweeping))
             await self.server.serve()
             sweeping.cancel()
@@ -63,17 +63,14 @@ class Running:
 
     def start(self) -> None:
         self.thread.start()
-        end = time.monotonic() + 200
-        while not getattr(getattr(self, "server", None), "started", False):
-            assert self.failure is None, self.failure
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: self.failure or getattr(getattr(self, "server", None), "started", False))
+        assert self.failure is None, self.failure
         port = self.server.servers[0].sockets[0].getsockname()[1]
         self.port, self.url = port, f"http://127.0.0.1:{port}"
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self.thread.join(30)
+        self.thread.join(LIMIT)
         assert not self.thread.is_alive()
 
     @property
@@ -82,21 +79,27 @@ class Running:
         assert pid is not None
         return pid
 
-    def wait_until_healthy(self, seconds: float = 30) -> float:
-        start = time.monotonic()
-        while httpx.get(self.url + "/health").status_code != 200:
-            assert time.monotonic() - start < seconds
-            time.sleep(0.02)
-        return time.monotonic() - start
+    def wait_until_healthy(self) -> None:
+        wait_until(lambda: httpx.get(self.url + "/health").status_code == 200)
 
 
 @contextmanager
 def running(
     models: list[Prepared], keys: tuple[str, ...] = (), sweeping: dict | None = None, **settings: Any
 ) -> Iterator[Running]:
-    made = Running(models, Settings(**settings), keys, **(sweeping or {}))
+    made = Running(models, Settings(port=0, **settings), keys, **(sweeping or {}))
     made.start()
     try:
         yield made
     finally:
         made.stop()
+
+
+@contextmanager
+def paused(pid: int) -> Iterator[None]:
+    """A process, such as an engine, that does nothing in the block: what is sent to it waits."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)

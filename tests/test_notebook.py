@@ -15,8 +15,8 @@ import pytest
 
 from essent import Encoder, Recipe
 from essent.evaluation import ByRecipe
+from essent.lab.reproduce import Measured, Reproduction, find_table
 from essent.notebook import MOST_ROWS, html_lines, html_pairs, html_picture, html_table
-from essent.reproduce import Measured, Reproduction, find_table
 from essent.selection import Leaderboard, Trial
 from essent.tasks import Comparison, HerosTask, MinimalPair, Result, results_table
 
@@ -187,7 +187,7 @@ def test_in_chromium_nothing_runs_and_text_keeps_the_colours_of_the_page(
     done = subprocess.run(
         [program, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1000,3000",
          "--virtual-time-budget=3000", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()],
-        capture_output=True, text=True, timeout=120, check=True,
+        capture_output=True, text=True, check=True,
     )  # fmt: skip
     (found,) = re.findall(r'^<html[^>]* data-seen="([^"]*)"', done.stdout, flags=re.MULTILINE)
     number = int(ink[1:3], 16)

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command_line import commands
 from essent import Encoder, StaticEncoder
-from essent.cli import main
 from essent.lazy import IN_TORCH
 from families import build_tokenizer
 from samples import TEXTS
@@ -52,26 +52,19 @@ def run(code: str, folder: Path, *arguments: str, given: str = "") -> subprocess
     )
 
 
-def essent(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command line, which ends without a traceback whatever is asked of it."""
-    done = run("from essent.cli import app; app()", folder, *arguments)
-    assert "Traceback" not in done.stderr
-    return done
-
-
-def several(folder: Path, *commands: str) -> list[tuple[int, str, str]]:
-    """Exit code, output and errors of each command, all of them in one process."""
+def several(folder: Path, *lines: str) -> list[tuple[int, str, str]]:
+    """Exit code, output and errors of each command line, all of them in one process; none has a traceback."""
     done = run(
-        "import json, sys\n"
-        "from typer.testing import CliRunner\n"
-        "from essent.cli import app\n"
-        "done = [CliRunner().invoke(app, line.split()) for line in sys.argv[1:]]\n"
-        "print(json.dumps([(one.exit_code, one.stdout, one.stderr) for one in done]))",
+        "import json\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from command_line import run\n"
+        "done = [run(*line.split(), code=None) for line in sys.argv[1:]]\n"
+        "print(json.dumps([(each.exit_code, each.stdout, each.stderr) for each in done]))",
         folder,
-        *commands,
+        *lines,
     )
     assert done.returncode == 0, done.stderr
-    return [tuple(one) for one in json.loads(done.stdout)]
+    return [tuple(each) for each in json.loads(done.stdout)]
 
 
 @pytest.fixture(scope="module")
@@ -107,33 +100,31 @@ def test_a_static_encoder(place: Path) -> None:
 
 
 def test_encode(place: Path) -> None:
-    done = essent(place, "encode", "-m", "static", "-t", "texts.txt", "-o", "vectors.npy", "--normalize")
-    assert done.returncode == 0, done.stderr
-    assert "StaticEncoder(" in done.stderr
+    ((code, _, errors),) = several(place, "encode texts.txt -m static -o vectors.npy --normalize")
+    assert code == 0, errors
+    assert "StaticEncoder(" in errors
     texts = [text for text in TEXTS if text]
     expected = StaticEncoder.load(place / "static").encode(texts, normalize_embeddings=True)
     np.testing.assert_array_equal(np.load(place / "vectors.npy"), expected)
 
 
-def test_embed_names_its_extra(place: Path) -> None:
-    done = essent(place, "embed", "texts.txt", "-m", "static", "-o", "vectors")
-    assert done.returncode == 2
-    assert 'pip install "essent[bulk]"' in " ".join(done.stderr.split())
+def test_a_folder_of_parts_names_its_extra(place: Path) -> None:
+    ((code, _, errors),) = several(place, "encode texts.txt -m static -o vectors")
+    assert code == 2
+    assert 'pip install "essent[bulk]"' in errors
     assert not (place / "vectors").exists()
 
 
-def test_help_recipes_and_verify(place: Path) -> None:
-    asked = ("--help", "--version", "train --help", "recipes", "recipes prompt-denoised")
-    done = several(place, *asked, "verify other --untrusted", "verify static")
-    assert [code for code, _, _ in done] == [0] * len(done), done
-    assert re.search(r"StaticEncoder +\S+ +✓ same vectors", done[-1][1])
+def test_help_recipes_and_files(place: Path) -> None:
+    asked = ("--help", "--version", "train --help", "recipes", "recipes prompt-denoised", "check other --files-only")
+    assert [code for code, _, _ in several(place, *asked)] == [0] * len(asked)
 
 
 def test_a_changed_folder_is_damaged_and_not_in_need_of_torch(place: Path, tmp_path: Path) -> None:
     shutil.copytree(place / "static", tmp_path / "static")
     (path := tmp_path / "static" / "model.safetensors").write_bytes(path.read_bytes()[:-4])
     (tmp_path / "x.txt").write_text("dogs")
-    for code, _, errors in several(tmp_path, "verify static", "encode -m static -t x.txt -o x.npy"):
+    for code, _, errors in several(tmp_path, "check static", "encode x.txt -m static -o x.npy"):
         assert code == 1, errors
         assert INSTALL not in errors
 
@@ -145,9 +136,9 @@ def test_scored_pairs_and_reports_of_results(place: Path) -> None:
         "found = load_task('pairs.jsonl').run(StaticEncoder.load('static').encode)\n"
         "save_results([found], 'results.json')"
     )
-    code += "\nfrom essent.cli import app; app()"
-    done = run(code, place, "report", "results.json", "-o", "report.md")
-    assert done.returncode == 0, done.stderr
+    assert run(code, place).returncode == 0
+    ((code, _, errors),) = several(place, "evaluate results.json --report report.md")
+    assert code == 0, errors
     assert "pairs" in (place / "report.md").read_text("utf-8")
 
 
@@ -166,13 +157,15 @@ STATEMENTS = {
     "from essent import improve": "essent.improve",
     **{
         f"import essent.{package}": f"essent.{package}"
-        for package in "encoder explain minimal_pairs model pipeline reproduce saving shaping".split()
+        for package in (
+            "encoder model pipeline saving shaping lab.explain lab.minimal_pairs lab.reproduce lab.templates"
+        ).split()
     },
     "from essent.demo import run_demo": "essent.demo.run_demo",
     "from essent.engine import compile": "essent.engine.compile",
     "from essent.static import distill": "essent.static.distill",
     "from essent.train import train": "essent.train.train",
-    "from essent.pretrain import pretrain": "essent.pretrain.pretrain",
+    "from essent.lab.pretrain import pretrain": "essent.lab.pretrain.pretrain",
     "from essent import Recipe; Recipe.parse('mean | zscore')": "The shaping 'zscore'",
     "from essent import verify; verify('other')": "Loading this folder",
     "from essent import verify; verify('owner/model')": "Reading 'owner/model'",
@@ -181,63 +174,58 @@ STATEMENTS = {
 }
 COMMANDS = {
     "evaluate": "-m bert-base-uncased",
+    "evaluate board.json": "--report made.md",
     "search": "-m bert-base-uncased --data pairs.jsonl",
-    "search-templates": "-m bert-base-uncased --data pairs.jsonl",
     "distill": "-m bert-base-uncased -t texts.txt -o made",
     "train": "-m bert-base-uncased -t texts.txt -o made",
     "improve": "-m bert-base-uncased -t texts.txt -o made",
-    "pretrain": "-t texts.txt -o made",
-    "report": "board.json -o made.md",
-    "reproduce": "",
     "save": "-m static -r mean -o made",
-    "verify": "other",
-    "doctor": "other",
-    "export": "-m static -o made",
+    "save --format openvino": "-m static -o made",
+    "check": "other",
     "serve": "other --port 0",
     "demo": "",
-    "explain mask": "-m bert-base-uncased",
-    "explain bias": "-m bert-base-uncased -o made.png",
-    "heros evaluate": "-m static -d pairs.jsonl",
-    "heros build": "-t texts.txt -o made.tsv",
-    "heros check": "pairs.jsonl",
-    "heros judge": "pairs.jsonl -o made.tsv",
-    "heros fit": "made.tsv -o made.json -m bert-base-uncased",
-    "encode": "-m other -t texts.txt -o made.npy",
-    "encode -m static -r mean": "-t texts.txt -o made.npy",
-    "encode -m static --device cpu": "-t texts.txt -o made.npy",
-    "encode -m bert-base-uncased": "-t texts.txt -o made.npy",
+    "lab reproduce": "",
+    "lab explain mask": "dogs -m bert-base-uncased",
+    "lab explain bias": "-m bert-base-uncased -o made.png",
+    "lab minimal-pairs evaluate": "-m static -d pairs.jsonl",
+    "lab minimal-pairs build": "-t texts.txt -o made.tsv",
+    "lab minimal-pairs check": "pairs.jsonl",
+    "lab minimal-pairs sheet": "pairs.jsonl -o made.tsv",
+    "lab minimal-pairs fit": "made.tsv -o made.json -m bert-base-uncased",
+    "lab pretrain": "-t texts.txt -o made",
+    "lab templates": "-m bert-base-uncased --data pairs.jsonl",
+    "encode": "texts.txt -m other -o made.npy",
+    "encode -r mean": "texts.txt -m static -o made.npy",
+    "encode --device cpu": "texts.txt -m static -o made.npy",
+    "encode -m bert-base-uncased": "texts.txt -o made.npy",
 }
 EACH = """
 import json, os
 os.environ["HF_HUB_OFFLINE"] = "1"
-statements, commands = json.loads(sys.stdin.read())
 found = {}
-for statement in statements:
+for statement in json.loads(sys.stdin.read()):
     try:
         exec(statement, {})
         found[statement] = "nothing"
     except Exception as error:
         found[statement] = f"{type(error).__name__}: {error}"
-
-import contextlib, io
-from essent.cli import app
-for command in commands:
-    with contextlib.redirect_stderr(io.StringIO()) as printed:
-        try:
-            app(command.split())
-        except BaseException as error:
-            found[command] = f"{error!r}\\n{printed.getvalue()}"
 print(json.dumps(found))
 """
 
 
 @pytest.fixture(scope="module")
 def said(place: Path) -> dict[str, str]:
-    """What each statement raises and each command prints, all in one process, which starts once."""
-    commands = [f"{command} {rest}" for command, rest in COMMANDS.items()]
-    done = run(EACH, place, given=json.dumps([list(STATEMENTS), commands]))
+    """What each statement raises, all in one process, which starts once."""
+    done = run(EACH, place, given=json.dumps(list(STATEMENTS)))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def printed(place: Path) -> dict[str, tuple[int, str]]:
+    """Exit code and errors of each command, all in one process."""
+    done = several(place, *(f"{command} {rest}" for command, rest in COMMANDS.items()))
+    return {command: (code, errors) for command, (code, _, errors) in zip(COMMANDS, done, strict=True)}
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
@@ -247,17 +235,17 @@ def test_python_says_what_to_install(statement: str, said: dict[str, str]) -> No
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_say_what_to_install(command: str, said: dict[str, str], place: Path) -> None:
-    code, message = said[f"{command} {COMMANDS[command]}"].split("\n", 1)
-    assert code == "SystemExit(2)", message
+def test_commands_say_what_to_install(command: str, printed: dict[str, tuple[int, str]], place: Path) -> None:
+    code, message = printed[command]
+    assert code == 2, message
     assert re.fullmatch(r"Error: .* needs 'torch', which is not installed\. [^\n]*\n", message), message
     assert INSTALL in message
     assert not list(place.glob("made*"))
 
 
 def test_every_command_is_tried() -> None:
-    """Those that are not above work without torch; embed asks for pyarrow first (tests/bulk has it without torch)."""
-    assert {*main.COMMANDS} - {"recipes", "embed"} <= set(COMMANDS)
+    """Only `recipes` works as a whole without torch."""
+    assert {path.removeprefix("essent ") for path, _ in commands()} - {"recipes"} <= set(COMMANDS)
 
 
 def test_the_extra_brings_what_is_looked_for() -> None:

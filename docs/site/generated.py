@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import importlib
 import inspect
 import pkgutil
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from links import ROOT_PAGES, moved
 
@@ -20,8 +19,9 @@ ROOT = Path(__file__).parents[2]
 USERS = tuple(
     f"essent{door and '.'}{door}"
     for door in (
-        " encoder recipe demo evaluation evaluation.mteb tasks selection improvement explain report static engine bulk "
-        "calibration train pretrain minimal_pairs reproduce doctor verification types"
+        " encoder recipe demo evaluation evaluation.mteb tasks selection improvement report static engine bulk "
+        "calibration train doctor verification types "
+        "lab.explain lab.minimal_pairs lab.pretrain lab.reproduce lab.templates"
     ).split(" ")
 )
 # packages that only other packages of essent use: ARCHITECTURE.md describes them; `essent serve` is the server's door
@@ -37,7 +37,12 @@ def make_all(app: Any) -> None:
     stamp = place / "made"
     if stamp.is_file() and stamp.stat().st_mtime > max(file.stat().st_mtime for file in read):
         return  # without importing torch: a page that was edited is built in seconds
-    pages = {**project_pages(), **command_pages(), **api_pages(), "reference/parts.md": parts_page()}
+    pages = {
+        **project_pages(),
+        "reference/cli.md": command_page(),
+        **api_pages(),
+        "reference/parts.md": parts_page(),
+    }
     for name, text in pages.items():
         file = place / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -57,43 +62,19 @@ def project_pages() -> dict[str, str]:
 # -- commands ---------------------------------------------------------------------------------------------------------
 
 
-def command_pages() -> dict[str, str]:
-    """One page a command of `essent`, by typer's own documentation of it."""
-    command = [sys.executable, "-m", "typer", "essent.cli", "utils", "docs", "--name", "essent"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout  # noqa: S603
-    first, *others = re.split(r"^(?=## `essent )", readable(printed), flags=re.MULTILINE)
-    names = [re.match(r"## `essent ([\w-]+)`", part)[1] for part in others]  # type: ignore[index]
-    listed = "\n".join(f"{name}" for name in names)
-    index = f"{first.replace('# `essent`', '# The command line', 1)}\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
-    for name in names:
-        index = index.replace(f"* `{name}`:", f"* [`{name}`]({name}.md):")
-    pages = {
-        f"reference/cli/{name}.md": re.sub(r"^#(#+) ", r"\1 ", part, flags=re.M)
-        for name, part in zip(names, others, strict=True)
-    }
-    return {"reference/cli/index.md": index, **pages}
+def command_page() -> str:
+    """Every command of `essent`, by cyclopts' own documentation of it."""
+    from cyclopts.docs import generate_markdown_docs
 
+    from essent.cli import app
 
-def readable(printed: str) -> str:
-    """Rich's colours taken away, and the examples of a command as blocks."""
-    plain = html.unescape(re.sub(r"</?span[^>]*>", "", printed))
-    lines, block = [], False
-    for line in plain.splitlines():
-        prompt = line.startswith("$ ") and not (lines and lines[-1] == "```console")
-        if prompt and not block:
-            lines.append("```console")
-        if block and not prompt:
-            lines.append("```")
-        block = prompt
-        lines.append(line if prompt or not line.startswith("* ") else _item(line))
-    return "\n".join(lines)
-
-
-def _item(line: str) -> str:
-    """A line of a list: what is in pointed or square brackets is no HTML and no link."""
-    pieces = re.split(r"(`[^`]*`)", line)
-    pieces[::2] = [re.sub(r"([<>\[\]{}])", r"\\\1", piece) for piece in pieces[::2]]
-    return "".join(pieces)
+    lab = app["lab"]
+    for group in (lab, lab["minimal-pairs"], lab["explain"]):  # the generator does not inherit it, as a run does
+        group.default_parameter = app.default_parameter
+    with patch.object(sys, "argv", ["essent"]):  # lines of usage have the name of the running program, python -m sphinx
+        page = generate_markdown_docs(app, generate_toc=False, exclude_commands=["--install-completion"])
+    page = page.replace("**Commands**", f"{app.help_epilogue}\n**Commands**", 1)  # exit codes, which it leaves out
+    return page.replace("# essent", "# The command line", 1)
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -122,10 +103,12 @@ def api_pages() -> dict[str, str]:
 def doors() -> Iterator[str]:
     """Packages and modules of essent with an `__all__`; files inside packages are their own affair."""
     import essent
+    from essent import lab
 
     yield "essent"
-    for module in pkgutil.iter_modules(essent.__path__, "essent."):
-        if module.name in INSIDE:
+    modules = [*pkgutil.iter_modules(essent.__path__, "essent."), *pkgutil.iter_modules(lab.__path__, "essent.lab.")]
+    for module in modules:
+        if module.name in (*INSIDE, "essent.lab"):
             continue
         if module.ispkg or module.name in USERS or hasattr(importlib.import_module(module.name), "__all__"):
             yield module.name

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from essent import Encoder, demo, evaluate, search
-from essent.explain import draw_bias, impact_matrix, token_bias
+from essent.lab.explain import draw_bias, impact_matrix, token_bias
 from essent.report import FAINT, INK, draw_heros
 from essent.report.colours import LIGHT, SERIES
 from essent.selection import draw_leaderboard

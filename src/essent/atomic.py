@@ -58,7 +58,7 @@ def replacing_file(path: str | Path) -> Iterator[Path]:
         kind = "a folder" if target.is_dir() else "a device or a pipe"
         raise DataError(f"{path} is {kind}; a file is to be written there. Choose another name.")
     _require_writable(path, target)
-    with _temporary(target) as room:
+    with temporary_folder(target) as room:
         temporary = room / target.name
         yield temporary
         sync(temporary)
@@ -79,7 +79,7 @@ def replacing_folder(path: str | Path, carried: Iterable[str] = ()) -> Iterator[
         DataError: see `require_replaceable`; or a place where folders cannot be renamed.
     """
     target = require_replaceable(path)
-    with _temporary(target) as temporary:
+    with temporary_folder(target) as temporary:
         yield temporary
         for name in carried:
             if os.path.lexists(target / name) and not os.path.lexists(temporary / name):
@@ -223,8 +223,8 @@ def _beside(target: Path, kind: str) -> Path:
 
 
 @contextmanager
-def _temporary(target: Path) -> Iterator[Path]:
-    """A new folder beside a place, which goes when the block ends; what killed runs left there goes first."""
+def temporary_folder(target: Path) -> Iterator[Path]:
+    """A new folder beside `target`, which goes when the block ends; what killed runs left there goes first."""
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
     temporary = _beside(target, PARTIAL)

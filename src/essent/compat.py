@@ -9,6 +9,7 @@ and `_load_optimizer_and_scheduler`.
 from __future__ import annotations
 
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,6 +81,22 @@ def device_for(model: SentenceTransformer, device: Any) -> torch.device:
 
 _CAPTURING = output_capturing.__name__  # the module whose hooks collect hidden states and attentions
 _INSTALLED = "_output_capturing_hooks_installed"
+
+
+def unread_weights(model: nn.Module) -> list[str]:
+    """Names of the weights that transformers, when it loaded the model, did not find in the checkpoint.
+
+    It marks what it has read, so that it draws only the rest at random. sentence-transformers does not pass on
+    `output_loading_info`, which says the same.
+    """
+    by_design = getattr(model, "_keys_to_ignore_on_load_missing", None) or ["(?!)"]  # the default matches nothing
+    expected = re.compile("|".join(by_design))
+    unread = {
+        id(tensor): name
+        for name, tensor in reversed(model.state_dict(keep_vars=True).items())
+        if not getattr(tensor, "_is_hf_initialized", False) and not expected.search(name)
+    }
+    return list(reversed(unread.values()))
 
 
 def can_set_attention(model: PreTrainedModel) -> bool:

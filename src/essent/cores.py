@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 
-CGROUP = Path("/sys/fs/cgroup")
+ROOT = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")  # lines NUMBER:CONTROLLERS:GROUP; version 2 names no controllers
 
 
-def cores(cgroup: Path = CGROUP) -> int:
-    """Cores of this process: of its affinity and, in a container, of its share of time (cgroup version 2 or 1)."""
+def cores(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
+    """Cores of this process: of its affinity, and of its control groups' shares of time (cgroup version 2 or 1)."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(allowed, math.ceil(_share(cgroup) or allowed)))
+    return math.ceil(min([allowed, *_shares(root, membership)]))
 
 
-def _share(cgroup: Path) -> float | None:
-    """How many cores' time the container may use; None without a limit."""
+def _shares(root: Path, membership: Path) -> Iterator[float]:
+    """How many cores' time this process's group may use, and each group around it; a container sees its own as root."""
+    lines = ["0::/", "0:cpu:/"]
+    with suppress(OSError):  # not Linux, or a sandbox without it
+        lines += membership.read_text("utf-8").splitlines()
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        folder, names = root / "cpu" if controllers else root, PurePosixPath(group).parts[1:]
+        for depth in range(len(names) + 1):
+            share = _share(folder.joinpath(*names[:depth]))
+            if share is not None:
+                yield share
+
+
+def _share(group: Path) -> float | None:
+    """How many cores' time a group may use; None without a limit."""
     try:
-        quota, period = (cgroup / "cpu.max").read_text("ascii").split()
+        quota, period = (group / "cpu.max").read_text("ascii").split()
     except (OSError, ValueError):
         try:
-            quota, period = ((cgroup / "cpu" / f"cpu.cfs_{name}_us").read_text("ascii") for name in ("quota", "period"))
+            quota, period = ((group / f"cpu.cfs_{name}_us").read_text("ascii") for name in ("quota", "period"))
         except OSError:
             return None
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import logging
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
@@ -15,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from essent.types import RecipeError, UnknownNameError
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Argument = int | float | str
 _all_offered = cache(entry_points)  # which reads a file of every installed package
@@ -73,6 +75,8 @@ class Registry(Generic[T]):
         self.kind = kind
         self.group = group
         self._parts: dict[str, type[T]] = {}
+        self._packages: dict[str, str] = {}  # that offer a name by an entry point
+        self._failed: dict[str, str] = {}  # why there is no part of a name that a package offers
         self._plugins_loaded = False
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
@@ -96,7 +100,19 @@ class Registry(Generic[T]):
             return
         self._plugins_loaded = True
         for point in offered(self.group):
-            self.register(point.name)(point.load())
+            package = self._packages[point.name] = point.dist.name if point.dist else point.module
+            try:
+                part = point.load()
+                if not isinstance(part, type):
+                    raise TypeError(f"it must name a class, as in '{point.module}:{point.attr or 'Class'}'")
+                self.register(point.name)(part)
+            except Exception as error:  # whatever the import of somebody else's package raises
+                reason = f"{type(error).__name__}: {error}".rstrip(".")
+                self._failed[point.name] = (
+                    f"The package {package!r} offers the {self.kind} {point.name!r} by the entry point "
+                    f"{point.value!r}, which does not work: {reason}. Correct or uninstall it."
+                )
+                logger.warning("%s essent goes on without it.", self._failed[point.name])
 
     def __iter__(self) -> Iterator[str]:
         self._load_plugins()
@@ -111,7 +127,14 @@ class Registry(Generic[T]):
         try:
             return self._parts[name]
         except KeyError:
+            if name in self._failed:
+                raise UnknownNameError(self._failed[name]) from None
             raise UnknownNameError(f"Unknown {self.kind} {name!r}. {did_you_mean(name, list(self))}") from None
+
+    def package_of(self, name: str) -> str | None:
+        """The package that brings a part, or the module where there is no package of it; None for essent's own."""
+        module = self[name].__module__.partition(".")[0]
+        return None if module == "essent" else self._packages.get(name, module)
 
     def create(self, spec: str) -> T:
         """Build the part that `spec` names, e.g. "abtt:2".

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from essent.types import InputError
+from essent.types import InputError, NotFiniteError
 
 
 def check_texts(texts: Any) -> list[str]:
@@ -47,6 +48,44 @@ def texts_to_fit(texts: list[str], name: str) -> list[str]:
     if not texts:
         raise InputError(f"fit needs at least one text in `{name}`, got none.")
     return texts
+
+
+def require_finite(vectors: Any, texts: Sequence[str], weights: Iterable[tuple[str, Any]] = ()) -> Any:
+    """The vectors of the texts, an array or tensor (N,K) or (N,…,K), all of them finite.
+
+    Args:
+        weights: names and tensors of the model, to name the cause; read only where there is a fault.
+
+    Raises:
+        NotFiniteError: says which texts, and why.
+    """
+    with np.errstate(all="ignore"):
+        if math.isfinite(float(vectors.sum())):  # NaN and infinity stay in a sum, which is taken in no time
+            return vectors
+    numbers = vectors.detach().cpu().double().numpy() if hasattr(vectors, "detach") else vectors
+    wrong = np.flatnonzero(~np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1))
+    if not len(wrong):  # the sum alone was too large
+        return vectors
+    first, more = int(wrong[0]), f", nor are those of {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    broken = next((name for name, tensor in weights if not bool(tensor.isfinite().all())), None)
+    cause = (
+        f"the weights {broken} have such numbers: get the model again from where it came from"
+        if broken is not None
+        else "config.json may have such a number (layer_norm_eps), or float16 is too narrow for the model: use float32"
+    )
+    raise NotFiniteError(
+        f"The vector of {texts[first][:60]!r} is not finite (text {first} of {len(texts)}){more}: NaN or infinite "
+        f"numbers. Probable cause: {cause}.",
+        numbers,
+    )
+
+
+def encoded_anyway(encode: Callable[[], Any]) -> Any:
+    """What `encode` gives, or would give if it did not refuse vectors that are not finite."""
+    try:
+        return encode()
+    except NotFiniteError as error:
+        return error.vectors
 
 
 def mend_surrogates(text: str) -> str:

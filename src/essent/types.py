@@ -13,7 +13,8 @@ The error tree; everything essent raises on purpose descends from `EssentError`:
     │   ├── UnknownNameError                a name that is not registered; says the nearest one
     │   └── UnsupportedRecipeError          a well-formed recipe that this model cannot run
     ├── InputError (TypeError, ValueError)  texts or arrays that cannot be embedded or fitted
-    │   └── NoSpreadError                   vectors that are all equal, of which shaping would make zeros
+    │   ├── NoSpreadError                   vectors that are all equal, of which shaping would make zeros
+    │   └── NotFiniteError                  vectors with NaN or infinite numbers; says which texts
     ├── DataError (ValueError)              a data file or row; names the file and line
     ├── ModelError (OSError)                a model folder or hub name that cannot be loaded
     │   └── DamagedError                    a folder that is damaged, has changed, or asks for more than to be read
@@ -50,6 +51,7 @@ __all__ = [
     "InputError",
     "MissingDependencyError",
     "ModelError",
+    "NotFiniteError",
     "NotFittedError",
     "RecipeError",
     "States",
@@ -97,6 +99,18 @@ class InputError(EssentError, TypeError, ValueError):
 
 class NoSpreadError(InputError):
     """Vectors to fit a shaping on are all equal, or vary only in what it would remove."""
+
+
+class NotFiniteError(InputError):
+    """A model gives vectors with NaN or infinite numbers: says of which texts, and the probable cause.
+
+    Attributes:
+        vectors: (N,K) as the model gave them.
+    """
+
+    def __init__(self, message: str, vectors: Any = None) -> None:
+        super().__init__(message)
+        self.vectors = vectors
 
 
 class DataError(EssentError, ValueError):

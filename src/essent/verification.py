@@ -29,6 +29,8 @@ from essent.lazy import check_torch
 from essent.static import StaticEncoder
 from essent.types import EssentError, MissingDependencyError, ModelError, VerificationError
 
+__all__ = ["Verification", "verify"]
+
 TOLERANCE = 1e-5
 
 
@@ -83,7 +85,7 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
     Where torch is not installed, a static encoder is loaded by `StaticEncoder` alone.
 
     Args:
-        name: a folder that `Encoder.save` or `essent export` wrote, or a name on the hub.
+        name: a folder that `Encoder.save` or `essent save --format openvino` wrote, or a name on the hub.
         untrusted: look at the files alone, and load nothing.
 
     Raises:
@@ -98,9 +100,9 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
     if not exported and not is_essent_folder(name, {}):
         raise ModelError(
             f"{name!r} is not a folder that essent saved: it has neither {STATE_FOLDER}/{ABOUT} (essent save) nor "
-            f"{STATE_FOLDER}/engine.json (essent export)."
+            f"{STATE_FOLDER}/engine.json (a graph)."
         )
-    root = _folder(name)
+    root = saved_folder(name)
     try:
         with damage_named(name):
             check_folder(root)
@@ -126,7 +128,7 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
     return report
 
 
-def _folder(name: str) -> Path:
+def saved_folder(name: str) -> Path:
     """The folder itself, or that of the hub's cache."""
     if Path(name).is_dir():
         return Path(name)
@@ -166,7 +168,7 @@ def _ways(root: Path, portable: bool, static: bool) -> dict[str, Any]:
 
 
 def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
-    """What a folder of `essent export` gives; loading it compares precisions below float32 by their cosines."""
+    """The vectors of a saved graph; loading it compares precisions below float32 by their cosines."""
     from essent.engine import TOLERANCES, load, read_about
 
     about = read_about(root / STATE_FOLDER / "engine.json")

@@ -1,6 +1,7 @@
 """Runs of `essent.embed` that are killed: one process imports everything once, and forks a child for each attempt.
 
-python killed_runs.py FOLDER KILLS SEED     kills so many attempts at random instants, then lets one finish
+python killed_runs.py FOLDER KILLS SEED MOST     kills so many attempts at random instants, then lets one finish;
+none of them encodes more than MOST pieces, so that there is always one to kill
 """
 
 from __future__ import annotations
@@ -18,11 +19,16 @@ from essent import bulk
 from essent.bulk import cells, chunks, fitting, memory, pieces, records, run, tables, workers  # noqa: F401  before the fork
 
 
-def child(root: Path, settings: dict) -> None:
-    """One attempt, which notes every part whose last piece was encoded."""
-    encode = work.encode
+def child(root: Path, settings: dict, pipe: int, most: int) -> None:
+    """One attempt, which tells of every piece, and notes every part whose last piece was encoded."""
+    encode, begun = work.encode, 0
 
     def noted(piece: pieces.Piece, model: bulk.Model) -> None:
+        nonlocal begun
+        if begun == most:
+            signal.pause()
+        begun += 1
+        os.write(pipe, b"1")
         encode(piece, model)
         if piece.last:
             with (root / "computed.log").open("a", encoding="utf-8") as file:
@@ -32,27 +38,34 @@ def child(root: Path, settings: dict) -> None:
     bulk.embed(json.loads((root / "sources.json").read_text("utf-8")), root / "static", root / "out", **settings)
 
 
-def main(root: Path, kills: int, seed: int) -> None:
+def attempt(root: Path, settings: dict, most: int, instant: tuple[int, float] | None = None) -> int:
+    """The status of an attempt, killed when so many pieces have been begun and so many seconds later."""
+    told, pipe = os.pipe()
+    number = os.fork()
+    if number == 0:
+        child(root, settings, pipe, most)
+        os._exit(0)
+    os.close(pipe)
+    if instant is not None:
+        for _ in range(instant[0]):
+            os.read(told, 1)
+        time.sleep(instant[1])
+        os.kill(number, signal.SIGKILL)
+    else:
+        while os.read(told, 1000):
+            pass
+    os.close(told)
+    return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+
+
+def main(root: Path, kills: int, seed: int, most: int) -> None:
     settings = json.loads((root / "settings.json").read_text("utf-8"))
     chance = random.Random(seed)  # noqa: S311
-    killed = 0
-    while True:
-        number = os.fork()
-        if number == 0:
-            child(root, settings)
-            os._exit(0)
-        if killed < kills:
-            time.sleep(chance.uniform(0.01, 0.25))
-            os.kill(number, signal.SIGKILL)
-        _, status = os.waitpid(number, 0)
-        if os.WIFSIGNALED(status):
-            killed += 1
-        elif os.WEXITSTATUS(status):
-            sys.exit(1)
-        else:
-            break
-    print(json.dumps({"killed": killed}))
+    for _ in range(kills):
+        status = attempt(root, settings, most, (chance.randrange(most), chance.uniform(0, 0.01)))
+        assert status == -signal.SIGKILL, status
+    sys.exit(attempt(root, settings, -1))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -256,9 +256,74 @@ def test_a_file_that_is_damaged(tmp_path: Path, static_folder: Path) -> None:
         embed(path, static_folder, tmp_path / "b")
 
 
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_the_error_for_a_truncated_file_says_what_is_written(workers: int, tmp_path: Path, static_folder: Path) -> None:
+    """In this run or before it; nothing where the damage comes before the end of the first part."""
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress("\n".join(sentences(4000)).encode())[:-2000])
+    for _ in range(2):
+        with pytest.raises(EssentError, match="damaged or incomplete") as caught:
+            embed(path, static_folder, tmp_path / "out", rows_per_part=700, workers=workers)
+        rows = table_of(tmp_path / "out").num_rows
+        assert rows in range(1400, 4000, 700)
+        assert str(caught.value).endswith(f"{tmp_path / 'out'} has {rows:,} rows, in {rows // 700} parts.")
+    with pytest.raises(EssentError, match=r"damaged or incomplete\. .*none has 0 rows, in 0 parts\.$"):
+        embed(path, static_folder, tmp_path / "none", rows_per_part=4000)
+    whole = path.read_bytes()
+    for content in (whole[:30], whole[:12] + b"\xff" * 20 + whole[32:]):  # found before there is a folder
+        path.write_bytes(content)
+        with pytest.raises(EssentError, match=r"damaged or incomplete\.$"):
+            embed(path, static_folder, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", b""),
+        ("a.txt", b"\xef\xbb\xbf"),
+        ("a.txt.gz", gzip.compress(b"")),
+        ("a.csv", b"text,n\n"),
+        ("a.tsv", b"text\tn\n"),
+        ("a.jsonl", b""),
+        ("a.jsonl", b"\n \n"),
+        ("a.parquet", None),
+        ("a.arrow", None),
+    ],
+)
+def test_a_file_without_rows_gives_a_part_without_rows(
+    name: str, content: bytes | None, tmp_path: Path, static_folder: Path
+) -> None:
+    """Readers find the columns; the run is complete, and a second one computes nothing."""
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    elif name == "a.parquet":
+        pq.write_table(pa.table({"text": pa.array([], pa.string())}), path)
+    else:
+        pyarrow.feather.write_feather(pa.table({"text": pa.array([], pa.string())}), path)
+    for _ in range(2):
+        run = embed(path, static_folder, tmp_path / "out")
+        assert (run.rows, run.parts, run.statuses) == (0, 1, {})
+    table = pq.read_table(tmp_path / "out")
+    assert table.num_rows == 0
+    assert {"text", "status", "embedding"} <= set(table.column_names)
+
+
+@pytest.mark.parametrize("names", [("a.jsonl", "b.jsonl"), ("b.jsonl", "a.jsonl")])
+def test_an_empty_file_of_json_lines_has_the_columns_of_the_others(
+    names: tuple[str, str], tmp_path: Path, static_folder: Path
+) -> None:
+    (tmp_path / names[0]).write_text("", "utf-8")
+    (tmp_path / names[1]).write_text('{"text": "a dog", "n": 5}\n', "utf-8")
+    run = embed([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], static_folder, tmp_path / "out", id="n", where="n > 4")
+    assert (run.rows, run.parts) == (1, 2)
+    assert table_of(tmp_path / "out")["n"].to_pylist() == [5]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
+        ("a.jsonl", b"{}\n{}\n", "no column 'text'. Its first rows have no columns"),
         ("a.parquet", b"PAR1 and no more", "not a Parquet file that can be read"),
         ("a.arrow", b"nothing of Arrow", "not an Arrow file that can be read"),
         ("a.json", b'\xef\xbb\xbf [{"text": "x"}]', "one JSON array"),

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,8 +19,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
 import essent
+from command_line import PROGRAM
 from essent import Encoder, EssentError, StaticEncoder
 from essent.bulk import BulkSettings, ModelSpec, compute, do_unit, embed, prepare, read_parts
+from waiting import wait_until
 
 TEXTS = sentences(200)
 
@@ -114,6 +115,18 @@ def test_the_parts_do_not_depend_on_each_other(bert: Path, tmp_path: Path, parqu
 # -- what is learned --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+def test_another_process_goes_on_with_a_saved_static_recipe(
+    bert: Path, tmp_path: Path, parquet: Callable[..., Path]
+) -> None:
+    essent.Encoder(str(bert), "static | normalize").save(str(tmp_path / "static"))
+    command = [*PROGRAM, "encode", str(parquet(60)), "-m", str(tmp_path / "static"), "-o", "out"]
+    for earlier in (0, 60):
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert ("60 of them by earlier runs" in ran.stderr + ran.stdout) is bool(earlier)
+
+
 def test_a_recipe_is_fitted_once(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     """On texts that are given; the fitted encoder stands beside the parts, and whoever goes on takes it."""
     path, texts = parquet(200), sentences(50)
@@ -200,20 +213,14 @@ def test_a_worker_that_is_killed(static_folder: Path, tmp_path: Path, parquet: C
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_the_first_process_is_killed(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     """Its workers end with it."""
-    words = ["embed", parquet(4000), "-m", static_folder, "-o", tmp_path / "out", "--rows-per-part", 10, "--workers", 2]
-    code = "from essent.cli import app; app()"
-    process = subprocess.Popen([sys.executable, "-c", code, *map(str, words)])
-    while not list((tmp_path / "out").glob("part-*")):
-        time.sleep(0.01)
+    words = [parquet(4000), "-m", static_folder, "-o", tmp_path / "out", "--rows-per-part", 10, "--workers", 2]
+    process = subprocess.Popen([*PROGRAM, "encode", *map(str, words)])
+    wait_until(lambda: process.poll() is not None or list((tmp_path / "out").glob("part-*")))
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     workers = children.read_text().split() if children.exists() else []
     process.kill()
     process.wait()
-    for _ in range(100):
-        if not any(alive(int(number)) for number in workers):
-            break
-        time.sleep(0.1)
-    assert not any(alive(int(number)) for number in workers)
+    wait_until(lambda: not any(alive(int(number)) for number in workers))
     embed(tmp_path / "rows.parquet", static_folder, tmp_path / "out", rows_per_part=10)
     assert table_of(tmp_path / "out")["n"].to_pylist() == list(range(4000))
 

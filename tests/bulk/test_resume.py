@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +22,10 @@ import pytest
 from bulk_helpers import contents, sentence, sentences, table_of, write_sources
 from fsspec.implementations.memory import MemoryFile
 
+from command_line import PROGRAM
 from essent import EssentError
 from essent.bulk import embed, read_parts
+from waiting import LIMIT, wait_until
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -39,42 +40,40 @@ def place(tmp_path: Path, static_folder: Path) -> Path:
     return tmp_path
 
 
-def kill_at_random(place: Path, kills: int, seed: int, rows: int, fewest: int) -> None:
+def kill_at_random(place: Path, kills: int, seed: int, rows: int, most: int) -> None:
     """Kill a run so often and let it end; compare it with one that nobody killed.
 
     Args:
         rows: of a part.
-        fewest: parts.
+        most: parts that an attempt may compute before it is killed.
     """
     (place / "settings.json").write_text(json.dumps({"rows_per_part": rows}), "utf-8")
-    command = [sys.executable, str(HERE / "killed_runs.py"), str(place), str(kills), str(seed)]
+    command = [sys.executable, str(HERE / "killed_runs.py"), str(place), str(kills), str(seed), str(most)]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
-    killed = json.loads(done.stdout)["killed"]
-    assert killed >= (kills if kills > 10 else 2)  # attempts may end before they are killed
     sources, settings = (json.loads((place / f"{name}.json").read_text("utf-8")) for name in ("sources", "settings"))
     embed(sources, place / "static", place / "whole", **settings)
     found = contents(place / "out")
-    assert len(found) >= fewest
+    assert len(found) > kills * most
     assert found == contents(place / "whole")
     assert not [path.name for path in (place / "out").iterdir() if path.name not in found]
     computed = Counter((place / "computed.log").read_text("utf-8").split())
-    assert sum(computed.values()) - len(found) <= killed  # at most one whole part a kill
+    assert sum(computed.values()) - len(found) <= kills  # at most one whole part a kill
     assert table_of(place / "out")["n"].to_pylist()[:1400] == list(range(1400))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the attempts are forked")
 @pytest.mark.slow
 def test_killed_at_a_few_instants(place: Path) -> None:
-    kill_at_random(place, 4, 1, 150, 20)
+    kill_at_random(place, 4, 1, 150, 4)
 
 
 @pytest.mark.faults
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the attempts are forked")
 def test_killed_at_a_hundred_instants(place: Path) -> None:
-    rows = [json.dumps({"n": n, "text": sentence(n)}) for n in range(12_000)]  # 900 parts: kills need time
+    rows = [json.dumps({"n": n, "text": sentence(n)}) for n in range(12_000)]  # 900 parts
     (place / "b.jsonl").write_text("\n".join(rows), "utf-8")
-    kill_at_random(place, 100, 2, 14, 200)
+    kill_at_random(place, 100, 2, 14, 8)
 
 
 def test_a_part_that_is_missing_is_made_again(place: Path) -> None:
@@ -115,7 +114,7 @@ def test_a_file_that_is_read_from_its_beginning_is_gone_on_with(
 
 @pytest.mark.slow
 def test_a_resume_reads_little(static_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 99 % it begins at once, and reads under 2 % of the input."""
+    """At 99 % it reads under 2 % of the input."""
     lines = "".join(json.dumps({"text": sentence(n), "filler": f"{n:x}" * 250}) + "\n" for n in range(24_000))
     fsspec.filesystem("memory").pipe_file("/shelf/large.jsonl", lines.encode())
     embed("memory://shelf/large.jsonl", static_folder, tmp_path / "out", rows_per_part=240)
@@ -131,9 +130,7 @@ def test_a_resume_reads_little(static_folder: Path, tmp_path: Path, monkeypatch:
             return found
 
         monkeypatch.setattr(MemoryFile, name, counted)
-    began = time.monotonic()
     embed("memory://shelf/large.jsonl", static_folder, tmp_path / "out", rows_per_part=240)
-    assert time.monotonic() - began < 5
     assert contents(tmp_path / "out") == whole
     assert len(lines) > 20e6
     assert 0 < sum(read) < 0.02 * len(lines)
@@ -256,10 +253,10 @@ def test_a_source_that_changes_during_the_run(
 
 LIMITED = """
 import resource, signal, sys
-from essent.cli import app
+from essent.cli import main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
-app()
+sys.exit(main())
 """
 
 
@@ -269,7 +266,7 @@ def test_no_room_for_a_part(tmp_path: Path, static_folder: Path) -> None:
     """The system refuses to write more: an error without a traceback, and the parts before are whole."""
     texts = [*sentences(200), *(sentence(n) * 40 + os.urandom(9000).hex() for n in range(60))]
     (tmp_path / "a.txt").write_text("\n".join(texts), "utf-8")
-    words = ["embed", tmp_path / "a.txt", "-m", static_folder, "-o", tmp_path / "out", "--rows-per-part", "1"]
+    words = ["encode", tmp_path / "a.txt", "-m", static_folder, "-o", tmp_path / "out", "--rows-per-part", "1"]
     command = [sys.executable, "-c", LIMITED, *map(str, words[:-1]), "10"]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 2, done.stderr
@@ -283,32 +280,25 @@ def test_no_room_for_a_part(tmp_path: Path, static_folder: Path) -> None:
 
 
 def started(place: Path, *more: str) -> subprocess.Popen[str]:
-    words = ["embed", str(place / "b.jsonl"), "-m", str(place / "static"), "-o", str(place / "out"), *more]
-    code = "from essent.cli import app; app()"
-    return subprocess.Popen([sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-
-
-def wait_for_parts(process: subprocess.Popen[str], folder: Path, count: int) -> None:
-    while process.poll() is None and len(list(folder.glob("part-*"))) < count:
-        time.sleep(0.01)
+    words = ["encode", str(place / "b.jsonl"), "-m", str(place / "static"), "-o", str(place / "out"), *more]
+    return subprocess.Popen([*PROGRAM, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to another process")
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_interrupted(place: Path, workers: str) -> None:
-    """Ctrl-C ends after the part that was begun, and says how to go on."""
+    """Ctrl-C ends after the part that was begun, and says how to go on; most of the 1,000 parts are still to come."""
     rows = [json.dumps({"n": n, "text": sentence(n)}) for n in range(3000)]
     (place / "b.jsonl").write_text("\n".join(rows), "utf-8")
-    more = ("--rows-per-part", "30", "--workers", workers)
-    process = started(place, *more)
-    wait_for_parts(process, place / "out", 3)
+    process = started(place, "--rows-per-part", "3", "--workers", workers)
+    wait_until(lambda: process.poll() is not None or len(list((place / "out").glob("part-*"))) >= 3)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=LIMIT)[1]
     assert process.returncode == 130, said
     assert "The same command goes on from there" in said.replace("\n", " ")
     assert not list((place / "out").glob(".*"))
     count = len(read_parts(place / "out"))
-    assert 3 <= count < 100
-    embed(place / "b.jsonl", place / "static", place / "out", rows_per_part=30)
+    assert 3 <= count < 1000
+    embed(place / "b.jsonl", place / "static", place / "out", rows_per_part=3)
     assert table_of(place / "out")["n"].to_pylist() == list(range(3000))

@@ -1,43 +1,24 @@
-"""A tiny random BERT, and a runner that keeps standard output and standard error apart."""
+"""A tiny random BERT and small files; `command_line.run` runs the commands."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-from cli_helpers import TEXTS, Run
-from click.testing import Result
-from typer.testing import CliRunner
 
-from essent.cli import app
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from families import build_family
+from command_line import TEXTS
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(build_family("bert", tmp_path_factory.mktemp("models") / "bert"))
+def tiny(bert: Path) -> str:
+    return str(bert)
 
 
 @pytest.fixture(autouse=True)
 def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are as wide as what is in them, as in a pipe; processes of a parallel test run inherit a width."""
     monkeypatch.delenv("COLUMNS", raising=False)
-
-
-@pytest.fixture
-def run() -> Run:
-    """Run the command line; `code` is the exit status that is expected."""
-
-    def invoke(*arguments: object, code: int = 0, stdin: bytes | None = None) -> Result:
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-        assert result.exit_code == code, (result.output, result.exception)
-        return result
-
-    return invoke
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_helpers import Run
 
+from command_line import run
 from essent.cli import ask as asking
 from essent.selection import read_asked
 
@@ -35,18 +35,18 @@ def filled(path: Path, scores: list[str]) -> None:
     path.write_text("\n".join([head, *(f"{row}{score}" for row, score in zip(rows, scores, strict=True))]), "utf-8")
 
 
-def test_a_file_is_written_filled_in_and_used(run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
+def test_a_file_is_written_filled_in_and_used(tiny: str, many: Path, tmp_path: Path) -> None:
     file, board, work = tmp_path / "judge.csv", tmp_path / "board.json", tmp_path / "work"
     command = ("search", "-m", tiny, "--texts", many, "-s", "weights", "--ask", 12, "--ask-file", file, "--work", work)
     first = run(*command, "--json", board)
-    assert "12 pairs to judge are in" in " ".join(first.stderr.split())
-    assert "run the same command again" in " ".join(first.stderr.split())
+    assert "12 pairs to judge are in" in first.stderr
+    assert "run the same command again" in first.stderr
     assert not board.exists()
     assert first.stdout == ""
     pairs = read_asked(file)
     assert [pair.score for pair in pairs] == [None] * 12
     before = file.read_bytes()
-    assert "none of the 12 pairs has a score" in " ".join(run(*command, code=2).stderr.split())
+    assert "none of the 12 pairs has a score" in run(*command, code=2).stderr
     assert file.read_bytes() == before
     filled(file, [str(n % 6) if n != 4 else "" for n in range(12)])
     second = run(*command, "--json", board)
@@ -54,18 +54,18 @@ def test_a_file_is_written_filled_in_and_used(run: Run, tiny: str, many: Path, t
     assert values["criterion"] == "judged + teacher"
     assert values["provenance"]["units"] == 11
     assert values["trials"][0]["recipe"] in second.stdout
-    assert "1 of 12 pairs have no score and are left out" in " ".join(second.stderr.split())
+    assert "1 of 12 pairs have no score and are left out" in second.stderr
     assert [pair[:2] for pair in [(p.sentence1, p.sentence2) for p in read_asked(file)]] == [
         (pair.sentence1, pair.sentence2) for pair in pairs
     ]
 
 
 def test_the_terminal_asks_and_goes_on_where_it_was_stopped(
-    run: Run, tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ("search", "-m", tiny, "--texts", many, "-s", "weights", "--ask", 6)
     first = run(*command, stdin=b"3\nmuch\n7\n4,5\ns\nq\n")
-    shown = " ".join(first.stderr.split())
+    shown = first.stderr
     assert "'much' is not a number from 0 to 5" in shown
     assert "'7' is not a number from 0 to 5" in shown
     assert "4 of 6" in shown  # the question that q answered
@@ -73,14 +73,12 @@ def test_the_terminal_asks_and_goes_on_where_it_was_stopped(
     assert [pair.score for pair in read_asked(terminal)] == [3.0, 4.5, None, None, None, None]
     monkeypatch.setattr("essent.selection.ask", lambda *_, **__: pytest.fail("pairs are chosen once"))
     second = run(*command, stdin=b"1\n2\n")  # and then the input ends
-    assert "1 of 4" in " ".join(second.stderr.split())
+    assert "1 of 4" in second.stderr
     assert [pair.score for pair in read_asked(terminal)] == [3.0, 4.5, 1.0, 2.0, None, None]
     assert "judged + teacher" in second.stdout
 
 
-def test_every_answer_is_kept_at_once(
-    run: Run, tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_answer_is_kept_at_once(tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter(["2", "5"])
 
     def answer() -> str:
@@ -93,7 +91,7 @@ def test_every_answer_is_kept_at_once(
     assert [pair.score for pair in read_asked(terminal)] == [2.0, 5.0, None, None, None]
 
 
-def test_refusals(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
+def test_refusals(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
     def error(*arguments: object) -> str:
         return " ".join(run("search", "-m", tiny, *arguments, code=2).stderr.split())
 

@@ -6,14 +6,14 @@ import struct
 from pathlib import Path
 
 import pytest
-from cli_helpers import Run
 
+from command_line import run
 from essent.demo import minimal_pairs_path, pairs_path
 from essent.demo.picture import DemoRow, draw
 from essent.tasks.heros import CHANGED, KEPT, SUBSETS
 
 
-def test_demo(run: Run, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, path, rows in (
         ("pairs_path", pairs_path(), slice(0, None, 8)),
         ("minimal_pairs_path", minimal_pairs_path(), slice(36)),
@@ -39,7 +39,7 @@ def test_dollars_in_a_model_are_no_formula(tmp_path: Path) -> None:
     assert (tmp_path / "demo.png").stat().st_size > 5_000
 
 
-def test_demo_without_its_extra(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib
 
     real = importlib.import_module

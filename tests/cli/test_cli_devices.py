@@ -1,4 +1,4 @@
-"""`essent pretrain` and `essent train` on CPUs with and without bfloat16, the device and the precision named or not."""
+"""`essent lab pretrain` and `essent train` on CPUs with and without bfloat16, device and precision named or not."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from cli_helpers import Run
 
+from command_line import run
 from essent.arithmetic import has_bfloat16
 from essent.train import device as devices
 from essent.train.device import find_device, on_device
@@ -46,12 +46,10 @@ def about(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("device", "precision"), ASKED)
-def test_pretrain(
-    cpu: str, device: str, precision: str | None, run: Run, tiny: str, many: Path, tmp_path: Path
-) -> None:
+def test_pretrain(cpu: str, device: str, precision: str | None, tiny: str, many: Path, tmp_path: Path) -> None:
     given = [*DEVICES[device], *(("--precision", precision) if precision else ())]
     small = ["--max-steps", 1, "--batch-size", 2, "--max-seq-length", 16, "-q"]
-    run("pretrain", "-t", many, "-m", tiny, "-o", tmp_path / "model", *small, *given)
+    run("lab", "pretrain", "-t", many, "-m", tiny, "-o", tmp_path / "model", *small, *given)
     found = about(tmp_path / "model")
     assert found["device"] == "cpu"
     assert found["precision"] == (precision or ("bfloat16" if cpu == "with bf16" else "float32"))
@@ -59,7 +57,7 @@ def test_pretrain(
 
 
 @pytest.mark.parametrize(("device", "precision"), ASKED)
-def test_train(cpu: str, device: str, precision: str | None, run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
+def test_train(cpu: str, device: str, precision: str | None, tiny: str, many: Path, tmp_path: Path) -> None:
     given = [*DEVICES[device], *(("--precision", precision) if precision else ())]
     small = ["--max-steps", 1, "--batch-size", 4, "-q"]
     run("train", "-m", tiny, "--texts", many, "-o", tmp_path / "model", *small, *given)
@@ -69,7 +67,7 @@ def test_train(cpu: str, device: str, precision: str | None, run: Run, tiny: str
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_half_precision_needs_a_gpu(cpu: str, device: str, run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
+def test_half_precision_needs_a_gpu(cpu: str, device: str, tiny: str, many: Path, tmp_path: Path) -> None:
     arguments = ["--texts", many, "-m", tiny, "-o", tmp_path / "model", "--max-steps", 1, "--batch-size", 4]
     error = run("train", *arguments, "--precision", "float16", *DEVICES[device], code=2).stderr
     assert "'float16' needs a GPU" in error
@@ -77,8 +75,8 @@ def test_half_precision_needs_a_gpu(cpu: str, device: str, run: Run, tiny: str, 
 
 
 @pytest.mark.parametrize("asked", ["cuda", "cuda:1", "mps", "tpu"])
-def test_a_device_that_is_not_there(asked: str, run: Run, tiny: str, many: Path, tmp_path: Path, cpu: str) -> None:
-    for command in (["pretrain", "-t", many, "--max-steps", 1], ["train", "--texts", many]):
+def test_a_device_that_is_not_there(asked: str, tiny: str, many: Path, tmp_path: Path, cpu: str) -> None:
+    for command in (["lab", "pretrain", "-t", many, "--max-steps", 1], ["train", "--texts", many]):
         error = run(*command, "-m", tiny, "-o", tmp_path / "model", "--device", asked, code=2).stderr
         assert f"device={asked!r}: on this machine training runs on 'cpu'." in error
         assert not (tmp_path / "model").exists()

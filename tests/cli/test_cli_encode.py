@@ -1,4 +1,4 @@
-"""`essent encode`: every input and output, and that nothing is computed for a call that cannot end well."""
+"""`essent encode` to a file: every input and output; nothing is computed for a call that cannot end well."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import TEXTS, Run
 
+from command_line import TEXTS, run
 from essent import Encoder
 
 
@@ -18,7 +18,7 @@ def expected(tiny: str) -> np.ndarray:
 
 
 @pytest.fixture
-def call(run: Run, tiny: str):
+def call(tiny: str):
     def encode(*arguments: object, **options):
         return run("encode", "-m", tiny, *arguments, **options)
 
@@ -35,7 +35,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_npy(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> None:
     output = tmp_path / "new" / "vectors.npy"
-    result = call("-r", "first-last | zscore", "-t", lines, "-o", output)
+    result = call("-r", "first-last | zscore", lines, "-o", output)
     found = np.load(output)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -48,7 +48,7 @@ def test_parquet(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> Non
     import pyarrow
     import pyarrow.parquet as parquet
 
-    call("-r", "first-last | zscore", "-t", lines, "-o", tmp_path / "v.parquet", "-q")
+    call("-r", "first-last | zscore", lines, "-o", tmp_path / "v.parquet", "-q")
     table = parquet.read_table(tmp_path / "v.parquet")
     assert table.schema.field("embedding").type == pyarrow.list_(pyarrow.float32())
     assert table["text"].to_pylist() == TEXTS
@@ -56,7 +56,7 @@ def test_parquet(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> Non
 
 
 def test_jsonl(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> None:
-    result = call("-r", "first-last | zscore", "-t", lines, "-o", tmp_path / "v.jsonl", "--quiet")
+    result = call("-r", "first-last | zscore", lines, "-o", tmp_path / "v.jsonl", "--quiet")
     rows = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["text"] for row in rows] == TEXTS
     np.testing.assert_allclose(np.array([row["embedding"] for row in rows], np.float32), expected, atol=1e-6)
@@ -65,23 +65,8 @@ def test_jsonl(call, lines: Path, tmp_path: Path, expected: np.ndarray) -> None:
 
 def test_standard_input_and_options(call, tiny: str, tmp_path: Path) -> None:
     stdin = "\ufeffA man\r\n\nThe dogs run\u2028on\n".encode()
-    call(
-        *(
-            "-r",
-            "cls",
-            "--prompt",
-            "query: ",
-            "--normalize",
-            "--truncate-dim",
-            8,
-            "--max-seq-length",
-            5,
-            "--device",
-            "cpu",
-        ),
-        *("--batch-size", 1, "-o", tmp_path / "v.npy"),
-        stdin=stdin,
-    )
+    options = ("--prompt", "query: ", "--normalize", "--truncate-dim", 8, "--max-seq-length", 5, "--device", "cpu")
+    call("-r", "cls", *options, "--batch-size", 1, "-o", tmp_path / "v.npy", stdin=stdin)
     encoder = Encoder(tiny, "cls")
     encoder.max_seq_length = 5
     texts = ["A man", "", "The dogs run\u2028on"]
@@ -89,23 +74,33 @@ def test_standard_input_and_options(call, tiny: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv"])
-def test_columns(call, tiny: str, tmp_path: Path, suffix: str) -> None:
-    texts = ["A man, a flute", "Two dogs"]
-    separator = {".csv": ",", ".tsv": "\t"}.get(suffix)
-    if separator:
-        lines = [
-            f"id{separator}body",
-            *(f'{n}{separator}"{t}"' if separator == "," else f"{n}\t{t}" for n, t in enumerate(texts)),
-        ]
-    else:
-        lines = [json.dumps({"id": n, "body": text}) for n, text in enumerate(texts)]
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".jsonl", '{"id": 0, "body": "A man, a flute"}\n{"id": 1, "body": "Two dogs"}\n'),
+        (".csv", 'id,body\n0,"A man, a flute"\n1,Two dogs\n'),
+        (".tsv", "id\tbody\n0\tA man, a flute\n1\tTwo dogs\n"),
+    ],
+)
+def test_columns(call, tiny: str, tmp_path: Path, suffix: str, content: str) -> None:
     path = tmp_path / f"rows{suffix}"
-    path.write_text("\n".join(lines) + "\n")
-    call("-r", "mean", "-t", path, "--column", "body", "-o", tmp_path / "v.npy")
-    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), Encoder(tiny, "mean").encode(texts), atol=1e-6)
-    result = call("-r", "mean", "-t", path, "-o", tmp_path / "w.npy", code=2)
-    assert "no column 'text'" in result.stderr
+    path.write_text(content)
+    call("-r", "mean", path, "--column", "body", "-o", tmp_path / "v.npy")
+    wanted = Encoder(tiny, "mean").encode(["A man, a flute", "Two dogs"])
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
+    assert "no column 'text'" in call("-r", "mean", path, "-o", tmp_path / "w.npy", code=2).stderr
+
+
+def test_texts_of_several_files_in_their_order(call, tiny: str, lines: Path, tmp_path: Path) -> None:
+    more, recipe = tmp_path / "more.jsonl", "mean | zscore"
+    more.write_text('{"text": "Two cats."}\n{"text": "One bird."}\n', "utf-8")
+    wanted = Encoder(tiny, recipe).fit([*TEXTS, "Two cats.", "One bird."]).encode(["Two cats.", "A", "B", *TEXTS[:1]])
+    for files in (("--fit", lines, more), ("--fit", lines, "--fit", more)):
+        result = call(more, "-", lines, "-r", recipe, *files, "-o", tmp_path / "v.npy", "-f", stdin=b"A\nB\n")
+        np.testing.assert_allclose(np.load(tmp_path / "v.npy")[[0, 2, 3, 4]], wanted, atol=1e-6)
+        assert f"is fitted on {lines}, {more}." in result.stderr
+    error = call("-", "-", "-o", tmp_path / "x.npy", code=2, stdin=b"A\n").stderr
+    assert "Standard input (-) can be read once only." in error
 
 
 def test_fit_on_another_file(call, tiny: str, lines: Path, tmp_path: Path) -> None:
@@ -114,25 +109,25 @@ def test_fit_on_another_file(call, tiny: str, lines: Path, tmp_path: Path) -> No
     path.write_text("\n".join(corpus))
     counted.write_text("The moon.\nThe man.\n")
     call(
-        *("-r", "weights=idf | centre", "-t", lines, "--fit", path, "--frequencies", counted),
+        *("-r", "weights=idf | centre", lines, "--fit", path, "--frequencies", counted),
         *("--prompt", "say ", "-o", tmp_path / "v.npy"),
     )
     encoder = Encoder(tiny, "weights=idf | centre")
     encoder.fit([f"say {text}" for text in corpus], frequency_texts=["say The moon.", "say The man."])
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), encoder.encode(TEXTS, prompt="say "), atol=1e-6)
-    result = call("-r", "mean", "-t", lines, "--fit", path, "-o", tmp_path / "w.npy")
+    result = call("-r", "mean", lines, "--fit", path, "-o", tmp_path / "w.npy")
     assert f"learns nothing: --fit {path} is not used" in result.stderr
-    result = call("-r", "mean | centre", "-t", lines, "--frequencies", path, "-o", tmp_path / "x.npy")
+    result = call("-r", "mean | centre", lines, "--frequencies", path, "-o", tmp_path / "x.npy")
     assert f"counts no tokens: --frequencies {path} is not used" in result.stderr
 
 
-def test_saved_encoder_needs_no_recipe_and_no_fit(call, run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+def test_saved_encoder_needs_no_recipe_and_no_fit(call, tiny: str, lines: Path, tmp_path: Path) -> None:
     encoder = Encoder(tiny, "mean | zscore").fit(TEXTS)
     encoder.save(str(tmp_path / "saved"))
-    result = run("encode", "-m", tmp_path / "saved", "-t", lines, "-o", tmp_path / "v.npy")
+    result = run("encode", "-m", tmp_path / "saved", lines, "-o", tmp_path / "v.npy")
     assert "fitted" not in result.stderr
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), encoder.encode(TEXTS), atol=1e-5)
-    result = run("encode", "-m", tmp_path / "saved", "-r", "mean", "-t", lines, "-o", tmp_path / "w.npy", code=2)
+    result = run("encode", "-m", tmp_path / "saved", "-r", "mean", lines, "-o", tmp_path / "w.npy", code=2)
     assert "its own recipe" in result.stderr
 
 
@@ -158,7 +153,7 @@ def written(path: Path, rows: list[dict]) -> Path:
 
 def test_other_columns_are_kept_and_a_null_has_no_vector(call, tiny: str, tmp_path: Path) -> None:
     texts = written(tmp_path / "rows.jsonl", ROWS)
-    result = call("-r", "mean | centre", "-t", texts, "-o", tmp_path / "v.jsonl")
+    result = call("-r", "mean | centre", texts, "-o", tmp_path / "v.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [list(row) for row in rows] == [["id", "text", "tags", "price", "embedding"]] * 3
     assert [(row["id"], row["text"], row["tags"], row["price"]) for row in rows] == [
@@ -173,7 +168,7 @@ def test_other_columns_are_kept_and_a_null_has_no_vector(call, tiny: str, tmp_pa
     assert f"1 of 3 rows have no text ('text' is null), the first {texts}, line 2: their vectors are null" in (
         result.stderr.replace("\n", " ")
     )
-    result = call("-r", "mean | centre", "-t", texts, "-o", tmp_path / "v.npy")
+    result = call("-r", "mean | centre", texts, "-o", tmp_path / "v.npy")
     found = np.load(tmp_path / "v.npy")
     assert np.isnan(found[1]).all()
     np.testing.assert_allclose(found[[0, 2]], wanted, atol=1e-6)
@@ -190,7 +185,7 @@ def test_columns_of_parquet_keep_their_types(call, tiny: str, tmp_path: Path) ->
     day = datetime.date(2026, 3, 1)
     rows = [{"id": n, "text": None if n == 1 else f"Text {n}.", "at": day} for n in range(4)]
     texts = written(tmp_path / "rows.parquet", rows)
-    call("-r", "mean", "-t", texts, "-o", tmp_path / "v.parquet", "-q")
+    call("-r", "mean", texts, "-o", tmp_path / "v.parquet", "-q")
     table = parquet.read_table(tmp_path / "v.parquet")
     assert table.schema.names == ["id", "text", "at", "embedding"]
     assert (table.schema.field("id").type, table.schema.field("at").type) == (pyarrow.int16(), pyarrow.date32())
@@ -199,7 +194,7 @@ def test_columns_of_parquet_keep_their_types(call, tiny: str, tmp_path: Path) ->
     found = table["embedding"].to_pylist()
     wanted = Encoder(tiny, "mean").encode(["Text 0.", "Text 2.", "Text 3."])
     np.testing.assert_allclose([found[0], found[2], found[3]], wanted, atol=1e-6)
-    call("-r", "mean", "-t", texts, "-o", tmp_path / "v.jsonl", "-q")
+    call("-r", "mean", texts, "-o", tmp_path / "v.jsonl", "-q")
     assert json.loads((tmp_path / "v.jsonl").read_text().splitlines()[0])["at"] == "2026-03-01"
 
 
@@ -208,35 +203,35 @@ def test_a_log_is_told_how_far_it_is(call, lines: Path, tmp_path: Path, monkeypa
     monkeypatch.setattr("essent.progress.FIRST", 0.0)
     monkeypatch.setattr("essent.progress.LATER", 0.0)
     lines.write_text("".join(f"{'A long text. ' * 20} {n}\n" for n in range(3)), encoding="utf-8")
-    result = call("-r", "mean", "-t", lines, "-o", tmp_path / "v.npy", "--batch-size", 1)
+    result = call("-r", "mean", lines, "-o", tmp_path / "v.npy", "--batch-size", 1)
     assert "1 of 3 texts, " in result.stderr
     assert "3 of 3 texts, " in result.stderr
     assert "s left\n" in result.stderr
     assert "\r" not in result.stderr
-    assert call("-r", "mean", "-t", lines, "-o", tmp_path / "w.npy", "-q").stderr == ""
+    assert call("-r", "mean", lines, "-o", tmp_path / "w.npy", "-q").stderr == ""
 
 
 @pytest.mark.usefixtures("no_model")
 class TestRefusedBeforeTheModelIsLoaded:
     def test_recipe(self, call, lines: Path, tmp_path: Path) -> None:
-        assert "Did you mean 'mean'" in call("-r", "maen", "-t", lines, "-o", tmp_path / "v.npy", code=2).stderr
-        result = call("-r", 'template="[MASK] [red]"', "-t", lines, "-o", tmp_path / "v.npy", code=2)
+        assert "Did you mean 'mean'" in call("-r", "maen", lines, "-o", tmp_path / "v.npy", code=2).stderr
+        result = call("-r", 'template="[MASK] [red]"', lines, "-o", tmp_path / "v.npy", code=2)
         assert "[MASK] [red]" in result.stderr  # as text, not as markup
 
     def test_output(self, call, lines: Path, tmp_path: Path) -> None:
-        assert "'.txt'" in call("-t", lines, "-o", tmp_path / "v.txt", code=2).stderr
+        assert "'.txt'" in call(lines, "-o", tmp_path / "v.txt", code=2).stderr
         (tmp_path / "folder.npy").mkdir()
-        assert "is a folder" in call("-t", lines, "-o", tmp_path / "folder.npy", code=2).stderr
+        assert "is a folder" in call(lines, "-o", tmp_path / "folder.npy", code=2).stderr
         there = tmp_path / "v.npy"
         there.write_bytes(b"mine")
-        assert "--force" in call("-t", lines, "-o", there, code=2).stderr
+        assert "--force" in call(lines, "-o", there, code=2).stderr
         assert there.read_bytes() == b"mine"
-        assert "not a folder" in call("-t", lines, "-o", there / "v.npy", code=2).stderr
+        assert "not a folder" in call(lines, "-o", there / "v.npy", code=2).stderr
 
     def test_rows(self, call, tmp_path: Path) -> None:
         def refused(rows: list[dict], name: str, *options: object) -> str:
             texts = written(tmp_path / "rows.jsonl", rows)
-            return call("-t", texts, "-o", tmp_path / name, *options, code=2).stderr
+            return call(texts, "-o", tmp_path / name, *options, code=2).stderr
 
         assert "line 2: 'text' is null, one of 1 such rows (--strict)" in refused(ROWS, "v.jsonl", "--strict")
         assert "No row has a text: 'text' is null in all 1" in refused(ROWS[1:2], "v.jsonl")
@@ -260,21 +255,21 @@ class TestRefusedBeforeTheModelIsLoaded:
             "number.jsonl": "number.jsonl, line 2: 'text' must be a string, not int (3)",
             "half.jsonl": "surrogate",
         }.items():
-            assert message in call("-t", tmp_path / name, "-o", output, code=2).stderr
+            assert message in call(tmp_path / name, "-o", output, code=2).stderr
         assert "line 2: not UTF-8" in call("-o", output, code=2, stdin=b"a\n\xff\n").stderr
         assert "Standard input has no texts" in call("-o", output, code=2, stdin=b"").stderr
         assert not output.exists()
 
 
-def test_unknown_model(run: Run, lines: Path, tmp_path: Path) -> None:
-    result = run("encode", "-m", tmp_path / "nowhere", "-t", lines, "-o", tmp_path / "v.npy", code=2)
+def test_unknown_model(lines: Path, tmp_path: Path) -> None:
+    result = run("encode", "-m", tmp_path / "nowhere", lines, "-o", tmp_path / "v.npy", code=2)
     assert result.stderr.startswith("Error: There is no model folder")
     assert "Traceback" not in result.stderr
 
 
 def test_force_replaces(call, lines: Path, tmp_path: Path) -> None:
     (tmp_path / "v.npy").write_bytes(b"mine")
-    call("-t", lines, "-o", tmp_path / "v.npy", "--force")
+    call(lines, "-o", tmp_path / "v.npy", "--force")
     assert np.load(tmp_path / "v.npy").shape == (len(TEXTS), 32)
 
 
@@ -283,6 +278,6 @@ def test_interrupted_run_leaves_nothing(call, lines: Path, tmp_path: Path, monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr("numpy.save", interrupt)
-    result = call("-t", lines, "-o", tmp_path / "v.npy", code=130)
+    result = call(lines, "-o", tmp_path / "v.npy", code=130)
     assert "Interrupted" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]

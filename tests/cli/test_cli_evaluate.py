@@ -1,28 +1,30 @@
-"""`essent evaluate`: the table, the JSON file, where it learns from, and refusals."""
+"""`essent evaluate`: the table, the JSON file, the report, where it learns from, and refusals."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas
 import pytest
-from cli_helpers import Run
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
+from command_line import run
 from essent import evaluate
+from essent.demo import minimal_pairs_path
 from essent.tasks import load_results
 
 
-def test_table_and_json(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
+def test_table_and_json(tiny: str, pairs: Path, tmp_path: Path) -> None:
     recipes = ("mean", "first-last | zscore", 'template="{text} [MASK]" weights=mask')
-    given = [part for recipe in recipes for part in ("-r", recipe)]
     output = tmp_path / "results.json"
-    result = run("evaluate", "-m", tiny, *given, "-d", pairs, "--json", output)
+    result = run("evaluate", "-m", tiny, "-r", *recipes, "-d", pairs, "--json", output)
     wanted = evaluate(tiny, recipes, [str(pairs)])
     stored = load_results(output)
     for recipe, (expected,) in wanted.items():
@@ -41,17 +43,17 @@ def test_table_and_json(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> Non
 
 
 def test_the_mean_of_tasks_is_compared_and_tasks_of_other_scores_one_by_one(
-    run: Run, tiny: str, pairs: Path, tmp_path: Path
+    tiny: str, pairs: Path, tmp_path: Path
 ) -> None:
     again, labelled = tmp_path / "again.jsonl", tmp_path / "classes.jsonl"
     shutil.copy(pairs, again)
     words = ["red", "dog", "moon", "flute", "man", "ball"]
     rows = [{"text": f"{words[n % 6]} {words[n % 5]} {words[n % 4]}", "label": n % 2} for n in range(60)]
     labelled.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    alike = run("evaluate", "-m", tiny, "-r", "mean,cls", "-d", pairs, "-d", again, "-q").stdout
+    alike = run("evaluate", "-m", tiny, "-r", "mean", "-r", "cls", "-d", pairs, again, "-q").stdout
     assert "avg" in alike
     assert "Compared with mean on average over my-pairs, again" in alike
-    noted = run("evaluate", "-m", tiny, "-r", "mean,cls", "-d", pairs, "-d", labelled, "--shots", "2,4")
+    noted = run("evaluate", "-m", tiny, "-r", "mean", "cls", "-d", pairs, labelled, "--shots", 2, 4)
     mixed = noted.stdout
     how = "classes: logistic regression by 10-fold cross-validation, its strength chosen inside each fold."
     assert " ".join(noted.stderr.split()).count(how) == 1
@@ -62,17 +64,7 @@ def test_the_mean_of_tasks_is_compared_and_tasks_of_other_scores_one_by_one(
     assert "Compared" not in alone
 
 
-def test_shots_that_cannot_be(run: Run, tiny: str, pairs: Path) -> None:
-    for given, message in (
-        ("8,few", "--shots takes whole numbers such as 8,16,64"),
-        ("0", "numbers of labels a class"),
-        ("8", "accuracy with few labels is a score of labelled texts"),
-    ):
-        refused = run("evaluate", "-m", "no-such-model", "-d", pairs, "--shots", given, code=2).stderr
-        assert message in " ".join(refused.split())
-
-
-def test_defaults_metric_and_folder(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
+def test_defaults_metric_and_folder(tiny: str, pairs: Path, tmp_path: Path) -> None:
     (tmp_path / "sts").mkdir()
     os.replace(pairs, tmp_path / "sts" / "stsb.jsonl")
     result = run("evaluate", "-m", tiny, "--data", "stsb", "--data-folder", tmp_path, "--metric", "pearson", "-q")
@@ -81,7 +73,7 @@ def test_defaults_metric_and_folder(run: Run, tiny: str, pairs: Path, tmp_path: 
     assert result.stderr == ""
 
 
-def test_the_model_as_it_is(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
+def test_the_model_as_it_is(tiny: str, pairs: Path, tmp_path: Path) -> None:
     transformer = Transformer(tiny)
     size = transformer.get_embedding_dimension()
     SentenceTransformer(modules=[transformer, Pooling(size), Dense(size, 8)]).save(str(tmp_path / "dense"))
@@ -95,30 +87,45 @@ def test_the_model_as_it_is(run: Run, tiny: str, pairs: Path, tmp_path: Path) ->
     assert ("cls" in alone, "cls" in both) == (False, True)
 
 
-def test_other_texts(run: Run, tiny: str, pairs: Path, lines: Path, tmp_path: Path) -> None:
+def test_several_models(tiny: str, folder_of: Callable[[str], Path], pairs: Path, tmp_path: Path) -> None:
+    output, other = tmp_path / "results.json", str(folder_of("distilbert"))
+    command = ("evaluate", "-m", tiny, other, "-r", "mean", "cls", "-d", pairs, "--as-is", "--json", output)
+    shown = run(*command)
+    assert [(result.provenance["model"], result.provenance["recipe"]) for result in load_results(output)] == [
+        (model, recipe) for model in (tiny, other) for recipe in ("mean", "cls")
+    ]
+    for model in (tiny, other):
+        for recipe, (expected,) in evaluate(model, ["mean", "cls"], [str(pairs)]).items():
+            row = next(line for line in shown.stdout.splitlines() if f"{Path(model).name} · {recipe} " in line)
+            assert f"{expected.main_score:.2f}" in row
+    assert f"{tiny}:" in shown.stderr
+    assert "·" not in run("evaluate", "-m", tiny, tiny, "-r", "mean", "-d", pairs, "-q").stdout
+    refused = run("evaluate", "-m", tiny, "./nowhere", "-r", "mean", "-d", pairs, code=2).stderr
+    assert refused.startswith("Error: There is no model folder './nowhere'")  # before the first runs
+
+
+def test_other_texts(tiny: str, pairs: Path, lines: Path, tmp_path: Path) -> None:
+    output = tmp_path / "fit.json"
+    run("evaluate", "-m", tiny, "-r", "weights=idf | zscore", "-d", pairs, "--fit", lines, "--json", output)
     texts = lines.read_text().splitlines()
-    for name, options, keywords in (
-        ("fit", ("--fit", lines), {"fit_texts": texts}),
-        ("frequencies", ("--frequencies", lines), {"frequency_texts": texts}),
-    ):
-        output = tmp_path / f"{name}.json"
-        run("evaluate", "-m", tiny, "-r", "weights=idf | zscore", "-d", pairs, *options, "--json", output)
-        (wanted,) = evaluate(tiny, ["weights=idf | zscore"], [str(pairs)], **keywords).values()
-        (found,) = load_results(output)
-        assert found.main_score == pytest.approx(wanted[0].main_score)
-        assert "other texts" in (found.provenance["fitted_on"], found.provenance["frequencies_from"])
+    learned = {"fit_texts": texts, "frequency_texts": texts}
+    (wanted,) = evaluate(tiny, ["weights=idf | zscore"], [str(pairs)], **learned).values()
+    (stored,) = load_results(output)
+    assert stored.main_score == pytest.approx(wanted[0].main_score)
+    assert stored.provenance["fitted_on"] == stored.provenance["frequencies_from"] == "other texts"
 
 
-def test_refusals(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
-    def refuse(*options: object) -> str:
-        return run("evaluate", "-m", tiny, *options, code=2).stderr
+def test_refusals(tiny: str, pairs: Path, tmp_path: Path) -> None:
+    def refuse(*options: object, model: object = tiny) -> str:
+        return run("evaluate", "-m", model, *options, code=2).stderr
 
-    assert "pearson" in refuse("-d", pairs, "--metric", "kendall")
-    assert "stsb" in refuse("-d", "stsbb", "--data-folder", tmp_path)
+    assert "pearson" in refuse("-d", pairs, "--metric", "kendall", model="nowhere")
+    assert "stsb" in refuse("-d", "stsbb", "--data-folder", tmp_path, model="nowhere")
     assert "does not exist" in refuse("-d", "stsb", "--data-folder", tmp_path / "none")
-    assert "',' holds no value" in refuse("-d", ",")
     assert "Did you mean" in refuse("-d", pairs, "-r", "first-lats")
     assert "no head 9-1" in refuse("-d", pairs, "-r", "ditto:9-1")
+    assert "numbers of labels a class" in refuse("-d", pairs, "--shots", 0, model="nowhere")
+    assert "accuracy with few labels is a score of labelled texts" in refuse("-d", pairs, "--shots", 8, model="nowhere")
     bad = tmp_path / "bad.csv"
     bad.write_text("sentence1,sentence2,score\na,b,1\na,b,much\n")
     assert "bad.csv, line 3" in refuse("-d", bad)
@@ -129,7 +136,7 @@ def test_refusals(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_labelled_files_run_as_they_are_and_refusals_name_what_runs(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_labelled_files_run_as_they_are_and_refusals_name_what_runs(tiny: str, tmp_path: Path) -> None:
     words = ["red", "dog", "moon", "flute", "man", "ball"]
     rows = [
         {"text": f"{words[n % 6]} {words[n % 5]} {words[n % 4]} {words[n % 3]} {n}", "label": n % 2 == 0}
@@ -142,7 +149,7 @@ def test_labelled_files_run_as_they_are_and_refusals_name_what_runs(run: Run, ti
     assert evaluate(tiny, ["mean"], [pandas.DataFrame(rows)])["mean"][0].main == ("accuracy", "all")
     more = tmp_path / "more.csv"
     more.write_bytes(booleans.read_bytes())
-    both = ("--validate", f"{booleans},{more}")  # several are ranked together, which only scored pairs can be
+    both = ("--validate", booleans, more)  # several are ranked together, which only scored pairs can be
     refused = run("distill", "-m", "none", "-t", booleans, "-o", tmp_path / "o", *both, code=2).stderr
     assert "holds classification, and only scored pairs will do here" in " ".join(refused.split())
     plain = tmp_path / "lines.txt"
@@ -150,3 +157,78 @@ def test_labelled_files_run_as_they_are_and_refusals_name_what_runs(run: Run, ti
     hint = " ".join(run("search", "-m", "no-such-model", "--data", plain, code=2).stderr.split())
     assert "Texts without labels are for --texts" in hint
     assert "mean" in run("search", "-m", tiny, "--texts", plain, "--space", "layers", "-q").stdout
+
+
+# -- reports -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_of_results_and_a_leaderboard(tiny: str, pairs: Path, tmp_path: Path) -> None:
+    """What evaluate, minimal-pairs and search write goes in, beside what is run now; one file comes out."""
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join(minimal_pairs_path().read_text("utf-8").splitlines(keepends=True)[:36]), "utf-8")
+    files = [tmp_path / f"{name}.json" for name in ("pairs", "heros", "search")]
+    run("evaluate", "-m", tiny, "-d", pairs, "-r", "mean", "first-last | zscore", "--json", files[0])
+    run("lab", "minimal-pairs", "evaluate", "-m", tiny, "-r", "mean", "-d", few, "--json", files[1])
+    run("search", "-m", tiny, "--data", pairs, "--space", "layers", "--json", files[2])
+    scores = [result.main_score for result in load_results(files[0])]
+    best = json.loads(files[2].read_text("utf-8"))["best"]
+    for suffix in (".html", ".md", ".png"):
+        output = tmp_path / "new" / f"report{suffix}"
+        shown = run("evaluate", *files, "--report", output)
+        assert (shown.stdout, shown.stderr) == ("", f"Wrote {output}.\n")
+        if suffix == ".png":
+            assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+            continue
+        text = output.read_text("utf-8")
+        assert all(f"{score:.2f}".replace("-", "−") in text for score in scores)
+        assert best in text
+        assert "Similarity after one small change" in text
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["report.html", "report.md", "report.png"]
+    assert "--force" in run("evaluate", *files, "--report", output, code=2).stderr
+    run("evaluate", files[0], files[0], "--report", tmp_path / "once.md")
+    assert "(2)" not in (tmp_path / "once.md").read_text("utf-8")
+    run("evaluate", files[0], "-m", tiny, "-r", "cls", "-d", pairs, "--report", tmp_path / "now.md", "-q")
+    now = (tmp_path / "now.md").read_text("utf-8")
+    assert all(f"| {recipe} |" in now for recipe in ("mean", "first-last \\| zscore", "cls")), now
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "Cannot read the results"),
+        (b"{", "is not a JSON file"),
+        (b"\xff\xfe\x00", "is not a JSON file"),
+        (b"[" * 100_000, "is not a JSON file"),
+        (b"[]", "neither a file of results nor a leaderboard: its format is None"),
+        (b'{"format": "essent-results/9"}', "its format is 'essent-results/9', expected 'essent-results/1'"),
+        (b'{"format": "essent-results/1", "results": [{}]}', "Not a result of essent"),
+        (b'{"format": "essent-leaderboard/1"}', "is not a leaderboard: KeyError: 'criterion'"),
+        (b'{"format": "essent-leaderboard/1", "criterion": "c", "trials": 3}', "is not a leaderboard"),
+        (b'TRIAL {"recipe": "mean", "scores": {}}', "no score by 'c'"),
+        (b'TRIAL {"recipe": "maen", "scores": {"c": 1}}', "mean"),
+        (b'TRIAL {"recipe": "cls", "scores": {"c": ""}}', "'' is no number"),
+    ],
+)
+def test_files_that_are_no_results(tmp_path: Path, content: bytes | None, message: str) -> None:
+    path, output = tmp_path / "r.json", tmp_path / "out.html"
+    if content is not None:
+        start, sign, trial = content.partition(b"TRIAL ")
+        leaderboard = b'{"format": "essent-leaderboard/1", "criterion": "c", "trials": [' + trial + b"]}"
+        path.write_bytes(leaderboard if sign else start)
+    assert message in run("evaluate", path, "--report", output, code=2).stderr
+    assert not output.exists()
+
+
+def test_reports_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*words: object) -> str:
+        return run("evaluate", *words, code=2).stderr
+
+    path = tmp_path / "r.json"
+    assert "Give a model" in refuse("--report", tmp_path / "o.html")
+    assert "add --report FILE" in refuse(path, "-m", "nowhere")
+    assert "is none. Known: .html" in refuse(path, "--report", tmp_path / "out")
+    path.write_text('{"format": "essent-results/1", "results": []}', "utf-8")
+    assert "Give a model" in refuse(path, "--report", tmp_path / "o.html", "-r", "mean")
+    assert "at least one result" in refuse(path, "--report", tmp_path / "o.html")
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert "essent[report]" in refuse(path, "--report", tmp_path / "o.html")

@@ -1,4 +1,4 @@
-"""`essent explain` and `essent search-templates`: files, tables, refusals, resume."""
+"""`essent lab explain` and `essent lab templates`: files, tables, refusals, resume."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_helpers import Run
 
+from command_line import run
 from essent.evaluation.run import evaluate
-from essent.explain import mask_predictions
+from essent.lab.explain import mask_predictions
 
 
-def test_mask(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+def test_mask(tiny: str, lines: Path, tmp_path: Path) -> None:
     out = tmp_path / "predictions.json"
-    done = run("explain", "mask", "-m", tiny, "dogs", "a [red] cat", "--top", 3, "--denoised", "--json", out)
+    done = run("lab", "explain", "mask", "-m", tiny, "dogs", "a [red] cat", "--top", 3, "--denoised", "--json", out)
     found = mask_predictions(tiny, ["dogs", "a [red] cat"], top=3, denoised=True)
     assert json.loads(out.read_text("utf-8")) == json.loads(json.dumps({"model": tiny, **found.to_dict()}))
     assert "after template denoising" in done.stdout
     assert "a [red] cat" in done.stdout
-    run("explain", "mask", "-m", tiny, "-t", lines, "--template", "T1")
-    assert "exists already" in run("explain", "mask", "-m", tiny, "x", "--json", out, code=2).stderr
-    assert "Give texts" in run("explain", "mask", "-m", tiny, code=2).stderr
-    assert "no [MASK]" in run("explain", "mask", "-m", tiny, "x", "--template", "{text}", code=2).stderr
+    run("lab", "explain", "mask", "-m", tiny, "-t", lines, "--template", "T1")
+    assert "exists already" in run("lab", "explain", "mask", "-m", "nowhere", "x", "--json", out, code=2).stderr
+    assert "Give texts" in run("lab", "explain", "mask", "-m", "nowhere", code=2).stderr
+    assert "no [MASK]" in run("lab", "explain", "mask", "-m", tiny, "x", "--template", "{text}", code=2).stderr
 
 
-def test_bias(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
+def test_bias(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bias"
-    done = run("explain", "bias", "-m", tiny, "--texts", lines, "--data", pairs, "-o", folder)
+    done = run("lab", "explain", "bias", "-m", tiny, "--texts", lines, "--data", pairs, "-o", folder)
     assert sorted(path.name for path in folder.iterdir()) == ["bias.json", "bias.png", "bias.svg", "bias.txt"]
     values = json.loads((folder / "bias.json").read_text("utf-8"))
     scores = evaluate(tiny, ["static", "mean"], [str(pairs)])
@@ -35,18 +35,18 @@ def test_bias(run: Run, tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> 
         assert list(row["spearman"].values()) == [pytest.approx(scores[row["recipe"]][0].main_score)]
     assert "average cosine" in done.stdout
     assert "average cosine" in (folder / "bias.txt").read_text("utf-8")
-    assert "exists already" in run("explain", "bias", "-m", tiny, "-o", folder, code=2).stderr
-    run("explain", "bias", "-m", tiny, "-o", folder, "--force", "-q")
-    assert "is a file" in run("explain", "bias", "-m", tiny, "-o", lines, code=2).stderr
+    assert "exists already" in run("lab", "explain", "bias", "-m", tiny, "-o", folder, code=2).stderr
+    run("lab", "explain", "bias", "-m", tiny, "-o", folder, "--force", "-q")
+    assert "is a file" in run("lab", "explain", "bias", "-m", tiny, "-o", lines, code=2).stderr
 
 
 @pytest.mark.slow
-def test_greedy_templates(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> None:
+def test_greedy_templates(tiny: str, pairs: Path, tmp_path: Path) -> None:
     grammar = tmp_path / "grammar.yaml"
     grammar.write_text("template: '{text} {relation} [MASK] .'\nrelation: [is, means]\n", "utf-8")
     out, work = tmp_path / "out.json", tmp_path / "work"
-    arguments = ["search-templates", "-m", tiny, "-d", pairs, "--grammar", grammar, "--work", work, "--json", out]
-    done = run(*arguments, "--save", tmp_path / "saved")
+    arguments = ["lab", "templates", "-m", tiny, "-d", pairs, "--grammar", grammar, "--work", work, "--json", out]
+    done = run(*arguments, "-o", tmp_path / "saved")
     values = json.loads(out.read_text("utf-8"))
     assert values["method"] == "greedy"
     assert values["template"] in ("{text} is [MASK] .", "{text} means [MASK] .")
@@ -58,25 +58,12 @@ def test_greedy_templates(run: Run, tiny: str, pairs: Path, tmp_path: Path) -> N
     assert json.loads(out.read_text("utf-8"))["trials"] == again["trials"]
 
 
-def test_generated_templates(run: Run, tiny: str, pairs: Path, t5: str, tmp_path: Path) -> None:
+def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) -> None:
     words = tmp_path / "words.csv"
     words.write_text("word,definition\nmoon,a ball far from the earth\ndog,it runs and plays\n", "utf-8")
     out, work = tmp_path / "out.json", tmp_path / "work"
-    start = [
-        "search-templates",
-        "-m",
-        tiny,
-        "-d",
-        pairs,
-        "--method",
-        "generate",
-        "--t5",
-        t5,
-        "--work",
-        work,
-        "--longest",
-        2,
-    ]
+    start = ["lab", "templates", "-m", tiny, "-d", pairs, "--method", "generate", "--t5", t5, "--work", work]
+    start += ["--longest", 2]
     run(*start, "--definitions", words, "--candidates", 300, "--json", out)
     values = json.loads(out.read_text("utf-8"))
     templates = [row["template"] for row in values["generated"]]
@@ -90,11 +77,11 @@ def test_generated_templates(run: Run, tiny: str, pairs: Path, t5: str, tmp_path
     assert "another T5 or from other pairs" in run(*start, "--candidates", 300, code=2).stderr
 
 
-def test_options_of_the_other_method_are_refused(run: Run, tiny: str, pairs: Path) -> None:
-    start = ["search-templates", "-m", tiny, "-d", pairs]
-    assert "--t5 belongs to --method generate" in run(*start, "--t5", "x", code=2).stderr
+def test_options_of_the_other_method_are_refused(tiny: str, pairs: Path) -> None:
+    start = ["lab", "templates", "-m", tiny, "-d", pairs]
+    assert "--t5 is for --method generate" in run(*start, "--t5", "x", code=2).stderr
     assert (
-        "--grammar belongs to --method greedy"
+        "--grammar is for --method greedy"
         in run(*start, "--method", "generate", "--grammar", "promptbert", code=2).stderr
     )
     assert "needs a T5" in run(*start, "--method", "generate", code=2).stderr

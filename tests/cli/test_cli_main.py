@@ -1,256 +1,188 @@
-"""The command line as a whole: help without torch, errors in one line, versions, the list of recipes."""
+"""The command line as a whole: help, options, errors in one line, standard output and standard error."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import pytest
-import typer
-from cli_helpers import Run, commands
+from cyclopts import Argument
 
-from essent import NAMED, TEMPLATES, Recipe, __version__, selection
+from command_line import PROGRAM, commands, run
+from essent import __version__, demo
 from essent.cli import app
-from essent.cli.main import _listed
-from essent.cli.options import SPACES
-from essent.cli.parts import in_source, parts, registered, shaping_steps
-from essent.shaping import Centre, shapers
 from essent.types import EssentError
 
-COMMANDS = ("recipes", "encode", "evaluate", "save", "verify", "demo", "explain", "heros")
 HEAVY = ("torch", "transformers", "sklearn", "scipy", "numpy", "pandas")
+LIGHT = [["--help"], ["--version"], ["recipes"], ["recipes", "--json", "-"], ["recipes", "mean"]]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help(run: Run, command: str) -> None:
-    assert "Usage: essent" in run(command, "--help").stdout
-    assert f"│ {command} " in run("--help").stdout
+def options() -> Iterator[tuple[str, Argument]]:
+    """Every option and argument, with the words of its command."""
+    for path, command in commands():
+        assembled = command.assemble_argument_collection(default_parameter=app.default_parameter, parse_docstring=True)
+        for argument in assembled:
+            if argument.name != "*":  # a class of options
+                yield path, argument
 
 
-def imported(lines: list[list[str]], modules: Iterable[str]) -> list[str]:
-    """Which of some modules a process has imported that ran these commands."""
+# -- help --------------------------------------------------------------------------------------------------------------
+
+
+def test_light_commands_import_no_heavy_library() -> None:
     code = (
-        "import sys\n"
-        "from typer.testing import CliRunner\n"
-        "from essent.cli import app\n"
-        f"for line in {lines!r}:\n"
-        "    assert CliRunner().invoke(app, line).exit_code == 0, line\n"
-        f"print(*(name for name in {[*modules]!r} if name in sys.modules))\n"
+        "import json, sys\n"
+        "from essent.cli import main\n"
+        "for words in json.loads(sys.argv[1]):\n"
+        "    assert main(words) == 0, words\n"
+        f"print([name for name in {HEAVY} if name in sys.modules])\n"
     )
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    lines = [*LIGHT, *([*path.split()[1:], "--help"] for path, _ in commands())]
+    done = subprocess.run([sys.executable, "-c", code, json.dumps(lines)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "[]"), done.stderr
 
 
-def test_help_imports_no_heavy_library() -> None:
-    assert imported([["--help"], *([*path.split()[1:], "--help"] for path, _ in commands())], HEAVY) == []
+def test_help_and_version() -> None:
+    listed = run("--help").stdout
+    for path, _ in commands():
+        assert path.split()[1] in listed
+    shown = run("encode", "-o", "a", "-o", "b", "--help").stdout
+    assert shown.startswith("Usage: essent encode --model STR --output PATH")
+    assert "cut -f2 table.tsv | essent encode" in " ".join(shown.split())
+    assert run("--version").stdout == f"essent {__version__}\n"
 
 
-def test_a_command_imports_no_other_command(run: Run) -> None:
-    modules = [f"essent.cli.{name}" for name in ("verify", "train", "search", "heros", "serve")]
-    assert imported([["verify", "--help"]], modules) == ["essent.cli.verify"]
-    assert "Did you mean 'search', 'serve'?" in run("serch", code=2).stderr
+def test_every_command_and_option_has_help() -> None:
+    assert [path for path, command in commands() if not command.help] == []
+    assert [(path, argument.name) for path, argument in options() if not argument.parameter.help] == []
 
 
-def test_version(run: Run) -> None:
-    assert __version__ in run("--version").stdout
+def test_an_option_has_the_same_letter_and_kind_everywhere() -> None:
+    letters: dict[str, set[tuple[str, ...]]] = {}
+    kinds: dict[str, set[type]] = {}
+    for _, argument in options():
+        if argument.name.startswith("--"):
+            letters.setdefault(argument.name, set()).add(argument.names[1:])
+            kinds.setdefault(argument.name, set()).add(kind_of(argument.hint))
+    assert {name: spellings for name, spellings in letters.items() if len(spellings) > 1} == {}
+    assert {name: types for name, types in kinds.items() if len(types) > 1} == {}
+    used = [letter for spellings in letters.values() for names in spellings for letter in names]
+    assert len(set(used)) == len(used)  # a letter is one option
 
 
-@pytest.mark.slow  # a process of its own, which imports everything
+def kind_of(hint: Any) -> Any:
+    """The type of one value: names out of a list are text, and several values are of the kind of one."""
+    if get_origin(hint) in (Union, UnionType):
+        return kind_of(next(part for part in get_args(hint) if part is not type(None)))
+    if get_origin(hint) is list:
+        return kind_of(get_args(hint)[0])
+    return str if get_origin(hint) is Literal else hint
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
-    "settings",
+    ("line", "message"),
     [
-        {"PYTHONIOENCODING": "cp1252"},
-        pytest.param({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}, marks=pytest.mark.slow),
+        ("serch", 'Unknown command "serch". Did you mean "search"?'),
+        ("lab explian", 'Did you mean "explain"?'),
+        ("encode a.txt -o v.npy", "--model requires an argument"),
+        ("encode a.txt -m x -o v.npy --presicion float32", "Unknown option: --presicion. Did you mean --precision?"),
+        ("encode --nope a.txt -m x -o v.npy", "Unknown option: --nope. A file of that name is ./--nope."),
+        ("recipes --json --quiet", "Unknown option: --quiet."),  # and no file of this name
+        ("encode a.txt -m x -m y -o v.npy", "Parameter -m specified multiple times."),
+        ("encode a.txt -m x -o v.npy --engine tf", 'Choose from: "auto", "torch", "openvino", "onnx".'),
+        ("encode a.txt -m x -o v.npy --batch-size 0", 'Invalid value "0" for --batch-size. Must be >= 1.'),
+        ("encode a.txt -m x -o v.npy --batch-size few", 'unable to convert "few" into int'),
+        ("search -m x --texts", "-texts requires at least 1 element"),
+        ("search -m x --texts [a].txt", "[a].txt does not exist"),  # no JSON, no markup
+        ("recipes mean cls", "['cls']"),
+        ("recipes maen", "Unknown recipe 'maen'. Did you mean 'mean'"),
     ],
 )
-def test_output_of_a_code_page_that_lacks_letters(settings: dict[str, str]) -> None:
-    """A pipe of Windows: UTF-8, which essent reads, unless the user has named an encoding."""
-    names = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LC_", "LANG"))}
-    code = "import sys; from essent.cli import app; sys.argv[0] = 'essent'; app()"
-    for arguments, shown in (["--help"], "e(s) = g("), (["recipes", "ditto:1-10"], "ω"), (["recipes", "dito"], "ditto"):
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            capture_output=True,
-            env={**names, "PYTHONUTF8": "0", **settings},
-        )
-        assert b"Traceback" not in done.stderr, done.stderr
-        written = (done.stdout + done.stderr).decode(settings.get("PYTHONIOENCODING", "utf-8"))
-        assert (shown if "PYTHONIOENCODING" not in settings else shown.replace("ω", "?")) in written
+def test_wrong_input_is_one_line(line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = run(*line.split(), code=2)
+    assert message in shown.stderr
+    assert shown.stderr.startswith("Error: ")
+    assert shown.stderr.count("\n") == 1
+    assert shown.stdout == ""
+    assert not list(tmp_path.iterdir())
 
 
-def test_debug_keeps_the_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(run("--debug", "recipes", "maen", code=1).exception, EssentError)
-    monkeypatch.setenv("ESSENT_DEBUG", "1")
-    assert isinstance(run("recipes", "maen", code=1).exception, EssentError)
-
-
-def test_system_errors_are_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: object) -> None:
+def test_system_errors_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "secret.txt")
 
     monkeypatch.setattr("essent.cli.recipes._show_all", fail)
     assert run("recipes", code=2).stderr == "Error: secret.txt: Permission denied.\n"
 
 
-def test_recipes_lists_everything(run: Run) -> None:
-    shown = run("recipes").stdout
-    for row in NAMED.values():
-        assert f"{row.name}:HEAD" in shown if row.argument == "head" else row.name in shown
-        assert row.paper in shown
-    for text in (*TEMPLATES.values(), "zscore", "idf", "power", "random"):
-        assert text in shown
+@pytest.mark.parametrize("by", ["option", "variable"])
+def test_debug_shows_the_traceback(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ESSENT_DEBUG", "1")
+    if by == "option":
+        monkeypatch.delenv("ESSENT_DEBUG")
+    with pytest.raises(EssentError, match="maen"):
+        run(*["--debug"] * (by == "option"), "recipes", "maen")
 
 
-def test_recipes_as_json(run: Run) -> None:
-    listed = json.loads(run("recipes", "--json", "-").stdout)
-    assert [row["name"] for row in listed["recipes"]] == list(NAMED)
-    assert all(Recipe.parse(row["example"]) for row in listed["recipes"])
-    assert listed["templates"] == TEMPLATES
-    assert listed["shaping"]["abtt"]["arguments"] == "d=2"
-    assert all(
-        part["about"] for kind in ("weights", "reduce", "shaping", "token tables") for part in listed[kind].values()
-    )
+@pytest.mark.parametrize("debug", [True, False])
+def test_debug_shows_what_libraries_report(
+    tiny: str, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debug: bool
+) -> None:
+    monkeypatch.setenv("ESSENT_DEBUG", "1")
+    monkeypatch.delenv("ESSENT_DEBUG")
+    monkeypatch.setattr(logging.root, "handlers", [])
+    level = logging.root.level
+    logging.root.setLevel(logging.WARNING)
+    done = run(*["--debug"] * debug, "encode", lines, "-m", tiny, "-r", "mean", "-o", tmp_path / "v.npy")
+    logging.root.setLevel(level)
+    assert ("sentence_transformers.base.model: No device provided" in done.stderr) is debug
 
 
-@pytest.mark.parametrize(
-    "text", ["ditto:1-10 | zscore", "t4-idf-quantile", 'template="[MASK] [red] {text}" weights=mask']
-)
-def test_one_recipe(run: Run, text: str) -> None:
-    recipe = Recipe.parse(text)
-    shown = run("recipes", text).stdout
-    for part in (str(recipe), recipe.to_json(), recipe.to_yaml().rstrip(), recipe.digest()):
-        assert part in shown
-    assert (
-        Recipe.from_dict(
-            {
-                k: v
-                for k, v in json.loads(run("recipes", text, "--json", "-").stdout).items()
-                if k not in ("text", "digest")
-            }
-        )
-        == recipe
-    )
-
-
-def test_one_recipe_with_an_argument(run: Run) -> None:
-    assert "ditto:HEAD" in run("recipes", "ditto").stdout
-    assert "Did you mean" in run("recipes", "dito:1-1", code=2).stderr
-
-
-# -- one vocabulary ----------------------------------------------------------------------------------------------------
-
-
-def options() -> dict[str, set[tuple[str, ...]]]:
-    """Every long option of every command, with the spellings that it has there."""
-    found: dict[str, set[tuple[str, ...]]] = {}
-    for _, command in commands():
-        for parameter in command.params:
-            if parameter.param_type_name == "option":
-                found.setdefault(max(parameter.opts, key=len), set()).add(tuple(sorted(parameter.opts)))
-    return found
-
-
-def test_an_option_has_the_same_letter_in_every_command() -> None:
-    assert {name for name, spellings in options().items() if len(spellings) > 1} == set()
-
-
-def test_a_letter_is_one_option() -> None:
-    letters: dict[str, set[str]] = {}
-    for name, (spelling, *_) in options().items():
-        for letter in {*spelling} - {name}:
-            letters.setdefault(letter, set()).add(name)
-    assert {letter: names for letter, names in letters.items() if len(names) > 1} == {}
-
-
-def test_an_option_takes_the_same_kind_of_value_in_every_command() -> None:
-    """Apart from one and several, a file and a folder to write, and which of the known names a command takes."""
-    kinds: dict[str, set[str]] = {}
-    for _, command in commands():
-        for parameter in command.params:
-            if parameter.param_type_name == "option":
-                kind = "flag" if parameter.is_flag else parameter.metavar or "value"
-                kinds.setdefault(max(parameter.opts, key=len), set()).add(kind)
-    one_of = {name: kind for name, kind in kinds.items() if len(kind) > 1}
-    assert one_of == {
-        "--model": {"NAME|DIR", "NAMES|DIRS", "[ROLE=]NAMES|DIRS"},
-        "--recipe": {"RECIPE", "RECIPES"},
-        "--column": {"NAME", "NAMES"},
-        "--texts": {"FILES|-", "FILES|DIRS"},
-        "--output": {"FILE", "DIR"},
-        "--data": {"TASKS|FILES", "FILE|hub|hub:NAME"},
-        "--precision": {
-            "auto|float32|bfloat16",
-            "float32|bfloat16",
-            "float32|bfloat16|float16",
-            "float32|bfloat16|int8",
-        },
-        "--format": {"openvino|onnx", "parquet|lance"},
-    }
+# -- streams -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("line", "completions"),
+    ("line", "key", "table"),
     [
-        ("encode -r static-", ["static-remove-biases", "static-ditto:"]),
-        ("evaluate --recipe mean,last-d", ["mean,last-ditto:"]),
-        ("search --space h", ["heads"]),
-        ("search -s ", ["heads", "layers", "weights", "shaping", "full"]),
+        ("evaluate -m MODEL -r mean -d PAIRS", "results", "my-pairs"),
+        ("search -m MODEL -d PAIRS -s layers", "trials", "spearman"),
+        ("lab templates -m MODEL -d PAIRS --grammar GRAMMAR", "template", "Best template: "),
+        ("lab minimal-pairs evaluate -m MODEL -d HEROS -q", "results", "In words:"),
+        ("lab explain mask -m MODEL dogs", "rows", "dogs"),
+        ("recipes", "recipes", "Published recipes"),
     ],
 )
-def test_recipes_and_spaces_are_completed(line: str, completions: list[str]) -> None:
-    words = ["essent", *line.split(" ")]
-    settings = {"_ESSENT_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-    code = "from essent.cli import app; app(prog_name='essent')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **settings})
-    assert done.stdout.split() == completions, done.stderr
+def test_json_on_standard_output(
+    tiny: str, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, key: str, table: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grammar.yaml").write_text("template: '{text} {relation} [MASK] .'\nrelation: [is, means]\n", "utf-8")
+    names = {"MODEL": tiny, "PAIRS": pairs, "GRAMMAR": "grammar.yaml", "HEROS": demo.minimal_pairs_path()}
+    done = run(*(names.get(word, word) for word in line.split()), "--json", "-")
+    assert key in json.loads(done.stdout)
+    assert table in done.stderr
+    assert not Path("-").exists()
 
 
-def test_spaces_are_those_of_the_search() -> None:
-    assert set(SPACES) == set(selection.SPACES)
-
-
-@pytest.mark.parametrize("width", [80, 100, 120, 150])
-def test_no_word_of_the_lists_is_broken(run: Run, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    shown = set(run("recipes").stdout.split())
-    described = [text for members in parts().values() for part in members.values() for text in part]
-    published = [text for row in NAMED.values() for text in (row.form, row.about, row.paper)]
-    words = {word for text in (*described, *published) for word in text.split()}
-    assert {word for word in words if not any(word in one for one in shown)} == set()
-
-
-def test_parts_are_described_as_they_are_registered() -> None:
-    assert in_source("essent.shaping") == registered(shapers)
-    assert list(in_source("essent.shaping")) == list(shapers)
-
-
-def test_steps_of_other_packages_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Mine(Centre):
-        """Mine, first."""
-
-        def __init__(self, share: float = 0.5) -> None:
-            self.share = share
-
-    point = SimpleNamespace(name="mine", load=lambda: Mine)
-    monkeypatch.setattr("essent.cli.parts.offered", lambda group: [point] if group == "essent.shapers" else [])
-    monkeypatch.setitem(shapers._parts, "mine", Mine)
-    assert shaping_steps() == {**in_source("essent.shaping"), "mine": ("share=0.5", "Mine, first.")}
-
-
-def test_the_list_of_commands_has_the_help_of_each_and_the_commands_still_run(capsys: Any) -> None:
-    program: Any = typer.main.get_command(app)
-    program.main(["--help"], standalone_mode=False)
-    assert {name: _listed(name).help for name in program.commands} == {
-        name: command.help for name, command in program.commands.items()
-    }
-    capsys.readouterr()
-    program.main(["recipes", "mean"], standalone_mode=False)
-    assert "mean" in capsys.readouterr().out
-
-
-def test_the_list_of_recipes_imports_no_heavy_library() -> None:
-    assert imported([["recipes"], ["recipes", "--json", "-"]], HEAVY) == []
+@pytest.mark.slow  # a process of its own, which imports everything
+@pytest.mark.parametrize("settings", [{"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}])
+def test_output_of_a_code_page_that_lacks_letters(settings: dict[str, str]) -> None:
+    """A pipe of Windows: UTF-8, which essent reads, unless the user has named an encoding."""
+    names = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONIO", "LC_", "LANG"))}
+    for arguments, shown in (["--help"], "e(s) = g("), (["recipes", "ditto:1-10"], "ω"), (["recipes", "dito"], "ditto"):
+        environment = {**names, "PYTHONUTF8": "0", **settings}
+        done = subprocess.run([*PROGRAM, *arguments], capture_output=True, env=environment)
+        assert b"Traceback" not in done.stderr, done.stderr
+        written = (done.stdout + done.stderr).decode(settings.get("PYTHONIOENCODING", "utf-8"))
+        assert (shown if "PYTHONIOENCODING" not in settings else shown.replace("ω", "?")) in written

@@ -1,11 +1,11 @@
-"""`essent reproduce`."""
+"""`essent lab reproduce`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from cli_helpers import Run
+from command_line import run
 
 
 def rows(count: int) -> str:
@@ -20,19 +20,19 @@ def rows(count: int) -> str:
     return "".join(json.dumps(row) + "\n" for row in values)
 
 
-def test_list(run: Run) -> None:
-    result = run("reproduce", "--list")
+def test_list() -> None:
+    result = run("lab", "reproduce")
     for name in ("ditto-6", "promptbert-15", "stankevicius-A14", "heros-1"):
         assert name in result.stdout
 
 
-def test_a_table(run: Run, bert: Path, tmp_path: Path) -> None:
+def test_a_table(bert: Path, tmp_path: Path) -> None:
     (tmp_path / "sts").mkdir()
     (tmp_path / "sts" / "sts12.jsonl").write_text(rows(12))
     out = tmp_path / "cells.json"
     result = run(
-        "reproduce", "ditto-6", "-m", str(bert), "--data-folder", str(tmp_path), "--only-columns", "STS12",
-        "--only-rows", "BERT static*,BERT last avg.,BERT-whitening", "--json", str(out),
+        "lab", "reproduce", "ditto-6", "-m", str(bert), "--data-folder", str(tmp_path), "--only-columns", "STS12",
+        "--only-rows", "BERT static*", "BERT last avg.", "BERT-whitening", "--json", str(out),
     )  # fmt: skip
     assert "STS12" in result.stdout
     assert "SICK-R" not in result.stdout
@@ -43,31 +43,31 @@ def test_a_table(run: Run, bert: Path, tmp_path: Path) -> None:
     measured = {cell["row"]: cell["measured"] for cell in cells}
     assert measured["BERT static avg."] is not None
     assert measured["BERT static Ditto (Ours)"] is None
-    again = run("reproduce", "ditto-6", "-m", str(bert), "--json", str(out), code=2)
+    again = run("lab", "reproduce", "ditto-6", "-m", str(bert), "--json", str(out), code=2)
     assert "--force" in again.stderr
 
 
-def test_some_of_the_tasks(run: Run, bert: Path, tmp_path: Path) -> None:
+def test_some_of_the_tasks(bert: Path, tmp_path: Path) -> None:
     (tmp_path / "sts").mkdir()
     for name in ("sts12", "sts13"):
         (tmp_path / "sts" / f"{name}.jsonl").write_text(rows(12))
-    result = run(
-        "reproduce", "ditto-1", "-m", str(bert), "--data-folder", str(tmp_path), "--only-rows", "BERT static avg.",
-        "--only-tasks", "sts12,sts13",
-    )  # fmt: skip
+    chosen = ("--only-rows", "BERT static avg.", "--only-tasks", "sts12", "sts13")
+    result = run("lab", "reproduce", "ditto-1", "-m", bert, "--data-folder", tmp_path, *chosen)
     assert "49.56" in result.stdout  # (42.38 + 56.74) / 2
     assert "Not run" not in result.stderr
 
 
-def test_wrong_input(run: Run, bert: Path, tmp_path: Path) -> None:
+def test_wrong_input(bert: Path, tmp_path: Path) -> None:
     for arguments, message in (
-        ([], "Name a table"),
         (["ditto-9"], "Did you mean"),
         (["ditto-6", "-m", "llama=x"], "has no model 'llama'; it has bert"),
-        (["ditto-6", "--only-rows", "nothing*"], "Nothing is called 'nothing*' here. There is: BERT static avg."),
+        (
+            ["ditto-6", "--only-rows", "nothing*", "nobody"],
+            "Nothing is called 'nothing*,nobody' here. There is: BERT static",
+        ),
         (["stankevicius-A1", "--only-columns", "XX"], "There is: T0, T4, BERT"),
         (["ditto-6", "--only-tasks", "sts17"], "Nothing is called 'sts17' here. There is: sts12, sts13"),
         (["ditto-6", "--texts", str(tmp_path / "no.txt")], "does not exist"),
     ):
-        result = run("reproduce", *arguments, code=2)
+        result = run("lab", "reproduce", *arguments, code=2)
         assert message in " ".join(result.stderr.split())

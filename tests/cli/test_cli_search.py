@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import Run
 
+from command_line import run
 from essent import Encoder
+from essent.selection import search
 from essent.tasks import load_pairs
 from near_ties import one_by_one
 
@@ -31,9 +32,7 @@ def pairs_in(path: Path, seed: int = 0) -> Path:
     return path
 
 
-def test_a_recipe_of_the_table_gives_the_same_score_in_evaluate(
-    run: Run, tiny: str, scored: Path, tmp_path: Path
-) -> None:
+def test_a_recipe_of_the_table_gives_the_same_score_in_evaluate(tiny: str, scored: Path, tmp_path: Path) -> None:
     output = tmp_path / "board.json"
     result = run("search", "-m", tiny, "--data", scored, "--space", "shaping", "--top", 3, "--json", output, "-q")
     values = json.loads(output.read_text("utf-8"))
@@ -48,56 +47,70 @@ def test_a_recipe_of_the_table_gives_the_same_score_in_evaluate(
     assert "--force" in run("search", "-m", tiny, "-d", scored, "--json", output, code=2).stderr
 
 
-def test_every_output_at_once(run: Run, tiny: str, scored: Path, tmp_path: Path) -> None:
+def test_every_output_at_once(tiny: str, scored: Path, tmp_path: Path) -> None:
     best, picture, other = tmp_path / "best", tmp_path / "search.png", pairs_in(tmp_path / "other.jsonl", 1)
-    result = run(
-        "search", "-m", tiny, "-d", scored, "-s", "heads", "--test", other, "--save", best, "--picture", picture,
-        "--baseline", "cls", "--work", tmp_path / "work", "--memory", 0.01,
-    )  # fmt: skip
+    command = ("search", "-m", tiny, "-d", scored, "-s", "heads", "--work", tmp_path / "work")
+    result = run(*command, "--test", other, "-o", best, "--report", picture)
     assert "other, spearman of 80 pairs that the recipes were not chosen on" in " ".join(result.stdout.split())
     assert "optimistic" in result.stderr
     assert "1 forward pass over" in result.stderr
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert f"Saved {Encoder(best).recipe} to {best}" in " ".join(result.stderr.split())
-    again = run("search", "-m", tiny, "-d", scored, "-s", "heads", "--baseline", "cls", "--work", tmp_path / "work",
-                "--memory", 0.01, "-q")  # fmt: skip
+    assert f"Saved {Encoder(best).recipe} to {best}" in result.stderr
+    page, board = tmp_path / "page.html", tmp_path / "board.json"
+    again = run(*command, "--report", page, "--json", board)
     assert again.stdout.splitlines()[:6] == result.stdout.splitlines()[:6]
+    assert json.loads(board.read_text("utf-8"))["provenance"]["encoded"] == 0
+    assert str(Encoder(best).recipe) in page.read_text("utf-8")
+    assert "not empty" in run(*command, "-o", best, code=2).stderr
+    assert "--force" in run(*command, "--report", page, code=2).stderr
 
 
-def test_without_labels(run: Run, tiny: str, lines: Path, tmp_path: Path) -> None:
+def test_without_labels(tiny: str, lines: Path, tmp_path: Path) -> None:
     many = tmp_path / "many.txt"
     many.write_text("".join(f"line {n} of {n * n} words about {'cats dogs rain hills'.split()[n % 4]}\n"
                             for n in range(60)), "utf-8")  # fmt: skip
-    result = run("search", "-m", tiny, "--texts", many, "--space", "weights", "-c", "halves,consensus")
+    result = run("search", "-m", tiny, "--texts", many, "--space", "weights", "-c", "halves", "consensus")
     assert "halves" in result.stdout
     assert "consensus" in result.stdout
     assert "95 % interval" in result.stdout
-    assert "for clustering, classification or retrieval" in " ".join(result.stderr.split())
+    assert "for clustering, classification or retrieval" in result.stderr
     assert "without labels, by halves" in " ".join(result.stdout.split())
 
 
-def test_a_recipe_that_is_not_shown_to_be_better_is_saved_only_when_asked(
-    run: Run, tiny: str, scored: Path, lines: Path, tmp_path: Path
-) -> None:
-    # token weights compare no vectors: `mean`, whose weights are constant, is always kept
-    command = ("search", "-m", tiny, "--texts", lines, "-s", "heads", "-c", "idf")
-    kept, found, board = tmp_path / "kept", tmp_path / "found", tmp_path / "board.json"
-    result = run(*command, "--save", kept, "--json", board)
-    values = json.loads(board.read_text("utf-8"))
-    assert str(Encoder(kept).recipe) == values["best"] == "mean"
+def test_several_files_are_ranked_together_and_tested_on_several(tiny: str, pairs: Path, tmp_path: Path) -> None:
+    more, one, two, output = (tmp_path / name for name in ("more.csv", "one.csv", "two.csv", "board.json"))
+    for path, count in ((one, 4), (two, 5)):
+        rows = (f"The {path.stem} dog sees {n} cats.,It saw {n * n} of them.,{n % 3}" for n in range(count))
+        path.write_text("\n".join(["sentence1,sentence2,score", *rows]) + "\n", "utf-8")
+    more.write_text(
+        "sentence1,sentence2,score\nA red ball.,The dogs run.,0.1\nShe drinks tea.,She drinks coffee.,0.9\nA,B,0.5\n"
+    )
+    command = ("search", "-m", tiny, "--data", pairs, more, "--space", "layers", "--test", one, "--test", two)
+    shown = run(*command, "--json", output)
+    values = json.loads(output.read_text("utf-8"))
+    board = search(tiny, [load_pairs(pairs), load_pairs(more)], "layers")
+    assert [row["recipe"] for row in values["trials"]] == [str(trial.recipe) for trial in board.trials]
+    assert values["provenance"]["data"] == "my-pairs + more"
+    assert set(values["trials"][0]["scores"]) == {"mean rank", "my-pairs", "more"}
+    assert [check["task"] for check in values["checks"]] == ["one", "two"]
+    for name, count in (("one", 4), ("two", 5)):
+        assert f"{name}, spearman of {count} pairs" in " ".join(shown.stdout.split())
+    assert "mean of the ranks" in shown.stderr
+    assert "mean of the ranks" not in run(*command, "-q").stderr
+
+
+def test_a_recipe_that_is_not_shown_to_be_better_is_not_saved(tiny: str, lines: Path, tmp_path: Path) -> None:
+    # token weights compare no vectors: `mean`, whose weights are constant, stays the answer
+    saved, output = tmp_path / "saved", tmp_path / "board.json"
+    result = run("search", "-m", tiny, "--texts", lines, "-s", "heads", "-c", "idf", "-o", saved, "--json", output)
+    values = json.loads(output.read_text("utf-8"))
+    assert str(Encoder(saved).recipe) == values["best"] == "mean" != values["winner"]
     assert values["verdict"] in " ".join(result.stdout.split())
-    assert f"Saved mean to {kept}; --save-anyway saves {values['winner']}." in " ".join(result.stderr.split())
-    card = (kept / "README.md").read_text("utf-8")
+    assert f"Saved mean to {saved}." in result.stderr
+    card = (saved / "README.md").read_text("utf-8")
     assert "## How it was chosen" in card
     assert values["verdict"] in card
     assert f"ranked by `idf` from {len(lines.read_text('utf-8').splitlines())} texts" in card
-    assert "all the same" not in card
-    result = run(*command, "--save", found, "--save-anyway")
-    assert f"`{values['winner']}` was taken all the same" in (found / "README.md").read_text("utf-8")
-    assert str(Encoder(found).recipe) == values["winner"] == values["trials"][0]["recipe"] != "mean"
-    assert "which is not shown to be better than mean" in " ".join(result.stderr.split())
-    assert "--save DIR" in run("search", "-m", tiny, "-d", scored, "--save-anyway", code=2).stderr
-    assert "all of its 80 pairs" in run("search", "-m", tiny, "-d", scored, "--test", scored, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -107,8 +120,10 @@ def test_a_recipe_that_is_not_shown_to_be_better_is_saved_only_when_asked(
         (["--data", "a.jsonl", "--texts", "b.txt"], "either --data"),
         (["--data", "none.jsonl"], "none.jsonl"),
         (["--data", "stsb.dev", "--space", "hats"], "Unknown search space 'hats'"),
-        (["--data", "stsb.dev", "--picture", "a.gif"], ".png"),
+        (["--data", "stsb.dev", "--report", "a.gif"], ".png"),
+        (["--data", "SCORED", "--test", "SCORED"], "all of its 80 pairs"),
     ],
 )
-def test_refusals(run: Run, tiny: str, arguments: list[str], message: str, tmp_path: Path) -> None:
-    assert message in run("search", "-m", tiny, *arguments, code=2).stderr
+def test_refusals(scored: Path, arguments: list[str], message: str) -> None:
+    words = [str(scored) if word == "SCORED" else word for word in arguments]
+    assert message in run("search", "-m", "nowhere", *words, code=2).stderr

@@ -6,16 +6,15 @@ import json
 import re
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import Run
 from sentence_transformers import SentenceTransformer
 
+from command_line import PROGRAM, run
 from essent import Encoder
+from waiting import LIMIT, wait_until
 
 TINY = ("--batch-size", 2, "--device", "cpu")
 SMALL = (*TINY, "--max-steps", 2, "--learning-rate", "1e-3")
@@ -28,7 +27,7 @@ def many(tmp_path: Path) -> Path:
     return path
 
 
-def test_texts(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
+def test_texts(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
     output = tmp_path / "model"
     command = ("train", "-m", tiny, "--texts", many, "--validate", pairs, "--test", pairs, "-o", output, *SMALL)
     shown = run(*command, code=0)
@@ -43,25 +42,23 @@ def test_texts(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> 
     assert "all 2 steps are done" in resumed.stderr
     other = ["0.1" if value == "1e-3" else value for value in command]
     assert "learning_rate was 0.001 and is 0.1" in run(*other, "--resume", code=2).stderr
-    run(*command, "--force", "-q", "--objective", "same-template", "--template", "{text} means [MASK] .")
+    templates = ["{text} means [MASK] .", "{text}, in a word: [MASK] ."]  # a comma is a part of it
+    run(*command, "--force", "-q", "--template", *templates)
     about = json.loads((output / "training.json").read_text())
-    assert about["settings"]["templates"] == ["{text} means [MASK] ."]
+    assert about["settings"]["templates"] == templates
 
 
 @pytest.mark.slow  # three processes; tests/train sends the signal within one
 def test_ctrl_c_in_a_process(tiny: str, many: Path, tmp_path: Path) -> None:
     """A real one, as a user has it: the steps since the last checkpoint are kept."""
     output = tmp_path / "model"
-    program = "import sys; from essent.cli import app; app(sys.argv[1:])"
-    command = [sys.executable, "-c", program, "train", "-m", tiny, "-t", many, "-o", output, *TINY]
+    command = [*PROGRAM, "train", "-m", tiny, "-t", many, "-o", output, *TINY]
     command = [str(part) for part in (*command, "--max-steps", 100_000, "--validate-every", 50)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while not list((output / "checkpoints").glob("checkpoint-*")) and time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+    wait_until(lambda: process.poll() is not None or list((output / "checkpoints").glob("checkpoint-*")))
+    assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGINT)
-    shown, said = process.communicate(timeout=60)
+    shown, said = process.communicate(timeout=LIMIT)
     assert (process.returncode, shown) == (130, ""), said
     found = re.search(r"Stopped after step (\d+) of 100000\. The last good checkpoint is .*checkpoint-(\d+)\.", said)
     assert found, said
@@ -69,7 +66,7 @@ def test_ctrl_c_in_a_process(tiny: str, many: Path, tmp_path: Path) -> None:
     assert "--resume goes on from there" in said
     assert "Traceback" not in said
     command[command.index("100000")] = found[1]  # as many as are done
-    again = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=120)
+    again = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=LIMIT)
     assert "has 100000 steps, and" in again.stderr  # a run is never cut short
     command[command.index("--max-steps") + 1] = "100001"
     process = subprocess.Popen([*command, "--resume"], stderr=subprocess.PIPE, text=True)
@@ -82,33 +79,27 @@ def test_ctrl_c_in_a_process(tiny: str, many: Path, tmp_path: Path) -> None:
     assert f"going on after step {found[1]} of 100001" in lines[-1], lines
 
 
-@pytest.mark.slow  # whole trainings
-def test_continuous_and_seeds(run: Run, tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
+@pytest.mark.slow  # a whole training
+def test_a_template_of_free_vectors(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
     output = tmp_path / "model"
-    shown = run(
-        "train",
-        "-m",
-        tiny,
-        "--texts",
-        many,
-        "--continuous",
-        "--validate",
-        pairs,
-        "--seeds",
-        2,
-        "-o",
-        output,
-        *TINY,
-        "--max-steps",
-        1,
-    )
-    assert "±" in shown.stdout
-    assert "2 seeds" in shown.stdout
-    assert "[V1]" in str(Encoder(str(output / "seed-43")).recipe)
+    options = ("--preset", "optiprompt", "--validate", pairs, "-o", output, *TINY, "--max-steps", 1)
+    assert "before" in run("train", "-m", tiny, "--texts", many, *options).stdout
+    assert "[V1]" in str(Encoder(str(output)).recipe)
+
+
+def test_several_files(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
+    more, more_pairs, output = tmp_path / "more.txt", tmp_path / "more.csv", tmp_path / "model"
+    more.write_text("Two cats.\nOne bird.\nThree fish.\n", "utf-8")
+    more_pairs.write_text("sentence1,sentence2,score\nA red ball.,The dogs run.,0.1\nA man.,The man.,0.9\n", "utf-8")
+    options = ("--texts", lines, more, "--validate", pairs, more_pairs, "--test", pairs, "--test", more_pairs)
+    shown = run("train", "-m", tiny, *options, "-o", output, *TINY, "--max-steps", 1)
+    assert "1 steps on 6 examples" in shown.stderr  # one of the seven is empty
+    assert "my-pairs + more: " in shown.stdout
+    assert shown.stdout.count("\nmy-pairs: ") == shown.stdout.count("\nmore: ") == 1
 
 
 @pytest.mark.slow
-def test_pairs(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_pairs(tiny: str, tmp_path: Path) -> None:
     rows = [{"premise": f"a {i}", "entailment": f"b {i}", "contradiction": f"c {i}"} for i in range(4)]
     (tmp_path / "nli.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     output = tmp_path / "model"
@@ -116,13 +107,13 @@ def test_pairs(run: Run, tiny: str, tmp_path: Path) -> None:
     assert str(Encoder(str(output)).recipe) == "cls"
 
 
-def test_refusals(run: Run, tiny: str, many: Path, tmp_path: Path) -> None:
+def test_refusals(tiny: str, many: Path, tmp_path: Path) -> None:
     def refuse(*options: object) -> str:
         return run("train", "-m", tiny, "-o", tmp_path / "model", *options, code=2).stderr
 
     assert "either --texts" in refuse()
-    assert "give --validate" in refuse("--texts", many, "--seeds", 3)
-    assert "Did you mean 'promptbert-unsup'" in refuse("--texts", many, "--preset", "promptbert-unsupp")
+    assert "either --texts" in refuse("--texts", many, "--pairs", many)
+    assert 'Did you mean "promptbert-unsup"' in refuse("--texts", many, "--preset", "promptbert-unsupp")
     assert "batch_size of at most 6" in refuse("--texts", many)
     assert "does not exist" in refuse("--texts", tmp_path / "nothing.txt")
     empty = tmp_path / "empty.txt"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from essent.minimal_pairs import (
+from essent.lab.minimal_pairs import (
     English,
     MaskedModel,
     Parser,
@@ -21,7 +21,7 @@ from essent.minimal_pairs import (
     misspellings,
     overlaps,
 )
-from essent.minimal_pairs.substitutes import Substitutes
+from essent.lab.minimal_pairs.substitutes import Substitutes
 from essent.tasks.data import read_rows
 from essent.tasks.heros import SUBSETS, MinimalPair
 

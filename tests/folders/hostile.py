@@ -45,7 +45,7 @@ class Pickled:
 class Attack:
     """What is done to a folder of a kind, and words of the error that it gets."""
 
-    kind: str  # of the folder: plain, stages, stock, own, rows, table
+    kind: str  # of the folder: plain, stages, router, stock, own, rows, table
     change: Callable[[Path, Path], None]  # folder, marker
     said: str
 
@@ -184,6 +184,61 @@ def arguments_for_the_tokenizer(folder: Path, marker: Path) -> None:
 @attack("plain", "fast_tokenizer_files")
 def another_tokenizer_file(folder: Path, marker: Path) -> None:
     edit(folder / "tokenizer_config.json", fast_tokenizer_files=["../tokenizer.4.0.json"])
+
+
+@attack("stock", r"config_kwargs\.something_new")
+def a_new_setting_that_is_a_path(folder: Path, marker: Path) -> None:
+    edit(folder / "sentence_bert_config.json", config_kwargs={"something_new": "../elsewhere"})
+
+
+@attack("stock", r"processor_kwargs\.nested\.deeper\.vocab_file")
+def a_vocabulary_outside_in_a_nested_setting(folder: Path, marker: Path) -> None:
+    edit(folder / "sentence_bert_config.json", processor_kwargs={"nested": [{"deeper": {"vocab_file": "secret.txt"}}]})
+
+
+@attack("stages", "attn_implementation")
+def a_kernel_of_the_hub_in_a_list(folder: Path, marker: Path) -> None:
+    edit(folder / "config.json", parts=[{"attn_implementation": "somebody/kernel"}])
+
+
+def route(folder: Path, name: str, kind: str) -> None:
+    """Add a module to those of a router."""
+    types = json.loads((folder / "router_config.json").read_text())["types"]
+    edit(folder / "router_config.json", types={**types, name: kind})
+
+
+@attack("router", "That is payload.py of the model itself")
+def a_route_of_its_own(folder: Path, marker: Path) -> None:
+    code(folder, marker)
+    route(folder, "query_9_Evil", "payload.EvilModule")
+
+
+@attack("router", "leads out of the model's folder")
+def a_route_outside(folder: Path, marker: Path) -> None:
+    route(folder, "../elsewhere", "sentence_transformers.models.Transformer")
+
+
+@attack("router", "inside another")
+def a_router_in_itself(folder: Path, marker: Path) -> None:
+    route(folder, ".", "sentence_transformers.models.Router")
+
+
+@attack("router", "pickled weights")
+def a_route_with_pickled_weights(folder: Path, marker: Path) -> None:
+    (folder / "query_0_Transformer" / "model.safetensors").unlink()
+    (folder / "query_0_Transformer" / "pytorch_model.bin").write_bytes(pickle.dumps(Pickled(marker)))
+
+
+@attack("router", "trust_remote_code")
+def settings_of_a_route_that_trust(folder: Path, marker: Path) -> None:
+    code(folder / "query_0_Transformer", marker)
+    edit(folder / "query_0_Transformer" / "sentence_bert_config.json", model_kwargs={"trust_remote_code": True})
+
+
+@attack("router", "link")
+def routes_outside(folder: Path, marker: Path) -> None:
+    (folder / "router_config.json").rename(folder.parent / "router-outside.json")
+    (folder / "router_config.json").symlink_to(folder.parent / "router-outside.json")
 
 
 @attack("plain", "adapter")

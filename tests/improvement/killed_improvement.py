@@ -1,7 +1,7 @@
 """An improvement in a process of its own, which kills itself without warning.
 
-python killed_improvement.py MODEL FOLDER STEP PAIRS    when STEP is finished; where the name ends with "+", in the
-middle of the step behind it; where it has a "/", soon after such a file of the work is there.
+python killed_improvement.py MODEL FOLDER STEP PAIRS    when STEP is finished; where the name ends with "+", when
+the step behind it has computed and not yet written what comes of it; where it has a "/", when such a file is there.
 PAIRS are judged, with 0 it is chosen without labels.
 """
 
@@ -12,7 +12,9 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,20 +23,44 @@ torch.set_num_threads(1)  # sums depend on it
 from improvement_helpers import duplicates, made_texts, make_small, trials_for  # noqa: E402
 
 import essent  # noqa: E402
+from essent.improvement.journal import Journal, Step  # noqa: E402
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_when(work: Path, file: str) -> None:
+    """When such a file is there."""
+    while not any(work.glob(file)):
+        time.sleep(0.002)
+    kill()
+
+
+def kill_after(step: str) -> None:
+    """When a step is finished, or before what the step behind it has computed is written."""
+    plain, finished = Journal.step, []
+
+    def watched(self: Journal, name: str, run: Callable[[Path], Any]) -> Step:
+        def killed(folder: Path) -> Any:
+            run(folder)
+            kill()
+
+        done = plain(self, name, killed if finished[-1:] == [step.rstrip("+")] else run)
+        finished.append(name)
+        if name == step:
+            kill()
+        return done
+
+    Journal.step = watched
 
 
 def main(model: str, folder: Path, step: str, pairs: int) -> None:
-    inside = "/" in step
-    awaited = step if inside else f"{step.rstrip('+')}/result.json"
-
-    def watch() -> None:
-        while not any((folder / ".work").glob(awaited)):
-            time.sleep(0.002)
-        time.sleep(0.3 if inside or step.endswith("+") else 0.0)
-        os.kill(os.getpid(), signal.SIGKILL)
-
     make_small(trials=trials_for(step))
-    threading.Thread(target=watch, daemon=True).start()
+    if "/" in step:
+        threading.Thread(target=kill_when, args=(folder / ".work", step), daemon=True).start()
+    else:
+        kill_after(step)
     essent.improve(
         model,
         made_texts(90),

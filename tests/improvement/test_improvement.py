@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -18,6 +19,7 @@ from improvement_helpers import digests, duplicates, made_texts, make_small, tri
 from sentence_transformers import SentenceTransformer
 
 import essent
+from essent import clock
 from essent.improvement import Improved, Settings, plan, steps
 from essent.improvement.journal import Journal
 from essent.tasks import PairTask
@@ -178,11 +180,15 @@ def test_a_baseline_that_leads_is_no_gain(bert: Path, small: None, tmp_path: Pat
     assert any("not trained: no recipe gains" in note for note in made.notes)
 
 
-def test_a_budget_of_seconds_gives_an_encoder(bert: Path, tmp_path: Path) -> None:
+def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock by which whatever is timed takes a second, a budget of two is spent before the search."""
+    monkeypatch.setattr(clock, "elapsed", itertools.count().__next__)
     made = essent.improve(str(bert), TEXTS, duplicates(40), output=tmp_path / "out", budget="2s", options=CPU)
-    assert made.about["plan"]["training"]["why"]
+    assert "steps of training would take" in made.about["plan"]["training"]["why"]
+    assert [part.name for part in made.results] == ["encoder"]
     assert made.encoder(device="cpu").encode(["A text."]).shape[0] == 1
-    assert made.results[0].name == "encoder"
+    assert any("No static was made: it takes about" in note for note in made.notes)
+    assert any("more than the budget" in note for note in made.notes)
 
 
 @pytest.mark.slow  # processes of their own

@@ -203,7 +203,7 @@ def test_a_trained_layer_behind_the_table_has_no_recipe(wordpiece: Tokenizer) ->
 
 def test_a_tokenizer_in_python_is_refused() -> None:
     words = WordEmbeddings(WhitespaceTokenizer(["a", "b"]), np.eye(2, dtype=np.float32))
-    with pytest.raises(ModelError, match="WhitespaceTokenizer, in Python"):
+    with pytest.raises(UnsupportedRecipeError, match="WhitespaceTokenizer, in Python"):
         Encoder(SentenceTransformer(modules=[words, Pooling(2, "mean")], device="cpu"), "static")
 
 

@@ -158,7 +158,7 @@ sys.exit(max(abs(process.exitcode) for process in processes))
 @pytest.mark.slow  # a process of its own, which imports everything
 def test_processes_share_a_folder(tmp_path: Path) -> None:
     """The three are forks of one process: the libraries are imported once."""
-    subprocess.run([sys.executable, "-c", WRITES, str(tmp_path)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", WRITES, str(tmp_path)], check=True)
     found = PooledCache(tmp_path)
     (rows,) = found.vectors(["k"], (64,), ["a" * size for size in (9, 2, 300)], Counting((64,)))
     np.testing.assert_array_equal(rows[:, 0], [9, 2, 300])

@@ -57,15 +57,19 @@ EVERYWHERE = {  # one recipe a part that a model computes in its own way
 TOKENIZERS = {kind: [name for name, (other, _) in FAMILIES.items() if other == kind] for kind, _ in FAMILIES.values()}
 
 
-def cases() -> list:
-    """Every recipe on BERT and on one family of each kind of tokenizer, in turn; the whole product is slow."""
-    found = []
-    for row, text in enumerate([*ROWS, *DITTOS, *MORE, *SHAPED]):
-        chosen = {"bert", *(families[row % len(families)] for families in TOKENIZERS.values())}
-        for family in FAMILIES:
-            sampled = text in EVERYWHERE or family in chosen
-            found.append(pytest.param(text, family, marks=() if sampled else pytest.mark.slow))
-    return found
+def cases() -> list[tuple[str, str]]:
+    """Every recipe on BERT and on one family of each kind of tokenizer, in turn; each part's own path everywhere."""
+    recipes = [*ROWS, *DITTOS, *MORE, *SHAPED]
+    families = [
+        {"bert", *(names[row % len(names)] for names in TOKENIZERS.values())} if text not in EVERYWHERE else {*FAMILIES}
+        for row, text in enumerate(recipes)
+    ]
+    return [
+        (text, family)
+        for text, chosen in zip(recipes, families, strict=True)
+        for family in FAMILIES
+        if family in chosen
+    ]
 
 
 def cannot_run(recipe: Recipe, family: str, reference: Reference) -> bool:

@@ -35,7 +35,7 @@ def chromium(page: Path, *options: str, query: str = "") -> tuple[str, str]:
         [program, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0",
          "--hide-scrollbars", "--window-size=1280,900", "--virtual-time-budget=3000",
          f"--user-data-dir={page.parent / 'profile'}", *options, "--dump-dom", f"{page.as_uri()}{query}"],
-        capture_output=True, text=True, timeout=120, check=True,
+        capture_output=True, text=True, check=True,
     )  # fmt: skip
     return done.stdout, done.stderr
 

@@ -245,3 +245,15 @@ def test_saving_twice_gives_the_same_bytes(bert: Path, tmp_path: Path) -> None:
         saved(bert, "first-last-idf | whiten", tmp_path / place)
     for file in (tmp_path / "one").rglob("*.safetensors"):
         assert file.read_bytes() == (tmp_path / "two" / file.relative_to(tmp_path / "one")).read_bytes(), file.name
+
+
+@pytest.mark.parametrize("recipe", ["static", "static | zscore", "layers=static+random:32"])
+def test_a_static_recipe_holds_its_table_alone(recipe: str, bert: Path, tmp_path: Path) -> None:
+    """What a saved folder does not have would be whatever lies in memory, and differ in each process."""
+    encoder = Encoder(str(bert), recipe).fit(TEXTS)
+    encoder.save(str(tmp_path / "saved"))
+    vectors = encoder.encode(TEXTS)
+    loaded = Encoder(str(tmp_path / "saved"))
+    assert list(loaded.module.backbone.state_dict()) == ["model.embeddings.word_embeddings.weight"]
+    np.testing.assert_allclose(loaded.encode(TEXTS), vectors, atol=1e-6)
+    assert not any(tensor.is_meta for tensor in [*loaded.parameters(), *loaded.buffers()])

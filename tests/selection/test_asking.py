@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from selection_samples import PAIRS, TASK, planted
 
 from essent import Encoder, search
 from essent.selection import (
@@ -23,6 +22,7 @@ from essent.selection import (
 )
 from essent.tasks import PairTask, with_prior
 from essent.types import DataError, InputError
+from selection_samples import PAIRS, TASK, planted
 
 TEXTS = [text for text in TASK.texts() if text]
 

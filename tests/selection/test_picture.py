@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from selection_samples import TASK
 from sentence_transformers import SentenceTransformer
 
 from essent.recipe.recipe import Recipe
 from essent.selection import Leaderboard, Space, Trial, draw_leaderboard, search
 from essent.tasks import PairTask
 from essent.types import InputError
+from selection_samples import TASK
 
 Shells = Callable[[str], SentenceTransformer]
 

@@ -11,7 +11,6 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from selection_samples import PAIRS, TASK, planted
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
@@ -32,6 +31,7 @@ from essent.tasks.data import Pair
 from essent.types import DataError, InputError, RecipeError, UnknownNameError
 from near_ties import Watched, one_by_one
 from samples import daily
+from selection_samples import PAIRS, TASK, planted
 
 Shells = Callable[[str], SentenceTransformer]
 MIXED = Space(
@@ -242,7 +242,8 @@ def test_the_best_and_the_leader_as_encoders_give_the_same_scores(shell_of: Shel
         alone = Watched.of(TASK)
         alone.run(encoder)
         assert board.find(recipe).scores["spearman"] == alone.expected(recipe)
-    assert board.leader == board.trials[0].recipe
+    assert board.leader == board.trials[0].recipe != board.best
+    assert encoder.chosen[-1] == f"`{board.leader}` was taken all the same, as it was asked for."
 
 
 def test_the_default_prompt_of_a_model_is_searched_with(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:

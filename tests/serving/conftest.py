@@ -65,7 +65,7 @@ def server(graph: Prepared, static: Prepared, texts_file: Path) -> Iterator[Runn
 
 @pytest.fixture
 def client(server: Running) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=30) as made:
+    with httpx.Client(base_url=server.url) as made:
         yield made
 
 

@@ -10,22 +10,24 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import essent
+from command_line import PROGRAM, run
 from essent import StaticEncoder
-from essent.cli import app
+from essent.serving.settings import Settings
+from servers import paused
 from test_without_torch import PRELUDE
+from waiting import LIMIT, wait_until
 
-COMMAND = [sys.executable, "-c", "from essent.cli import app\nif __name__ == '__main__': app()", "serve"]
+COMMAND = [*PROGRAM, "serve"]
 
 
 @contextmanager
@@ -38,12 +40,10 @@ def started(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Pope
     thread = threading.Thread(target=lambda: lines.extend(process.stderr))
     try:
         thread.start()
-        end = time.monotonic() + 120
-        while not (ready := [line for line in lines if line.startswith("Ready")]):
-            assert process.poll() is None, lines
-            assert time.monotonic() < end, lines
-            time.sleep(0.05)
-        yield process, lines, re.search(r"http://\S+", ready[0])[0]
+        wait_until(lambda: process.poll() is not None or any(line.startswith("Ready") for line in lines), lambda: lines)
+        assert process.poll() is None, lines
+        (ready,) = [line for line in lines if line.startswith("Ready")]
+        yield process, lines, re.search(r"http://\S+", ready)[0]
     finally:
         process.kill()
         process.wait()
@@ -56,28 +56,44 @@ def started(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Pope
 def test_a_graceful_stop(graph_folder: Path, static_folder: Path, kind: int) -> None:
     """What runs is finished, what is new is refused, the engine's process goes too, and the exit code is 0."""
     texts = [f"number {place} of many texts" * 3 for place in range(1500)]
-    with started(f"tiny={graph_folder}", str(static_folder), "--port", "0") as (process, lines, url):
+    patient = ("--port", "0", "--quiet-timeout", str(LIMIT), "--batch-timeout", str(LIMIT))
+    with started(f"tiny={graph_folder}", str(static_folder), *patient) as (process, lines, url):
         children = _children(process.pid)
         assert httpx.get(url + "/v1/models").json()["data"][1]["id"] == "static"
         typical = httpx.post(url + "/compare", json={"pairs": [["a", "b"]]}).json()["typical"]
         assert [row["pairs"] for row in typical] == ["unrelated", "alike in part", "same meaning"]
         answers: list[httpx.Response] = []
-        asking = threading.Thread(
-            target=lambda: answers.append(httpx.post(url + "/embed", json={"inputs": texts}, timeout=60))
-        )
-        asking.start()
-        time.sleep(0.3)
-        process.send_signal(kind)
+        asking = threading.Thread(target=lambda: answers.append(httpx.post(url + "/embed", json={"inputs": texts})))
+        (engine,) = (child for child in children if _runs(child, b"spawn_main"))
+        with paused(engine):
+            asking.start()
+            wait_until(lambda: "te_queue_size 0" not in httpx.get(url + "/metrics").text)
+            process.send_signal(kind)
+            wait_until(lambda: _refuses(url))
         asking.join()
-        assert process.wait(30) == 0
+        assert process.wait(LIMIT) == 0
     assert answers[0].status_code == 200
     assert len(answers[0].json()) == 1500
     assert not any("Traceback" in line for line in lines)
     assert children
-    end = time.monotonic() + 5
-    while any(Path(f"/proc/{child}/exe").exists() for child in children):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_until(lambda: not _left(children))
+
+
+def _left(processes: list[int]) -> list[int]:
+    return [number for number in processes if Path(f"/proc/{number}/exe").exists()]
+
+
+def _runs(number: int, program: bytes) -> bool:
+    return program in Path(f"/proc/{number}/cmdline").read_bytes()
+
+
+def _refuses(url: str) -> bool:
+    """Whether nothing listens there any more."""
+    try:
+        httpx.get(url + "/health")
+    except httpx.TransportError:
+        return True
+    return False
 
 
 def _children(pid: int) -> list[int]:
@@ -91,10 +107,7 @@ def test_the_engine_ends_when_the_server_is_killed(graph_folder: Path) -> None:
     with started(str(graph_folder), "--port", "0") as (process, _, _):
         children = _children(process.pid)
         process.kill()
-        end = time.monotonic() + 10
-        while any(Path(f"/proc/{child}/exe").exists() for child in children):
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        wait_until(lambda: not _left(children))
 
 
 @pytest.mark.slow
@@ -149,35 +162,29 @@ def test_a_static_encoder_is_served_without_torch(static_folder: Path, tmp_path:
     assert "No module named 'torch'" in libraries.stderr
 
 
-def refusal(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["serve", *arguments])
-    assert result.exit_code == 2, result.output
-    assert "Traceback" not in result.output
-    return " ".join(result.output.split())
-
-
 def test_wrong_input(tmp_path: Path) -> None:
+    def refusal(*arguments: object) -> str:
+        return run("serve", *arguments, code=2).stderr
+
+    text = tmp_path / "a.txt"
+    text.write_text("one\ntwo\n", "utf-8")
     assert "between 0 and 65535" in refusal("m", "--port", "99999")
     assert "different names" in refusal("a=m", "a=n")
-    assert "cannot be read" in refusal("m", "--api-key-file", str(tmp_path / "none"))
+    assert "cannot be read" in refusal("m", "--api-key-file", tmp_path / "none")
     assert "choose one of auto, torch, openvino, onnx" in refusal("m", "--engine", "tensor")
     assert "max_texts=0" in refusal("m", "--max-texts", "0")
-    (tmp_path / "a.txt").write_text("one\ntwo\n", "utf-8")
-    assert "at most 1" in refusal("m", "-t", f"x={tmp_path / 'a.txt'}", "--max-texts", "1")
-    assert "different names, NAME=FILE" in refusal("m", "--texts", f"{tmp_path / 'a.txt'},{tmp_path / 'a.txt'}")
+    assert "at most 1" in refusal("m", "-t", f"x={text}", "--max-texts", "1")
+    assert "different names, NAME=FILE" in refusal("m", "--texts", text, text)
 
 
-def test_the_help_names_every_variable() -> None:
-    result = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"})
-    for name in ("PORT", "HOST", "ENGINE", "API_KEY_FILE", "CORS", "MAX_BODY_MB", "QUIET_TIMEOUT", "MODEL"):
-        assert "ESSENT_" + name in result.output, name
-
-
-def test_settings_of_the_documentation_are_those_of_the_command() -> None:
+def test_every_option_is_a_variable_and_in_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = run("serve", "--help").stdout
     page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
-    result = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"})
-    for option in set(re.findall(r"--[a-z][a-z-]+", result.output)) - {"--help", "--verbose"}:
-        assert f"`{option}" in page, option
+    for field in fields(Settings):
+        assert f"ESSENT_{field.name.upper()}" in shown
+        assert f"`--{field.name.replace('_', '-')}" in page
+    assert "ESSENT_MODEL" in shown
 
 
 def test_the_openapi_document_names_every_path_and_status(server: object, client: httpx.Client) -> None:
@@ -193,9 +200,10 @@ def test_the_openapi_document_names_every_path_and_status(server: object, client
 
 def _ignores_signals(pid: int) -> bool:
     """Whether the process that prepares the model leaves SIGTERM to its parent."""
-    for child in map(Path, (f"/proc/{child}" for child in _children(pid))):
-        if b"spawn_main" in (child / "cmdline").read_bytes():
-            ignored = int(re.search(r"SigIgn:\s*(\w+)", (child / "status").read_text("ascii"))[1], 16)
+    for child in _children(pid):
+        if _runs(child, b"spawn_main"):
+            status = Path(f"/proc/{child}/status").read_text("ascii")
+            ignored = int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16)
             return bool(ignored >> (signal.SIGTERM - 1) & 1)
     return False
 
@@ -205,9 +213,7 @@ def test_a_signal_while_it_loads_stops_it_at_once(bert: Path) -> None:
     with subprocess.Popen([*COMMAND, f"mini={bert}", "--port", "0"], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("Loading")
-        while not _ignores_signals(process.pid):
-            assert process.poll() is None
-            time.sleep(0.01)
+        wait_until(lambda: process.poll() is not None or _ignores_signals(process.pid))
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
     assert process.returncode == 0

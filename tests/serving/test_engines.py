@@ -37,7 +37,7 @@ def test_vectors_of_a_fitted_encoder_with_a_prompt(bert: Path, tmp_path: Path, e
     plain = Encoder(str(bert))
     atol = 1e-4 if engine == "onnx" else 2e-5
 
-    with running(models) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+    with running(models) as server, httpx.Client(base_url=server.url) as client:
 
         def ask(model: str, texts: list[str], **more: str) -> np.ndarray:
             answer = client.post("/v1/embeddings", json={"input": texts, "model": model, **more})
@@ -76,7 +76,7 @@ def test_a_server_in_bfloat16(bert: Path, tmp_path: Path) -> None:
     (tmp_path / "graph").mkdir()
     model = prepare(f"mini={bert}", "openvino", tmp_path / "graph", "bfloat16")
     assert model.precision == "bfloat16"
-    with running([model]) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+    with running([model]) as server, httpx.Client(base_url=server.url) as client:
         answer = client.post("/v1/embeddings", json={"input": GIVEN, "model": "mini"})
     found = np.array([row["embedding"] for row in answer.json()["data"]])
     exact = np.asarray(Encoder(str(bert)).encode(GIVEN))

@@ -74,7 +74,7 @@ def test_models(api: openai.OpenAI) -> None:
     ("body", "status", "code", "said"),
     [
         ({"input": "a", "model": "other"}, 404, "model_not_found", "'tiny', 'static'"),
-        ({"input": [], "model": "tiny"}, 400, None, "input"),
+        ({"input": [], "model": "tiny"}, 400, None, "input: List should have at least 1 item"),
         ({"input": ["a", ""], "model": "tiny"}, 400, "empty_input", r"input\[1\]"),
         ({"input": [1, 2], "model": "tiny"}, 400, "token_ids_not_supported", "check_embedding_ctx_length=False"),
         ({"input": [[1, 2]], "model": "tiny"}, 400, "token_ids_not_supported", "check_embedding_ctx_length=False"),

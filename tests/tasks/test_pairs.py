@@ -245,3 +245,13 @@ def test_provenance_tells_the_data() -> None:
     assert result.notes == ("A note.",)
     assert task.digest() == PairTask("other", PAIRS).digest()
     assert task.digest() != PairTask("toy", PAIRS[1:]).digest()
+
+
+def test_joined_pairs_keep_their_tasks() -> None:
+    first, second = PairTask("one", PAIRS[:4]), PairTask("two", PAIRS[4:9])
+    joined, cosines = PairTask.joined([first, second]), np.linspace(0, 1, 9)
+    assert [pair.sentence1 for pair in joined.pairs] == [pair.sentence1 for pair in PAIRS[:9]]
+    result = joined.score(cosines)
+    for task, part in ((first, cosines[:4]), (second, cosines[4:])):
+        assert result.subsets[task.name]["spearman"] == pytest.approx(task.score(part).main_score, nan_ok=True)
+    assert set(PairTask.joined([first, first]).score(cosines[:8]).subsets) == {"one (1)", "one (2)"}

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,6 +38,7 @@ from essent.train.examples import as_examples
 from essent.train.run import prepare
 from essent.train.settings import resolve_settings
 from essent.types import DataError, EssentError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
+from waiting import wait_until
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -257,10 +257,8 @@ def test_resumed_after_a_kill(bert: Path, tmp_path: Path) -> None:
     settings = {**SMALL, "max_steps": 400, "validate_every": 3}
     command = [sys.executable, "-c", KILLED, str(bert), str(tmp_path / "run"), json.dumps([TEXTS, settings])]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 300
-    while reached(tmp_path / "run") < 6 and time.monotonic() < deadline:
-        assert process.poll() is None, "it ended by itself"
-        time.sleep(0.01)
+    wait_until(lambda: process.poll() is not None or reached(tmp_path / "run") >= 6)
+    assert process.poll() is None, "it ended by itself"
     process.send_signal(signal.SIGKILL)
     process.wait()
     step = reached(tmp_path / "run") + 3

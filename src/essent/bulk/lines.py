@@ -9,7 +9,6 @@ from typing import Any
 from essent.bulk.places import SAMPLE, Source
 from essent.bulk.records import Records, Values, csv_records
 from essent.bulk.tables import WINDOW_BYTES, WINDOW_ROWS
-from essent.types import DataError
 
 BLOCK = 2**20
 LARGEST = 64 * 2**20  # bytes of records that are sent to another process at a time
@@ -36,13 +35,10 @@ def read_range(records: Records, start: int, stop: int) -> Iterator[Values]:
     Raises:
         DataError: the file cannot be read.
     """
-    try:
-        with records.source.open() as file:
-            for window in _windows(file, records.skipped, start, stop):
-                if rows := records.rows(window):
-                    yield rows
-    except OSError as error:
-        raise DataError(f"{records.source.address}, after byte {start:,}: cannot be read ({error}).") from error
+    with records.source.open() as file:
+        for window in _windows(file, records.skipped, start, stop):
+            if rows := records.rows(window):
+                yield rows
 
 
 def _windows(file: Any, first: int, start: int, stop: int) -> Iterator[bytes]:
@@ -83,19 +79,9 @@ def cut(records: Records, at: int, rows: int) -> Iterator[tuple[int, int, bytes]
         DataError: damaged compressed content; names the file.
     """
     source = records.source
-    try:
-        with source.open() as raw:
-            _skip(raw, at)
-            yield from _pieces(records, io.BufferedReader(raw, BLOCK) if source.packed == "zstd" else raw, at, rows)
-    except (OSError, EOFError, ValueError) as error:
-        raise DataError(
-            f"{source.address}: cannot be read to its end ({error or type(error).__name__}). The file is damaged or "
-            "incomplete; what stands before is in the parts."
-        ) from error
-    except Exception as error:
-        if type(error).__module__ in ("zlib", "_lzma", "lzma"):  # whose errors are no OSErrors
-            raise DataError(f"{source.address}: damaged compressed content ({error}).") from error
-        raise
+    with source.open() as raw:
+        _skip(raw, at)
+        yield from _pieces(records, io.BufferedReader(raw, BLOCK) if source.packed == "zstd" else raw, at, rows)
 
 
 def _skip(file: Any, at: int) -> None:

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from essent.bulk.spec import ModelSpec
 from essent.folders import digest_of_file, is_exported_folder, read_json
 from essent.lazy import check_torch
 from essent.static import StaticEncoder, static_of
+from essent.texts import encoded_anyway, require_finite
 from essent.types import InputError, RecipeError
 
 Lengths = Callable[[list[str]], np.ndarray]
+PROBES = ("A man is playing a large flute.", "the", "42")
 
 
 @dataclass
@@ -48,7 +51,8 @@ class Model:
         """Vectors (N,K) float32 in the order of the texts."""
         if not texts:
             return np.empty((0, self.dimensions), np.float32)
-        found = self.encoder.encode(
+        encode = partial(
+            self.encoder.encode,
             list(texts),
             prompt=self.prompt,
             batch_size=self.settings.batch_size,
@@ -56,7 +60,18 @@ class Model:
             normalize_embeddings=self.settings.normalize,
             truncate_dim=self.settings.truncate_dim,
         )
+        found = encoded_anyway(encode)  # the row of such a vector says so
         return np.ascontiguousarray(found, dtype=np.float32)
+
+    def require_some_finite(self) -> None:
+        """Refuse a model that has no finite vector for any text.
+
+        Raises:
+            NotFiniteError: says the probable cause.
+        """
+        vectors = self.encode(PROBES)
+        if not np.isfinite(vectors).all(axis=1).any():
+            require_finite(vectors, PROBES, getattr(self.encoder, "named_parameters", tuple)())
 
     def too_long(self, texts: Sequence[str]) -> np.ndarray:
         """Which texts have more tokens than the model reads: (N,) bool. A text has at most a token a byte."""
@@ -116,7 +131,7 @@ def _graph(name: str, spec: ModelSpec, settings: BulkSettings) -> Any:
 
     given = [*spec.options, *(["max_seq_length"] if settings.max_seq_length else [])]
     if given:
-        raise InputError(f"{name!r} is an exported graph, which takes no {' or '.join(given)}.")
+        raise InputError(f"{name!r} is a saved graph, which takes no {' or '.join(given)}.")
     engine = read_about(Path(name) / STATE_FOLDER / "engine.json")["engine"]
     if spec.engine not in ("auto", engine):
         raise InputError(f"{name!r} is a graph for {engine}, and the engine asked for is {spec.engine}.")

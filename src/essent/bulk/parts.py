@@ -21,7 +21,8 @@ from essent.types import DataError, optional_import
 FORMAT = 1
 KEY = b"essent"
 NAME = re.compile(r"part-([0-9]{5,})-([0-9]{6,})\.parquet")
-LEFT = re.compile(r"\.(part-[0-9]{5,}-[0-9]{6,}\.parquet)\.")  # temporary names
+SHARED_MODEL = "_model"  # the weights that worker processes map, while they run
+LEFT = re.compile(rf"\.(part-[0-9]{{5,}}-[0-9]{{6,}}\.parquet|{SHARED_MODEL})\.")  # temporary names
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -163,7 +164,7 @@ def read_part(path: Path) -> Part:
         raise DataError(f"{path} is damaged ({said}). Remove it, and run the same command again.") from error
     values = json.loads((about.metadata or {}).get(KEY, b"{}"))
     if values.get("format") != FORMAT:
-        raise DataError(f"{path} was not written by `essent embed` of this version. Choose another folder.")
+        raise DataError(f"{path} was not written by `essent encode` of this version. Choose another folder.")
     if values["rows"] != about.num_rows:
         raise DataError(f"{path} is damaged: it has {about.num_rows:,} rows, not {values['rows']:,}. Remove it.")
     unit, kept = values["unit"], {"run": values["run"], "source": values["source"], "versions": values["versions"]}
@@ -216,7 +217,7 @@ def _shown(value: Any) -> str:
 
 
 def clean(folder: Path) -> None:
-    """Remove what killed runs left of parts: also of one that was in its place already when they died."""
+    """Remove what killed runs left of parts, also of those in their place already, and the weights of their workers."""
     if not folder.is_dir():
         return
     left = (LEFT.match(entry.name) for entry in folder.iterdir())

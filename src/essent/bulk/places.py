@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from collections import Counter
@@ -58,19 +59,25 @@ class Source:
         """The file's bytes, decompressed, for reading; can seek where it is not compressed.
 
         Raises:
-            DataError: it cannot be opened.
+            DataError: it cannot be opened, or read in the block.
         """
         system, path = file_system(self.address)
         try:
             raw = open(path, "rb") if _is_local(system) else system.open(path, "rb")  # noqa: SIM115
         except OSError as error:
             raise DataError(f"{self.address} cannot be opened: {error.strerror or error}.") from error
-        with raw:
-            if self.packed is None:
-                yield raw
-            else:
-                with unpacked(raw, self.packed) as file:
-                    yield file
+        try:
+            with raw if self.packed is None else unpacked(raw, self.packed) as file:
+                yield file
+        except Exception as error:
+            if not isinstance(error, (EOFError, OSError)) and type(error).__module__ not in ("zlib", "_lzma"):
+                raise
+            raise DataError(
+                f"{self.address}: cannot be read to its end ({error or type(error).__name__}). The file is damaged or "
+                "incomplete."
+            ) from error
+        finally:
+            raw.close()
 
     def check_unchanged(self) -> None:
         """Raise DataError where the file is no longer the one that the run began with."""
@@ -86,10 +93,8 @@ class Source:
 def unpacked(raw: Any, packed: str) -> Any:
     """A decompressing reader on a file of compressed bytes."""
     if packed == "gzip":
-        import gzip
-
         return gzip.open(raw)
-    if packed == "bz2":
+    if packed == "bz2":  # a Python may come without it, and without lzma
         import bz2
 
         return bz2.open(raw)

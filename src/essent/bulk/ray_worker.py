@@ -6,7 +6,6 @@ import os
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from essent.bulk.units import Input, Unit
 from essent.bulk.versions import library_versions
 from essent.bulk.work import do_units
 from essent.bulk.workers import THREADS, Failed
-from essent.types import DataError, EssentError, InputError, MissingDependencyError, ModelError, optional_import
+from essent.types import DataError, InputError, MissingDependencyError, ModelError, optional_import
 
 SEEN = "_nodes"  # a file in the output by which a node sees that it is the same folder
 SEEN_WITHIN = 15.0  # seconds that a shared file system may take to show it
@@ -77,7 +76,7 @@ class NodeWorker:
                 model.encoder.to("cuda")  # a model that was loaded where the run was started
             check_model(job, model)
         except BaseException as error:
-            return _failed(error)
+            return Failed.of(error)
         Thread(target=self._work, args=(job, model, threads), daemon=True).start()
         return None
 
@@ -113,15 +112,11 @@ class NodeWorker:
             for part in do_units(self._given(), job, model, self._stop):
                 self._answers.pop(part.name).put(part)
         except BaseException as error:
-            failed = _failed(error)
+            failed = Failed.of(error)
         with self._lock:
             self._over, self._failed = True, failed
             for answer in self._answers.values():
                 answer.put(failed)
-
-
-def _failed(error: BaseException) -> Failed:
-    return Failed(error, "") if isinstance(error, EssentError) else Failed(None, traceback.format_exc())
 
 
 # -- what a node must see ---------------------------------------------------------------------------------------------

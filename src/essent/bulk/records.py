@@ -287,5 +287,5 @@ def _mended(value: Any) -> Any:
 
 def missing_column(source: Source, column: str, names: Sequence[str], option: str = "column") -> DataError:
     """The error for a column that a file does not have."""
-    hint = did_you_mean(column, list(names))
+    hint = did_you_mean(column, list(names)) if names else "Its first rows have no columns."
     return DataError(f"{source.address}: no column {column!r}. {hint} Choose one with --{option}.")

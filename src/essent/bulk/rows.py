@@ -37,7 +37,7 @@ class Rows:
 
 
 def read_rows(folder: Path, most: int) -> Rows:
-    """Texts and vectors of a folder of `essent embed`.
+    """Texts and vectors of a folder of `essent encode`.
 
     Raises:
         DataError: no parts, damaged ones, more than `most` rows, no column with texts, or no row with a vector.
@@ -45,7 +45,7 @@ def read_rows(folder: Path, most: int) -> Rows:
     """
     parts = read_parts(folder)
     if not parts:
-        raise DataError(f"{folder} has no parts of `essent embed`.")
+        raise DataError(f"{folder} has no parts of `essent encode`.")
     if (total := sum(part.rows for part in parts.values())) > most:
         raise DataError(f"{folder} has {total:,} rows, and at most {most:,} are read.")
     run = next(iter(parts.values())).about["run"]

@@ -174,14 +174,34 @@ def embed(
 def compute(
     run: Prepared, workers: int | None = None, stop: Event | None = None, *, cluster: bool = False
 ) -> Iterator[Part]:
-    """The parts that are still to be done, as they are written; with `cluster` on the one that Ray is connected to."""
+    """The parts that are still to be done, as they are written; with `cluster` on the one that Ray is connected to.
+
+    Raises:
+        DataError: as `do_unit`; a source that cannot be read on ends the run after the units before it.
+    """
+    failures: list[DataError] = []
+    units, written = _until_failure(run.units(), failures), dict(run.parts)
     if cluster:
         from essent.bulk.ray_cluster import do_units_on_cluster
 
-        return do_units_on_cluster(run.units(), run.job, run.model, workers, stop)
-    if workers in (None, 1):
-        return do_units(run.units(), run.job, run.model, stop)
-    return do_units_by_workers(run.units(), run.job, run.model, workers, stop)
+        parts = do_units_on_cluster(units, run.job, run.model, workers, stop)
+    elif workers in (None, 1):
+        parts = do_units(units, run.job, run.model, stop)
+    else:
+        parts = do_units_by_workers(units, run.job, run.model, workers, stop)
+    for part in parts:
+        written[part.name] = part
+        yield part
+    for failure in failures:
+        rows = sum(part.rows for part in written.values())
+        raise DataError(f"{failure} {run.job.folder} has {rows:,} rows, in {len(written):,} parts.") from failure
+
+
+def _until_failure(units: Iterator[Unit], failures: list[DataError]) -> Iterator[Unit]:
+    try:
+        yield from units
+    except DataError as error:
+        failures.append(error)
 
 
 def _cluster(address: str | bool | None) -> AbstractContextManager[Any]:
@@ -195,6 +215,8 @@ def _cluster(address: str | bool | None) -> AbstractContextManager[Any]:
 def _settings(given: Mapping[str, Any]) -> BulkSettings:
     try:
         return BulkSettings(**given)
+    except InputError:
+        raise
     except TypeError as error:
         known = ", ".join(BulkSettings.__dataclass_fields__)
         raise InputError(f"{str(error).rpartition('__init__() ')[2]}. The settings are {known}.") from None
@@ -241,6 +263,7 @@ def prepare(
     spec, model = _open(spec, settings, folder, inputs, fit, fit_sample, note)
     run |= model.about
     check_same(parts, run, prints, folder)
+    model.require_some_finite()
     for line in prompt_note({"texts": model.prompt}) if settings.prompt is None else ():
         note(line)
     clean(folder)
@@ -252,6 +275,12 @@ def prepare(
 
 def _check_folder(folder: Path) -> None:
     """Refuse an output that no parts can be written to."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise DataError(
+            f"{str(folder)!r} is not UTF-8, as parts need: choose another name, or LC_ALL=C.UTF-8."
+        ) from None
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} is a file; the output is a folder of parts.")
     place = next(parent for parent in (folder, *folder.parents) if parent.exists())

@@ -24,7 +24,7 @@ def open_table(source: Source) -> TableFile:
     arrow = optional_import("pyarrow", EXTRA)
     try:
         return ParquetTable(source) if source.kind == "parquet" else ArrowTable(source)
-    except (arrow.ArrowException, OSError) as error:
+    except (arrow.ArrowException, OSError, UnicodeEncodeError) as error:
         said = str(error).strip().splitlines()[0]
         raise DataError(f"{source.address}: not {_called(source.kind)} that can be read ({said}).") from error
 

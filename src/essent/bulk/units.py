@@ -63,7 +63,8 @@ class Input:
         number: of the source.
         rows: how many, or about how many.
         fields: Arrow's fields of its columns.
-        ranges: start, stop and rows of its units; None where they are found while it is read.
+        ranges: start, stop and rows of its units, one without rows in an empty file, so that each run has a part to
+            read; None where they are found while it is read.
     """
 
     number: int
@@ -151,7 +152,8 @@ def look_at(sources: Sequence[Source], settings: BulkSettings) -> list[Input]:
         if number in sampled:
             shared |= {item.name: item for item in found.fields if item.name not in shared}
     if sampled:
-        fields = list(shared.values())
+        arrow = optional_import("pyarrow", EXTRA)
+        fields = list(shared.values()) or [arrow.field(settings.column, arrow.string())]  # where no file has rows
         inputs = [_with_fields(one, fields) if one.source.kind == "jsonl" else one for one in inputs]
     inputs.sort(key=lambda one: one.number)
     for one in inputs:
@@ -172,7 +174,7 @@ def _look_at_table(number: int, source: Source, settings: BulkSettings) -> Input
             raise missing_column(source, name, names, option)
     _check_texts(source, list(table.schema), settings.column)
     ranges = [(start, stop, stop - start) for start, stop in row_ranges(table.blocks, settings.rows_per_part)]
-    return Input(number, source, table.rows, list(table.schema), None, ranges)
+    return Input(number, source, table.rows, list(table.schema), None, ranges or [(0, 0, 0)])
 
 
 def _check_texts(source: Source, fields: Sequence[Any], column: str) -> None:
@@ -207,18 +209,15 @@ def row_ranges(blocks: Sequence[int], rows: int) -> list[tuple[int, int]]:
 
 def _look_at_lines(number: int, source: Source, settings: BulkSettings, known: dict[str, Any] | None) -> Input:
     """Header, types of the columns and ranges of a file of lines."""
-    try:
-        records = begin(source)
-        sample = _first_rows(records, settings) if known is None or source.kind != "jsonl" else []
-    except (OSError, EOFError) as error:
-        raise DataError(f"{source.address} cannot be read ({error}).") from error
+    records = begin(source)
+    sample = _first_rows(records, settings) if known is None or source.kind != "jsonl" else []
     json_lines = source.kind == "jsonl"
-    if sample and json_lines and not any(sample):
+    if sample and json_lines and all(row is None for row in sample):
         raise DataError(f"{source.address}: none of the first {len(sample)} lines is JSON.")
     fields = infer_fields(records, sample) if not json_lines or known is None else list(known.values())
     names = [item.name for item in fields]
     for name, option in ((settings.column, "column"), *((name, "id") for name in settings.id)):
-        if name not in names and not (json_lines and known is not None):
+        if name not in names and not (json_lines and not sample):  # whose columns are those of other files
             raise missing_column(source, name, names, option)
     _check_texts(source, fields, settings.column)
     if source.splits:
@@ -226,7 +225,8 @@ def _look_at_lines(number: int, source: Source, settings: BulkSettings, known: d
         step = range_size(mean, settings.rows_per_part)
         ends = range(records.skipped, source.size, step)
         ranges = [(at, min(at + step, source.size), round(min(step, source.size - at) / mean)) for at in ends]
-        return Input(number, source, sum(rows for _, _, rows in ranges), fields, records, ranges)
+        rows = sum(rows for _, _, rows in ranges)
+        return Input(number, source, rows, fields, records, ranges or [(records.skipped, records.skipped, 0)])
     return Input(number, source, _estimate(source, records), fields, records, None)
 
 
@@ -278,6 +278,8 @@ def _read_on(one: Input, records: Records, done: Mapping[str, tuple[int, int]], 
         if unit.name not in done:
             yield unit
         index += 1
+    if index == 0:
+        yield Unit(one.number, 0, at, at, b"")
 
 
 def output_fields(inputs: Sequence[Input], settings: BulkSettings) -> list[Any]:

@@ -6,32 +6,34 @@ import mmap
 import multiprocessing
 import os
 import pickle
-import queue
 import signal
-import tempfile
 import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from threading import Event
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
 from typing import Any
 
+from essent.atomic import temporary_folder
 from essent.bulk.job import Job
 from essent.bulk.models import Model, open_encoder, ready
-from essent.bulk.parts import Part
-from essent.bulk.spec import ModelSpec
+from essent.bulk.parts import SHARED_MODEL, Part, cannot_write, clean
 from essent.bulk.units import Unit
 from essent.bulk.work import do_units
 from essent.cores import cores
 from essent.static import StaticEncoder
-from essent.types import DataError, EssentError
+from essent.types import DataError, EssentError, InputError
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
-PATIENCE = 0.2  # seconds between two looks at the processes
+GUARD = '`if __name__ == "__main__":`'
+PATIENCE = 0.2  # seconds between two looks at Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -41,115 +43,103 @@ class Failed:
     error: EssentError | None
     text: str
 
+    @classmethod
+    def of(cls, error: BaseException) -> Failed:
+        """What went wrong, in an `except` block."""
+        return cls(error, "") if isinstance(error, EssentError) else cls(None, traceback.format_exc())
+
 
 def do_units_by_workers(
     units: Iterator[Unit], job: Job, model: Model, workers: int, stop: Event | None = None
 ) -> Iterator[Part]:
     """Compute units in so many processes, and give their parts as they are written.
 
+    Each process has a pipe of its own, so that its end, at whatever moment, is the end of its pipe and harms no other.
+    It asks for a unit when it can read one, and ends when it gets None.
+
     Raises:
         DataError: as `do_unit`; or a process ended, as where the system ran out of memory.
+        InputError: the model cannot be sent to other processes, or this process may not start any.
     """
     stop = stop or Event()
+    threads = max(1, cores() // workers)
     with ExitStack() as stack:
-        crew = _Crew(job, model, workers, stack)
-        waiting, given, taken = next(units, None), 0, 0
-        while True:
-            if waiting is not None and not stop.is_set() and crew.offer(waiting):
-                waiting, given = next(units, None), given + 1
-                continue
-            if (waiting is None or stop.is_set()) and not crew.closed:
-                crew.close(drop=stop.is_set())
-            if crew.closed and not crew.running and (found := crew.result(0)) is None:
-                return
-            found = crew.result(PATIENCE)
-            if isinstance(found, Failed):
-                raise found.error or DataError(f"A worker process failed:\n{found.text}")
-            if found is not None:
-                taken += 1
-                yield found
-
-
-class _Crew:
-    """The processes, and the queues to and from them."""
-
-    def __init__(self, job: Job, model: Model, workers: int, stack: ExitStack) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._tasks: Any = context.Queue(workers)
-        self._results: Any = context.Queue()
-        self._stop = context.Event()
-        self.closed = False
-        threads = max(1, cores() // workers)
-        shipped = stack.enter_context(shipping(job, model, threads))
-        with _environment(threads):
-            self._processes: list[BaseProcess] = [
-                context.Process(
-                    target=_work, args=(job, shipped, threads, self._tasks, self._results, self._stop), daemon=True
-                )
-                for _ in range(workers)
-            ]
-            for process in self._processes:
-                process.start()
-        stack.callback(self._end)
-
-    def offer(self, unit: Unit) -> bool:
-        """Give a unit to whoever is free first; False when all are busy and enough wait."""
-        try:
-            self._tasks.put_nowait(unit)
-        except queue.Full:
-            return False
-        return True
-
-    def close(self, *, drop: bool) -> None:
-        """Tell the processes that there is nothing more; with `drop` also to leave what they have not begun."""
-        self.closed = True
-        if drop:
-            self._stop.set()
-        for _ in self._processes:
-            while True:
+        setup = _setup(job, model, threads, stack)
+        crew = stack.enter_context(_crew(workers, threads, job.folder))
+        for pipe in crew:
+            with suppress(OSError):  # it has died, which is seen below
+                pipe.send_bytes(setup)
+        unit, stopped, opened = next(units, None), False, set()
+        while crew:
+            if stop.is_set() and not stopped:
+                unit, stopped = None, True
+                for pipe in crew:
+                    _send(pipe, (None, True))
+            readable: list[Any] = wait(list(crew), PATIENCE)
+            for pipe in readable:
                 try:
-                    self._tasks.put(None, timeout=PATIENCE)
-                except queue.Full:
-                    if drop and not self.running:
-                        return
+                    message = pipe.recv()
+                except (EOFError, OSError):
+                    process = crew.pop(pipe)
+                    pipe.close()
+                    process.join()
+                    if process.exitcode:
+                        raise DataError(_died(process, pipe in opened)) from None
                     continue
-                break
+                if isinstance(message, Failed):
+                    raise message.error or DataError(f"A worker process failed:\n{message.text}")
+                if isinstance(message, Part):
+                    yield message
+                    continue
+                opened.add(pipe)
+                _send(pipe, (unit, False))
+                unit = None if unit is None else next(units, None)
 
-    @property
-    def running(self) -> bool:
-        """Whether a process is at work."""
-        return any(process.is_alive() for process in self._processes)
 
-    def result(self, seconds: float) -> Part | Failed | None:
-        """The next part, or what went wrong.
+def _send(pipe: Any, message: Any) -> None:
+    with suppress(OSError):  # the other end has died, which whoever reads the pipe sees
+        pipe.send(message)
 
-        Raises:
-            DataError: a process was killed.
-        """
-        try:
-            found: Part | Failed = self._results.get(timeout=seconds) if seconds else self._results.get_nowait()
-        except queue.Empty:
-            for process in self._processes:
-                if process.exitcode not in (None, 0):
-                    raise DataError(_died(process)) from None
-            return None
-        return found
 
-    def _end(self) -> None:
-        for process in self._processes:
-            if process.is_alive():
-                process.terminate()
-        for process in self._processes:
+@contextmanager
+def _crew(workers: int, threads: int, folder: Path) -> Iterator[dict[Any, BaseProcess]]:
+    """The processes by their pipes; those that still run when the block ends are killed."""
+    context = multiprocessing.get_context("spawn")
+    crew: dict[Any, BaseProcess] = {}
+    processes: list[BaseProcess] = []
+    try:
+        with _environment(threads):
+            for _ in range(workers):
+                here, there = context.Pipe()
+                # No large argument: start() writes it into a pipe, and waits forever where the reader has died.
+                process: BaseProcess = context.Process(target=_work, args=(there,), daemon=True)
+                crew[here] = process
+                try:
+                    process.start()
+                except (AssertionError, OSError, RuntimeError) as error:
+                    said = " ".join(str(error).split())
+                    raise InputError(f"workers={workers}: no process can be started ({said}).") from error
+                processes.append(process)
+                there.close()
+        yield crew
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
             process.join(10)
-        for one in (self._tasks, self._results):
-            one.cancel_join_thread()
-            one.close()
+        for pipe in crew:
+            pipe.close()
+        clean(folder)
 
 
-def _died(process: BaseProcess) -> str:
+def _died(process: BaseProcess, opened: bool) -> str:
     code = process.exitcode or 0
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
     why = ", as happens where the system has no memory left: give fewer --workers" if code == -signal.SIGKILL else ""
+    if not opened:
+        how += " while it started"
+        if code > 0:
+            why = f", and says why above; a script that starts workers needs {GUARD}"
     return f"A worker process {how}{why}. The parts are intact; the same command goes on where this one stopped."
 
 
@@ -175,94 +165,100 @@ def _environment(threads: int) -> Iterator[None]:
 # -- the model ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SharedArrays:
-    """An encoder without torch: its arrays in a file that all processes map, the rest as bytes."""
+def _setup(job: Job, model: Model, threads: int, stack: ExitStack) -> Any:
+    """What a process begins with, as bytes.
 
-    path: str
-    content: bytes
-    places: tuple[tuple[int, int], ...]
+    Raises:
+        DataError: the disk has no room for the weights. InputError: something in the job cannot be sent.
+    """
+    try:
+        folder = stack.enter_context(temporary_folder(job.folder / SHARED_MODEL))
+        open_shared = _shared(job, model.encoder, threads, folder)
+        sent = replace(job, spec=replace(job.spec, model=job.spec.name))
+        return ForkingPickler.dumps((sent, open_shared, threads))
+    except OSError as error:
+        raise cannot_write(job.folder, error) from error
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise InputError(f"{job.spec.name} cannot be sent to worker processes ({error}): leave workers out.") from error
 
-    def open(self) -> StaticEncoder:
-        """The encoder on the mapped arrays."""
-        with Path(self.path).open("rb") as file:
-            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        found: StaticEncoder = pickle.loads(  # noqa: S301  written by the process that started this one
-            self.content, buffers=[view[start:stop] for start, stop in self.places]
-        )
-        return found
 
+def _shared(job: Job, encoder: Any, threads: int, folder: Path) -> Callable[[], Any]:
+    """Opens the encoder in another process: on a file of weights that all map, or, for a graph, from its folder."""
+    if hasattr(encoder, "engine_module"):
+        source = job.spec.model
+        if not isinstance(source, (str, Path)):
+            source = str(folder / "graph")
+            encoder.save(source)
+        return partial(open_encoder, replace(job.spec, model=source, threads=threads), job.settings)
+    path = str(folder / "weights")
+    with open(path, "wb") as file:
+        if not isinstance(encoder, StaticEncoder):
+            import torch
 
-@contextmanager
-def shipping(job: Job, model: Model, threads: int) -> Iterator[Any]:
-    """What a process gets to make its model of: shared memory where there is a way, else the spec to load it by."""
-    encoder = model.encoder
-    if isinstance(encoder, StaticEncoder):
+            try:
+                torch.save(encoder, file, pickle_protocol=pickle.HIGHEST_PROTOCOL)
+            except RuntimeError as error:  # of torch's file, whose end is written although the disk is full
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise
+            return partial(torch.load, path, mmap=True, weights_only=False)
         buffers: list[pickle.PickleBuffer] = []
-        content = pickle.dumps(encoder, protocol=5, buffer_callback=buffers.append)
-        with tempfile.TemporaryDirectory(prefix="essent-") as folder:
-            path, places = Path(folder) / "arrays", []
-            with path.open("wb") as file:
-                for buffer in buffers:
-                    file.write(bytes(-file.tell() % 64))
-                    start = file.tell()
-                    file.write(buffer.raw())
-                    places.append((start, file.tell()))
-                file.write(b"\0")  # no empty file can be mapped
-            yield SharedArrays(str(path), content, tuple(places))
-    elif hasattr(encoder, "engine_module"):
-        with tempfile.TemporaryDirectory(prefix="essent-") as folder:
-            if not isinstance(job.spec.model, (str, Path)):
-                encoder.save(str(Path(folder) / "graph"))
-            place = job.spec.model if isinstance(job.spec.model, (str, Path)) else str(Path(folder) / "graph")
-            yield replace(job.spec, model=place, threads=threads)
-    elif encoder.device.type == "cpu":
-        import torch.multiprocessing  # noqa: F401  teaches pickle to send tensors as shared memory
-
-        encoder.share_memory()
-        yield encoder
-    else:
-        yield job.spec
+        content, spans = pickle.dumps(encoder, protocol=5, buffer_callback=buffers.append), []
+        for buffer in buffers:
+            file.write(bytes(-file.tell() % 64))
+            start = file.tell()
+            file.write(buffer.raw())
+            spans.append((start, file.tell()))
+        file.write(b"\0")  # no empty file can be mapped
+    return partial(_open_static, path, content, spans)
 
 
-def _opened(shipped: Any, job: Job) -> Model:
-    if isinstance(shipped, SharedArrays):
-        return ready(shipped.open(), job.settings)
-    if isinstance(shipped, ModelSpec):
-        return ready(open_encoder(shipped, job.settings), job.settings)
-    return ready(shipped, job.settings)
+def _open_static(path: str, content: bytes, spans: list[tuple[int, int]]) -> Any:
+    """A static encoder, whose arrays are ranges of bytes of a file."""
+    with open(path, "rb") as file:
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    return pickle.loads(content, buffers=[view[start:stop] for start, stop in spans])  # noqa: S301  from our parent
 
 
 # -- in the process ---------------------------------------------------------------------------------------------------
 
 
-def _work(job: Job, shipped: Any, threads: int, tasks: Any, results: Any, stop: Any) -> None:
+def _work(pipe: Any) -> None:
     """What a process does: parts of units, until there are none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    units: SimpleQueue[Unit | None] = SimpleQueue()
+    stop, lock = Event(), Lock()
+
+    def say(message: Part | Failed | None) -> None:
+        with lock:  # units are asked for in the thread that reads
+            _send(pipe, message)
+
+    def asked() -> Iterator[Unit]:
+        say(None)
+        while (unit := units.get()) is not None:
+            yield unit
+            say(None)
+
     try:
-        model = _opened(shipped, job)
-        _divide(model, threads)
-        for part in do_units(iter(tasks.get, None), job, model, stop):
-            results.put(part)
-    except EssentError as error:
-        results.put(Failed(error, ""))
-    except BaseException:
-        results.put(Failed(None, traceback.format_exc()))
-    results.close()
-    results.join_thread()
-    tasks.cancel_join_thread()
+        job, open_shared, threads = pipe.recv()
+        Thread(target=_listen, args=(pipe, units, stop), daemon=True).start()
+        model = ready(open_shared(), job.settings)
+        if not isinstance(model.encoder, StaticEncoder):
+            import torch
+
+            torch.set_num_threads(threads)
+        for part in do_units(asked(), job, model, stop):
+            say(part)
+    except BaseException as error:
+        say(Failed.of(error))
 
 
-def _divide(model: Model, threads: int) -> None:
-    if not isinstance(model.encoder, StaticEncoder):
-        import torch
-
-        torch.set_num_threads(threads)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+def _listen(pipe: Any, units: SimpleQueue[Unit | None], stop: Event) -> None:
+    """Take units from the first process, and end with it."""
+    with suppress(EOFError, OSError):
+        while True:
+            unit, stopped = pipe.recv()
+            if stopped:
+                stop.set()
+            units.put(unit)
+    os._exit(1)

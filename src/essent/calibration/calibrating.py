@@ -10,7 +10,7 @@ import numpy as np
 from essent.calibration.fitting import probability_curve, share_curve
 from essent.calibration.stored import Calibration
 from essent.tasks import DuplicateTask, PairTask, load_judged, unit_rows
-from essent.texts import check_texts
+from essent.texts import check_texts, require_finite
 from essent.types import InputError, TextsLike
 
 MOST_TEXTS = 1000  # make 499,500 pairs; five draws of as many texts lie 0.006 to 0.05 apart (docs/similarity.md)
@@ -53,7 +53,7 @@ def calibrate(
     if task is None and match_score is not None:
         raise InputError("match_score belongs to scored pairs: give them as pairs=.")
     both = drawn + ([] if task is None else task.texts())
-    vectors = _finite(encode(both), both)
+    vectors = require_finite(np.asarray(encode(both), dtype=np.float64), both)
     units = unit_rows(vectors[: len(drawn)])
     random = (units @ units.T)[np.triu_indices(len(drawn), 1)]
     share = share_curve(random)
@@ -90,19 +90,6 @@ def _judged(pairs: Any, match_score: float | None) -> tuple[DuplicateTask | Pair
             "from which score on a pair counts as a match."
         )
     return task, scores >= match_score
-
-
-def _finite(vectors: Any, texts: list[str]) -> np.ndarray:
-    """The vectors in float64.
-
-    Raises:
-        InputError: one is not finite; names its text.
-    """
-    matrix = np.asarray(vectors, dtype=np.float64)
-    finite = np.isfinite(matrix).all(axis=1)
-    if not finite.all():
-        raise InputError(f"The vector of {texts[int(np.argmin(finite))]!r:.80} is not finite.")
-    return matrix
 
 
 def expected_calibration_error(probabilities: np.ndarray, matches: np.ndarray, bins: int = BINS) -> float:

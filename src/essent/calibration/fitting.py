@@ -27,7 +27,7 @@ def share_curve(cosines: np.ndarray) -> Curve:
     if float(np.ptp(cosines)) <= SPREAD:
         raise InputError(
             f"All {len(cosines):,} random pairs of the texts have the cosine {float(cosines.mean()):.6f}: no "
-            "similarity can be told from another. `essent doctor` says what is wrong with such a model."
+            "similarity can be told from another. `essent check` says what is wrong with such a model."
         )
     farthest = np.log(len(cosines))
     levels = _sigmoid(np.linspace(-farthest, farthest, KNOTS))

@@ -1,7 +1,5 @@
-"""The command line: parse, call, print. One file a command; heavy libraries are imported when a command runs."""
+"""The command line: parse, call, print. One file per command; heavy libraries are imported when a command runs."""
 
-from essent.cli.main import app
+from essent.cli.app import app, main
 
-__all__ = [
-    "app",
-]
+__all__ = ["app", "main"]

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from essent.cli.console import show_note
 from essent.cli.files import check_output
 from essent.types import InputError
@@ -75,7 +73,7 @@ def _ask_all(pairs: list[Asked], file: Path) -> None:
         show_note(HOW.format(file=file))
     for number, place in enumerate(missing, start=1):
         pair = pairs[place]
-        typer.echo(f"\n{number} of {len(missing)}\n  {pair.sentence1}\n  {pair.sentence2}", err=True)
+        print(f"\n{number} of {len(missing)}\n  {pair.sentence1}\n  {pair.sentence2}", file=sys.stderr)  # noqa: T201
         answer = _answer()
         if answer == "q":
             return
@@ -87,7 +85,7 @@ def _ask_all(pairs: list[Asked], file: Path) -> None:
 def _answer() -> str:
     """A number on the scale, "s" or "q"; the end of the input is "q"."""
     while True:
-        typer.echo("score: ", nl=False, err=True)
+        print("score: ", end="", file=sys.stderr, flush=True)  # noqa: T201
         line = sys.stdin.readline()
         answer = line.strip().lower().replace(",", ".") if line else "q"
         try:

@@ -73,14 +73,11 @@ def show_logs() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
 
 
-def calm_libraries(verbose: bool = False) -> None:
-    """Turn off transformers' own bars and advice, or show what every library reports; call before a model is loaded."""
-    if verbose:
-        show_logs()
+def silence_libraries() -> None:
+    """Turn off transformers' own bars and advice, unless ESSENT_DEBUG asks for logs; call before a model is loaded."""
+    if "ESSENT_DEBUG" in os.environ or find_spec("transformers") is None:
         return
-    if find_spec("transformers") is None:
-        return
-    from transformers.utils import logging as of_transformers
+    from transformers.utils import logging as transformers_logging
 
-    of_transformers.disable_progress_bar()
-    of_transformers.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()

@@ -1,16 +1,18 @@
-"""`essent encode`: texts in, a file of vectors out."""
+"""`essent encode`: texts to a file of vectors, or any number of texts to a folder of parts."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from cyclopts import Group, Parameter
+from cyclopts.validators import Number
 
 from essent.cli import options as opt
-from essent.cli.console import calm_libraries, show_logs, show_note
+from essent.cli.console import show_note, silence_libraries
 from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
 from essent.cli.fitting import is_ready, learns, note_unused
 from essent.cli.table import TextTable, check_columns, read_table
@@ -20,91 +22,160 @@ from essent.lazy import check_torch
 from essent.tasks import prompt_note
 from essent.types import DataError, InputError
 
+if TYPE_CHECKING:
+    from essent.bulk import BulkResult
+
+PARTS = Group("Only for a folder of parts", sort_key=4)
+
+
+@Parameter(name="*", group=PARTS)
+@dataclass(frozen=True)
+class PartOptions:
+    """Options of a run in parts."""
+
+    id: list[str] | None = None
+    """Columns of the input beside the vectors. Default: all."""
+    prompt_name: str | None = None
+    """Name of one of the model's prompts, such as query."""
+    chunk: str | None = None
+    """Cut texts into chunks: sentences or tokens:N."""
+    chunk_rows: Literal["rows", "mean"] = "rows"
+    """Chunks become rows of their own, or one vector per text, their mean by length."""
+    dtype: Literal["float32", "float16", "int8"] = "float32"
+    """Number format of the vectors; int8 has a column `scale`."""
+    vectors: Literal["list", "fixed"] = "list"
+    """Arrow type of the vectors: list, or a list of a fixed size."""
+    rows_per_part: opt.Count = 32_768
+    """Approximate number of rows per part; a run that is killed loses the part it was computing."""
+    workers: int | None = None
+    """Processes, which share the cores. Default: 1, and on a cluster one per GPU or node."""
+    ray: str | None = None
+    """Compute on a Ray cluster: its address, auto for the cluster of this machine, local for this machine alone."""
+    memory: float | None = None
+    """Approximate memory for all processes, in GiB."""
+
+    def changes(self) -> dict[str, Any]:
+        """The options that differ from their defaults, by name."""
+        given = {part.name: getattr(self, part.name) for part in fields(self)}
+        return {name: value for name, value in given.items() if value != getattr(PartOptions, name)}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class EncodeOptions(opt.Run):
+    """Options of both outputs, a file and a folder of parts."""
+
+    model: opt.Model
+    """A model on the hub, or a folder."""
+    output: opt.Output
+    """A file .npy (float32, one row per text), .parquet or .jsonl (the input's columns and embedding), or a folder for
+    parts."""
+    recipe: opt.Recipe = None
+    """Recipe of the vectors. Default: what the model's own folder says, else mean."""
+    column: opt.Column = "text"
+    """Column with the texts, in .jsonl, .csv, .tsv and .parquet files."""
+    fit: opt.Fit = None
+    """Texts that the recipe learns from (token counts, shaping), the papers' superscript W."""
+    frequencies: opt.Fit = None
+    """Other texts for the token counts of idf, tf-idf and sif alone (idf with superscript W); for a file."""
+    prompt: Annotated[str | None, Parameter(group=opt.INPUTS)] = None
+    """Text before every text."""
+    strict: Annotated[bool, Parameter(group=opt.INPUTS)] = False
+    """Stop at a row without a text."""
+    normalize: bool = False
+    """Scale every vector to length 1."""
+    truncate_dim: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
+    """Keep the first dimensions only."""
+    max_seq_length: opt.MaxSeqLength = None
+    """Maximum number of tokens per text, its template included. Default: the model's limit."""
+    batch_size: opt.BatchSize = 32
+    """Texts of about 64 tokens per batch."""
+    engine: opt.Engine = "auto"
+    """What runs the model: auto runs it as its folder is, a transformer in torch; openvino and onnx make a graph."""
+    precision: opt.Precision = "auto"
+    """Arithmetic: auto is float32 on CPUs; bfloat16 where the machine has such arithmetic."""
+
 
 def encode(
-    model: opt.Model,
-    output: Annotated[
-        Path,
-        opt.output("FILE", ".npy (float32, one row a text), .parquet or .jsonl (the input's columns and embedding)."),
-    ],
-    recipe: Annotated[str | None, opt.recipe()] = None,
-    texts: Annotated[
-        list[Path] | None,
-        opt.texts(
-            "One text a line, or .jsonl, .csv, .tsv, .parquet with --column; several in their order. "
-            "Default: -, standard input."
-        ),
-    ] = None,
-    column: opt.Column = "text",
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Stop at a row without a text (null).", rich_help_panel=opt.INPUTS),
-    ] = False,
-    fit: opt.Fit = None,
-    frequencies: opt.Frequencies = None,
-    prompt: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Text that is put before every text.", rich_help_panel=opt.INPUTS)
-    ] = None,
-    normalize: Annotated[bool, typer.Option("--normalize", help="Scale every vector to length 1.")] = False,
-    truncate_dim: Annotated[int | None, typer.Option(min=1, help="Keep the first dimensions only.")] = None,
-    max_seq_length: opt.MaxSeqLength = None,
-    batch_size: opt.BatchSize = 32,
-    engine: opt.EngineName = "auto",
-    precision: opt.Precision = "auto",
-    device: opt.Device = None,
-    revision: opt.Revision = None,
-    trust_remote_code: opt.Trust = False,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    sources: Annotated[list[str] | None, opt.Stream, Parameter(name="SOURCES")] = None,
+    /,
+    *,
+    options: EncodeOptions,
+    parts: PartOptions = PartOptions(),
 ) -> None:
-    """Embed texts, one vector a line of input.
+    """Embed texts into a file, or into a folder of parts.
 
-    Other columns of the input are kept in .parquet and .jsonl files. A row without a text (null) has no vector: null
-    there, NaN in a .npy file; they are counted, or refused with --strict. A recipe that learns something (idf,
-    shaping) learns it from the input itself, unless --fit names other texts. The output appears when it is complete: an
-    interrupted run leaves no half file.
+    A file has one vector per line of input, a folder of Parquet parts any number of rows. A file (.npy, .parquet,
+    .jsonl) appears when it is complete. A folder takes Parquet, Arrow, JSON lines, CSV, TSV and text files, compressed
+    or not, folders, patterns and addresses such as s3://bucket/*.parquet; it has all columns and a status for every
+    row. A run into a folder that is killed, at any moment, loses the part it was computing; the same command resumes
+    it, and gives the same bytes. Parts of another model, recipe, prompt or changed source are refused.
 
-    \b
-    [dim]$[/] essent encode -m bert-base-uncased -r "first-last | zscore" -t texts.txt -o vectors.npy
-    [dim]$[/] cut -f2 table.tsv | essent encode -m intfloat/e5-small-v2 --prompt "query: " -o vectors.parquet
+    Other columns of the input stay in .parquet and .jsonl files. A row without a text (null) has no vector: null there,
+    NaN in a .npy file. A recipe that learns something (idf, shaping) learns it from the input itself (for a folder:
+    from 10,000 of its texts), unless --fit names other texts.
+
+    ```console
+    $ essent encode texts.txt -m bert-base-uncased -r "first-last | zscore" -o vectors.npy
+    $ cut -f2 table.tsv | essent encode -m intfloat/e5-small-v2 --prompt "query: " -o vectors.parquet
+    $ essent encode "data/*.parquet" --column body -m my-encoder -o vectors --dtype float16 --workers 4
+    $ essent encode "/shared/*.parquet" -m /shared/my-encoder -o /shared/vectors --ray auto
+    ```
+
+    Args:
+        sources: Files: one text per line, or .jsonl, .csv, .tsv, .parquet with --column. Default: -, standard input.
     """
-    check_output(output, force, tuple(WRITERS))
-    check_writer(output)
-    choice = opt.Computing(engine, precision).choice()
-    sources = texts or [Path(STANDARD_INPUT)]
-    table = _read(sources, column, output, strict)
-    fit_texts = None if fit is None else read_files(fit, column)
-    counted = None if frequencies is None else read_files(frequencies, column)
-    options = opt.model_options(device, revision, trust_remote_code)
-    asked = fit is not None or frequencies is not None  # else what was saved fitted stays
-    if max_seq_length is not None:
-        options["max_seq_length"] = max_seq_length
-    encoder = _load(model, recipe, options, asked, verbose, choice)
+    if not options.output.suffix:
+        _encode_parts(sources, options, parts)
+        return
+    if changed := parts.changes():
+        name = next(iter(changed)).replace("_", "-")
+        raise InputError(f"--{name} is for a folder of parts, and {options.output} is a file: name a folder.")
+    _encode_file([Path(source) for source in sources or [STANDARD_INPUT]], options)
+
+
+# -- to a file --------------------------------------------------------------------------------------------------------
+
+
+def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
+    check_output(options.output, options.force, tuple(WRITERS))
+    check_writer(options.output)
+    choice = EngineChoice(options.engine, options.precision)
+    table = _read(sources, options.column, options.output, options.strict)
+    fit_texts, frequency_texts = (
+        None if files is None else read_files(files, options.column) for files in (options.fit, options.frequencies)
+    )
+    refit = options.fit is not None or options.frequencies is not None  # else a saved fit stays
+    encoder = _load(options, choice, refit)
     start = time.monotonic()
-    fits = learns(encoder) and (asked or not is_ready(encoder))
-    if not quiet:
-        _note_rows(table, output)
-        note_unused(encoder, fit, frequencies)
-        _note_prompt(encoder, prompt)
-    if fits and not quiet:
-        show_note(_fit_note(str(encoder.recipe), fit, sources))
-    reading: dict[str, Any] = {"prompt": prompt, "batch_size": batch_size, "show_progress_bar": not quiet}
-    finishing: dict[str, Any] = {"normalize_embeddings": normalize, "truncate_dim": truncate_dim}
+    fits = learns(encoder) and (refit or not is_ready(encoder))
+    if not options.quiet:
+        _note_rows(table, options.output)
+        note_unused(encoder, options.fit, options.frequencies)
+        _note_prompt(encoder, options.prompt)
+    if fits and not options.quiet:
+        show_note(_fit_note(str(encoder.recipe), options.fit, sources))
+    reading: dict[str, Any] = {
+        "prompt": options.prompt,
+        "batch_size": options.batch_size,
+        "show_progress_bar": not options.quiet,
+    }
+    finishing: dict[str, Any] = {"normalize_embeddings": options.normalize, "truncate_dim": options.truncate_dim}
     if fits and fit_texts is None and not choice.makes_graph:
-        vectors = encoder.fit_encode(table.texts, frequency_texts=counted, **reading, **finishing)
+        vectors = encoder.fit_encode(table.texts, frequency_texts=frequency_texts, **reading, **finishing)
     else:
         if fits:
-            encoder.fit(table.texts if fit_texts is None else fit_texts, frequency_texts=counted, **reading)
+            encoder.fit(table.texts if fit_texts is None else fit_texts, frequency_texts=frequency_texts, **reading)
         if choice.makes_graph:
             encoder = choose(encoder, choice.engine, choice.precision, texts=table.texts)
         vectors = encoder.encode(table.texts, **reading, **finishing)
-    write_vectors(output, table, vectors)
-    if not quiet:
+    write_vectors(options.output, table, vectors)
+    if not options.quiet:
         seconds = time.monotonic() - start
         if choice.is_default and (offer := offer_bfloat16(encoder, table.texts)) is not None:
             show_note(f"{offer}.")
-        show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {_what(encoder)}, {seconds:.1f} s")
+        computed = getattr(encoder, "recipe", encoder)
+        show_note(f"{options.output}: {len(vectors)} × {vectors.shape[1]} float32, {computed}, {seconds:.1f} s")
 
 
 def _read(sources: Sequence[Path], column: str, output: Path, strict: bool) -> TextTable:
@@ -137,47 +208,38 @@ def _note_rows(table: TextTable, output: Path) -> None:
         show_note(f"A .npy file has vectors alone: {names} of the input are not kept; .parquet and .jsonl keep them.")
 
 
-def _load(
-    model: str, recipe: str | None, options: dict[str, Any], learning: bool, verbose: bool, choice: EngineChoice
-) -> Any:
-    """A StaticEncoder, the graph of a folder that `essent export` wrote, or else an Encoder.
+def _load(options: EncodeOptions, choice: EngineChoice, refit: bool) -> Any:
+    """A StaticEncoder, the graph of a saved folder, or else an Encoder.
 
-    Args:
-        options: those given that only an Encoder takes; with them or with a recipe it is always an Encoder.
-        learning: whether texts are given that the recipe may learn from, which only an Encoder does.
-        choice: what it computes in; a graph is made later, of what is fitted.
+    A recipe, an option of the model or texts to fit on always give an Encoder.
     """
     from essent.folders import is_exported_folder
     from essent.recipe import Recipe
     from essent.static import static_of
 
-    parsed = None if recipe is None else Recipe.parse(recipe)  # before the slow imports
-    if verbose:
-        show_logs()
-    exported = is_exported_folder(model) and parsed is None
-    if exported and options:
-        raise InputError(f"{model!r} is an exported graph, which takes no {' or '.join(options)}.")
-    learning = learning or not choice.is_default
-    if not (exported or parsed or options or learning) and (static := static_of(model)) is not None:
+    model, recipe = options.model, None if options.recipe is None else Recipe.parse(options.recipe)
+    settings = dict(options.options)
+    if options.max_seq_length is not None:
+        settings["max_seq_length"] = options.max_seq_length
+    exported = is_exported_folder(model) and recipe is None
+    if exported and settings:
+        raise InputError(f"{model!r} is a saved graph, which takes no {' or '.join(settings)}.")
+    plain = not (exported or recipe or settings or refit) and choice.is_default
+    if plain and (static := static_of(model)) is not None:
         return static
-    check_torch(f"Encoding with {model!r}" if exported or parsed is None else f"The recipe {recipe!r}")
+    check_torch(f"Encoding with {model!r}" if exported or recipe is None else f"The recipe {options.recipe!r}")
     from essent.encoder import Encoder
 
-    calm_libraries(verbose)
+    silence_libraries()
     if exported:
         from essent.engine import load
 
         return check_graph(load(model), choice)
-    longest = options.pop("max_seq_length", None)
-    encoder = Encoder(model, parsed, **options)
+    longest = settings.pop("max_seq_length", None)
+    encoder = Encoder(model, recipe, **settings)
     if longest is not None:
         encoder.max_seq_length = longest
     return encoder if choice.makes_graph else computing_in(encoder, choice.precision, shared=False)
-
-
-def _what(encoder: Any) -> str:
-    """What the encoder computes: its recipe, or which static encoder it is."""
-    return str(getattr(encoder, "recipe", encoder))
 
 
 def _note_prompt(encoder: Any, prompt: str | None) -> None:
@@ -193,3 +255,62 @@ def _fit_note(recipe: str, fit: Sequence[Path] | None, inputs: Sequence[Path]) -
     if fit is not None:
         return f"{recipe} is fitted on {listed(fit)}."
     return f"{recipe} is fitted on the input itself ({listed(inputs)}); --fit FILE takes other texts."
+
+
+# -- to a folder of parts ---------------------------------------------------------------------------------------------
+
+
+def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: PartOptions) -> None:
+    if not sources or STANDARD_INPUT in sources:
+        raise InputError("A folder of parts takes files, folders, patterns or addresses, not standard input.")
+    if options.frequencies is not None:
+        raise InputError("--frequencies is for a file of vectors; save a fitted encoder and encode with that.")
+    from essent.bulk import embed
+
+    shared = ("prompt", "normalize", "truncate_dim", "max_seq_length", "batch_size", "column", "strict")
+    changes = parts.changes()
+    if (memory := changes.pop("memory", None)) is not None:
+        changes["memory"] = int(memory * 2**30)
+    if "id" in changes:
+        changes["id"] = tuple(changes["id"])
+    texts = None if options.fit is None else read_files(options.fit, options.column)
+    silence_libraries()
+    outcome = embed(
+        sources,
+        options.model,
+        options.output,
+        recipe=options.recipe,
+        engine=options.engine,
+        precision=options.precision,
+        fit=texts,
+        force=options.force,
+        progress=not options.quiet,
+        options=options.options,
+        **{name: getattr(options, name) for name in shared},
+        **changes,
+    )
+    for line in summary(outcome):
+        options.note(line)
+
+
+def summary(outcome: BulkResult) -> Sequence[str]:
+    """What a run wrote, in lines."""
+    from essent.bulk import STATUSES
+
+    new = outcome.rows - outcome.resumed
+    speed = f", {new / max(outcome.seconds, 1e-9):,.0f} rows per second" if new else ""
+    before = f", {outcome.resumed:,} of them by earlier runs" if outcome.resumed else ""
+    parts = f"{outcome.parts:,} part{'s' * (outcome.parts != 1)}"
+    lines = [f"{outcome.folder}: {outcome.rows:,} rows in {parts}{before}, {outcome.seconds:,.1f} s{speed}"]
+    for status, count in outcome.statuses.items():
+        if status != "ok":
+            first = (outcome.troubled or {}).get(status)
+            lines.append(f"{count:,} row{'s' * (count > 1)}: {status} ({STATUSES[status]}); the first is {first}")
+    if outcome.loss is not None:
+        loss = outcome.loss
+        lines.append(
+            f"cosine with float32 {loss['mean_cosine']:.4f} on average, {loss['lowest_cosine']:.4f} at the lowest; "
+            f"similarities of neighbouring rows ranked alike to {loss['spearman']:.4f} (Spearman), and off by "
+            f"{loss['largest_error']:.4f} at most; {loss['texts']:,} texts"
+        )
+    return lines

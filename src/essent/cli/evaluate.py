@@ -1,4 +1,4 @@
-"""`essent evaluate`: recipes × tasks as one table."""
+"""`essent evaluate`: recipes × tasks as one table, and as a report."""
 
 from __future__ import annotations
 
@@ -7,111 +7,159 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
 
 from essent.cli import options as opt
-from essent.cli import several
-from essent.cli.console import results, show_note
+from essent.cli.console import results, show_note, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.labels import row_labels
-from essent.cli.settings import with_help, with_options
+from essent.cli.report import check_report, read_reports, write_page
+from essent.cli.texts import expand_groups, read_files
+from essent.lazy import check_torch
 from essent.types import InputError
 
 if TYPE_CHECKING:
+    from essent.engine import EngineChoice
+    from essent.evaluation import ByRecipe
     from essent.tasks import Result, Task
 
 
-@with_help()
-@with_options(opt.Learning, into="learning")
-@with_options(opt.Computing, into="computing")
-@with_options(opt.Run, into="run")
 def evaluate(
-    model: opt.Models,
+    files: Annotated[list[Path] | None, Parameter(name="RESULTS")] = None,
+    /,
+    *,
+    model: Annotated[list[str] | None, Parameter(alias="-m", group=opt.RUN)] = None,
     recipe: opt.Recipes = None,
     as_is: bool = False,
     data: opt.Data = None,
-    data_folder: opt.DataFolder = None,
-    metric: Annotated[str, typer.Option(metavar="main|METRIC")] = "main",
-    average: Annotated[str, typer.Option(metavar="all|mean|wmean")] = "all",
-    shots: opt.Numbers = None,
-    *,
-    learning: opt.Learning,
-    json_file: Annotated[Path | None, opt.json_file("Also write every result with its provenance.")] = None,
-    cache: opt.Cache = None,
+    data_folder: opt.Folder = None,
+    fit: opt.Fit = None,
+    column: opt.Column = "text",
+    metric: str = "main",
+    shots: list[int] | None = None,
+    json_file: opt.Json = None,
+    report: opt.Report = None,
+    cache: opt.Folder = None,
     max_seq_length: opt.MaxSeqLength = None,
     batch_size: opt.BatchSize = 32,
-    computing: opt.Computing,
-    run: opt.Run,
+    engine: opt.Engine = "auto",
+    precision: opt.Precision = "auto",
+    run: opt.Run = opt.Run(),
 ) -> None:
-    """Score recipes on judged data: scored pairs, duplicates, triplets, labelled texts, clusters, retrieval, geometry.
+    """Score recipes on labelled data.
 
-    The table shows scores ×100 with ± half of their 95 % interval; below it each recipe is compared with the first,
-    on the same pairs, texts or queries.
+    The data are scored pairs, duplicates, triplets, classes, clusters, retrieval or geometry. The table shows scores
+    ×100 with ± half of their 95 % interval; below it each recipe is compared with the first, on the same pairs, texts
+    or queries. What a recipe learns (idf, shaping) it learns anew from each task's own texts, as in the papers, unless
+    --fit names other texts.
 
-    What a recipe learns (idf, shaping) it learns anew from each task's own texts, as in the papers, unless --fit or
-    --frequencies name others.
-
-    \b
-    [dim]$[/] essent evaluate -m bert-base-uncased -r mean -r "first-last | zscore" -r ditto:1-10
-    [dim]$[/] essent evaluate -m ./my-model -r mean -d stsb,sickr,my-pairs.csv --data-folder data --json results.json
-    [dim]$[/] essent evaluate -m ./my-model -r mean -d transfer7,agnews,clustering:my-texts.csv --data-folder data
-    [dim]$[/] essent evaluate -m ./my-model -r mean,first-last -d my-classes.csv --shots 8,16,64
+    ```console
+    $ essent evaluate -m bert-base-uncased -r mean "first-last | zscore" ditto:1-10 -d stsb
+    $ essent evaluate -m ./my-model -r mean -d stsb sickr my-pairs.csv --data-folder data --json results.json
+    $ essent evaluate -m ./my-model -r mean first-last -d my-classes.csv --shots 8 16 64 --report page.html
+    $ essent evaluate results.json search.json --report page.html
+    ```
 
     Args:
-        recipe: one row each: they share the forward passes. Default: eight that every model runs.
-        as_is: adds a row for the unchanged model, with its own pooling, Dense layers and prompts; without -r it is the
-            only one.
-        data: tasks (stsb, trec, agnews, geometry:stsb), groups (sts7, transfer7, clustering6, classification12) or
+        files: Results that earlier runs of evaluate, search and lab minimal-pairs wrote with --json, for the report.
+        model: Models on the hub, or folders. With several, each row names its model.
+        recipe: Recipes, one row each: they share the forward passes. Default: eight that every model runs.
+        as_is: Add a row for the unchanged model, with its own pooling, Dense layers and prompts; without --recipe it is
+            the only row.
+        data: Tasks (stsb, trec, agnews, geometry:stsb), groups (sts7, transfer7, clustering6, classification12) or
             files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.
-        metric: the metric that the table shows: each task's main one, or for example pearson.
-        average: how a task's subsets are combined: all pairs as one set, or the mean of the subsets.
-        shots: a second table for labelled texts: accuracy with so many labels of each class, as in 8,16,64.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
+        fit: Texts that the recipe learns from (token counts, shaping), the papers' superscript W.
+        column: Column with the texts of --fit, in .jsonl, .csv, .tsv and .parquet files.
+        metric: The metric that the table shows: each task's main metric, or for example pearson.
+        shots: A second table for classes: accuracy with so many labels per class, as in 8 16 64.
+        json_file: Write every result with its provenance; - is standard output.
+        report: Write a page or a picture: .html, .md or .png.
+        cache: Folder for vectors; later runs encode only new texts.
+        max_seq_length: Maximum number of tokens per text, its template included. Default: the model's limit.
+        batch_size: Texts of about 64 tokens per batch.
+        engine: What runs the model: auto runs it as its folder is, a transformer in torch; openvino and onnx make a
+            graph.
+        precision: Arithmetic: auto is float32 on CPUs; bfloat16 where the machine has such arithmetic.
     """
-    from essent.tasks import STS7, few_labels_tables, load_task, results_table, save_results
-
-    results_table({}, metric=metric, average=average)  # an unknown score is refused before anything is loaded
+    if files and report is None:
+        raise InputError(f"{files[0]}: results are for a report; add --report FILE. Models are named by --model.")
     check_output(json_file, run.force)
-    choice = computing.choice()
-    if as_is and not recipe and (learning.fit is not None or learning.frequencies is not None):
-        raise InputError(
-            "--fit and --frequencies give the texts that a recipe learns from; --as-is runs no recipe. Add one with -r."
-        )
-    found = [load_task(name, data_folder) for name in data or STS7]
-    fit_texts, frequency_texts = learning.read()
+    check_report(report, run.force)
+    earlier, boards = read_reports(files or [])
+    if model is None:
+        if report is None or not files or recipe or data or as_is:
+            raise InputError("Give a model with --model, or files of results and --report alone.")
+        write_page(earlier, boards, report)
+        return
+    if as_is and not recipe and fit is not None:
+        raise InputError("--fit gives texts that a recipe learns from; --as-is runs no recipe. Add one with --recipe.")
+    check_torch("essent evaluate")
+    from essent.engine import EngineChoice
+    from essent.tasks import STS7, load_task, results_table
+
+    results_table({}, metric=metric)  # an unknown metric is refused before anything is loaded
+    choice = EngineChoice(engine, precision)
+    tasks = [load_task(name, data_folder) for name in expand_groups(data) or STS7]
+    fit_texts = None if fit is None else read_files(fit, column)
+    silence_libraries()
+    shared: dict[str, Any] = {"max_seq_length": max_seq_length, "shots": shots or [], **run.options}
+    learned = {"fit_texts": fit_texts, "frequency_texts": fit_texts}
+    fitted: dict[str, Any] = {**learned, "batch_size": batch_size, "cache": cache}
+    scores = _scores(list(dict.fromkeys(model)), recipe or [], tasks, as_is, choice, shared, fitted, run)
+    _show(scores, metric, json_file, run)
+    if report is not None:
+        write_page([*earlier, *(result for by_task in scores.values() for result in by_task)], boards, report)
+
+
+def _scores(
+    models: Sequence[str],
+    recipes: Sequence[str],
+    tasks: Sequence[Task],
+    as_is: bool,
+    choice: EngineChoice,
+    shared: dict[str, Any],
+    fitted: dict[str, Any],
+    run: opt.Run,
+) -> ByRecipe:
+    """The results of every model and recipe, one per task; rows are labelled by both where there are several models."""
     from essent.evaluation import ByRecipe, default_recipes, offer_for
     from essent.evaluation import evaluate as run_evaluation
     from essent.hub import reach_model
 
-    run.calm()
-    for name in model[1:]:  # before the first one has run for an hour
+    for name in models[1:]:  # before the first model has run for an hour
         reach_model(name, run.options)
-    given: dict[str, Any] = {"max_seq_length": max_seq_length, "report": None if run.quiet else _show_result}
-    given |= {"shots": several.numbers("--shots", shots, int), **run.options}
-    given |= {"engine": choice.engine, "precision": choice.precision}
-    fitted: dict[str, Any] = {"fit_texts": fit_texts, "frequency_texts": frequency_texts, "batch_size": batch_size}
-    fitted |= {"cache": cache, "progress": run.progress}
-    scores: dict[tuple[str, str], list[Result]] = {}
-    tasks: Sequence[Task] = ()
-    for name in model:
-        if model[1:]:
+    shared |= {"engine": choice.engine, "precision": choice.precision, "report": None if run.quiet else _show_result}
+    results_by_row: dict[tuple[str, str], list[Result]] = {}
+    for name in models:
+        if models[1:]:
             run.note(f"{name}:")
-        runs = [run_evaluation(name, [], found, **given)] if as_is else []
-        if recipe or not as_is:
-            runs.append(run_evaluation(name, recipe or default_recipes(name), found, **given, **fitted))
+        runs = [run_evaluation(name, [], tasks, **shared)] if as_is else []
+        if recipes or not as_is:
+            runs.append(
+                run_evaluation(name, recipes or default_recipes(name), tasks, **shared, **fitted, progress=run.progress)
+            )
         tasks = runs[0].tasks
-        scores |= {(name, text): results_of for one in runs for text, results_of in one.items()}
-    if choice.is_default and recipe and not run.quiet:
-        offer = offer_for(model[0], recipe[0], found[0], run.options)
+        results_by_row |= {(name, text): by_task for part in runs for text, by_task in part.items()}
+    if choice.is_default and recipes and not run.quiet:
+        offer = offer_for(models[0], recipes[0], tasks[0], run.options)
         if offer is not None:
             run.note(f"{offer}.")
-    write_json_file(json_file, partial(save_results, [result for of_one in scores.values() for result in of_one]))
-    labelled = ByRecipe(dict(zip(row_labels(list(scores)), scores.values(), strict=True)), tasks)
+    return ByRecipe(dict(zip(row_labels(list(results_by_row)), results_by_row.values(), strict=True)), tasks)
+
+
+def _show(scores: ByRecipe, metric: str, json_file: Path | None, run: opt.Run) -> None:
+    """Print the tables and comparisons, and write the results as JSON where a file is given."""
+    from essent.tasks import few_labels_tables, results_table, save_results
+
+    every_result = [result for by_task in scores.values() for result in by_task]
+    write_json_file(json_file, partial(save_results, every_result))
     console = results(json_file)
-    for table in (results_table(labelled, metric=metric, average=average), *few_labels_tables(labelled)):
+    for table in (results_table(scores, metric=metric), *few_labels_tables(scores)):
         console.print(table.render())
-    for line in labelled.in_words(metric):
+    for line in scores.in_words(metric):
         console.print(line, markup=False, soft_wrap=True)
-    for note in labelled.notes():
+    for note in scores.notes():
         run.note(note)
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-import typer
-
 from essent.atomic import replacing_file
 from essent.cli.console import is_stream
 from essent.cli.table import EMBEDDING, TextTable, arrow_column, json_text
@@ -45,6 +43,18 @@ def check_output(path: Path | None, force: bool, suffixes: Sequence[str] = ()) -
         raise DataError(f"{path} cannot be written: {place} is {'read-only' if place.is_dir() else 'not a folder'}.")
 
 
+def check_folder(output: Path, force: bool) -> None:
+    """Refuse an output folder before anything is loaded.
+
+    Raises:
+        DataError: a file, or a folder that is not empty (unless `force`).
+    """
+    if output.is_file():
+        raise DataError(f"{output} is a file; what is saved there is a folder.")
+    if output.is_dir() and any(output.iterdir()) and not force:
+        raise DataError(f"The folder {output} exists and is not empty. --force writes into it.")
+
+
 def write_json_file(path: Path | None, write: Callable[[Path], object]) -> None:
     """Let `write` write a file of JSON, if one is wanted; "-" prints it to standard output."""
     if path is None:
@@ -55,7 +65,7 @@ def write_json_file(path: Path | None, write: Callable[[Path], object]) -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "output.json"
         write(file)
-        typer.echo(file.read_text(encoding="utf-8").rstrip("\n"))
+        print(file.read_text(encoding="utf-8").rstrip("\n"))  # noqa: T201
 
 
 def write_vectors(path: Path, table: TextTable, vectors: np.ndarray) -> None:

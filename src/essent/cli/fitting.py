@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from essent.cli import options as opt
 from essent.cli.console import show_note
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from essent.static import StaticEncoder
+
+Files: TypeAlias = "Sequence[Path] | None"
+FilesAndTexts: TypeAlias = "tuple[Files, list[str] | None]"
 
 
 def is_ready(encoder: SentenceTransformer) -> bool:
@@ -41,34 +44,28 @@ def learns(encoder: SentenceTransformer | StaticEncoder) -> bool:
     return isinstance(encoder, Encoder) and (encoder.module.plan.reads_stats or encoder.module.chain.needs_fit)
 
 
-def note_unused(encoder: Any, fit: Sequence[Path] | None, frequencies: Sequence[Path] | None) -> None:
+def note_unused(encoder: Any, fit: Files, frequencies: Files) -> None:
     """Say which of the given files the encoder has no use for."""
-    options = (("--fit", fit), ("--frequencies", frequencies))
-    given = [f"{option} {listed(files)}" for option, files in options if files]
-    who = getattr(encoder, "recipe", None) or "The model"
-    if given and not learns(encoder):
-        show_note(f"{who} learns nothing: {' and '.join(given)} {'are' if given[1:] else 'is'} not used.")
+    named = [f"{option} {listed(files)}" for option, files in (("--fit", fit), ("--frequencies", frequencies)) if files]
+    recipe = getattr(encoder, "recipe", None) or "The model"
+    if named and not learns(encoder):
+        show_note(f"{recipe} learns nothing: {' and '.join(named)} {'are' if named[1:] else 'is'} not used.")
     elif frequencies and not encoder.module.plan.reads_stats:
-        show_note(f"{who} counts no tokens: --frequencies {listed(frequencies)} is not used.")
+        show_note(f"{recipe} counts no tokens: --frequencies {listed(frequencies)} is not used.")
 
 
-def fit_on(
-    encoder: Any,
-    learning: opt.Learning,
-    texts: tuple[list[str] | None, list[str] | None],
-    run: opt.Run,
-    batch_size: int = 32,
-) -> None:
-    """Let the encoder learn from the texts of --fit and --frequencies, and say which are not used.
+def fit_on(encoder: Any, fit: FilesAndTexts, frequencies: FilesAndTexts, run: opt.Run) -> None:
+    """Fit the encoder on the texts of --fit and --frequencies, and say which are not used.
 
     Raises:
-        NotFittedError: it has not learned what it needs, and there is no --fit.
+        NotFittedError: the recipe learns from texts, and there is no --fit.
     """
+    (fit_files, texts), (frequency_files, frequency_texts) = fit, frequencies
     if not run.quiet:
-        note_unused(encoder, learning.fit, learning.frequencies)
-    if texts[0] is not None and learns(encoder):
-        encoder.fit(texts[0], frequency_texts=texts[1], batch_size=batch_size, show_progress_bar=run.progress)
+        note_unused(encoder, fit_files, frequency_files)
+    if texts is not None and learns(encoder):
+        encoder.fit(texts, frequency_texts=frequency_texts, show_progress_bar=run.progress)
     elif not is_ready(encoder):
         raise NotFittedError(f"The recipe {str(encoder.recipe)!r} learns from texts: give them with --fit FILE.")
-    elif learns(encoder) and learning.frequencies is not None:
-        run.note(f"It is fitted already: --frequencies {listed(learning.frequencies)} is not used without --fit.")
+    elif learns(encoder) and frequency_files:
+        run.note(f"It is fitted already: --frequencies {listed(frequency_files)} is not used without --fit.")

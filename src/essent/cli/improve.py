@@ -2,61 +2,77 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from essent.arithmetic import PASSES
+from cyclopts import Parameter
+
 from essent.cli import options as opt
-from essent.cli.console import results
-from essent.cli.settings import with_help, with_options
-from essent.cli.texts import read_files
-from essent.improvement import GOALS, Settings
-
-JUDGED, HOW = "How it is judged", "What it may cost"
+from essent.cli.console import results, silence_libraries
+from essent.cli.texts import expand_groups, read_files
+from essent.lazy import check_torch
 
 
-@with_help({JUDGED: "data test"})
-@with_options(
-    Settings,
-    {"": HOW, "match_score": JUDGED, **dict.fromkeys(("seed", "batch_size", "precision"), opt.RUN)},
-    metavars={"budget": "TIME", "goal": "|".join(GOALS), "match_score": "NUMBER", "precision": "|".join(PASSES)},
-)
-@with_options(opt.Run, into="run")
 def improve(
-    model: opt.Model,
-    texts: Annotated[list[Path], opt.texts("Texts like those to be encoded: 50 or more, better thousands.")],
-    output: Annotated[Path, opt.output("DIR", "The folder to write: encoder, static, graph, report.html.")],
-    data: opt.Data = None,
-    test: opt.Tasks = None,
-    data_folder: opt.DataFolder = None,
-    column: opt.Column = "text",
     *,
-    settings: Settings,
-    run: opt.Run,
+    model: opt.Model,
+    texts: opt.Texts,
+    output: opt.Output,
+    data: opt.Data = None,
+    test: Annotated[list[str] | None, Parameter(group=opt.INPUTS)] = None,
+    data_folder: opt.Folder = None,
+    column: opt.Column = "text",
+    budget: str = "30m",
+    goal: Literal["quality", "speed", "size"] = "quality",
+    match_score: float | None = None,
+    seed: int = 0,
+    batch_size: opt.BatchSize = 32,
+    precision: opt.Precision = "auto",
+    run: opt.Run = opt.Run(),
 ) -> None:
-    """Make the best encoder that a budget buys: recipes, training, recipes again, a static table, a graph.
+    """Make the best encoder within a budget of time.
 
-    Every step is measured before the next is paid for, on --data or without labels on the texts, and what does not gain
-    is not kept. It says first what it will try. Ctrl-C stops it, and the same command goes on; --force begins anew.
+    The steps are recipes, training, recipes again, a static table, a graph. Every step is measured before the next step
+    is paid for, on --data or without labels on the texts, and a step without a gain is dropped. The plan is printed
+    first. Ctrl-C stops the run, and the same command resumes it; --force starts over.
 
-    \b
-    [dim]$[/] essent improve -m bert-base-uncased --texts corpus.jsonl --budget 60m -o better
-    [dim]$[/] essent improve -m ./my-model --texts corpus.jsonl --data dev.csv --test test.csv --goal speed -o better
+    ```console
+    $ essent improve -m bert-base-uncased --texts corpus.jsonl --budget 60m -o better
+    $ essent improve -m ./my-model --texts corpus.jsonl --data dev.csv --test test.csv --goal speed -o better
+    ```
 
     Args:
-        data: judgements to choose on, of any kind, as in search. Default: none, everything is chosen without labels.
-        test: tasks on which the results are measured, and nothing is chosen.
+        model: A model on the hub, or a folder.
+        texts: Texts like those to be encoded: 50 or more, better thousands.
+        output: The folder to write: encoder, static, graph, report.html.
+        data: Labels of any kind to choose on, as in search. Default: everything is chosen without labels.
+        test: Tasks on which the results are measured, and nothing is chosen.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
+        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        budget: Maximum time for everything together, such as 90s, 30m or 1.5h.
+        goal: Which result is the answer: quality (the encoder), speed or size (the static table, or the graph, where it
+            keeps most of the quality).
+        match_score: The score from which on a scored pair counts as a match; similarities are then calibrated to
+            probabilities.
+        seed: Seed of everything random.
+        batch_size: Texts per batch where the model is only run.
+        precision: Arithmetic of searches and training: auto is float32 on a CPU; bfloat16 where the machine has such
+            arithmetic.
     """
-    found = read_files(texts, column)
-    run.calm()
-    from essent.improvement import improve as make
+    check_torch("essent improve")
+    from essent.improvement import Settings
+    from essent.improvement import improve as run_improvement
 
-    made = make(
+    settings = Settings(
+        budget=budget, goal=goal, match_score=match_score, seed=seed, batch_size=batch_size, precision=precision
+    )
+    corpus = read_files(texts, column)
+    silence_libraries()
+    outcome = run_improvement(
         model,
-        found,
-        data or (),
+        corpus,
+        expand_groups(data),
         output=output,
-        test=test or (),
+        test=expand_groups(test),
         folder=data_folder,
         settings=settings,
         options=run.options,
@@ -65,7 +81,7 @@ def improve(
         note=run.note,
     )
     console = results()
-    for line in made.in_words():
+    for line in outcome.in_words():
         console.print(line, markup=False, soft_wrap=True)
-    for note in made.notes:
+    for note in outcome.notes:
         run.note(note)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
 
 from essent.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import results
-from essent.cli.files import check_output, write_json_file
+from essent.cli.files import write_json_file
 from essent.cli.parts import Described, parts
 from essent.recipe import NAMED, TEMPLATES
 
@@ -32,28 +31,31 @@ FIELDS = {
 
 
 def recipes(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[RECIPE]", help="Show one recipe in full, e.g. 'ditto:1-10 | zscore'.")
-    ] = None,
-    json_file: Annotated[Path | None, opt.json_file("Also write them for machines.")] = None,
-    force: opt.Force = False,
+    recipe: Annotated[str | None, Parameter(name="RECIPE")] = None,
+    /,
+    *,
+    json_file: opt.Json = None,
 ) -> None:
-    """List the published recipes and every part a recipe is made of, or show one recipe in full.
+    """List the published recipes and their parts, or show one.
 
-    \b
-    [dim]$[/] essent recipes
-    [dim]$[/] essent recipes "ditto:1-10 | zscore"
-    [dim]$[/] essent recipes --json -
+    ```console
+    $ essent recipes
+    $ essent recipes "ditto:1-10 | zscore"
+    $ essent recipes --json -
+    ```
+
+    Args:
+        recipe: Show one recipe in full, e.g. "ditto:1-10 | zscore".
+        json_file: Also write them as JSON; - is standard output.
     """
-    check_output(json_file, force)
     console = results(json_file)
-    if name is None:
+    if recipe is None:
         known = parts()
         _show_all(known, console)
         described = _describe_all(known)
     else:
-        recipe = _show_one(name, console)
-        described = {"text": str(recipe), "digest": recipe.digest(), **recipe.to_dict()}
+        parsed = _show_one(recipe, console)
+        described = {"text": str(parsed), "digest": parsed.digest(), **parsed.to_dict()}
     write_json_file(json_file, partial(write_json, value=described))
 
 

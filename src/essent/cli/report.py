@@ -1,13 +1,11 @@
-"""`essent report`: files of results as one page."""
+"""`--report FILE` of `evaluate` and `search`: results and leaderboards as a page or a picture."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from essent.cli import options as opt
 from essent.cli.console import show_note
 from essent.cli.files import check_output
 
@@ -15,42 +13,45 @@ if TYPE_CHECKING:
     from essent.selection import Leaderboard
     from essent.tasks import Result
 
+SUFFIXES = (".html", ".md", ".png")
 
-def report(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RESULTS…",
-            help="What essent evaluate, essent heros evaluate and essent search wrote with --json.",
-            show_default=False,
-        ),
-    ],
-    output: Annotated[Path, opt.output("FILE", "A .html, .md or .png file; the suffix tells the format.")],
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Heading of the report.")] = None,
-    force: opt.Force = False,
-    quiet: opt.Quiet = False,
-) -> None:
-    """Say which is best and by how much, then why: tables that sort, bars with intervals, layer curves, heat maps.
 
-    The page is one file that needs no network: style, script and figures are inside. Rows are named by model and
-    recipe. Markdown has the tables, a picture the figures.
+def check_report(path: Path | None, force: bool) -> None:
+    """Refuse a report that cannot be written, before anything is computed.
 
-    \b
-    [dim]$[/] essent report sts.json heros.json search.json --output report.html
-    [dim]$[/] essent report results/*.json -o report.md --title "Models of spring"
+    Raises:
+        DataError: another suffix, or a file that exists (unless `force`).
+        MissingDependencyError: without Jinja (.html) or matplotlib (.png).
     """
-    from essent.report import TITLE, WRITERS, check_library, read_results, write_report
+    if path is not None:
+        from essent.report.write import check_library
 
-    check_output(output, force, tuple(WRITERS))
-    check_library(output.suffix)
+        check_output(path, force, SUFFIXES)
+        check_library(path.suffix)
+
+
+def read_reports(files: Sequence[Path]) -> tuple[list[Result], list[Leaderboard]]:
+    """Results and leaderboards out of files that --json wrote.
+
+    Raises:
+        DataError: a file that cannot be read, or is neither.
+    """
     results: list[Result] = []
-    searches: list[Leaderboard] = []
+    boards: list[Leaderboard] = []
+    if files:
+        from essent.report import read_results
     for file in dict.fromkeys(files):
-        found = read_results(file)
-        if isinstance(found, list):
-            results.extend(found)
+        content = read_results(file)
+        if isinstance(content, list):
+            results.extend(content)
         else:
-            searches.append(found)
-    write_report(results, output, title=TITLE if title is None else title, searches=searches)
-    if not quiet:
-        show_note(f"Wrote {output}.")
+            boards.append(content)
+    return results, boards
+
+
+def write_page(results: Iterable[Result], boards: Iterable[Leaderboard], path: Path) -> None:
+    """Write the report, and say so."""
+    from essent.report import write_report
+
+    write_report(list(results), path, searches=list(boards))
+    show_note(f"Wrote {path}.")

@@ -1,76 +1,165 @@
-"""`essent save`: a model with its recipe as one folder."""
+"""`essent save`: a model with its recipe as one folder, for sentence-transformers or as a graph."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-import typer
+from cyclopts import Group, Parameter
 
+from essent.arithmetic import BFLOAT16, FLOAT32, INT8, precision_of
 from essent.cli import options as opt
-from essent.cli.calibrating import Calibrating
+from essent.cli.check import show_verification
+from essent.cli.console import results, silence_libraries
+from essent.cli.files import check_folder
 from essent.cli.fitting import fit_on
-from essent.cli.settings import with_help, with_options
-from essent.cli.verify import show_verification
-from essent.folders import LAYOUTS, check_layout
-from essent.types import DataError
+from essent.cli.texts import expand_groups, read_files, read_judged
+from essent.lazy import check_torch
+from essent.recipe import Recipe
+from essent.types import EngineError, InputError
+
+GRAPHS = ("openvino", "onnx")
+CALIBRATION = Group("Calibration", sort_key=0)
 
 
-@with_help()
-@with_options(opt.Learning, into="learning")
-@with_options(Calibrating, {"": "Calibrated similarity"}, into="calibrating")
-@with_options(opt.Run, into="run")
 def save(
-    model: opt.Model,
-    output: Annotated[Path, opt.output("DIR", "The folder to write.")],
-    recipe: opt.Recipe = None,
     *,
-    learning: opt.Learning,
-    calibrating: Calibrating,
-    layout: Annotated[str, typer.Option(metavar="|".join(LAYOUTS))] = "stock",
+    model: opt.Model,
+    output: opt.Output,
+    recipe: opt.Recipe = None,
+    format: Literal["stock", "legacy", "openvino", "onnx"] = "stock",
+    fit: opt.Fit = None,
+    frequencies: opt.Fit = None,
+    column: opt.Column = "text",
+    precision: Annotated[Literal["float32", "bfloat16", "int8"], Parameter(group=opt.RUN)] = "float32",
+    calibrate: Annotated[list[Path] | None, Parameter(group=CALIBRATION)] = None,
+    match_pairs: Annotated[list[str] | None, Parameter(group=CALIBRATION)] = None,
+    match_score: Annotated[float | None, Parameter(group=CALIBRATION)] = None,
+    compare: Annotated[list[Path] | None, Parameter(group=opt.INPUTS)] = None,
+    data_folder: opt.Folder = None,
     max_seq_length: opt.MaxSeqLength = None,
-    batch_size: opt.BatchSize = 32,
-    run: opt.Run,
+    run: opt.Run = opt.Run(),
 ) -> None:
-    """Save a model with its recipe as a folder, wherever possible one that plain sentence-transformers loads.
+    """Save a model with its recipe as a folder.
 
-    A recipe that learns something (idf, shaping) needs --fit. A folder that essent saved has its own recipe: without -r
-    it is saved again, with another layout or calibrated similarities. What was written is loaded again and checked, in
-    every way it promises; if plain sentence-transformers cannot load it, the reason is printed.
+    Wherever possible it is a folder that plain sentence-transformers loads. A recipe that learns something (idf,
+    shaping) needs --fit. A folder that essent saved has its own recipe: without --recipe it is saved again, in another
+    format or with calibrated similarities. The folder is loaded again and checked, in every way it promises; if plain
+    sentence-transformers cannot load it, the reason is printed.
 
-    \b
-    [dim]$[/] essent save -m bert-base-uncased -r "first-last | whiten:256" --fit corpus.txt -o my-model
-    [dim]$[/] essent save -m bert-base-uncased -r mean --calibrate corpus.txt --judged-pairs duplicates.csv -o my-model
-    [dim]$[/] essent save -m my-model --layout legacy -o for-servers
+    The formats openvino and onnx write one graph, from token ids to shaped vectors, that runs on CPUs without torch's
+    layers; its vectors are compared with torch's before anything is written. int8 costs quality, and the loss is
+    printed.
+
+    ```console
+    $ essent save -m bert-base-uncased -r "first-last | whiten:256" --fit corpus.txt -o my-model
+    $ essent save -m bert-base-uncased -r mean --calibrate corpus.txt --match-pairs duplicates.csv -o my-model
+    $ essent save -m my-model --format legacy -o for-servers
+    $ essent save -m my-model --format openvino --compare texts.txt -o my-model-openvino
+    $ essent save -m my-model --format openvino --precision int8 --calibrate texts.txt -o my-model-int8
+    ```
 
     Args:
-        layout: stock, or legacy with class paths and flags that servers such as vLLM and TEI parse.
+        model: A model on the hub, or a folder.
+        output: The folder to write.
+        recipe: Recipe of the vectors. Default: the folder's own, else mean.
+        format: stock for sentence-transformers; legacy with class paths and flags that servers such as vLLM and TEI
+            parse; openvino or onnx for a graph.
+        fit: Texts that the recipe learns from (token counts, shaping), the papers' superscript W.
+        frequencies: Other texts for the token counts of idf, tf-idf and sif alone (idf with superscript W).
+        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        precision: Arithmetic of a graph.
+        calibrate: Texts like those to come. stock and legacy: the saved model says which share of random pairs is less
+            similar than a cosine. int8: without them only the weights are int8.
+        match_pairs: Duplicates or scored pairs; the saved model then says how probable a match is at a cosine.
+        match_score: The score from which on a scored pair counts as a match.
+        compare: Measure on these texts how much faster the graph is than torch, and its loss in similarity.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
+        max_seq_length: Maximum number of tokens per text, its template included. Default: the model's limit.
     """
-    from essent.recipe import Recipe
-
-    check_layout(layout)
     check_folder(output, run.force)
+    _check_combination(format, precision, calibrate, match_pairs, match_score, compare)
     parsed = None if recipe is None else Recipe.parse(recipe)
-    texts = learning.read()
-    calibrate = calibrating.read(learning.column)
-    from essent.encoder import Encoder
+    check_torch("essent save")
+    from essent.encoder import Encoder, open_as_it_is
+    from essent.engine import texts_to_compare
+    from essent.folders import GRAPH, check_replaceable
     from essent.verification import verify
 
-    run.calm()
-    encoder = Encoder(model, parsed, **run.options)
+    texts = {
+        name: None if files is None else read_files(files, column)
+        for name, files in (("fit", fit), ("frequencies", frequencies), ("calibrate", calibrate), ("compare", compare))
+    }
+    if texts["compare"] is not None:
+        texts["compare"] = texts_to_compare(texts["compare"])
+    if format in GRAPHS:
+        check_replaceable(output, GRAPH)
+    pairs = None if match_pairs is None else read_judged(expand_groups(match_pairs), data_folder, run.quiet)
+    silence_libraries()
+    options = run.options if format not in GRAPHS else {**run.options, "device": "cpu"}
+    encoder: Any = (
+        open_as_it_is(model, options) if parsed is None and format in GRAPHS else Encoder(model, parsed, **options)
+    )
     if max_seq_length is not None:
         encoder.max_seq_length = max_seq_length
-    fit_on(encoder, learning, texts, run, batch_size)
-    calibrate(encoder, run, batch_size)
-    encoder.save(str(output), layout=layout)
-    report = verify(str(output))
+    fit_on(encoder, (fit, texts["fit"]), (frequencies, texts["frequencies"]), run)
+    if format in GRAPHS:
+        _save_graph(encoder, output, format, precision_of(precision, (FLOAT32, BFLOAT16, INT8)), texts, run)
+        return
+    if texts["calibrate"] is not None:
+        encoder.calibrate(texts["calibrate"], pairs, match_score=match_score, show_progress_bar=run.progress)
+        run.note(f"A calibrated similarity is the {encoder.calibration}.")
+    encoder.save(str(output), layout=format)
+    verification = verify(str(output))
     if not run.quiet:
-        show_verification(report, str(output))
+        show_verification(verification, str(output))
 
 
-def check_folder(output: Path, force: bool) -> None:
-    """Refuse a place for a folder before anything is loaded."""
-    if output.is_file():
-        raise DataError(f"{output} is a file; what is saved there is a folder.")
-    if output.is_dir() and any(output.iterdir()) and not force:
-        raise DataError(f"The folder {output} exists and is not empty. --force writes into it.")
+def _check_combination(
+    format: str,
+    precision: str,
+    calibrate: Sequence[Path] | None,
+    match_pairs: Sequence[str] | None,
+    match_score: float | None,
+    compare: Sequence[Path] | None,
+) -> None:
+    """Refuse options that do not go together, before anything is read.
+
+    Raises:
+        InputError, EngineError: names the options.
+    """
+    if format not in GRAPHS:
+        if precision != "float32" or compare is not None:
+            option = "--compare" if compare is not None else f"--precision {precision}"
+            raise InputError(f"{option} is for graphs: add --format openvino or --format onnx.")
+        if calibrate is None and (match_pairs is not None or match_score is not None):
+            raise InputError("--match-pairs and --match-score need --calibrate FILES, texts to compare with.")
+        return
+    from essent.engine import runtime_of
+
+    if match_pairs is not None or match_score is not None:
+        raise InputError(f"--match-pairs and --match-score calibrate an encoder, not a graph ({format}).")
+    if calibrate is not None and precision != "int8":
+        raise EngineError(f"A graph takes --calibrate for --precision int8 only, not {precision!r}.")
+    runtime_of(format, precision)
+
+
+def _save_graph(
+    encoder: Any, output: Path, engine: str, precision: str, texts: dict[str, list[str] | None], run: opt.Run
+) -> None:
+    """Compile a graph, save it, and print its loss and, with texts to compare, its speed."""
+    from essent.engine import compare as compare_speed
+    from essent.engine import compile, measure_loss, texts_to_judge
+
+    compared = texts["compare"]
+    samples = [*(compared or []), *(texts["fit"] or [])]
+    compiled = compile(encoder, engine, precision=precision, calibration=texts["calibrate"], texts=samples)
+    compiled.save(str(output))
+    megabytes = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
+    run.note(f"{output}: {compiled.recipe}, {engine} {precision}, {megabytes:.1f} MB; for essent.load, essent encode")
+    if compiled.loss is None and compared is None:
+        run.note(f"{measure_loss(encoder, compiled, texts_to_judge(samples, ()))}.")
+    if compared is not None:
+        gain = compare_speed(compiled, encoder, compared, calibration=texts["calibrate"] or ())
+        results().print(str(gain), markup=False)

@@ -1,204 +1,185 @@
-"""`essent search`: the best recipe for a model and data, one pass a template."""
+"""`essent search`: the best recipe for a model and data, one pass per template."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
 
 from essent.cli import options as opt
-from essent.cli import several
 from essent.cli.ask import check_ask, judged_pairs
-from essent.cli.console import results, show_note
-from essent.cli.files import check_output, write_json_file
-from essent.cli.save import check_folder
-from essent.cli.settings import with_help, with_options
-from essent.cli.texts import read_files
-from essent.selection import Settings
+from essent.cli.console import results, show_note, silence_libraries
+from essent.cli.files import check_folder, check_output, write_json_file
+from essent.cli.report import SUFFIXES, write_page
+from essent.cli.texts import expand_groups, read_files
+from essent.lazy import check_torch
 from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:
     from essent.selection import Leaderboard
+    from essent.selection.settings import Settings
 
-FOUND, JUDGED, OUTPUT = "What is searched", "How it is judged", "Output"
-PANELS = {
-    "": OUTPUT,
-    **dict.fromkeys(("criterion", "baseline", "test"), JUDGED),
-    **dict.fromkeys(("memory", "seed"), opt.RUN),
-}
+DRAWINGS = (".png", ".svg", ".pdf")
 
 
+@Parameter(name="*")
 @dataclass(frozen=True)
 class SearchOptions(opt.Run):
-    """What both searches take.
+    """Options of both searches, over recipes and over templates."""
 
-    Attributes:
-        criterion: what ranks the recipes; of several the first, all are shown. Default: the main score of the data
-            (spearman, accuracy, ndcg@10 …), the best label-free criterion without labels.
-        baseline: compare the winner with these. Default: mean and first-last.
-        test: report the winner on these, not chosen on them.
-        top: rows to show.
-        save: save the best recipe, fitted on the data, as a folder.
-        save_anyway: save the recipe ranked first, also where it is not shown to be better than the baselines.
-        work: folder in which results are kept; the same command goes on from them.
-        memory: memory for hidden states and vectors, beside the model itself.
-        seed: seed of resampling and label-free criteria.
-    """
-
-    criterion: Annotated[
-        list[str] | None, typer.Option("--criterion", "-c", metavar="NAMES", callback=several.criteria)
-    ] = None
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RECIPES", callback=several.recipes, autocompletion=opt.recipe_names),
-    ] = None
-    test: opt.Tasks = None
-    data_folder: opt.DataFolder = None
-    top: opt.Count = Settings.top
-    save: opt.Folder = None
-    save_anyway: bool = False
-    json_file: Annotated[Path | None, opt.json_file("Write every trial.", OUTPUT)] = None
+    criterion: Annotated[list[str] | None, Parameter(alias="-c")] = None
+    """What ranks the recipes; of several the first, all are shown. Default: the main score of the data (spearman,
+    accuracy, ndcg@10 …), the recommended label-free criterion without labels."""
+    test: list[str] | None = None
+    """Report the best recipe on these tasks or files; nothing is chosen on them."""
+    data_folder: opt.Folder = None
+    """Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub."""
+    top: opt.Count = 20
+    """Rows to show."""
+    output: Annotated[Path | None, Parameter(alias="-o", group=opt.OUTPUTS)] = None
+    """Save the best recipe, fitted on the data, as a folder."""
+    json_file: opt.Json = None
+    """Write every trial; - is standard output."""
     work: opt.Folder = None
-    memory: Annotated[float, typer.Option(metavar="GIB")] = Settings.memory
-    seed: int = Settings.seed
-    batch_size: opt.BatchSize = Settings.batch_size
-    precision: opt.Precision = Settings.precision
+    """Folder for intermediate results; the same command resumes from them."""
+    seed: Annotated[int, Parameter(group=opt.RUN)] = 0
+    """Seed of resampling and label-free criteria."""
+    batch_size: opt.BatchSize = 32
+    """Texts of about 64 tokens per batch."""
+    precision: opt.Precision = "auto"
+    """Arithmetic: auto is float32 on CPUs; bfloat16 where the machine has such arithmetic."""
 
     def check_outputs(self) -> None:
-        """Refuse places that cannot be written before anything is computed."""
-        if self.save_anyway and self.save is None:
-            raise InputError("--save-anyway belongs to --save DIR.")
-        if self.save is not None:
-            check_folder(self.save, self.force)
+        """Refuse outputs that cannot be written, before anything is computed."""
+        if self.output is not None:
+            check_folder(self.output, self.force)
         check_output(self.json_file, self.force)
 
-    def how(self) -> Settings:
+    @property
+    def settings(self) -> Settings:
         """How the search runs."""
-        taken = {name: getattr(self, name) for name in ("top", "seed", "memory", "batch_size", "precision", "work")}
-        if self.baseline:
-            taken["baselines"] = tuple(self.baseline)
-        return Settings(**taken, progress=self.progress, report=None if self.quiet else show_note)
+        from essent.selection.settings import Settings
 
-    def question(self) -> dict[str, Any]:
-        """What is asked, as keyword arguments of the searches."""
+        shared = {name: getattr(self, name) for name in ("top", "seed", "batch_size", "precision", "work")}
+        return Settings(**shared, progress=self.progress, report=None if self.quiet else show_note)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Further keyword arguments of both searches."""
         return {
             "criterion": self.criterion or [],
             "folder": self.data_folder,
             "options": self.options,
-            "test": self.test or [],
+            "test": expand_groups(self.test),
         }
 
 
-@with_help({FOUND: "data weight texts space ask ask_file", OUTPUT: "picture"})
-@with_options(SearchOptions, PANELS)
 def search(
+    *,
     model: opt.Model,
     data: opt.Data = None,
-    weight: Annotated[list[str] | None, typer.Option(metavar="NUMBER", callback=several.names)] = None,
-    texts: opt.Texts = None,
-    space: Annotated[str, typer.Option("--space", "-s", metavar="NAME|FILE", autocompletion=opt.space_names)] = "full",
-    picture: Annotated[Path | None, typer.Option(metavar="FILE.png")] = None,
+    texts: opt.AnyTexts = None,
     column: opt.Column = "text",
-    ask: opt.AnyCount = None,
-    ask_file: opt.File = None,
-    *,
-    settings: SearchOptions,
+    space: Annotated[str, Parameter(alias="-s")] = "full",
+    ask: Annotated[int | None, Parameter(group=opt.INPUTS)] = None,
+    ask_file: opt.Folder = None,
+    report: opt.Report = None,
+    options: SearchOptions = SearchOptions(),
 ) -> None:
-    """Find the best recipe for a model: heads, layers, weights, shaping and templates, one forward pass a template.
+    """Find the best recipe for a model.
 
-    The recipes are ranked on --data by the score of its kind, or without labels on --texts for the similarity of
-    sentences. A baseline is kept unless the first recipe is shown to be better: on --test, or else by cross-validation.
-    Test parts of --data are not read.
+    Heads, layers, weights, shaping and templates take one forward pass per template. The recipes are ranked on --data
+    by the score of its kind, or without labels on --texts for the similarity of sentences. A baseline stays the answer
+    unless the first recipe is significantly better: on --test, or else by cross-validation. Test parts of --data are
+    not read.
 
-    \b
-    [dim]$[/] essent search -m bert-base-uncased --data stsb.dev --test stsb,sickr --save best --picture search.png
-    [dim]$[/] essent search -m ./my-model --data my-pairs.csv --space heads --top 5
-    [dim]$[/] essent search -m ./my-model --data my-classes.csv,my-queries/ --weight 2 --weight 1
-    [dim]$[/] essent search -m ./my-model --texts corpus.txt --space weights
-    [dim]$[/] essent search -m ./my-model --texts corpus.txt --ask 50 --ask-file judge.csv
+    ```console
+    $ essent search -m bert-base-uncased --data stsb.dev --test stsb sickr -o best --report search.png
+    $ essent search -m ./my-model --data my-pairs.csv --space heads --top 5
+    $ essent search -m ./my-model --data my-classes.csv my-queries/
+    $ essent search -m ./my-model --texts corpus.txt --space weights
+    $ essent search -m ./my-model --texts corpus.txt --ask 50 --ask-file pairs.csv
+    ```
 
     Args:
-        data: judgements to choose on: tasks such as stsb.dev or trec, files, folders. The columns tell the kind: scored
-            pairs, duplicates, triplets, classes, clusters, retrieval; or KIND:FILE. Of several, the mean of the ranks
-            decides.
-        weight: of each --data, when there are several.
-        texts: choose without labels on these texts; running text must be in its order.
-        space: the space: heads, layers, weights, shaping, full, or a .yaml file of grids.
-        picture: draw a picture: heads × layers, the layer curve and the first rows.
-        ask: of --texts, N pairs to judge by hand that tell the recipes apart; then search with them.
-        ask_file: a .csv or .jsonl file for --ask: written to be filled in, and used once it has scores. Default: the
-            terminal asks, and ask.csv keeps the answers.
+        model: A model on the hub, or a folder.
+        data: Labels to choose on: tasks such as stsb.dev or trec, files, folders. The columns tell the kind: scored
+            pairs, duplicates, triplets, classes, clusters, retrieval; or KIND:FILE. Of several, the mean rank decides.
+        texts: Choose without labels on these texts; running text must be in its order.
+        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        space: The space: heads, layers, weights, shaping, full, or a .yaml file of grids.
+        ask: Choose this number of pairs of --texts to annotate by hand, the pairs that separate the recipes best.
+        ask_file: A .csv or .jsonl file for --ask: written to be filled in, and used once it has scores. Default: the
+            terminal asks, and ask.csv holds the answers.
+        report: Write a picture (.png, .svg, .pdf: heads × layers, the layer curve, the first rows) or a page (.html,
+            .md).
     """
     check_ask(ask, ask_file, texts)
-    settings.check_outputs()
-    if picture is not None:
+    options.check_outputs()
+    if report is not None:
         optional_import("matplotlib", "demo")
-        check_output(picture, settings.force, (".png", ".svg", ".pdf"))
+        check_output(report, options.force, (*DRAWINGS, *SUFFIXES))
+    check_torch("essent search")
     from essent.selection import ask as choose_pairs
-    from essent.selection import draw_leaderboard, find_space
+    from essent.selection import draw_leaderboard
     from essent.selection import search as run_search
+    from essent.selection.space import find_space
 
-    find_space(space)  # an unknown one is refused before data are read
-
-    asked: Any = _read_question(data, texts, column, settings.data_folder)
-    settings.calm()
-    how = settings.how()
+    find_space(space)  # an unknown space is refused before data are read
+    inputs = _read(data, texts, column, options.data_folder)
+    silence_libraries()
+    settings = options.settings
     if ask is not None:
-        parts = [None if how.work is None else Path(how.work) / part for part in ("ask", "search")]
-        given: dict[str, Any] = {"count": ask, "settings": replace(how, work=parts[0]), "options": settings.options}
-        asked = judged_pairs(ask_file, asked, partial(choose_pairs, model, asked, space, **given), settings.note)
-        if asked is None:
+        work = {part: None if settings.work is None else Path(settings.work) / part for part in ("ask", "search")}
+        choose = partial(choose_pairs, model, inputs, space, count=ask, options=options.options)
+        inputs = judged_pairs(
+            ask_file, inputs, partial(choose, settings=replace(settings, work=work["ask"])), options.note
+        )
+        if inputs is None:
             return
-        how = replace(how, work=parts[1])
-    board = run_search(
-        model, asked, space, weights=several.numbers("--weight", weight, float), settings=how, **settings.question()
-    )
-    show_board(board, settings)
-    write_json_file(settings.json_file, board.to_json)
-    if picture is not None:
-        draw_leaderboard(board, picture)
-    save_choice(board, settings)
+        settings = replace(settings, work=work["search"])
+    board = run_search(model, inputs, space, settings=settings, **options.arguments)
+    show_board(board, options)
+    write_json_file(options.json_file, board.to_json)
+    if report is not None and report.suffix.lower() in DRAWINGS:
+        draw_leaderboard(board, report)
+    elif report is not None:
+        write_page([], [board], report)
+    save_best(board, options.output)
 
 
-def save_choice(board: Leaderboard, settings: SearchOptions) -> None:
-    """Write the best recipe, or the one ranked first, as an encoder, where a folder is given."""
-    save, anyway = settings.save, settings.save_anyway
-    if save is None:
-        return
-    board.encoder(anyway=anyway).save(str(save))
-    if board.kept is None:
-        show_note(f"Saved {board.best} to {save}.")
-    elif anyway:
-        show_note(f"Saved {board.leader} to {save}, which is not shown to be better than {board.kept}.")
-    else:
-        show_note(f"Saved {board.kept} to {save}; --save-anyway saves {board.leader}.")
+def save_best(board: Leaderboard, folder: Path | None) -> None:
+    """Write the best recipe as an encoder, where a folder is given."""
+    if folder is not None:
+        board.encoder().save(str(folder))
+        show_note(f"Saved {board.best} to {folder}.")
 
 
-def _read_question(data: list[str] | None, texts: list[Path] | None, column: str, folder: Path | None) -> Any:
+def _read(data: Sequence[str] | None, texts: Sequence[Path] | None, column: str, folder: Path | None) -> Any:
     from essent.tasks import load_judged
 
     if (data is None) == (texts is None):
-        raise InputError("Give either --data (judgements of any kind) or --texts (texts without labels).")
+        raise InputError("Give either --data (labels of any kind) or --texts (texts without labels).")
     if data is None:
         return read_files(texts or [], column)
-    tasks = [load_judged(name, folder) for name in data]
+    tasks = [load_judged(name, folder) for name in expand_groups(data)]
     return tasks[0] if len(tasks) == 1 else tasks
 
 
-def show_board(board: Leaderboard, settings: SearchOptions) -> None:
-    """Print the leaderboard, what the winner was compared with, and the verdict."""
-    console = results(settings.json_file)
-    console.print(board.table(settings.top))
+def show_board(board: Leaderboard, options: SearchOptions) -> None:
+    """Print the leaderboard, the comparisons with the baselines and the verdict."""
+    console = results(options.json_file)
+    console.print(board.table(options.top))
     for line in board.in_words():
         console.print(line, markup=False)
     for note in board.notes:
-        settings.note(note)
-    about = board.provenance
-    settings.note(
-        f"{about['recipes']} recipes, {about['passes']} forward pass{'es' * (about['passes'] != 1)} over "
-        f"{about['texts']} texts, "
-        f"{about['seconds']:.0f} s."
+        options.note(note)
+    provenance = board.provenance
+    options.note(
+        f"{provenance['recipes']} recipes, {provenance['passes']} forward pass{'es' * (provenance['passes'] != 1)} "
+        f"over {provenance['texts']} texts, {provenance['seconds']:.0f} s."
     )

@@ -2,76 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
+import logging
+from dataclasses import dataclass
+from pathlib import Path  # noqa: F401  of the inherited fields: cyclopts evaluates their annotations here
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
-from essent.cli import several
-from essent.cli.console import show_logs, show_note
-from essent.cli.settings import described, with_options
-from essent.serving import Settings
+from essent.cli import options as opt
+from essent.cli.console import show_note
+from essent.serving.settings import Settings
 
-ENVIRONMENT = "ESSENT_"
-EXPLORER = "Page and collections"
-PANELS = {
-    "": "Limits",
-    **dict.fromkeys(("host", "port", "api_key_file", "cors"), "Address and access"),
-    **dict.fromkeys(("engine", "precision", "threads", "truncate"), "Models"),
-    **dict.fromkeys(("column", "max_texts", "no_page"), EXPLORER),
-}
-METAVARS = {"column": "NAME", "cors": "ORIGIN", "api_key_file": "FILE", "engine": "auto|torch|openvino|onnx"}
-METAVARS |= {"precision": "auto|float32|bfloat16"}
+ENVIRONMENT = "ESSENT_"  # prefix: ESSENT_MAX_INPUTS stands for --max-inputs
 
 
-@with_options(Settings, PANELS, metavars=METAVARS, by_hand=("texts",), environment=ENVIRONMENT)
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ServeOptions(Settings):  # noqa: D101
+    __doc__ = Settings.__doc__  # has the help of every option
+
+    texts: opt.AnyTexts = None  # -t, as everywhere
+
+
 def serve(
-    models: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="MODEL...",
-            envvar=ENVIRONMENT + "MODEL",
-            help="A folder or a model on the hub, or NAME=MODEL; requests choose among several by name.",
-        ),
-    ],
-    texts: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--texts",
-            "-t",
-            metavar="FILES|DIRS",
-            envvar=ENVIRONMENT + "TEXTS",
-            callback=several.files,
-            help=described(Settings)["texts"],
-            rich_help_panel=EXPLORER,
-        ),
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show what the libraries report.")] = False,
+    models: Annotated[list[str], Parameter(name="MODELS", env_var=ENVIRONMENT + "MODEL")],
+    /,
     *,
-    settings: Settings,
+    settings: ServeOptions = ServeOptions(),
 ) -> None:
-    """Serve embeddings over HTTP, to clients of OpenAI, of text-embeddings-inference, and to any other.
+    """Serve embeddings over HTTP.
 
-    The server starts when every model has given its golden vectors (of a few fixed texts, saved with the encoder or
-    computed when it is loaded), and its engine gives them again whenever it is started anew. Texts that are too long
-    are refused, or cut where --truncate allows it, which every answer then says. Queries overtake large requests.
-    Every option has an environment variable: --max-inputs is ESSENT_MAX_INPUTS.
+    Clients of OpenAI and of text-embeddings-inference work unchanged. The server starts when every model has given its
+    golden vectors (of a few fixed texts, saved with the encoder or computed when it is loaded), and its engine gives
+    them again after every restart. Texts that are too long are refused, or cut where --truncate allows it, which every
+    answer then says. Queries overtake large requests. Every option has an environment variable: --max-inputs is
+    ESSENT_MAX_INPUTS.
 
-    \b
-    [dim]$[/] essent serve all-MiniLM-L6-v2
-    [dim]$[/] essent serve ./my-encoder --texts faq.txt
-    [dim]$[/] essent serve ./my-encoder small=./my-static --port 9000 --api-key-file keys.txt
+    ```console
+    $ essent serve all-MiniLM-L6-v2
+    $ essent serve ./my-encoder --texts faq.txt
+    $ essent serve ./my-encoder small=./my-static --port 9000 --api-key-file keys.txt
+    ```
+
+    Args:
+        models: Folders or models on the hub, each MODEL or NAME=MODEL; requests choose among several by name.
     """
-    import logging
-
     from essent.demo import pairs_path
-    from essent.serving import serve as run
+    from essent.serving import serve as run_server
 
-    if verbose:
-        show_logs()
-    else:
+    if not logging.root.handlers:  # --debug has set up the logs of everything
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
         logging.getLogger("essent.serving").setLevel(logging.INFO)
-    settings = replace(settings, texts=texts)
-    run(models, settings, pairs=pairs_path(), progress=True, note=show_note)
+    run_server(models, settings, pairs=pairs_path(), progress=True, note=show_note)

@@ -43,6 +43,14 @@ def check_streams(paths: Sequence[Path]) -> None:
         raise InputError("Standard input (-) can be read once only.")
 
 
+def expand_groups(data: Sequence[str] | None) -> list[str]:
+    """Names of tasks and files; a group such as sts7 becomes its tasks, and each different name stands once."""
+    from essent.tasks import CLASSIFICATION12, CLUSTERING6, STS7, TRANSFER7
+
+    groups = {"sts7": STS7, "transfer7": TRANSFER7, "classification12": CLASSIFICATION12, "clustering6": CLUSTERING6}
+    return list(dict.fromkeys(name for item in data or () for name in groups.get(item.lower(), (item,))))
+
+
 def read_pairs(names: Sequence[str], folder: Path | None, quiet: bool) -> PairTask:
     """Scored pairs by the names of tasks and files; those of several are put together, and a note says so.
 
@@ -78,8 +86,8 @@ def listed(paths: Sequence[Path]) -> str:
     return ", ".join("standard input" if is_stream(path) else str(path) for path in paths)
 
 
-def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None, duplicates: bool) -> list[str]:
-    """Texts of several files, in their order; empty ones are left out, and repeated ones unless `duplicates`.
+def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None) -> list[str]:
+    """Texts of several files, in their order; empty and repeated ones are left out.
 
     Raises:
         DataError: as `essent.tasks.read_texts`, or nothing left.
@@ -87,7 +95,7 @@ def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None, duplicates
     """
     check_streams(paths)
     texts = [text for path in paths for text in read_texts(path, columns)]
-    texts = [text for text in (texts if duplicates else dict.fromkeys(texts)) if text.strip()]
+    texts = [text for text in dict.fromkeys(texts) if text.strip()]
     if not texts:
         raise DataError(f"No texts in {', '.join(map(str, paths))}.")
     return texts

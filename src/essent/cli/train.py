@@ -3,127 +3,142 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-import typer
+from cyclopts import Group, Parameter
 
 from essent.cli import options as opt
-from essent.cli.console import results
-from essent.cli.save import check_folder
-from essent.cli.settings import with_help, with_options
-from essent.cli.texts import read_files, read_judged
-from essent.train import Settings, check_unfinished
+from essent.cli.console import results, silence_libraries
+from essent.cli.files import check_folder
+from essent.cli.texts import expand_groups, read_files, read_judged
+from essent.lazy import check_torch
 from essent.types import InputError, optional_import
 
-WHAT, HOW, CHOSEN = "What it is trained on", "How it is trained, by default as the preset says", "What is kept"
-SAVED = ("validate_every", "keep_projection_head")
+LEARNING = Group("Training, by default as the preset says", sort_key=0)
 
 
-@with_help({WHAT: "pairs", HOW: "preset continuous template recipe seeds", CHOSEN: "validate test"})
-@with_options(
-    Settings,
-    {"": HOW, **dict.fromkeys(SAVED, CHOSEN)},
-    by_hand=("templates", "recipe"),
-    preset=True,
-    metavars={"precision": "float32|bfloat16|float16"},
-)
-@with_options(opt.Run, into="run")
+@Parameter(name="*", group=LEARNING)
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Settings of `essent.train.Settings`; None leaves the preset's."""
+
+    recipe: opt.Recipe = None
+    """Recipe of the trained encoder: prompt or prompt-denoised; with simcse cls, mean and others."""
+    templates: Annotated[list[str] | None, Parameter(name="--template")] = None
+    """Template with {text} and [MASK], by name or as text; two for objectives with different templates."""
+    projection_head: Literal["none", "dense-tanh", "prediction-transform", "whiten"] | None = None
+    """Projection head between the pooled vector and the loss, dropped after training."""
+    temperature: float | None = None
+    """τ of the loss."""
+    batch_size: int | None = None
+    """Texts (or pairs) per step; also the number of negatives."""
+    learning_rate: float | None = None
+    """Learning rate of AdamW without weight decay; it falls linearly to 0."""
+    epochs: float | None = None
+    """Passes through the texts or pairs."""
+    max_steps: int | None = None
+    """Number of steps, instead of epochs."""
+    max_seq_length: int | None = None
+    """Maximum number of tokens per text, special tokens and template not counted."""
+    validate_every: int | None = None
+    """Steps between validations, which are also checkpoints."""
+    precision: Literal["float32", "bfloat16", "float16"] | None = None
+    """Arithmetic; bfloat16 and float16 are mixed precision."""
+    seed: int | None = None
+    """Seed of the order of the data, dropout and the head."""
+
+    def changes(self) -> dict[str, Any]:
+        """The settings that were given."""
+        given = {part.name: getattr(self, part.name) for part in fields(self)}
+        return {name: value for name, value in given.items() if value is not None}
+
+
 def train(
-    model: opt.Model,
-    output: Annotated[Path, opt.output("DIR", "The folder of the encoder and its checkpoints.")],
-    texts: Annotated[list[Path] | None, opt.texts("Unlabelled texts, one a line or a column.", WHAT)] = None,
-    pairs: opt.File = None,
-    column: opt.Column = "text",
-    preset: str | None = None,
-    continuous: bool = False,
-    template: Annotated[list[str] | None, typer.Option(metavar="NAME|TEXT")] = None,
-    recipe: opt.Recipe = None,
     *,
-    settings: dict[str, Any],
-    seeds: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
-    validate: opt.Tasks = None,
-    test: opt.Tasks = None,
-    data_folder: opt.DataFolder = None,
-    resume: opt.Resume = False,
-    run: opt.Run,
+    model: opt.Model,
+    output: opt.Output,
+    texts: opt.AnyTexts = None,
+    pairs: opt.Folder = None,
+    column: opt.Column = "text",
+    preset: Literal["promptbert-unsup", "promptbert-sup", "simcse-unsup", "simcse-sup", "optiprompt"] | None = None,
+    validate: Annotated[list[str] | None, Parameter(group=opt.INPUTS)] = None,
+    test: Annotated[list[str] | None, Parameter(group=opt.INPUTS)] = None,
+    data_folder: opt.Folder = None,
+    resume: bool = False,
+    training: TrainingOptions = TrainingOptions(),
+    run: opt.Run = opt.Run(),
 ) -> None:
-    """Train a model contrastively, with PromptBERT's objectives or SimCSE's, and save it as an encoder.
+    """Train a model contrastively and save it as an encoder.
 
-    Without labels two views of a text are drawn together and apart from the other texts of the batch; with --pairs a
-    text and its positive. The views are dropout's, or different templates'. Ctrl-C saves a checkpoint. --resume goes
-    on from the last one to the same weights as without the break, and with more steps or epochs extends a run, finished
-    or not; --force begins it anew.
+    The objectives are PromptBERT's and SimCSE's. Without labels two views of a text are drawn together and apart from
+    the other texts of the batch; with --pairs a text and its positive. The views are dropout's, or different
+    templates'; optiprompt trains the words of a template as free vectors, with the model frozen. Ctrl-C saves a
+    checkpoint. --resume continues from the last checkpoint to the same weights as without the break, and with more
+    steps or epochs extends a run; --force starts over.
 
-    \b
-    [dim]$[/] essent train -m bert-base-uncased --texts wiki1m.txt --validate stsb.dev -o my-promptbert
-    [dim]$[/] essent train -m bert-base-uncased --pairs nli.csv --preset simcse-sup --validate stsb.dev -o my-simcse
-    [dim]$[/] essent train -m bert-base-uncased --texts wiki1m.txt --continuous --validate stsb.dev -o my-template
+    ```console
+    $ essent train -m bert-base-uncased --texts wiki1m.txt --validate stsb.dev -o my-promptbert
+    $ essent train -m bert-base-uncased --pairs nli.csv --preset simcse-sup --validate stsb.dev -o my-simcse
+    $ essent train -m bert-base-uncased --texts wiki1m.txt --preset optiprompt --validate stsb.dev -o my-template
+    ```
 
     Args:
-        pairs: pairs instead: columns anchor, positive and, if you have them, negative (or premise, entailment,
-            contradiction; sent0, sent1, hard_neg).
-        preset: a paper's settings: promptbert-unsup, promptbert-sup, simcse-unsup, simcse-sup, optiprompt. Default:
-            PromptBERT's for what it is trained on.
-        continuous: train the template's words as free vectors, the model frozen.
-        template: template with {text} and [MASK]; repeat the option for the second view.
-        recipe: recipe of the trained encoder: prompt or prompt-denoised; with simcse cls, mean and others.
-        seeds: number of runs with different seeds, from --seed upwards; shows mean ± deviation.
-        validate: judgements of any kind, as in search; the checkpoint that is best on them is kept.
-        test: tasks on which the encoder is scored at the end.
+        model: A model on the hub, or a folder.
+        output: The folder of the encoder and its checkpoints.
+        texts: Unlabelled texts, one per line or column.
+        pairs: Pairs instead: columns anchor, positive and optionally negative (or premise, entailment, contradiction;
+            sent0, sent1, hard_neg).
+        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        preset: A paper's settings. Default: PromptBERT's, for texts or for pairs.
+        validate: Labels of any kind, as in search; the best checkpoint on them becomes the encoder.
+        test: Tasks on which the encoder is scored at the end.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
+        resume: Continue from the last checkpoint in the output folder.
     """
-    changes = dict(settings)
-    if template:
-        changes["templates"] = tuple(template)
-    if recipe is not None:
-        changes["recipe"] = recipe
-    if seeds > 1 and validate is None:
-        raise InputError("--seeds compares what the runs reach on the validation pairs: give --validate.")
+    check_torch("essent train")
+    from essent.tasks import load_judged
+    from essent.train import check_unfinished, train_continuous
+    from essent.train import train as run_training
+
+    chosen = preset or ("promptbert-unsup" if pairs is None else "promptbert-sup")
     if not (run.force or resume):
         check_unfinished(output)
     check_folder(output, run.force or resume)
-    data = _read(texts, pairs, column)
-    from essent.tasks import load_judged
-
-    task = None if validate is None else read_judged(validate, data_folder, run.quiet)
-    tests = [load_judged(name, data_folder) for name in test or []]
-    from essent.train import train as train_once
-    from essent.train import train_continuous, train_seeds
-
-    run.calm()
+    examples = _read(texts, pairs, column)
+    task = None if validate is None else read_judged(expand_groups(validate), data_folder, run.quiet)
+    tests = [load_judged(name, data_folder) for name in expand_groups(test)]
+    silence_libraries()
     optional_import("datasets", "train").disable_progress_bars()
-    changes |= {
-        "resume": resume,
-        "force": run.force,
-        "device": run.device,
-        "progress": run.progress,
-        "options": opt.model_options(None, run.revision, run.trust_remote_code),
-        "note": run.note,
-    }
-    chosen = preset or ("optiprompt" if continuous else "promptbert-sup" if pairs else "promptbert-unsup")
-    by = train_continuous if continuous else train_once
-    console = results()
-    if seeds > 1 and task is not None:
-        spreads = train_seeds(
-            model, data, chosen, seeds=seeds, output=output, validate=task, test=tests, trained_by=by, **changes
-        )
-        for name, spread in spreads.items():
-            low, high = spread.smallest, spread.largest
-            console.print(f"{name}: {spread} (lowest {low:.2f}, highest {high:.2f}, {seeds} seeds)", markup=False)
-        return
-    encoder = by(model, data, chosen, output=output, validate=task, **changes)
-    about = json.loads((output / "training.json").read_text(encoding="utf-8"))
-    for note in about["notes"]:
+    encoder = (train_continuous if chosen == "optiprompt" else run_training)(
+        model,
+        examples,
+        chosen,
+        output=output,
+        validate=task,
+        resume=resume,
+        force=run.force,
+        device=run.device,
+        progress=run.progress,
+        options=run.hub_options,
+        note=run.note,
+        **training.changes(),
+    )
+    history = json.loads((output / "training.json").read_text(encoding="utf-8"))
+    for note in history["notes"]:
         run.note(note)
-    run.note(f"{output}: {about['steps']} steps on {about['examples']} examples, {encoder.recipe}")
+    run.note(f"{output}: {history['steps']} steps on {history['examples']} examples, {encoder.recipe}")
+    console = results()
     if task is not None:
-        best = f"{about['best_score']:.2f} after {about['best_step']} steps"
-        console.print(f"{task.name}: {about['before']:.2f} before, {best}", markup=False)
-    for part in tests:
-        console.print(f"{part.name}: {part.run(encoder).main_score:.2f}", markup=False)
+        best = f"{history['best_score']:.2f} after {history['best_step']} steps"
+        console.print(f"{task.name}: {history['before']:.2f} before, {best}", markup=False)
+    for test_task in tests:
+        console.print(f"{test_task.name}: {test_task.run(encoder).main_score:.2f}", markup=False)
 
 
-def _read(texts: list[Path] | None, pairs: Path | None, column: str) -> Any:
+def _read(texts: Sequence[Path] | None, pairs: Path | None, column: str) -> Any:
     if texts is not None and pairs is None:
         return read_files(texts, column)
     if pairs is None or texts is not None:

@@ -1,4 +1,4 @@
-"""What is wrong with an encoder or a folder, in words, each with the command that mends it; `essent doctor`."""
+"""What is wrong with an encoder or a folder, in words, each with the command that mends it; `essent check`."""
 
 from essent.lazy import needs_torch
 

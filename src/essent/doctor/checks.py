@@ -10,28 +10,30 @@ from essent.doctor.files import pooling, prompts, verification
 from essent.doctor.finding import Check, Diagnosis, Finding
 from essent.doctor.machine import float16, speed
 from essent.doctor.patient import Patient
-from essent.doctor.reading import capacity, truncation, unknown_tokens, vocabulary
+from essent.doctor.reading import capacity, truncation, unknown_tokens
 from essent.doctor.servers import servers
 from essent.doctor.space import anisotropy, dead_dimensions, dominating_dimensions, finite, length_bias, negation
 from essent.hub import reach_model
 from essent.registry import did_you_mean
 from essent.types import InputError, TextsLike
 
+CHANGED = ("verification",)
+WRONG_VECTORS = ("verification", "pooling")  # they are not the model's, and what they show may follow from that
 CHECKS = (
     Check("verification", verification),
-    Check("vocabulary", vocabulary),
     Check("capacity", capacity),
     Check("truncation", truncation),
-    Check("unknown-tokens", unknown_tokens),
+    Check("unknown-tokens", unknown_tokens, explained_by=CHANGED),
     Check("prompts", prompts),
-    Check("pooling", pooling),
-    Check("finite", finite),
-    Check("anisotropy", anisotropy, reads_vectors=True),
-    Check("dead-dimensions", dead_dimensions, reads_vectors=True),
-    Check("dominating-dimension", dominating_dimensions, reads_vectors=True),
-    Check("length-bias", length_bias, reads_vectors=True),
-    Check("negation", negation, reads_vectors=True),
-    Check("float16", float16, reads_vectors=True),
+    Check("pooling", pooling, explained_by=CHANGED),
+    Check("finite", finite, explained_by=CHANGED),
+    # the shaping that mends a dominating dimension or a bias of length subtracts the mean too
+    Check("anisotropy", anisotropy, True, (*WRONG_VECTORS, "dominating-dimension", "length-bias")),
+    Check("dead-dimensions", dead_dimensions, True, WRONG_VECTORS),
+    Check("dominating-dimension", dominating_dimensions, True, WRONG_VECTORS),
+    Check("length-bias", length_bias, True, (*WRONG_VECTORS, "dominating-dimension")),
+    Check("negation", negation, True, WRONG_VECTORS),
+    Check("float16", float16, True, CHANGED),
     Check("speed", speed),
     Check("servers", servers),
 )
@@ -62,8 +64,24 @@ def diagnose(model: str, texts: TextsLike | None = None, *, skip: Sequence[str] 
         if check.name in skip or (check.reads_vectors and broken):
             continue
         found = [replace(finding, check=check.name) for finding in check.look(patient)]
-        broken = broken or (check.name in ("finite", "vocabulary") and bool(found))
+        broken = broken or (check.name == "finite" and bool(found))
         made.append(check.name)
         findings += found
-    findings.sort(key=lambda finding: not finding.fault)
-    return Diagnosis(str(model), patient.recipe, len(patient.texts), patient.own_texts, tuple(made), tuple(findings))
+    compared = patient.saved if "verification" in made else None
+    return Diagnosis(
+        str(model), patient.recipe, len(patient.texts), patient.own_texts, tuple(made), _by_cause(findings), compared
+    )
+
+
+def _by_cause(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Faults first, each followed by the faults that it explains, which lose their own commands."""
+    rank = {check.name: number for number, check in enumerate(CHECKS)}
+    faults = {finding.check for finding in findings if finding.fault}
+    explained = []
+    for finding in findings:
+        causes = CHECKS[rank[finding.check]].explained_by if finding.fault else ()
+        if cause := next((name for name in causes if name in faults), ""):
+            finding = replace(finding, cause=cause, mend=f"Mend what {cause} says, and look again.")
+        explained.append(finding)
+    explained.sort(key=lambda finding: (not finding.fault, rank[finding.cause or finding.check], bool(finding.cause)))
+    return tuple(explained)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 
 from essent.doctor.finding import Finding
 from essent.doctor.patient import Patient
+from essent.encoder import Encoder
+from essent.recipe import Recipe
 from essent.types import VerificationError
 from essent.verification import verify
 
@@ -25,6 +29,13 @@ MODES = {
     "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
     "weightedmean_tokens": "weightedmean",
     "lasttoken": "lasttoken",
+}
+RECIPES = {
+    "mean": "mean",
+    "cls": "cls",
+    "lasttoken": "last-token",
+    "max": "reduce=max",
+    "weightedmean": "weights=position",
 }
 FLAG = re.compile(r"'?pooling_mode_(\w+)'?: True")
 MODE = re.compile(r"'pooling_mode': '(\w+)'")
@@ -62,6 +73,7 @@ def pooling(patient: Patient) -> Iterator[Finding]:
             "The folder 1_Pooling is there, and modules.json does not list it: its pooling is not computed.",
             "Get modules.json again from where the model came from.",
         )
+        return
     width, size = _width(patient), patient.config.get("hidden_size")
     if width is not None and isinstance(size, int) and width != size and len(patient.modules) > 1:
         yield Finding(
@@ -69,13 +81,14 @@ def pooling(patient: Patient) -> Iterator[Finding]:
             "Get the folder of the Pooling module again from where the model came from.",
             figures={"pooling": width, "model": size},
         )
+        return
     if patient.modules and patient.pooling is None:
         return  # no transformer that is pooled: a table of token vectors, or a recipe's own module
     computed, said = mode_of(patient), _modes_of_card(patient.card)
     if said and computed not in said:
         yield Finding(
             f"{computed} pooling is computed, and the model card says {' or '.join(sorted(said))}.",
-            patient.command(f'essent save -m MODEL -r "{_recipe_of(min(said))}" -o mended, where the card is right.'),
+            f"{_with_pooling(patient, min(said))}, where the card is right.",
             figures={"computed": computed, "card": sorted(said)},
         )
 
@@ -100,8 +113,12 @@ def _modes_of_card(card: str) -> set[str]:
     return printed or {re.sub("[- ]", "", found.lower()) for found in PHRASE.findall(card)}
 
 
-def _recipe_of(mode: str) -> str:
-    return {"cls": "cls", "lasttoken": "last-token", "max": "mean reduce=max"}.get(mode, "mean")
+def _with_pooling(patient: Patient, mode: str) -> str:
+    """What gives the model this pooling and changes nothing else of it."""
+    if mode not in RECIPES or not isinstance(patient.encoder, Encoder):
+        return f'Write "pooling_mode": "{mode}" for the other keys of this name into the config.json of the Pooling'
+    recipe = replace(Recipe.parse(RECIPES[mode]), shaping=patient.encoder.recipe.shaping)
+    return patient.command(f"essent save -m MODEL -r {shlex.quote(str(recipe))} -o mended")
 
 
 def verification(patient: Patient) -> Iterator[Finding]:

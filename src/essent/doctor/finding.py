@@ -10,6 +10,14 @@ if TYPE_CHECKING:
     from essent.doctor.patient import Patient
 
 
+NO_FAULT = {
+    True: "✓ No fault found.",
+    None: "✓ No fault found; verification was left out.",
+    False: "✓ These checks find no fault; changed weights would go unnoticed: there is nothing to compare with, since "
+    "essent did not save the folder.",
+}
+
+
 @dataclass(frozen=True)
 class Finding:
     """Something that is wrong, or that could be better.
@@ -20,6 +28,7 @@ class Finding:
         fault: whether vectors are wrong or bad by it; otherwise it is advice, about speed or about other servers.
         figures: plain numbers and words, for scripts.
         check: the name of the check that found it.
+        cause: the check whose fault explains this one, and whose command comes first; "" for a fault of its own.
     """
 
     says: str
@@ -27,6 +36,7 @@ class Finding:
     fault: bool = True
     figures: dict[str, Any] = field(default_factory=dict)
     check: str = ""
+    cause: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,11 +47,13 @@ class Check:
         name: what findings, `skip` and `--skip` call it.
         look: looks at a model and gives what it finds; the first line of its docstring says what it looks for.
         reads_vectors: whether it needs vectors, which must be finite.
+        explained_by: checks whose faults explain its own, the deepest cause first.
     """
 
     name: str
     look: Callable[[Patient], Iterator[Finding]]
     reads_vectors: bool = False
+    explained_by: tuple[str, ...] = ()
 
     @property
     def about(self) -> str:
@@ -57,7 +69,9 @@ class Diagnosis:
         model, recipe: what was looked at, and what it computes.
         texts: how many texts it was looked at with; `own_texts` whether they are the user's.
         checks: names of the checks that were made.
-        findings: faults first.
+        findings: faults first, what a fault explains right after it.
+        compared: whether the vectors were compared with those that were saved. False: a folder that essent did not
+            save has nothing to compare with. None: the check `verification` was left out.
     """
 
     model: str
@@ -66,6 +80,7 @@ class Diagnosis:
     own_texts: bool
     checks: tuple[str, ...]
     findings: tuple[Finding, ...]
+    compared: bool | None
 
     @property
     def healthy(self) -> bool:
@@ -81,7 +96,10 @@ class Diagnosis:
         whose = "of yours" if self.own_texts else "of essent's own; --texts FILE looks at it with yours"
         yield f"{self.recipe}; {len(self.checks)} checks with {self.texts:,} texts {whose}"
         for finding in self.findings:
+            if finding.cause:
+                yield f"    may follow from it: {finding.check}: {finding.says}"
+                continue
             yield f"{'✗' if finding.fault else '·'} {finding.check}: {finding.says}"
             yield f"    → {finding.mend}"
         if self.healthy:
-            yield "✓ No fault found."
+            yield NO_FAULT[self.compared]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -16,6 +17,7 @@ from essent.doctor.patient import Patient
 from essent.encoder import Encoder
 from essent.engine import CompiledEncoder
 from essent.tasks import unit_rows
+from essent.texts import encoded_anyway
 
 LARGEST = float(torch.finfo(torch.float16).max)  # 65,504
 SAME = 0.99  # cosine with float32: below, half precision has lost more than its own rounding
@@ -29,7 +31,10 @@ def float16(patient: Patient) -> Iterator[Finding]:
         return
     weights = [p.detach() for p in patient.encoder.parameters() if p.is_floating_point()]
     largest = max((float(p.abs().max()) for p in weights if p.numel()), default=0.0)
-    mend = "Keep it in float32, or in bfloat16, which has float32's range: essent export --precision bfloat16."
+    mend = (
+        "Keep it in float32, or in bfloat16, which has float32's range: essent save --format openvino --precision "
+        "bfloat16."
+    )
     if largest > LARGEST:
         yield Finding(
             f"A weight of {largest:,.0f} is infinite in float16, which ends at {LARGEST:,.0f}.",
@@ -41,7 +46,7 @@ def float16(patient: Patient) -> Iterator[Finding]:
     exact = np.asarray(patient.encoder.encode(texts, show_progress_bar=False), np.float64)
     try:
         half = copy.deepcopy(patient.encoder).half()
-        found = np.asarray(half.encode(texts, show_progress_bar=False), np.float64)
+        found = np.asarray(encoded_anyway(partial(half.encode, texts, show_progress_bar=False)), np.float64)
     except (RuntimeError, NotImplementedError):
         return  # an operation that this device does not have in float16: nobody runs it so here
     if not np.isfinite(found).all():
@@ -88,7 +93,7 @@ def speed(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             "It runs in torch; OpenVINO is installed, and is faster on a CPU, most of all for single texts.",
             patient.command(
-                "essent export -m MODEL -o graph --compare texts.txt, which measures how much"
+                "essent save -m MODEL --format openvino -o graph --compare texts.txt, which measures how much"
                 + ("; this CPU has bfloat16: --precision bfloat16" if has_bfloat16("cpu") else "")
             ),
             fault=False,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules.tokenizer import WordTokenizer
 
 from essent.compat import prompt_of
 from essent.demo import minimal_pairs_path, pairs_path
@@ -17,7 +18,7 @@ from essent.engine import CompiledEncoder, load
 from essent.folders import is_essent_folder, is_exported_folder, read_json
 from essent.saving import folder_of
 from essent.tasks import HerosTask, load_heros, load_pairs, unit_rows
-from essent.texts import check_texts
+from essent.texts import check_texts, encoded_anyway
 from essent.types import InputError, TextsLike
 
 NO_LIMIT = 10**9  # tokenizers write 1e30 where there is none
@@ -106,7 +107,7 @@ class Patient:
             return self.encoder.module.backbone.tokenizer
         if isinstance(self.encoder, CompiledEncoder):
             return self.encoder.engine_module.reader
-        return self.encoder.tokenizer
+        return getattr(self.encoder.tokenizer, "tokenizer", self.encoder.tokenizer)  # of WordEmbeddings
 
     @cached_property
     def ids(self) -> list[list[int]]:
@@ -118,6 +119,8 @@ class Patient:
         """Ids of texts, uncut and without special tokens."""
         if hasattr(self.tokenizer, "encode_batch"):
             return [found.ids for found in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
+        if isinstance(self.tokenizer, WordTokenizer):
+            return [self.tokenizer.tokenize(text) for text in texts]
         found = self.tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False)
         return [list(ids) for ids in found["input_ids"]]
 
@@ -141,7 +144,8 @@ class Patient:
     @cached_property
     def vectors(self) -> np.ndarray:
         """The texts' vectors (N,D) float64."""
-        return np.asarray(self.encoder.encode(self.texts, show_progress_bar=False), np.float64)
+        encode = partial(self.encoder.encode, self.texts, show_progress_bar=False)
+        return np.asarray(encoded_anyway(encode), np.float64)
 
     @cached_property
     def units(self) -> np.ndarray:
@@ -161,6 +165,8 @@ class Patient:
         """The command that saves the model with one more step of shaping."""
         if self.saved:
             return f'save it again from the model that it was made of, with "| {step}" at the end of its recipe'
-        recipe = self.recipe.removesuffix("normalize").rstrip(" |") if isinstance(self.encoder, Encoder) else "mean"
+        if not isinstance(self.encoder, Encoder):
+            return f"shape its vectors with {step!r} of essent.shaping: no recipe has its modules"
+        recipe = self.recipe.removesuffix("normalize").rstrip(" |")
         quoted = shlex.quote(f"{recipe} | {step}")
         return f"essent save -m {shlex.quote(self.name)} -r {quoted} --fit texts.txt -o mended"

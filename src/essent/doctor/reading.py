@@ -35,7 +35,7 @@ def _longer(patient: Patient, longest: int) -> str:
     if positions is not None and positions > limit:
         return f"encoder.max_seq_length = {min(positions, wanted)}  # the model has {positions} positions"
     return patient.command(
-        "essent embed -m MODEL --chunk tokens:256 …, which gives every piece of a long text a vector of its own"
+        "essent encode … -o FOLDER --chunk tokens:256, which gives every piece of a long text a vector of its own"
     )
 
 
@@ -51,22 +51,6 @@ def unknown_tokens(patient: Patient) -> Iterator[Finding]:
             "Take a model of the language and script of the texts, or one that reads bytes; look whether the "
             "tokenizer's files belong to the weights.",
             figures={"unknown": share},
-        )
-
-
-def vocabulary(patient: Patient) -> Iterator[Finding]:
-    """The tokenizer has ids that the model has no vector for."""
-    size = patient.config.get("vocab_size")
-    try:
-        tokens = 1 + max(patient.tokenizer.get_vocab().values())
-    except (AttributeError, ValueError):
-        return
-    if isinstance(size, int) and tokens > size > 0:
-        yield Finding(
-            f"The tokenizer has ids up to {tokens - 1}, and the model vectors for {size} tokens: other tokens fail.",
-            "Save the tokenizer that the model was trained with, or model.resize_token_embeddings(len(tokenizer)), and "
-            "train the new rows.",
-            figures={"tokens": tokens, "rows": size},
         )
 
 

@@ -20,7 +20,7 @@ SERVED_MODES = {
     "lasttoken": "pooling_mode_lasttoken",
 }
 LEGACY = "sentence_transformers.models."
-AGAIN = "essent save -m MODEL --layout legacy -o for-servers, or serve it as it is: essent serve MODEL"
+AGAIN = "essent save -m MODEL --format legacy -o for-servers, or serve it as it is: essent serve MODEL"
 
 
 def servers(patient: Patient) -> Iterator[Finding]:

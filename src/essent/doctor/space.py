@@ -85,7 +85,7 @@ def length_bias(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             "Texts of one length look alike, whatever they say: the cosine of random pairs follows the closeness of "
             f"their lengths (rank correlation {found:.2f}).",
-            f"{patient.command_with('abtt:2')}; or compare texts of like length (essent embed --chunk)",
+            f"{patient.command_with('abtt:2')}; or compare texts of like length (essent encode --chunk)",
             figures={"correlation": found},
         )
 
@@ -103,8 +103,8 @@ def negation(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             f"Blind to negation: {found.sentence()}",
             patient.command(
-                "essent train -m MODEL with negations as hard negatives (essent heros build makes them of your "
-                "sentences), or a cross-encoder that looks at the best pairs again"
+                "essent train -m MODEL with negations as hard negatives (essent lab minimal-pairs build makes them of "
+                "your sentences), or a cross-encoder that looks at the best pairs again"
             ),
             figures={"share": found.share, "low": found.low, "high": found.high},
         )

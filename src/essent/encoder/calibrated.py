@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from sentence_transformers.util import truncate_embeddings
 from essent.arguments import check_device, check_vectors
 from essent.calibration import Calibration, calibrate, calibrated_similarities, require_cosine, write_calibration
 from essent.compat import prompt_of, prompts_unannounced
+from essent.texts import require_finite
 from essent.types import TextsLike
 
 if TYPE_CHECKING:
@@ -31,6 +32,19 @@ class CalibratedTransformer(SentenceTransformer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         with prompts_unannounced():
             super().__init__(*args, **kwargs)
+
+    def _finished(
+        self, vectors: torch.Tensor, texts: Sequence[str], dimensions: int | None, unit: bool | None
+    ) -> torch.Tensor:
+        """The first dimensions of the texts' vectors (N,K), of length 1 when asked for.
+
+        Raises:
+            NotFiniteError: a vector has NaN or infinite numbers; says which text, and why.
+        """
+        vectors = vectors if dimensions is None else truncate_embeddings(vectors, dimensions)
+        vectors = torch.nn.functional.normalize(vectors, p=2, dim=1) if unit else vectors
+        checked: torch.Tensor = require_finite(vectors, texts, self.named_parameters())
+        return checked
 
     def calibrate(
         self,
@@ -111,9 +125,3 @@ class CalibratedTransformer(SentenceTransformer):
     def _calibrated(self, cosines: torch.Tensor) -> torch.Tensor:
         values = cosines.detach().cpu().double().numpy()
         return torch.from_numpy(calibrated_similarities(self.calibration, values, str(self.similarity_fn_name)))
-
-
-def cut_and_scaled(vectors: torch.Tensor, dimensions: int | None, unit: bool) -> torch.Tensor:
-    """The first dimensions of vectors (N,K), of length 1 where asked for."""
-    vectors = vectors if dimensions is None else truncate_embeddings(vectors, dimensions)
-    return torch.nn.functional.normalize(vectors, p=2, dim=1) if unit else vectors

@@ -18,7 +18,7 @@ from sentence_transformers.util import batch_to_device
 from essent.arguments import check_options, check_path, check_size, with_checked_arguments
 from essent.calibration import read_calibration
 from essent.compat import config_of, device_for, prompt_of, write_stock_card
-from essent.encoder.calibrated import CalibratedTransformer, cut_and_scaled
+from essent.encoder.calibrated import CalibratedTransformer
 from essent.encoder.html import encoder_html
 from essent.folders import is_essent_folder
 from essent.hub import reach_model
@@ -26,14 +26,13 @@ from essent.model import load
 from essent.pipeline import PORTION, KeptStates, PooledCache, RecipeModule, digest_of, kept_vectors, key_of
 from essent.progress import text_progress
 from essent.recipe import Recipe
-from essent.saving import SavableModule, amend_card, folder_of, load_folder, save_folder
-from essent.texts import check_texts, distinct_texts, repeat_in_place, texts_to_fit
+from essent.saving import SavableModule, amend_card, folder_of, load_folder, packages_of, save_folder
+from essent.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
 from essent.tokens import batches, portions
 from essent.types import ModelLike, NamesItsModel, RecipeError, TextsLike
 
 if TYPE_CHECKING:
     import numpy as np
-
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +177,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         with torch.inference_mode():
             parts = [self.module.shaped(part.to(self.device)).cpu() for part in pooled.split(PORTION)]
             dimensions = self.truncate_dim if truncate_dim is None else truncate_dim
-            return cut_and_scaled(torch.cat(parts), dimensions, normalize_embeddings).float().numpy()
+            return self._finished(torch.cat(parts), found, dimensions, normalize_embeddings).float().numpy()
 
     def _learn(
         self, texts: TextsLike, frequency_texts: TextsLike | None, before: str, batch_size: int, progress: bool
@@ -191,11 +190,11 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         if module.plan.reads_stats or module.chain.needs_fit:
             self.calibration = None  # it belongs to the vectors as they were
         if module.plan.reads_stats:
-            module.stats = module.count(
-                texts_to_fit(counted, "texts" if frequency_texts is None else "frequency_texts")
-            )
+            name = "texts" if frequency_texts is None else "frequency_texts"
+            module.stats = module.count(texts_to_fit(counted, name))
         if module.chain.needs_fit:
             pooled = self._vectors(texts_to_fit(found, "texts"), batch_size, progress, shape=False)
+            require_finite(pooled, found, self.named_parameters())
             module.set_chain(type(module.chain).parse(self.recipe.shaping).fit(pooled.cpu().numpy()))
         self._sign()
         return pooled
@@ -219,7 +218,9 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             device=device,
             on_cpu=bool(arguments.get("save_to_cpu")),
         )
-        return cut_and_scaled(vectors, arguments.get("truncate_dim"), bool(arguments.get("normalize_embeddings")))
+        return self._finished(
+            vectors, texts, arguments.get("truncate_dim"), bool(arguments.get("normalize_embeddings"))
+        )
 
     @torch.inference_mode()
     def _vectors(
@@ -315,6 +316,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
                 path,
                 reason,
             )
+        for part, package in packages_of(self.recipe).items():
+            logger.warning("%s: loading it with essent needs %r, which brings the %s.", path, package, part)
 
     def write_folder(self, path: Path, layout: str, finish: Callable[[Path, str], None] | None = None) -> str:
         """Write the folder; returns why plain sentence-transformers cannot load it, "" when it can.

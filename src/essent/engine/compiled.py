@@ -22,7 +22,7 @@ from essent.arithmetic import SHORT
 from essent.atomic import replacing_folder
 from essent.calibration import write_calibration
 from essent.compat import settings_of
-from essent.encoder import CalibratedTransformer, cut_and_scaled
+from essent.encoder import CalibratedTransformer
 from essent.engine.convert import convert, quantise
 from essent.engine.graph import Graph, graph_of
 from essent.engine.libraries import ALL_FILES
@@ -103,7 +103,7 @@ class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
             with text_progress(len(distinct), shown) as update:
                 found = module.vectors(distinct, arguments["batch_size"], update)
         vectors = torch.from_numpy(found if len(distinct) == len(texts) else found[inverse])
-        return cut_and_scaled(vectors, arguments.get("truncate_dim"), bool(arguments.get("normalize_embeddings")))
+        return self._finished(vectors, texts, arguments.get("truncate_dim"), arguments.get("normalize_embeddings"))
 
     def start_multi_process_pool(self, *args: Any, **kwargs: Any) -> Any:
         """Refused: one compiled encoder already keeps every core busy.

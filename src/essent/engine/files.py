@@ -76,7 +76,7 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
         if (root / STATE_FOLDER / "encoder.json").is_file():
             return Encoder(str(root))
         raise ModelError(
-            f"{str(path)!r} was not written by essent: it has neither {STATE_FOLDER}/{ABOUT} (essent export) nor "
+            f"{str(path)!r} was not written by essent: it has neither {STATE_FOLDER}/{ABOUT} (a graph) nor "
             f"{STATE_FOLDER}/encoder.json (essent save). Other models are loaded by essent.Encoder."
         )
     with damage_named(str(path)):

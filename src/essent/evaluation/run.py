@@ -177,7 +177,7 @@ def _as_it_is(
         raise InputError("max_seq_length is for models that are loaded here; set your encoder's own limit instead.")
     exported = isinstance(model, (str, Path)) and is_exported_folder(str(model))
     if exported and max_seq_length is not None:
-        raise InputError(f"{str(model)!r} is an exported graph; its maximum length was set when it was exported.")
+        raise InputError(f"{str(model)!r} is a saved graph; its maximum length was set when it was saved.")
     encoder: Any = model
     if isinstance(model, (str, Path)):
         encoder = load_exported(str(model)) if exported else open_as_it_is(str(model), options)

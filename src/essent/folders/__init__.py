@@ -1,4 +1,4 @@
-"""What a model's folder may say: files read with limits, keys that are known, places inside, digests of every file.
+"""What a model's folder may say: files read with limits, values that are safe, places inside, digests of every file.
 
 A folder is data. Nothing in it can have code run, pickled weights read, files outside read, or anything downloaded;
 only the caller can allow that, with `trust_remote_code=True`. No torch is needed here.
@@ -26,6 +26,7 @@ from essent.folders.opening import guarded, opening
 from essent.folders.places import check_places, check_replaceable, names_to_keep
 from essent.folders.reading import damage_named, read_arrays, read_json
 from essent.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
+from essent.folders.weights import WEIGHTS, weight_shapes
 
 __all__ = [
     "ABOUT",
@@ -39,6 +40,7 @@ __all__ = [
     "SENTENCE_TRANSFORMERS",
     "STATE_FOLDER",
     "TEXT",
+    "WEIGHTS",
     "WHOLE",
     "Kind",
     "check_digests",
@@ -68,5 +70,6 @@ __all__ = [
     "read_json",
     "read_modules",
     "read_settings",
+    "weight_shapes",
     "write_digests",
 ]

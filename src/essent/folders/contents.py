@@ -3,7 +3,7 @@
 essent/encoder.json        the recipe, the golden texts, versions
 essent/state.safetensors   token counts, learned shaping, golden vectors
 essent/files.json          length and SHA-256 of every file, see `essent.folders.digests`
-essent/engine.json         what encoder.json says, for a graph that `essent export` wrote
+essent/engine.json         what encoder.json says, for a graph that `essent save --format openvino` wrote
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def is_essent_folder(name: str, options: dict[str, Any]) -> bool:
         return False
     options = reach_model(name, options)
     try:
-        return _find(name, ABOUT, file_options(options), STATE_FOLDER) is not None
+        return find_file(name, ABOUT, file_options(options), STATE_FOLDER) is not None
     except (OSError, ValueError):
         return False  # no such repository, no network: loading the model will say so
 
 
 def is_exported_folder(name: str) -> bool:
-    """Whether a folder holds a graph that `essent export` wrote, which `essent.load` reads."""
+    """Whether a folder holds a graph that `essent save --format openvino` wrote, which `essent.load` reads."""
     return (Path(name) / STATE_FOLDER / "engine.json").is_file()
 
 
@@ -79,7 +79,7 @@ def is_bare_table(name: str, options: dict[str, Any]) -> bool:
     """
     if Path(name).is_dir():
         check_places(Path(name))
-    found = _find(name, ABOUT, file_options(options), STATE_FOLDER)
+    found = find_file(name, ABOUT, file_options(options), STATE_FOLDER)
     return found is not None and read_about(found).get("table") == "bare"
 
 
@@ -147,7 +147,7 @@ def read_modules(name: str, hub: dict[str, Any]) -> list[dict[str, Any]] | None:
     Raises:
         ModelError: no JSON, or no list of objects.
     """
-    path = _find(name, "modules.json", hub)
+    path = find_file(name, "modules.json", hub)
     listed = None if path is None else read_json(path, list)
     if listed is not None and not all(isinstance(module, dict) for module in listed):
         raise ModelError(f"{path}: expected a list of objects, not {listed!r:.60}.")
@@ -160,11 +160,12 @@ def read_config(name: str, hub: dict[str, Any]) -> dict[str, Any] | None:
     Raises:
         ModelError: no JSON, or no object.
     """
-    path = _find(name, "config.json", hub)
+    path = find_file(name, "config.json", hub)
     return None if path is None else read_json(path)
 
 
-def _find(name: str, file: str, hub: dict[str, Any], subfolder: str = "") -> Path | None:
+def find_file(name: str, file: str, hub: dict[str, Any], subfolder: str = "") -> Path | None:
+    """The path of a file of a folder, or of a repository on the hub, which is fetched; None where there is none."""
     with needs_torch(f"Reading {name!r}"):
         from sentence_transformers.util import load_file_path  # late: static encoders do without
 

@@ -35,6 +35,7 @@ READ = (
     "*tokenizer_config.json",
     "cnn_config.json",
     "lstm_config.json",
+    "router_config.json",
     "model.xml",
     "model.bin",
     "model.onnx",

@@ -1,13 +1,13 @@
-"""Which keys the files of a model's folder may have, and which values: tables, one row a key.
+"""Keys by which a model's folder could run code, read elsewhere or download, with the values that are safe.
 
-Only what is listed here reaches the libraries that build a model. The files are those of sentence-transformers and
-transformers, their keys those of the versions that pyproject.toml allows.
+Other keys are plain settings: they go to sentence-transformers and transformers as they are, whatever version wrote
+them (`essent.folders.opening` says so where a library does not know one).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,14 +28,25 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def _has_path(value: Any) -> bool:
+    return (
+        any(map(_has_path, value))
+        if isinstance(value, list)
+        else bool(isinstance(value, str) and set("/\\") & set(value))
+    )
+
+
 TEXT = Kind("a string", lambda value: isinstance(value, str))
-FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 WHOLE = Kind("a whole number", _whole)
 SIZE = Kind("a whole number below 10**9", lambda value: _whole(value) and value < 10**9)
+LAYERS = Kind("a whole number up to 10,000", lambda value: _whole(value) and value <= 10_000)
 NUMBER = Kind("a finite number", _number)
 ANYTHING = Kind("anything", lambda value: True)
 NULL = Kind("null", lambda value: value is None)
 PLAIN = Kind("a string, a number, true, false or null", lambda v: v is None or isinstance(v, (str, bool, int, float)))
+NO_PATH = Kind(
+    "a value without / and \\, which lead to other folders and repositories", lambda value: not _has_path(value)
+)
 FILE_NAME = Kind(
     "the name of a file in the folder itself, or null",
     lambda value: value is None or (isinstance(value, str) and not set("/\\") & set(value) and value not in ("", "..")),
@@ -73,20 +84,22 @@ def one_of(*values: Any) -> Kind:
 
 @dataclass(frozen=True)
 class Rule:
-    """The keys of a file or of an object in it.
+    """What the keys of a file, or of an object in it, may be.
 
     Attributes:
         keys: kinds, or rules for objects, by key.
-        others: what keys that are not listed may be; None refuses them.
+        others: what keys that are not listed may be.
         endings: the same for unlisted keys that end so.
+        deep: whether the rule holds for objects below unlisted keys too.
     """
 
     keys: Mapping[str, Kind | Rule]
-    others: Kind | None = None
+    others: Kind = ANYTHING
     endings: Mapping[str, Kind] = field(default_factory=dict)
+    deep: bool = False
 
-    def kind_of(self, key: str) -> Kind | Rule | None:
-        """What a key may be; None where it is unknown."""
+    def kind_of(self, key: str) -> Kind | Rule:
+        """What a key may be."""
         if key in self.keys:
             return self.keys[key]
         return next((kind for ending, kind in self.endings.items() if key.endswith(ending)), self.others)
@@ -124,10 +137,10 @@ SAFETY: dict[str, Kind] = {
 }
 ELSEWHERE = dict.fromkeys(
     (
-        "cache_dir code_revision force_download gguf_file local_files_only name_or_path proxies resume_download "
-        "return_unused_kwargs revision subfolder token use_auth_token"
-    ).split()
-    + "_commit_hash _configuration_file _from_auto _from_pipeline _name_or_path".split(),
+        "adapter_kwargs adapter_name allow_all_kernels auto_map cache_dir code_revision config force_download "
+        "gguf_file local_files_only model_type offload_folder proxies resume_download return_unused_kwargs revision "
+        "subfolder token use_auth_token variant _commit_hash _configuration_file _from_auto _from_pipeline"
+    ).split(),
     NULL,
 )
 CONFIG = Rule(
@@ -136,33 +149,21 @@ CONFIG = Rule(
         "model_type": TEXT,
         "architectures": optional(listed(TEXT)),
         "configuration_files": optional(listed(FILE_NAME)),
-        "auto_map": ANYTHING,  # which nobody follows without trust_remote_code
-        **dict.fromkeys(("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size"), optional(SIZE)),
+        **dict.fromkeys(("num_attention_heads", "hidden_size", "vocab_size"), optional(SIZE)),
+        **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layers", "n_layer"), optional(LAYERS)),
     },
-    ANYTHING,
-)
-SAFE_SETTINGS = {key: kind for key, kind in STEERING.items() if key != "transformers_weights"} | SAFETY
-MODEL_SETTINGS = Rule(
-    {**SAFE_SETTINGS, "add_pooling_layer": FLAG, "low_cpu_mem_usage": FLAG, "output_hidden_states": FLAG}
-)
-CONFIG_SETTINGS = Rule({**STEERING, **SAFETY, **ELSEWHERE, "auto_map": NULL, "model_type": NULL}, PLAIN)
-TOKENIZER_SETTINGS = Rule(
-    {
-        "padding_side": SIDE,
-        "truncation_side": SIDE,
-        "model_max_length": optional(NUMBER),
-        "trust_remote_code": one_of(False),
-        **dict.fromkeys(("use_fast", "do_lower_case", "add_eos_token", "add_bos_token", "add_prefix_space"), FLAG),
-        **dict.fromkeys(
-            ("clean_up_tokenization_spaces", "fix_mistral_regex", "legacy", "strip_accents"), optional(FLAG)
-        ),
-    }
+    deep=True,
+)  # it may have an auto_map, which nobody follows without trust_remote_code
+ARGUMENTS = Rule(
+    {**STEERING, **SAFETY, **ELSEWHERE},
+    NO_PATH,
+    {"_token": ANYTHING, **dict.fromkeys(("_file", "_filename", "_path", "_dir"), NULL)},
+    deep=True,
 )
 _TOKEN = optional(either(TEXT, mapping(ANYTHING)))
 _TOKENS = ("unk", "sep", "pad", "cls", "mask", "bos", "eos")
 TOKENIZER = Rule(
     {
-        "auto_map": ANYTHING,  # which nobody follows without trust_remote_code
         "trust_remote_code": one_of(False),
         "tokenizer_class": optional(TEXT),
         "model_max_length": optional(Kind("a number above 0", lambda value: _number(value) and value > 0)),
@@ -177,52 +178,28 @@ TOKENIZER = Rule(
         # where these lay on the machine that wrote them: transformers looks in the folder all the same
         **dict.fromkeys(("tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file"), optional(TEXT)),
     },
-    ANYTHING,
-    {"_file": FILE_NAME},
+    endings={"_file": FILE_NAME},
 )
 SPECIAL_TOKENS = Rule(
-    {}, None, {"_token": _TOKEN, "_tokens": either(listed(either(TEXT, mapping(ANYTHING))), mapping(_TOKEN))}
+    {},
+    endings={
+        "_file": FILE_NAME,
+        "_token": _TOKEN,
+        "_tokens": either(listed(either(TEXT, mapping(ANYTHING))), mapping(_TOKEN)),
+    },
 )
 
 # -- sentence-transformers --------------------------------------------------------------------------------------------
 
-_TASKS = ("feature-extraction", "fill-mask", "sequence-classification", "text-generation", "any-to-any", "retrieval")
-TRANSFORMER = Rule(
-    {
-        "max_seq_length": optional(WHOLE),
-        "do_lower_case": FLAG,
-        "transformer_task": one_of(*_TASKS),
-        "modality_config": mapping(mapping(ANYTHING)),
-        "module_output_name": optional(TEXT),
-        "processing_kwargs": optional(mapping(mapping(PLAIN))),
-        "unpad_inputs": optional(FLAG),
-        "query_length": optional(WHOLE),
-        "document_length": optional(WHOLE),
-        "query_expansion": optional(FLAG),
-        **dict.fromkeys(("model_kwargs", "model_args"), MODEL_SETTINGS),
-        **dict.fromkeys(("config_kwargs", "config_args"), CONFIG_SETTINGS),
-        **dict.fromkeys(("processor_kwargs", "tokenizer_args"), TOKENIZER_SETTINGS),
-    }
-)
-SENTENCE_TRANSFORMERS: dict[str, Kind] = {  # sentence-transformers does not read other keys
+SENTENCE_TRANSFORMERS: dict[str, Kind] = {
     "prompts": optional(mapping(optional(TEXT))),
     "default_prompt_name": optional(TEXT),
     "similarity_fn_name": optional(one_of("cosine", "dot", "euclidean", "manhattan")),
     "truncate_dim": optional(Kind("a whole number above 0", lambda value: _whole(value) and value > 0)),
     "model_type": TEXT,
 }
-MODULE = Rule({"idx": WHOLE, "name": TEXT, "path": TEXT, "type": TEXT, "kwargs": listed(TEXT)})
-_NAMES = {"module_input_name": optional(TEXT), "module_output_name": optional(TEXT)}
-_POOLING_FLAGS = (
-    "cls_token mean_tokens max_tokens mean_sqrt_len_tokens weightedmean_tokens lasttoken attention"
-).split()
-_WORDS = {
-    "vocab": listed(TEXT),
-    "word_weights": mapping(NUMBER),
-    "unknown_word_weight": NUMBER,
-    "cumulative_term_frequency": FLAG,
-}
-_WIDTHS = {"embedding_dimension": WHOLE, "word_embedding_dimension": WHOLE}
+MODULE = Rule({"name": TEXT, "path": TEXT, "type": TEXT, "kwargs": listed(TEXT)})
+OLD_ARGUMENTS = {"model_args": "model_kwargs", "config_args": "config_kwargs", "tokenizer_args": "processor_kwargs"}
 _WORD_TOKENIZERS = ("TransformersTokenizerWrapper", "WhitespaceTokenizer", "PhraseTokenizer")
 
 
@@ -230,87 +207,40 @@ def _is_word_tokenizer(value: Any) -> bool:
     return isinstance(value, str) and is_stock_class(value, _WORD_TOKENIZERS)
 
 
-def is_stock_class(path: str, names: tuple[str, ...]) -> bool:
+def is_stock_class(path: str, names: Collection[str]) -> bool:
     """Whether a dotted path leads to one of these classes inside sentence-transformers."""
     *packages, name = path.split(".")
     return packages[:1] == ["sentence_transformers"] and name in names and all(p.isidentifier() for p in packages)
 
 
-@dataclass(frozen=True)
-class ModuleFiles:
-    """Files of a module of sentence-transformers: the one with its settings, their rule, and whether it has weights."""
-
-    settings: str
-    rule: Rule
-    weights: bool = False
-
-
-MODULES: dict[str, ModuleFiles] = {
-    "Transformer": ModuleFiles("sentence_bert_config.json", TRANSFORMER, True),
-    "Pooling": ModuleFiles(
+MODULE_SETTINGS = Rule(
+    {
+        **dict.fromkeys((*OLD_ARGUMENTS, *OLD_ARGUMENTS.values()), ARGUMENTS),
+        "processing_kwargs": optional(mapping(mapping(PLAIN))),
+        "modality_config": mapping(mapping(ANYTHING)),
+        "backend": one_of("torch"),
+        "cache_dir": NULL,
+        "max_seq_length": optional(WHOLE),
+        "activation_function": Kind(
+            "a class of torch.nn, such as 'torch.nn.modules.linear.Identity'",
+            lambda value: isinstance(value, str) and value.startswith("torch.nn."),
+        ),
+        "tokenizer_class": Kind("a tokenizer of sentence-transformers", _is_word_tokenizer),
+    },
+    endings={"_name_or_path": NULL},
+)
+# The modules for text, and the file in which each has its settings.
+MODULES: dict[str, str] = {
+    "Transformer": "sentence_bert_config.json",
+    "StaticEmbedding": "",
+    "WordEmbeddings": "wordembedding_config.json",
+    "CNN": "cnn_config.json",
+    "LSTM": "lstm_config.json",
+    "Router": "router_config.json",
+    "Asym": "router_config.json",
+    **dict.fromkeys(
+        ("Pooling", "Normalize", "Dense", "LayerNorm", "Dropout", "WordWeights", "WeightedLayerPooling", "BoW"),
         "config.json",
-        Rule(
-            {
-                **_WIDTHS,
-                "pooling_mode": either(TEXT, listed(TEXT)),
-                "include_prompt": FLAG,
-                **{f"pooling_mode_{flag}": FLAG for flag in _POOLING_FLAGS},
-            }
-        ),
-    ),
-    "Normalize": ModuleFiles("config.json", Rule(_NAMES, PLAIN)),
-    "Dense": ModuleFiles(
-        "config.json",
-        Rule(
-            {
-                "in_features": WHOLE,
-                "out_features": WHOLE,
-                "bias": FLAG,
-                "use_residual": FLAG,
-                "activation_function": Kind(
-                    "a class of torch.nn, such as 'torch.nn.modules.linear.Identity'",
-                    lambda value: isinstance(value, str) and value.startswith("torch.nn."),
-                ),
-                **_NAMES,
-            }
-        ),
-        True,
-    ),
-    "LayerNorm": ModuleFiles("config.json", Rule({"dimension": WHOLE}), True),
-    "Dropout": ModuleFiles("config.json", Rule({"dropout": NUMBER})),
-    "StaticEmbedding": ModuleFiles("", Rule({}), True),
-    "WordEmbeddings": ModuleFiles(
-        "wordembedding_config.json",
-        Rule(
-            {
-                "tokenizer_class": Kind("a tokenizer of sentence-transformers", _is_word_tokenizer),
-                "update_embeddings": FLAG,
-                "max_seq_length": WHOLE,
-            }
-        ),
-        True,
-    ),
-    "WordWeights": ModuleFiles("config.json", Rule(_WORDS), True),
-    "WeightedLayerPooling": ModuleFiles(
-        "config.json", Rule({**_WIDTHS, "layer_start": WHOLE, "num_hidden_layers": WHOLE}), True
-    ),
-    "BoW": ModuleFiles("config.json", Rule(_WORDS)),
-    "CNN": ModuleFiles(
-        "cnn_config.json",
-        Rule(
-            {
-                "in_embedding_dimension": WHOLE,
-                "in_word_embedding_dimension": WHOLE,
-                "out_channels": WHOLE,
-                "kernel_sizes": listed(WHOLE),
-                "stride_sizes": optional(listed(WHOLE)),
-            }
-        ),
-        True,
-    ),
-    "LSTM": ModuleFiles(
-        "lstm_config.json",
-        Rule({**_WIDTHS, "hidden_dim": WHOLE, "num_layers": WHOLE, "dropout": NUMBER, "bidirectional": FLAG}),
-        True,
     ),
 }
+WITHOUT_WEIGHTS = ("Pooling", "Normalize", "Dropout", "BoW", "Router", "Asym")

@@ -9,13 +9,13 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from essent import clock
 from essent.atomic import remove_leftovers, write_bytes, write_json
 from essent.tasks import plain
 from essent.types import DataError
@@ -40,12 +40,12 @@ class Journal:
     def __init__(self, output: Path, identity: Mapping[str, Any]) -> None:
         self.output, self.folder = output, output / WORK
         self.identity = json.loads(json.dumps({"format": FORMAT, "essent": __version__, **identity}))
-        self.carried, self.began = 0.0, time.perf_counter()
+        self.carried, self.began = 0.0, clock.elapsed()
 
     @property
     def spent(self) -> float:
         """Seconds of the budget that are gone: those of this process, and of the steps that others finished."""
-        return self.carried + time.perf_counter() - self.began
+        return self.carried + clock.elapsed() - self.began
 
     # -- the plan ---------------------------------------------------------------------------------------------------
 
@@ -79,9 +79,9 @@ class Journal:
             done = [path, *self.folder.glob(f"*/{RESULT}")]
             self.carried = sum(float(json.loads(one.read_text("utf-8"))["seconds"]) for one in done)
             return dict(json.loads(path.read_text("utf-8"))["plan"])
-        began = time.perf_counter()
+        began = clock.elapsed()
         made = dict(plain(make()))
-        seconds = round(time.perf_counter() - began, 2)
+        seconds = round(clock.elapsed() - began, 2)
         write_json(path, {"identity": self.identity, "seconds": seconds, "plan": made}, indent=1)
         return made
 
@@ -95,7 +95,7 @@ class Journal:
         """
         folder = self.folder / name
         if not (folder / RESULT).is_file():
-            began = time.perf_counter()
+            began = clock.elapsed()
             folder.mkdir(parents=True, exist_ok=True)
             result, evidence = run(folder)
             arrays = {f"{who}/{key}": array for who, found in evidence.items() for key, array in found.items()}
@@ -103,7 +103,7 @@ class Journal:
                 file = io.BytesIO()
                 np.savez(file, **arrays)  # type: ignore[arg-type]
                 write_bytes(folder / FOUND, file.getvalue())
-            seconds = round(time.perf_counter() - began, 2)
+            seconds = round(clock.elapsed() - began, 2)
             write_json(folder / RESULT, plain({"seconds": seconds, **result}), indent=1)
         return Step(name, folder)
 

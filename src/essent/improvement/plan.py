@@ -6,7 +6,6 @@ The plan is made once, before anything is computed, and written down: what is tr
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from essent import clock
 from essent.cores import cores
 from essent.encoder import Encoder
 from essent.improvement.given import Given
@@ -122,9 +122,9 @@ def measure_speed(shell: SentenceTransformer, texts: Sequence[str]) -> tuple[Spe
     ordered = sorted(texts, key=len)
     some, seconds = _spread(ordered, SAMPLE), math.inf
     for _ in range(3):  # the first also pays for what is set up once
-        began = time.perf_counter()
+        began = clock.elapsed()
         encoder.encode(some, show_progress_bar=False)
-        seconds = min(seconds, (time.perf_counter() - began) / len(some))
+        seconds = min(seconds, (clock.elapsed() - began) / len(some))
         # few texts of all lengths are mostly padding: more of them where the model is fast
         some = _spread(ordered, max(SAMPLE, min(MOST_SAMPLED, int(SAMPLING / seconds))))
     tokens = sum(map(len, encoder.module.ids(some))) / len(some)

@@ -5,7 +5,6 @@ Each gets its folder, and gives plain values and evidence; what the next step ma
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from essent import clock
 from essent.evaluation import Bench
 from essent.improvement.context import Choice, Context
 from essent.improvement.plan import FEWEST_STEPS, VALIDATIONS, space_of
@@ -183,7 +183,7 @@ def _trial(
     context: Context, output: Path, training: Mapping[str, Any], number: int, before: int, rung: int, folder: Path
 ) -> Found:
     """Train one of the settings from so many steps to so many, and measure it; `each` is the seconds of a step."""
-    began = time.perf_counter()
+    began = clock.elapsed()
     encoder = train(
         context.shell(),
         list(context.given.texts),
@@ -195,7 +195,7 @@ def _trial(
         precision=context.settings.training_precision,
         **training["trials"][number],
     )
-    each = (time.perf_counter() - began) / (rung - before)
+    each = (clock.elapsed() - began) / (rung - before)
     return {"each": each}, {_trial_name(number, rung): context.yardstick.measure(encoder, tests=False)}
 
 

@@ -8,12 +8,12 @@ Evidence is kept for every encoder that was measured, so that any two can be com
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from essent import clock
 from essent.improvement.given import Given
 from essent.selection import Judged, criteria
 from essent.tasks import (
@@ -139,14 +139,14 @@ class Yardstick:
 
         The second is of judgements that look at vectors and not at similarities alone; k-means uses several processors.
         """
-        vectors, began = _Random(dimensions), time.perf_counter()
+        vectors, began = _Random(dimensions), clock.elapsed()
         self.measure(vectors, tests=False)
-        clock, used = time.perf_counter() - began, time.process_time()  # imports and threads have been paid for
+        seconds, used = clock.elapsed() - began, clock.processor()  # imports and threads have been paid for
         tasks = [task for task in self.tasks if task.compared() is None]
         for task in tasks:
             self._evidence(task, vectors)
         texts = {text for task in tasks for text in task.texts()}
-        return clock, (time.process_time() - used) / max(len(texts), 1)
+        return seconds, (clock.processor() - used) / max(len(texts), 1)
 
     # -- comparing --------------------------------------------------------------------------------------------------
 

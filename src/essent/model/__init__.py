@@ -11,6 +11,7 @@ with needs_torch(__name__):
     from essent.model.template import check_room, make_frame
     from essent.model.template_bias import debias, template_states
     from essent.model.token_rows import LONG, is_static, rows_backbone, unlimited
+    from essent.model.weights import require_weights
     from essent.model.word_vectors import WordVectors, read_word_vectors, word_model
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "probabilities",
     "read_capabilities",
     "read_word_vectors",
+    "require_weights",
     "rows_backbone",
     "template_states",
     "unlimited",

@@ -27,6 +27,7 @@ from essent.compat import (
 )
 from essent.model.attention import DIAGONAL, SHORT_ATTENTION, DiagonalRecorder, recorder_in_use
 from essent.model.mlm_head import MaskedLMHead
+from essent.model.weights import require_rows
 from essent.tokens import Vocabulary
 from essent.types import ModelError, States, Tokens
 
@@ -77,6 +78,7 @@ class Backbone(nn.Module):
             getattr(model, "only_static", False)
         )  # a table of token vectors (essent.model.token_rows)
         self.tokenizer = tokenizer
+        require_rows(tokenizer, len(self.static_table))
         limits = [limit for limit in (max_seq_length, longest_text(model, tokenizer)) if limit is not None]
         self.max_seq_length: int | None = min(limits, default=None)
         self.template_states: dict[Any, torch.Tensor] = {}  # kept by essent.model.template_bias
@@ -156,12 +158,14 @@ class Backbone(nn.Module):
     # -- one pass ---------------------------------------------------------------------------------------------------
 
     def cut(self, depth: int | None) -> None:
-        """Drop the layers above `depth` from this backbone; None drops them all."""
+        """Drop the layers above `depth` from this backbone; None drops all but the table of token vectors."""
         self.depth = depth
         listed = any(isinstance(getattr(self.model.config, key, None), list) for key in LAYER_LISTS)
         records = getattr(self.model, "_can_record_outputs", None)  # without, as DeBERTa-v2, one layer must stay
         self.top = max(depth or 0, 0 if depth is None or (records and not listed) else 1)
         self.model = truncated(self.model, self.top, self.last)
+        if depth is None:
+            _keep_only(self.model, self.model.get_input_embeddings())
 
     @property
     def is_stock(self) -> bool:
@@ -305,6 +309,15 @@ def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
             holder._modules[name] = nn.Identity()
     result: PreTrainedModel = view
     return result
+
+
+def _keep_only(model: nn.Module, table: nn.Module) -> None:
+    """Take the weights of all other modules out of a copy that `_mirrored` made."""
+    for module in model.modules():
+        if module is not table:
+            module._parameters, module._buffers = (
+                dict.fromkeys(tensors) for tensors in (module._parameters, module._buffers)
+            )
 
 
 def _mirrored(module: nn.Module, made: dict[int, Any]) -> Any:

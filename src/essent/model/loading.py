@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import logging
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -15,25 +13,36 @@ from typing import Any
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
-from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers.sentence_transformer.modules import Dropout, Pooling
 from sentence_transformers.util import get_device_name
 from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
 from essent.arguments import check_model, check_options
 from essent.compat import prompts_unannounced, settings_of
-from essent.folders import guarded, is_bare_table, is_essent_folder, is_exported_folder, opening, read_modules
+from essent.folders import (
+    WEIGHTS,
+    guarded,
+    is_bare_table,
+    is_essent_folder,
+    is_exported_folder,
+    opening,
+    read_modules,
+    weight_shapes,
+)
 from essent.hub import file_options, full_name, reach_model
 from essent.model.backbone import LAYER_LISTS, Backbone, RequiredOutputs
 from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe, is_relative
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
+from essent.model.weights import Shapes, check_sizes, reports_hidden, require_rows, require_weights
 from essent.recipe import Recipe
 from essent.sources import reads_mlm_head, resolve
-from essent.types import ModelError, ModelLike, RecipeError
+from essent.types import ModelError, ModelLike, RecipeError, UnsupportedRecipeError
 from essent.weighting import weightings
 
 HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only", "trust_remote_code")
+AS_IT_IS = "load it with sentence_transformers.SentenceTransformer to use it as it is."
 POOLING = {
     "mean": "mean",
     "cls": "cls",
@@ -87,6 +96,7 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
     with opening(name, options):
         if is_static(name, file_options(options)):
             return _take_apart(_open(name, options), recipes, None)
+        _require_transformer(name, options)
         config = _read_config(name, options)
         last = int(config.num_hidden_layers)
         extra: dict[str, Any] = {}
@@ -96,11 +106,16 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
                 check_recipe(recipe, capabilities)
             required = reduce(operator.or_, (required_outputs_of(recipe, last) for recipe in recipes))
             extra = _fewer_layers(config, required.depth)
+        shapes = _shapes(name, config, options, extra.get("num_hidden_layers"))
         if any(reads_mlm_head(recipe.layers) for recipe in recipes):
             shell = _open_with_mlm_head(name, config, options)
         else:
             shell = _open(name, {**options, "config_kwargs": {**(options.get("config_kwargs") or {}), **extra}})
-        return _take_apart(shell, recipes, last)
+        loaded = _take_apart(shell, recipes, last)
+        if recipes:
+            loaded.backbone.cut(required.depth)
+        require_weights(name, loaded.backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
+        return loaded
 
 
 def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool = False) -> SentenceTransformer:
@@ -120,9 +135,19 @@ def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool
     name, options = full_name(name), reach_model(name, options)
     _refuse_saved_encoder(name, [], options)
     with opening(name, options):
+        if is_static(name, file_options(options)):
+            return _open(name, options)
+        config = _read_config(name, options)
+        shapes = _shapes(name, config, options)
         if with_mlm_head:
-            return _open_with_mlm_head(name, _read_config(name, options), options)
-        return _open(name, options)
+            return _open_with_mlm_head(name, config, options)
+        shell = _open(name, options)
+        first = shell[0]
+        if isinstance(first, Transformer) and isinstance(first.model, PreTrainedModel):
+            require_weights(name, first.model, shapes, trusted=bool(options.get("trust_remote_code")))
+            if hasattr(config, "num_hidden_layers"):  # not a model of texts and pictures
+                require_rows(first.tokenizer, len(torch.as_tensor(first.model.get_input_embeddings().weight)))
+        return shell
 
 
 def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, Any]) -> SentenceTransformer:
@@ -134,7 +159,7 @@ def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, 
     shell = _open(name, {**options, "config_kwargs": {**given, **_fewer_layers(config, None)}})
     first: Any = shell[0]
     settings = {"dtype": first.model.dtype, **given, **(options.get("model_kwargs") or {})}
-    with _expected_reports_hidden():
+    with reports_hidden():
         whole = load_masked(name, **{**_hub_arguments(options, _first_module(name, options)), **settings})
     device = shell.device
     first.model, first.mlm_head = whole.base_model, MaskedLMHead(whole)
@@ -148,8 +173,9 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
     settings, model = dict(options), dict(options.get("model_kwargs") or {})
     if str(options.get("device") or get_device_name()) == "cpu":  # half precision is slow there, and inexact
         model = {"dtype": torch.float32, **model}
+    model = {"ignore_mismatched_sizes": True, **model}  # `require_weights` names them
     settings["model_kwargs"] = model if options.get("trust_remote_code") else {"use_safetensors": True, **model}
-    with _expected_reports_hidden(), prompts_unannounced():
+    with reports_hidden(), prompts_unannounced():
         return SentenceTransformer(name, **settings)
 
 
@@ -170,6 +196,7 @@ def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabil
     with opening(name, options):
         if is_static(name, file_options(options)):
             return capabilities_of(_take_apart(_open(name, options), [Recipe()], None).backbone)
+        _require_transformer(name, options)
         return _read_capabilities(name, _read_config(name, options), options)
 
 
@@ -196,17 +223,19 @@ def own_recipe(model: SentenceTransformer) -> Recipe:
         if isinstance(module, Pooling) and not module.include_prompt:
             raise RecipeError(
                 "This model's pooling leaves the prompt's tokens out (include_prompt=False); no recipe does. "
-                "Give a recipe to pool all tokens, e.g. recipe='mean', or load it with "
-                "sentence_transformers.SentenceTransformer to use it as it is."
+                f"Give a recipe to pool all tokens, e.g. recipe='mean', or {AS_IT_IS}"
             )
+        if isinstance(module, Dropout):  # which does nothing to a vector outside training
+            continue
         if isinstance(module, Pooling) and isinstance(module.pooling_mode, str) and module.pooling_mode in POOLING:
             text = f"{POOLING[module.pooling_mode]} layers=static" if static else POOLING[module.pooling_mode]
         elif isinstance(module, Normalize):
             text += " | normalize"
         else:
+            shown = repr(module) if len(repr(module)) < 100 else type(module).__name__
             raise RecipeError(
-                f"This model ends in {module!r}, which no recipe describes. Give a recipe to use its transformer, e.g. "
-                "recipe='mean', or load it with sentence_transformers.SentenceTransformer to use it as it is."
+                f"This model has the module {shown}, which no recipe describes. Give a recipe to use its "
+                f"{'table' if static else 'transformer'}, e.g. recipe={'static' if static else 'mean'!r}, or {AS_IT_IS}"
             )
     return Recipe.parse(text)
 
@@ -221,15 +250,19 @@ def _take_apart(shell: SentenceTransformer, recipes: Sequence[Recipe], last: int
     if isinstance(first, STATIC_MODULES):
         backbone = backbone_of(first)
     elif not isinstance(first, Transformer) or not isinstance(first.model, PreTrainedModel):
-        raise ModelError(
-            f"The model starts with {type(first).__name__}; essent needs a transformer for text, or a table of static "
-            "token vectors, there."
-        )
+        raise _no_source(type(first).__name__)
     else:
         backbone = Backbone(first.model, first.tokenizer, first.max_seq_length, last)
         backbone.mlm_head = getattr(first, "mlm_head", None)
     settings = {**settings_of(shell), "device": str(shell.device)}
     return Loaded(backbone, tuple(recipes) or (own_recipe(shell),), settings)
+
+
+def _no_source(module: str) -> UnsupportedRecipeError:
+    return UnsupportedRecipeError(
+        f"This model starts with {module}; a recipe needs a transformer for text, or a table of token vectors, there. "
+        f"essent evaluate --as-is scores it; or {AS_IT_IS}"
+    )
 
 
 # -- before any weights are read --------------------------------------------------------------------------------------
@@ -250,7 +283,7 @@ def _words_of(name: str) -> SentenceTransformer:
 def _refuse_saved_encoder(name: str, recipes: Sequence[Recipe], options: dict[str, Any]) -> None:
     if is_exported_folder(name):
         raise RecipeError(
-            f"{name!r} is a graph that essent export wrote, with its own recipe: essent.load({name!r}) reads it, and "
+            f"{name!r} is a saved graph with its own recipe: essent.load({name!r}) reads it, and "
             "essent encode and essent evaluate take it as it is. Other recipes run on the model that it was made from."
         )
     bare = bool(recipes) and is_essent_folder(name, options) and is_bare_table(name, options)
@@ -259,6 +292,14 @@ def _refuse_saved_encoder(name: str, recipes: Sequence[Recipe], options: dict[st
             f"{name!r} was saved by essent with its own recipe; load it without one, or give the original model to run "
             f"{' and '.join(repr(str(recipe)) for recipe in recipes) or 'others'} on it."
         )
+
+
+def _require_transformer(name: str, options: dict[str, Any]) -> None:
+    """Refuse a model that starts with another module of sentence-transformers, such as a Router."""
+    kind = str((read_modules(name, file_options(options)) or [{}])[0].get("type", "Transformer"))
+    module = kind.rpartition(".")[2]
+    if kind.startswith("sentence_transformers.") and module != "Transformer":
+        raise _no_source(module)
 
 
 def _first_module(name: str, options: dict[str, Any]) -> str:
@@ -277,6 +318,16 @@ def _hub_arguments(options: dict[str, Any], subfolder: str) -> dict[str, Any]:
 def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
     found: PretrainedConfig = AutoConfig.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
     return found
+
+
+def _shapes(name: str, config: PretrainedConfig, options: dict[str, Any], layers: int | None = None) -> Shapes:
+    """The shapes of the checkpoint, to which the sizes of the configuration must fit."""
+    if layers is None:
+        layers = (options.get("config_kwargs") or {}).get("num_hidden_layers")
+    file = getattr(config, "transformers_weights", None) or WEIGHTS
+    shapes = weight_shapes(name, file_options(options), _first_module(name, options), file)
+    check_sizes(name, config, shapes, layers)
+    return shapes
 
 
 def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, Any]) -> ModelCapabilities:
@@ -301,27 +352,3 @@ def _fewer_layers(config: PretrainedConfig, depth: int | None) -> dict[str, Any]
         if isinstance(value, list) and len(value) == last:
             changes[key] = value[:keep]
     return changes
-
-
-class _ExpectedReports(logging.Filter):
-    """Drops transformers' loading report when all it lists is what no recipe reads: heads, poolers, layers cut off."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        if "LOAD REPORT" not in message:
-            return True
-        return any(
-            status in line and "pooler" not in line
-            for line in message.splitlines()
-            for status in ("| MISSING", "| MISMATCH")
-        )
-
-
-@contextlib.contextmanager
-def _expected_reports_hidden() -> Iterator[None]:
-    logger, hidden = logging.getLogger("transformers.modeling_utils"), _ExpectedReports()
-    logger.addFilter(hidden)
-    try:
-        yield
-    finally:
-        logger.removeFilter(hidden)

@@ -14,7 +14,10 @@ from torch import nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from essent.folders import guarded
+from essent.compat import unread_weights
+from essent.folders import guarded, weight_shapes
+from essent.hub import file_options
+from essent.model.weights import require_weights
 from essent.types import ModelError
 
 SCORES = 2**24  # logits held at a time, 64 MiB in float32
@@ -41,17 +44,20 @@ def load_masked(name: str, **arguments: Any) -> PreTrainedModel:
             code of the folder runs, and only safetensors are read.
 
     Raises:
-        ModelError: the head's weights are not there; transformers would draw them at random.
+        ModelError: the head's weights are not there, or the transformer's; transformers would draw them at random.
     """
     try:
-        whole, report = AutoModelForMaskedLM.from_pretrained(
-            name, output_loading_info=True, **guarded(arguments, weights=True)
+        whole = AutoModelForMaskedLM.from_pretrained(
+            name, **{"ignore_mismatched_sizes": True, **guarded(arguments, weights=True)}
         )
     except ValueError as error:
         if "Unrecognized configuration class" in str(error):
             raise ModelError(f"{name!r} {NO_HEAD}.") from error
         raise
-    missing = sorted(key for key in report["missing_keys"] if not key.startswith(f"{whole.base_model_prefix}."))
+    missing = unread_weights(whole)
+    if of_transformer := [key for key in missing if key.startswith(f"{whole.base_model_prefix}.")]:
+        hub = file_options({**arguments, "cache_folder": arguments.get("cache_dir")})
+        require_weights(name, whole, weight_shapes(name, hub, arguments.get("subfolder", "")), of_transformer)
     if missing:
         raise ModelError(f"{name!r} {NO_HEAD}. Missing: {', '.join(missing[:3])}{' …' * (len(missing) > 3)}.")
     found: PreTrainedModel = whole.eval()

@@ -31,7 +31,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from essent.folders import read_config, read_modules
 from essent.model.backbone import Backbone
 from essent.tokens import DROPPED, fast_backend, unknown_token
-from essent.types import ModelError
+from essent.types import ModelError, UnsupportedRecipeError
 
 
 class RowsConfig(PretrainedConfig):
@@ -167,7 +167,8 @@ def backbone_of(first: StaticEmbedding | WordEmbeddings) -> Backbone:
     """The backbone of a sentence-transformers model that begins with a table.
 
     Raises:
-        ModelError: a tokenizer of its own kind (WordEmbeddings from a text file), or a table that does not fit it.
+        UnsupportedRecipeError: a tokenizer of its own kind (WordEmbeddings from a text file).
+        ModelError: a table that does not fit its tokenizer.
     """
     if isinstance(first, StaticEmbedding):
         cut = first.tokenizer.truncation
@@ -176,7 +177,7 @@ def backbone_of(first: StaticEmbedding | WordEmbeddings) -> Backbone:
         return rows_backbone(first.embedding.weight, first.tokenizer, dropped=dropped, max_seq_length=limit)
     tokenizer = getattr(first.tokenizer, "tokenizer", None)
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise ModelError(
+        raise UnsupportedRecipeError(
             f"The model's WordEmbeddings split texts by {type(first.tokenizer).__name__}, in Python; essent needs a "
             "tokenizer of transformers there. Word vectors in a file are read by essent itself."
         )

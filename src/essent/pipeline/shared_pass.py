@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from essent.model import Backbone, RequiredOutputs
 from essent.pipeline.plan import Plan
 from essent.pipeline.static_pooler import StaticPooler, static_pooler_of
-from essent.texts import distinct_texts
+from essent.texts import distinct_texts, require_finite
 from essent.tokens import Frame, batches, count_tokens, framed_ids, pad, portions
 from essent.types import CorpusStats
 
@@ -53,6 +53,9 @@ def pool_texts(
 
     Args:
         stats: token counts by frame, see `count_frames`.
+
+    Raises:
+        NotFiniteError: names a text.
     """
     distinct, inverse = distinct_texts(texts)
     pooled = [np.empty((len(distinct), plan.width(backbone)), np.float32) for plan in plans]
@@ -85,7 +88,7 @@ def pool_texts(
                         vectors, _, _ = plans[index].pool(tokens, states, backbone, stats.get(frame))
                         pooled[index][start + chosen] = vectors.float().cpu().numpy()
                     bar.update(len(chosen))
-    return [vectors[inverse] for vectors in pooled]
+    return [require_finite(vectors, distinct, backbone.named_parameters())[inverse] for vectors in pooled]
 
 
 def as_module(backbone: Backbone, plans: Sequence[Plan]) -> nn.ModuleList:

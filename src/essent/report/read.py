@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def read_results(path: str | Path) -> list[Result] | Leaderboard:
-    """Read what `essent evaluate --json`, `essent heros evaluate --json` or `essent search --json` wrote.
+    """Read what `essent evaluate --json`, `essent lab minimal-pairs evaluate --json` or `essent search --json` wrote.
 
     Raises:
         DataError: no such file, or none of these.
@@ -37,7 +37,7 @@ def read_results(path: str | Path) -> list[Result] | Leaderboard:
     if found != BOARD_FORMAT:
         raise DataError(
             f"{path} is neither a file of results nor a leaderboard: its format is {found!r}, expected {FORMAT!r} or "
-            f"{BOARD_FORMAT!r}, as `essent evaluate`, `essent heros evaluate` and `essent search` write with --json."
+            f"{BOARD_FORMAT!r}, as evaluate, search and lab minimal-pairs evaluate write with --json."
         )
     try:
         return leaderboard_from(content)

@@ -26,12 +26,14 @@ from essent.folders import (
     read_arrays,
     read_json,
     read_settings,
+    weight_shapes,
 )
 from essent.hub import file_options
 from essent.model import (
     Backbone,
     MaskedLMHead,
     load_masked,
+    require_weights,
     rows_backbone,  # also: AutoModel knows its model then
 )
 from essent.pipeline import RecipeModule
@@ -41,7 +43,7 @@ from essent.saving.static_table import read_table
 from essent.shaping import Chain
 from essent.sources import reads_mlm_head, token_tables
 from essent.tokens import dropped_ids
-from essent.types import CorpusStats, DamagedError, RecipeError
+from essent.types import CorpusStats, DamagedError, MissingDependencyError, RecipeError, UnknownNameError
 
 
 def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[str, Any]]:
@@ -63,6 +65,8 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
         state = {key.removeprefix("chain."): value for key, value in arrays.items() if key.startswith("chain.")}
         chain = Chain.from_state(recipe.shaping, state) if state else None
         module = SavableModule(backbone, recipe, stats, chain, _carried(recipe, backbone, arrays))
+        if not backbone.only_static and (shapes := weight_shapes(str(root), {})):  # a table stands in a file of its own
+            require_weights(name, backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
         module.max_seq_length = about["max_length"]
         return module, _read_settings(root)
 
@@ -102,6 +106,16 @@ def _read_settings(root: Path) -> dict[str, Any]:
 def _recipe(root: Path, about: dict[str, Any]) -> Recipe:
     try:
         return Recipe.from_dict(about["recipe"])
+    except UnknownNameError as error:
+        packages = about.get("packages") or {}
+        if not isinstance(packages, dict) or not packages:
+            raise DamagedError(
+                f"{root / STATE_FOLDER / ABOUT} is damaged, or needs a package that is not installed: {error}"
+            ) from error
+        needed = " and ".join(f"the {part}, which {package!r} brings" for part, package in packages.items())
+        raise MissingDependencyError(
+            f"The encoder in {str(root)!r} needs {needed}. Install that package, or import that module first. ({error})"
+        ) from error
     except RecipeError as error:
         raise DamagedError(f"{root / STATE_FOLDER / ABOUT} is damaged: 'recipe': {error}") from error
 
@@ -122,9 +136,8 @@ def _read_backbone(
         config = AutoConfig.from_pretrained(root / STATE_FOLDER, **trust)
         words = WordEmbeddings.load(str(root / str(first["path"])))
         table = torch.nn.Embedding.from_pretrained(words.emb_layer.weight.detach())
-        with torch.device("meta"):
+        with torch.device("meta"):  # the module cuts the rest off
             model = AutoModel.from_config(config, **trust)
-        model = torch.nn.Module.to_empty(model, device="cpu")
         model.set_input_embeddings(table)
         return Backbone(model.eval(), tokenizer, about["max_length"], about["layers"])
     given, settings = dict(options.get("model_kwargs") or {}), dict(options.get("config_kwargs") or {})

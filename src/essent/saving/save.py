@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,17 @@ from essent.folders import (
     write_digests,
 )
 from essent.pipeline import RecipeModule
+from essent.pooling import reductions
+from essent.recipe import Recipe
+from essent.registry import Registry
 from essent.saving.layout import write_own, write_stock
 from essent.saving.static_table import is_trivial
 from essent.saving.stock_modules import NoStockModulesError, framed_tokenizer, is_static, stock_modules
+from essent.shaping import shapers
+from essent.sources import token_tables
 from essent.types import RecipeError
 from essent.version import __version__
+from essent.weighting import weightings
 
 GOLDEN_TEXTS = (
     "A man is playing a large flute.",
@@ -108,6 +114,19 @@ def save_folder(
     return reason
 
 
+def packages_of(recipe: Recipe) -> dict[str, str]:
+    """The parts of a recipe that are not essent's own, each with the package that brings it."""
+    registries: list[tuple[Registry[Any], Iterable[str]]] = [
+        (token_tables, [source for source, _ in recipe.layers]),
+        (weightings, recipe.weights),
+        (reductions, [recipe.reduce]),
+        (shapers, recipe.shaping),
+    ]
+    named = [(registry, spec.partition(":")[0]) for registry, specs in registries for spec in specs]
+    packages = {f"{of.kind} {name!r}": of.package_of(name) for of, name in named if name in of}
+    return {part: package for part, package in packages.items() if package is not None}
+
+
 def _older_names(path: Path) -> set[str]:
     """What essent 0.1 wrote into a folder, which listed no digests, beside what libraries read."""
     return {"code", "essent_module.py", *(entry.name for entry in path.glob("[0-9]_*"))}
@@ -160,6 +179,7 @@ def _write_state(
         "recipe": module.recipe.to_dict(),
         "text": str(module.recipe),
         "digest": module.recipe.digest(),
+        "packages": packages_of(module.recipe),
         "layers": backbone.last,
         "max_length": backbone.max_seq_length,
         "texts_counted": module.stats.texts if module.stats is not None else None,

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from essent.selection.checks import held_out as held_out
     from essent.selection.combined import criteria
     from essent.selection.criterion import is_label_free as is_label_free
-    from essent.selection.definitions import DEFINITIONS as DEFINITIONS
-    from essent.selection.definitions import Definition
-    from essent.selection.definitions import read_definitions as read_definitions
-    from essent.selection.generate import Candidate, Generator, generate_templates
     from essent.selection.grammar import PROMPT_BERT, Grammar
     from essent.selection.grammar import find_grammar as find_grammar
     from essent.selection.leaderboard import FORMAT as FORMAT
@@ -31,13 +27,6 @@ if TYPE_CHECKING:
     from essent.selection.settings import Settings
     from essent.selection.space import SPACES, Grid, Space
     from essent.selection.space import find_space as find_space
-    from essent.selection.templates import (
-        GeneratedSearch,
-        Step,
-        TemplateSearch,
-        search_candidates,
-        search_templates,
-    )
     from essent.selection.verdict import Judged as Judged
     from essent.tasks import Comparison, Scored, compare
 
@@ -46,30 +35,21 @@ __all__ = [
     "SPACES",
     "Ask",
     "AskedPairs",
-    "Candidate",
     "Check",
     "Comparison",
-    "Definition",
-    "GeneratedSearch",
-    "Generator",
     "Grammar",
     "Grid",
     "Leaderboard",
     "Scored",
     "Settings",
     "Space",
-    "Step",
-    "TemplateSearch",
     "Trial",
     "ask",
     "compare",
     "criteria",
     "draw_leaderboard",
-    "generate_templates",
     "read_judged",
     "search",
-    "search_candidates",
-    "search_templates",
 ]
 
 __getattr__, __dir__ = lazy_door(
@@ -83,14 +63,9 @@ __getattr__, __dir__ = lazy_door(
         "read_asked": "essent.selection.asked",
         "read_judged": "essent.selection.asked",
         "write_pairs": "essent.selection.asked",
-        "Candidate": "essent.selection.generate",
         "Check": "essent.selection.checks",
         "Comparison": "essent.tasks",
-        "DEFINITIONS": "essent.selection.definitions",
-        "Definition": "essent.selection.definitions",
         "FORMAT": "essent.selection.leaderboard",
-        "GeneratedSearch": "essent.selection.templates",
-        "Generator": "essent.selection.generate",
         "Grammar": "essent.selection.grammar",
         "Grid": "essent.selection.space",
         "Judged": "essent.selection.verdict",
@@ -102,19 +77,13 @@ __getattr__, __dir__ = lazy_door(
         "Settings": "essent.selection.settings",
         "is_label_free": "essent.selection.criterion",
         "Space": "essent.selection.space",
-        "Step": "essent.selection.templates",
-        "TemplateSearch": "essent.selection.templates",
         "Trial": "essent.selection.leaderboard",
         "compare": "essent.tasks",
         "criteria": "essent.selection.combined",
         "draw_leaderboard": "essent.selection.picture",
         "find_grammar": "essent.selection.grammar",
         "find_space": "essent.selection.space",
-        "generate_templates": "essent.selection.generate",
         "held_out": "essent.selection.checks",
-        "read_definitions": "essent.selection.definitions",
         "search": "essent.selection.run",
-        "search_candidates": "essent.selection.templates",
-        "search_templates": "essent.selection.templates",
     },
 )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
+from essent import clock
 from essent.cores import cores
 from essent.selection.question import Question
 from essent.selection.stored import judged_at_once
@@ -28,7 +27,7 @@ def announced(sweep: Sweep, question: Question) -> str:
     seconds = _of_passes(sweep) + _of_judging(sweep, question)
     text = f"{about}, about {_shown(seconds)}."
     if 0 < (count := judged_at_once(sweep, question)) < cores() and seconds > LONG:
-        text += f" A larger --memory than {sweep.memory / GIB:.2g} judges more than {count} recipes at a time."
+        text += f" Settings(memory=…) above {sweep.memory / GIB:.2g} GiB judges more than {count} recipes at a time."
     if seconds > LONG:
         text += " Fewer texts or a smaller --space take less; --work DIR lets the same command go on after a stop."
     return text
@@ -43,9 +42,9 @@ def _of_passes(sweep: Sweep) -> float:
     for at in range(len(sweep.program.passes)):
         spent = []
         for _ in range(2):  # the first also pays for what is set up once
-            start = time.perf_counter()
+            start = clock.elapsed()
             sweep.try_texts(at, chosen)
-            spent.append(time.perf_counter() - start)
+            spent.append(clock.elapsed() - start)
         seconds += min(spent) / share
     return seconds
 
@@ -57,9 +56,9 @@ def _of_judging(sweep: Sweep, question: Question) -> float:
         return 0.0
     few = _some_of(task)
     vectors = np.random.default_rng(0).normal(size=(len(few.texts()), sweep.backbone.dimensions))
-    start = time.perf_counter()
+    start = clock.elapsed()
     few.evidence(vectors.astype(np.float32), range(len(vectors)))
-    once = time.perf_counter() - start
+    once = clock.elapsed() - start
     return once * len(task.texts()) / len(vectors) * len(sweep.program.recipes) / judged_at_once(sweep, question)
 
 

@@ -149,7 +149,7 @@ class Leaderboard:
         if self.verdict:
             yield self.verdict
         if anyway and self.kept is not None:
-            yield f"`{self.leader}` was taken all the same, as it was asked for (`--save-anyway`)."
+            yield f"`{self.leader}` was taken all the same, as it was asked for."
 
     # -- views ------------------------------------------------------------------------------------------------------
 

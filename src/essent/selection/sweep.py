@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 from essent.selection.pairs import Portion, TextPairs, portions_of
 from essent.selection.program import Block, Pass, Place, Program
 from essent.selection.store import Store
+from essent.texts import require_finite
 from essent.tokens import batches, count_tokens, framed_ids, pad, portions
 from essent.types import CorpusStats, InputError, Tokens
 
@@ -181,8 +182,10 @@ class Sweep:
         if self.weighed:
             self._weigh(held, at, portion)
         ends = torch.from_numpy(part.ends).to(self.device)
+        texts = [self.data.texts[index] for index in part.texts]
         for number, block in enumerate(one.blocks):
             for rows, pooled in self._pooled(block, held, number, len(part.texts)):
+                require_finite(pooled, texts, self.backbone.named_parameters())
                 self._keep((at, number), rows, pooled, start)
                 if members := [m for m in self.unshaped.get((at, number), []) if m[0] in rows]:
                     cosines = pair_cosines(pooled, ends, block.mixed).cpu().numpy()  # (w,M,p)
@@ -192,6 +195,7 @@ class Sweep:
             held.columns.pop(number)
         for number in range(len(one.singles)):
             vectors = torch.cat(held.singles[number])[:, None, None]  # (n,1,1,K)
+            require_finite(vectors, texts, self.backbone.named_parameters())
             self._keep((at, -1), range(number, number + 1), vectors, start)
             for row, _, recipe in self.unshaped.get((at, -1), []):
                 if row == number:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -36,14 +35,13 @@ def create_app(
     """The application around a service.
 
     Args:
-        service: its models, queue and engine; started and stopped with the application.
+        service: its models, queue and engine; started and stopped by the caller.
         keys: API keys, one of which a request must have; none: no key is asked for.
         page: what browsers get at `/`.
         collections: texts in which clients may search.
     """
     app = FastAPI(
-        title="essent", description=ABOUT, version=__version__, docs_url=None, redoc_url=None, lifespan=_lifespan,
-        redirect_slashes=False,
+        title="essent", description=ABOUT, version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
     for part in (openai, tei, own, nearest):
         app.include_router(part.router)
@@ -66,14 +64,6 @@ def create_app(
             expose_headers=["x-request-id", "retry-after", "x-truncated-inputs"],
         )
     return app
-
-
-@asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        await app.state.service.stop()
 
 
 async def _refused(request: Request, error: Exception) -> Response:

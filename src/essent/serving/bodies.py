@@ -150,7 +150,8 @@ async def read(request: Request, kind: type[Body]) -> Body:
         return kind.model_validate(content)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
-        first = max(found, key=lambda one: len(one["loc"]))  # of several kinds that a field may have, the nearest
+        # of several kinds that a field may have, the nearest: the deepest place, and not "should be a valid string"
+        first = max(found, key=lambda one: (len(one["loc"]), not one["type"].endswith("_type")))
         place = [str(part) for part in first["loc"] if not _is_kind(part)]
         where = ".".join(place) or "the body"
         raise RequestError(400, f"{where}: {first['msg']}.", param=place[0] if place else None) from None

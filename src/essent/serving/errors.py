@@ -7,7 +7,7 @@ from typing import Any
 from essent.types import EssentError
 
 KINDS = {  # status: OpenAI's type, TEI's error_type
-    400: ("invalid_request_error", "Empty"),
+    400: ("invalid_request_error", "Validation"),
     401: ("authentication_error", "Unauthorized"),
     404: ("invalid_request_error", "Validation"),
     405: ("invalid_request_error", "Validation"),
@@ -19,13 +19,14 @@ KINDS = {  # status: OpenAI's type, TEI's error_type
     500: ("server_error", "Backend"),
     503: ("server_error", "Unhealthy"),
 }
+TEI_400 = {"empty_input": "Empty", "ambiguous_headers": "Validation"}  # code: TEI's error_type
 
 
 class RequestError(EssentError):
     """A request that is refused.
 
     Args:
-        status: of HTTP, as OpenAI's API has it; TEI's answers have 422 where this has 400, but for empty inputs.
+        status: of HTTP, as OpenAI's API has it; TEI's answers have 422 where this has 400, but for those of `TEI_400`.
         message: says what came in, what is allowed, and the fix; never a text of the request.
         param: the field at fault.
         code: a word for programs.
@@ -55,9 +56,10 @@ class RequestError(EssentError):
 
     def tei(self) -> tuple[int, dict[str, Any]]:
         """Status and body for TEI's clients."""
-        status = {400: 422, 404: 422, 500: 424}.get(self.status, self.status) if self.code != "empty_input" else 400
-        kind = KINDS.get(status, KINDS[500])[1]
-        return status, {"error": self.message, "error_type": kind}
+        if self.code in TEI_400:
+            return 400, {"error": self.message, "error_type": TEI_400[self.code]}
+        status = {400: 422, 404: 422, 500: 424}.get(self.status, self.status)
+        return status, {"error": self.message, "error_type": KINDS.get(status, KINDS[500])[1]}
 
 
 def overloaded(retry_after: float, what: str) -> RequestError:

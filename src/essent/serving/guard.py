@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from essent.serving.errors import RequestError, overloaded
+from essent.serving.errors import RequestError, overloaded, unhealthy
 from essent.serving.metrics import Metrics
 from essent.serving.settings import Settings
 
@@ -79,6 +79,9 @@ class Guard:
             await refuse(scope["path"], error, answer)
         except GoneError:
             status = CLOSED
+        except asyncio.CancelledError:  # the server stops, and waits no longer
+            if not started:
+                await refuse(scope["path"], unhealthy("The server stopped before the request was done."), answer)
         except Exception as error:
             places = "".join(traceback.format_tb(error.__traceback__))
             logger.error("Request %s failed with %s at\n%s", request_id.decode(), type(error).__name__, places)
@@ -93,6 +96,7 @@ class Guard:
                 logger.info("%s %s %s %.1f ms %s", scope["method"], path, status, 1000 * seconds, request_id.decode())
 
     async def _checked(self, scope: Message, headers: dict[bytes, bytes], receive: Receive, answer: Send) -> None:
+        _check_headers([name for name, _ in scope["headers"]])
         page = (scope["method"], scope["path"]) == ("GET", "/")  # a browser has no key before it has the page
         if self._keys and scope["path"] not in OPEN and not page and scope["method"] != "OPTIONS":
             self._check_key(headers.get(b"authorization", b""))
@@ -210,15 +214,30 @@ class Guard:
             watching.cancel()
 
 
+def _check_headers(names: list[bytes]) -> None:
+    """Refuse headers that a proxy and this server could read in two ways.
+
+    Raises:
+        RequestError: two keys, or two lengths of the body.
+    """
+    if names.count(b"authorization") > 1:
+        what = f"{names.count(b'authorization')} headers Authorization. Send one."
+    elif {b"content-length", b"transfer-encoding"} <= set(names):
+        what = "both Content-Length and Transfer-Encoding. Send one of them."
+    else:
+        return
+    raise RequestError(400, f"The request has {what}", code="ambiguous_headers")
+
+
 async def refuse(path: str, error: RequestError, send: Send) -> None:
     """Answer with an error, in the shape that the path's clients read."""
     status, content = error.tei() if path in TEI else error.openai()
-    body = b"" if status == 401 and path in TEI else orjson.dumps(content)
+    body = orjson.dumps(content)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     headers += [(name.encode(), value.encode()) for name, value in error.headers().items()]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    if status in (408, 413):
+    if status in (408, 413) or error.code == "ambiguous_headers":  # where the next request begins is not known
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,7 +1,7 @@
 """Collections at the start of a server: read before a model is loaded, then encoded; vectors that exist are checked.
 
-Vectors that `essent embed` wrote are those of a model if it gives them again: a digest of weights would tell torch from
-a graph of the same model, and would not see a recipe that one of them ran wrongly.
+Vectors that `essent encode` wrote are those of a model if it gives them again: a digest of weights would tell torch
+from a graph of the same model, and would not see a recipe that one of them ran wrongly.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Given:
         name: what requests call it.
         source: the file or folder.
         places, texts: see `Collection`.
-        rows: what `essent embed` wrote; None for texts that have no vectors yet.
+        rows: what `essent encode` wrote; None for texts that have no vectors yet.
     """
 
     name: str
@@ -77,7 +77,7 @@ def _read(name: str, path: Path, settings: Settings) -> Given:
     if len(places) > settings.max_texts:
         raise InputError(
             f"{path} has {len(places):,} texts, and a collection has at most {settings.max_texts:,}. Raise "
-            "--max-texts, or embed them once with `essent embed` and give that folder."
+            "--max-texts, or embed them once with `essent encode` and give that folder."
         )
     return Given(name, str(path), places, [texts[place] for place in places])
 

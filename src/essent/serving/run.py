@@ -27,11 +27,9 @@ from essent.serving.settings import Settings
 from essent.types import DamagedError, EngineError, EssentError, InputError, optional_import
 
 if TYPE_CHECKING:
-    from uvicorn import Server
+    from essent.serving.connections import Server
 
 logger = logging.getLogger(__name__)
-KEPT_ALIVE = 20  # seconds that an unused connection stays open
-HEADER_BYTES = 65_536  # of a request's head
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 LIBRARIES = ("fastapi", "uvicorn", "prometheus_client", "orjson")
 BANDS = (("unrelated", 0.0, 1.0), ("alike in part", 2.0, 3.5), ("same meaning", 4.0, 5.0))  # scores of pairs
@@ -133,7 +131,9 @@ def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> P
         found, error = ours.recv()
     except EOFError:
         process.join()
-        raise EngineError(f"Preparing {model!r} ended its process (exit code {process.exitcode}).") from None
+        killed = process.exitcode == -9  # by SIGKILL, a name that Windows lacks
+        why = "the system killed it, most likely for want of memory" if killed else f"exit code {process.exitcode}"
+        raise EngineError(f"Preparing {model!r} ended its process: {why}.") from None
     except KeyboardInterrupt:  # it would go on for minutes, and then have nobody to give its result to
         if process.pid is not None:
             process.kill()
@@ -157,28 +157,13 @@ async def _serve(
     progress: bool,
     note: Callable[[str], None],
 ) -> None:
-    import uvicorn
-
     from essent.serving.app import create_app
+    from essent.serving.connections import Server
     from essent.serving.explorer import explorer
 
     threads = divide(cores(), settings.threads)
     service = Service(prepared, settings, threads)
     app = create_app(service, keys, None if settings.no_page else explorer())
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        http="h11",
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        limit_concurrency=settings.max_connections,
-        timeout_keep_alive=KEPT_ALIVE,
-        timeout_graceful_shutdown=int(settings.timeout) + 1,
-        h11_max_incomplete_event_size=HEADER_BYTES,
-    )
     try:
         try:
             await service.start()
@@ -187,7 +172,7 @@ async def _serve(
         if pairs is not None:
             app.state.typical = {name: await _typical(service, name, pairs) for name in service.models}
         app.state.collections = await open_collections(service, given, note, progress)
-        await _run(uvicorn.Server(config), service, note)
+        await _run(Server(app, settings), service, note)
     finally:
         await service.stop()
 
@@ -216,7 +201,7 @@ async def _run(server: Server, service: Service, note: Callable[[str], None]) ->
         sweeping.cancel()
         with suppress(asyncio.CancelledError):
             await sweeping
-    note("Stopped: every request was answered.")
+    note(f"Stopped. Requests answered after the signal: {server.answered:,}; left unfinished: {server.unfinished:,}.")
 
 
 async def _typical(service: Service, name: str, path: Path) -> list[dict[str, Any]]:

@@ -17,30 +17,30 @@ class Settings:
     """How a server listens, what it refuses, and how it runs its models.
 
     Attributes:
-        host: the address to listen on; 0.0.0.0 is every address of the machine.
-        port: the port to listen on; 0 takes a free one.
-        engine: what runs the models: auto, openvino, onnx or torch. auto takes OpenVINO where it is installed, and
+        host: The address to listen on; 0.0.0.0 is every address of the machine.
+        port: The port to listen on; 0 takes a free one.
+        engine: What runs the models: auto, openvino, onnx or torch. auto takes OpenVINO where it is installed, and
             torch on a GPU or where a recipe has no graph. Static encoders and exported graphs run as they are.
-        precision: what is computed in: auto, which is float32 on a CPU, float32 or bfloat16, which graphs compute in
+        precision: What is computed in: auto, which is float32 on a CPU, float32 or bfloat16, which graphs compute in
             where the machine has such arithmetic.
-        threads: threads of the engine; by default the machine's cores, or a container's share of them.
-        api_key_file: a file with one key a line; requests must then send one of them as a bearer token.
-        cors: web pages that may call the server from a browser, such as https://example.org; none by default.
-        truncate: whether texts that are too long are cut, which every answer then says, and not refused.
-        max_inputs: the most texts in a request.
-        max_request_tokens: the most tokens in a request, over all its texts.
-        max_queue_tokens: the most tokens that wait; requests beyond are refused with 429.
-        max_body_mb: the most megabytes in the body of a request.
-        max_connections: the most connections at a time.
-        timeout: seconds after which a request is answered, whatever has become of it.
-        batch_timeout: seconds that one batch may take before the engine is restarted.
-        quiet_timeout: seconds without a sign of life after which the engine is restarted.
-        log_requests: whether every request is logged, without its texts.
-        texts: collections in which clients find the nearest texts: files (one text a line, .jsonl, .csv, .tsv or
-            .parquet) or folders of `essent embed`, each FILE or NAME=FILE.
-        column: column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        max_texts: the most texts in a collection.
-        no_page: whether browsers get no page at `/`.
+        threads: Threads of the engine; by default the machine's cores, or a container's share of them.
+        api_key_file: A file with one key a line; requests must then send one of them as a bearer token.
+        cors: Web pages that may call the server from a browser, such as https://example.org; none by default.
+        truncate: Whether texts that are too long are cut, which every answer then says, and not refused.
+        max_inputs: The most texts in a request.
+        max_request_tokens: The most tokens in a request, over all its texts.
+        max_queue_tokens: The most tokens that wait; requests beyond are refused with 429.
+        max_body_mb: The most megabytes in the body of a request.
+        max_connections: The most connections at a time.
+        timeout: Seconds after which a request is answered, whatever has become of it.
+        batch_timeout: Seconds that one batch may take before the engine is restarted.
+        quiet_timeout: Seconds without a sign of life after which the engine is restarted.
+        log_requests: Whether every request is logged, without its texts.
+        texts: Collections in which clients find the nearest texts: files (one text a line, .jsonl, .csv, .tsv or
+            .parquet) or folders of `essent encode`, each FILE or NAME=FILE.
+        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        max_texts: The most texts in a collection.
+        no_page: Whether browsers get no page at `/`.
     """
 
     host: str = "127.0.0.1"

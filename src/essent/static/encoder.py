@@ -16,7 +16,7 @@ from essent.folders import read_settings
 from essent.lazy import check_torch
 from essent.static.similarity import NAMES, similarities, similarities_of_pairs, unit
 from essent.static.stored import StoredTable, read_table
-from essent.texts import check_texts
+from essent.texts import check_texts, require_finite
 from essent.tokens import SEPARATORS, Ragged, WordIds, cut, read_ids, whole_ids, words_apart
 from essent.types import DamagedError, InputError, MissingDependencyError, ModelError, NamesItsModel, TextsLike
 
@@ -186,7 +186,8 @@ class StaticEncoder(metaclass=NamesItsModel):
         for start, stop in portions:
             found = self.means(self.ids(texts[start:stop]))[:, :kept]
             vectors[start:stop] = unit(found) if scaled else found
-        return vectors
+        checked: np.ndarray = require_finite(vectors, texts)
+        return checked
 
     def ids(self, texts: list[str]) -> Ragged:
         """Ids of all texts (at least one), one after the other, and how many each has; no prompt is put before them."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 
 from essent.tasks.result import Result
-from essent.texts import distinct_texts
+from essent.texts import distinct_texts, require_finite
 from essent.types import InputError
 
 ROWS = 4096  # converted at a time
@@ -97,10 +97,8 @@ def as_matrix(vectors: Any, texts: Sequence[str]) -> np.ndarray:
         ) from None
     if matrix.ndim != 2 or len(matrix) != len(texts) or matrix.shape[1] == 0:
         raise InputError(f"`encode` must give one vector a text: expected ({len(texts)}, D), got {matrix.shape}.")
-    finite = np.isfinite(matrix).all(axis=1)
-    if not finite.all():
-        raise InputError(f"The vector of {texts[int(np.argmin(finite))]!r} is not finite.")
-    return matrix
+    checked: np.ndarray = require_finite(matrix, texts)
+    return checked
 
 
 def unit_rows(matrix: np.ndarray) -> np.ndarray:

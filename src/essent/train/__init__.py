@@ -1,6 +1,6 @@
 """Contrastive training of encoders: SimCSE and PromptBERT's objectives, their presets, continuous templates.
 
-Masked language models are trained by `essent.pretrain.run`.
+Masked language models are trained by `essent.lab.pretrain.run`.
 
 In one line:
 

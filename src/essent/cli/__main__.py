@@ -1,0 +1,7 @@
+"""`python -m essent.cli`."""
+
+import sys
+
+from essent.cli.app import main
+
+sys.exit(main())

@@ -1,0 +1,98 @@
+"""The program `essent`: its commands, and what it does with errors."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from cyclopts import App, CycloptsError, Parameter
+from cyclopts.config import Env
+
+from essent.cli.check import PROBLEMS, check
+from essent.cli.console import open_streams, show_error, show_logs
+from essent.cli.demo import demo
+from essent.cli.distill import distill
+from essent.cli.encode import encode
+from essent.cli.evaluate import evaluate
+from essent.cli.improve import improve
+from essent.cli.lab import lab
+from essent.cli.recipes import recipes
+from essent.cli.save import save
+from essent.cli.search import search
+from essent.cli.serve import ENVIRONMENT, serve
+from essent.cli.train import train
+from essent.types import DamagedError, EssentError, VerificationError
+from essent.version import __version__
+
+DONE, DAMAGED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+HELP = """Sentence embeddings out of any pretrained transformer, without training.
+
+A recipe says how a text becomes a vector, e(s) = g( Σₙ ωₙ · Σₖ αₖ · hₙ⁽ᵏ⁾ ): a template, layers, token weights and a
+shaping chain. `essent recipes` lists the published recipes and the parts to build others from; `essent demo` shows what
+they do, offline, in about half a minute.
+"""
+EPILOGUE = f"""Exit codes: 0 done · 1 a folder is damaged or gives other vectors than it was saved with · 2 wrong input
+· {PROBLEMS} `essent check` reports problems · 130 interrupted. Results go to standard output or the named file,
+everything else to standard error. `essent --debug COMMAND` (or ESSENT_DEBUG=1) shows tracebacks and logs of libraries.
+"""
+COMMANDS = (recipes, evaluate, search, improve, train, distill, encode, save, check, demo)
+
+
+def _shown_default(value: Any) -> str | None:
+    return None if value in (None, False, "") else str(value)
+
+
+app = App(
+    name="essent",
+    help=HELP,
+    help_epilogue=EPILOGUE,
+    help_format="markdown",
+    version=f"essent {__version__}",
+    suppress_keyboard_interrupt=False,
+    default_parameter=Parameter(
+        negative=(), consume_multiple=(1, None), show_default=_shown_default, json_dict=False, json_list=False
+    ),
+)
+for number, command in enumerate(COMMANDS):
+    app.command(command, sort_key=number, help_epilogue="")  # type: ignore[call-overload]  # of different signatures
+app.command(serve, sort_key=len(COMMANDS), help_epilogue="", config=Env(ENVIRONMENT, command=False))
+app.command(lab)
+app.register_install_completion_command()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code; errors become one line on standard error."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["--debug"]:
+        os.environ["ESSENT_DEBUG"] = words.pop(0)
+    open_streams()
+    if debug := "ESSENT_DEBUG" in os.environ:
+        show_logs()
+    try:
+        code: Any = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except Exception as error:
+        if debug and not isinstance(error, CycloptsError):
+            raise
+        return _exit_code(error)
+    except KeyboardInterrupt as interrupt:
+        show_error(str(interrupt) or "Interrupted", prefix="")
+        return INTERRUPTED
+    return code if isinstance(code, int) else DONE
+
+
+def _exit_code(error: Exception) -> int:
+    """Show a foreseeable error in one line and return its exit code.
+
+    Raises:
+        Exception: the error itself, where it is a fault of the program.
+    """
+    if isinstance(error, (EssentError, CycloptsError)):
+        show_error(str(error))
+    elif isinstance(error, OSError) and error.errno not in (None, errno.EPIPE):  # an unreadable file, a full disk
+        show_error(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}.")
+    else:
+        raise error
+    return DAMAGED if isinstance(error, (DamagedError, VerificationError)) else WRONG_INPUT

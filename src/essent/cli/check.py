@@ -1,0 +1,120 @@
+"""`essent check`: whether a model is what was saved, is healthy, and is what a server serves."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from essent.atomic import write_text
+from essent.cli import options as opt
+from essent.cli.console import is_stream, results, silence_libraries
+from essent.cli.files import check_output, write_json_file
+from essent.cli.texts import read_files
+from essent.folders import is_essent_folder, is_exported_folder
+from essent.types import InputError
+
+if TYPE_CHECKING:
+    from essent.verification import Verification
+
+PROBLEMS = 3  # exit code: neither a damaged folder (1) nor wrong input (2)
+
+
+def check(
+    model: Annotated[str, Parameter(name="MODEL")],
+    /,
+    *,
+    texts: opt.AnyTexts = None,
+    column: opt.Column = "text",
+    skip: list[str] | None = None,
+    files_only: bool = False,
+    against: str | None = None,
+    json_file: opt.Json = None,
+    run: opt.Run = opt.Run(),
+) -> int | None:
+    """Check a model: as it was saved, healthy, served rightly.
+
+    A folder that essent saved is compared with its SHA-256 digests and, loaded in every way it promises, with its
+    golden vectors; a difference above 1e-5 is exit code 1. Then the model reads the texts: what is cut off, unknown
+    tokens, prompts; the space of its vectors (typical cosine, dead and dominating dimensions, length, negation); the
+    folder (pooling, card, other servers) and this machine (float16, speed). Each problem (✗) comes with its fix, each
+    advice is marked ·. Exit code 3 where there is a problem.
+
+    ```console
+    $ essent check ./my-encoder
+    $ essent check all-MiniLM-L6-v2 --texts texts.txt
+    $ essent check ./my-encoder --against http://127.0.0.1:8080
+    $ essent check ./untrusted --files-only
+    ```
+
+    Args:
+        model: A folder, a name on the hub, or a graph.
+        texts: Texts like those to be encoded. Default: 320 English sentences of essent's own.
+        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        skip: Checks to leave out, by their names in the output.
+        files_only: Compare the files with their digests, and load nothing from the folder.
+        against: Compare the vectors of the server at this address, which has OpenAI's /v1/embeddings, instead of the
+            health checks.
+        json_file: Also write the problems; - is standard output.
+    """
+    _check_combination(files_only, against, {"--texts": texts, "--skip": skip, "--json": json_file})
+    check_output(json_file, run.force)
+    sample = None if texts is None else read_files(texts, column)
+    saved = is_exported_folder(model) or is_essent_folder(model, {})
+    if saved or files_only:
+        from essent.verification import verify
+
+        silence_libraries()
+        verification = verify(model, untrusted=files_only)
+        if not run.quiet and not is_stream(json_file):
+            show_verification(verification, model)
+    if files_only:
+        return None
+    if against is not None:
+        from essent.doctor.against import compare_with_server
+
+        silence_libraries()
+        comparison = compare_with_server(model, against, **run.options)
+        if not run.quiet:
+            results().print(str(comparison), markup=False, soft_wrap=True)
+        return None
+    from essent.doctor import diagnose
+
+    silence_libraries()
+    diagnosis = diagnose(model, sample, skip=skip or (), **run.options)
+    content = json.dumps(diagnosis.to_dict(), ensure_ascii=False, indent=1)
+    write_json_file(json_file, lambda path: write_text(path, content + "\n"))
+    if not run.quiet and not is_stream(json_file):
+        console = results()
+        console.print(model, style="bold", markup=False, soft_wrap=True)
+        for line in diagnosis.in_words():
+            console.print(line, markup=False, soft_wrap=True)
+    return None if diagnosis.healthy else PROBLEMS
+
+
+def _check_combination(files_only: bool, against: str | None, of_health: dict[str, Any]) -> None:
+    """Refuse options that do not go together, and an address that is none, before anything is read.
+
+    Raises:
+        InputError: names the options.
+    """
+    if against is not None:
+        from essent.doctor.against import check_address
+
+        check_address(against)
+    if files_only or against is not None:
+        option = "--files-only" if files_only else "--against"
+        others = {**of_health, "--against": against if files_only else None}
+        if given := [name for name, value in others.items() if value is not None]:
+            raise InputError(f"{option} runs no health checks and takes no {given[0]}; leave one of them out.")
+
+
+def show_verification(verification: Verification, path: str) -> None:
+    """Print what was compared, line by line."""
+    from rich.text import Text
+
+    console = results()
+    console.print(Text(f"{path}: {verification.recipe}", style="bold"), soft_wrap=True)
+    for line in verification.in_words():
+        console.print(line, markup=False, soft_wrap=True)

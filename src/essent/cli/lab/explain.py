@@ -1,0 +1,124 @@
+"""`essent lab explain`: what a model predicts at a template's mask, and how its token embeddings are biased."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from essent.atomic import write_json
+from essent.cli import options as opt
+from essent.cli.console import results, silence_libraries
+from essent.cli.files import check_output, write_json_file
+from essent.cli.texts import read_files
+from essent.lazy import check_torch
+from essent.types import InputError, optional_import
+
+
+def mask(
+    text: Annotated[list[str] | None, Parameter(name="TEXT")] = None,
+    /,
+    *,
+    model: opt.Model,
+    texts: opt.AnyTexts = None,
+    column: opt.Column = "text",
+    template: str = "bert",
+    top: opt.Count = 10,
+    denoised: bool = False,
+    json_file: opt.Json = None,
+    batch_size: opt.BatchSize = 32,
+    run: opt.Run = opt.Run(),
+) -> None:
+    """Show the most probable tokens at a template's [MASK].
+
+    They are predicted by the model's own masked-LM head (PromptBERT, Table 7). Probabilities are of the whole
+    vocabulary. A model that was saved without its head, as sentence encoders are, is refused.
+
+    ```console
+    $ essent lab explain mask "i am sad." "the man is playing the guitar." -m bert-base-uncased --denoised
+    $ essent lab explain mask -m ./my-mlm -t texts.txt --template T1 --top 5 --json predictions.json
+    ```
+
+    Args:
+        text: Texts to look at.
+        model: A model on the hub, or a folder.
+        texts: Files of texts, one per line or column.
+        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        template: T0 … T4, bert, roberta, or a text with {text} and [MASK].
+        top: Number of tokens to show.
+        denoised: Also show the predictions after template denoising (PromptBERT 4.3, Table 7).
+        json_file: Also write the predictions; - is standard output.
+        batch_size: Texts per batch.
+    """
+    if not text and texts is None:
+        raise InputError('Give texts: essent lab explain mask "a text", or --texts FILE.')
+    check_output(json_file, run.force)
+    check_torch("essent lab explain")
+    from essent.lab.explain import mask_predictions
+
+    inputs = [*(text or []), *read_files(texts or [], column)]
+    silence_libraries()
+    predictions = mask_predictions(
+        model, inputs, template=template, top=top, denoised=denoised, batch_size=batch_size, **run.options
+    )
+    results(json_file).print(predictions.table())
+    write_json_file(json_file, partial(write_json, value={"model": model, **predictions.to_dict()}, indent=None))
+
+
+def bias(
+    *,
+    model: opt.Model,
+    output: opt.Output,
+    texts: opt.AnyTexts = None,
+    data: opt.Data = None,
+    data_folder: opt.Folder = None,
+    column: opt.Column = "text",
+    seed: int = 0,
+    batch_size: opt.BatchSize = 32,
+    run: opt.Run = opt.Run(),
+) -> None:
+    """Draw the biases of token embeddings and measure anisotropy.
+
+    The biases are by frequency, sub-word and case: PromptBERT's Figures 1 and 2 (two principal components) and Tables 1
+    and 2. A masked-LM head that is not tied to the word embeddings has a row of panels of its own.
+
+    ```console
+    $ essent lab explain bias -m bert-base-cased --texts wikipedia.txt --data stsb --output bias
+    ```
+
+    Args:
+        model: A model on the hub, or a folder.
+        output: Folder for the picture (PNG, SVG), the numbers and a table.
+        texts: Texts to count tokens in and to measure sentences on. Default: the vocabulary's order, no sentences.
+        data: Scored pairs whose Spearman correlation stands beside the anisotropy, e.g. stsb sickr.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
+        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        seed: Seed of the sample of texts where there are many.
+        batch_size: Texts per batch.
+    """
+    check_torch("essent lab explain")
+    optional_import("matplotlib", "demo")
+    from essent.lab.explain import token_bias, write_bias
+    from essent.lab.explain.files import BIAS_FILES
+
+    if output.is_file():
+        raise InputError(f"{output} is a file; the output is a folder.")
+    for name in BIAS_FILES:
+        check_output(output / name, run.force)
+    corpus = None if texts is None else read_files(texts, column)
+    silence_libraries()
+    report = token_bias(
+        model,
+        corpus,
+        tasks=data or [],
+        data=None if data_folder is None else str(data_folder),
+        seed=seed,
+        batch_size=batch_size,
+        progress=run.progress,
+        **run.options,
+    )
+    write_bias(report, output)
+    for table in report.tables():
+        results().print(table)
+    run.note(f"{output}: {', '.join(BIAS_FILES)}.")

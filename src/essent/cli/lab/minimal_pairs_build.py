@@ -1,0 +1,330 @@
+"""`essent lab minimal-pairs build`, `check`, `sheet` and `fit`: minimal pairs of your own sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from essent.atomic import write_json
+from essent.cli import options as opt
+from essent.cli.console import results, show_note, silence_libraries
+from essent.cli.files import check_output, write_json_file
+from essent.cli.texts import listed, read_files
+from essent.types import DataError, MissingDependencyError, VerificationError, optional_import
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from essent.lab.minimal_pairs import PairRow, Quality, Resources
+    from essent.tasks import Tokenize
+
+SAMPLE = 2  # pairs per subset
+SHOWN = 20  # problems
+COLUMNS = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "levenshtein": "Lev", "length": "Len"}
+
+
+def build(
+    *,
+    texts: opt.Texts,
+    output: opt.Output,
+    originals: Annotated[opt.Count, Parameter(alias="-n")] = 1000,
+    look_at: opt.Count = 20,
+    seed: int = 0,
+    model: Annotated[str | None, Parameter(alias="-m", group=opt.RUN)] = None,
+    wordnet: opt.Folder = None,
+    parser: str | None = None,
+    confidence: opt.Folder = None,
+    json_file: opt.Json = None,
+    column: opt.Column = "text",
+    batch_size: opt.BatchSize = 64,
+    run: opt.Run = opt.Run(),
+) -> None:
+    """Build minimal pairs from your own sentences.
+
+    As in HEROS (Chiang et al. 2023, section 2): declarative sentences are chosen by their parse, one verb or adjective
+    in each, and changed in six ways: synonym, antonym, random word, typo, negation of the main verb and of the word.
+    The first three need WordNet and a masked language model; what is missing is named, and the other subsets are built.
+
+    ```console
+    $ essent lab minimal-pairs build --texts reviews.txt --output pairs.jsonl --model bert-large-uncased
+    $ essent lab minimal-pairs evaluate -m all-MiniLM-L6-v2 --data pairs.jsonl
+    ```
+
+    Args:
+        texts: Texts of one or more sentences.
+        output: A .jsonl file, one minimal pair per line.
+        originals: Number of original sentences.
+        look_at: With WordNet and --model: sentences examined per original; the surest originals are written.
+        seed: Seed of the sample of sentences and of random changes.
+        model: A masked language model such as bert-large-uncased, for Synonym, Antonym and Random MLM.
+        wordnet: NLTK's data folder with WordNet. Default: where NLTK looks.
+        parser: A spaCy pipeline with a parser. Default: en_core_web_sm; en_core_web_trf is surer.
+        confidence: Coefficients of essent lab minimal-pairs fit, a file. Default: essent's own.
+        json_file: Also write why sentences were left out, and the overlaps; - is standard output.
+        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        batch_size: Sentences per batch.
+    """
+    from essent.lab import minimal_pairs
+    from essent.lab.minimal_pairs import Confidence
+
+    check_output(output, run.force, (".jsonl",))
+    check_output(json_file, run.force)
+    optional_import("lemminflect", "heros")
+    sentences = read_files(texts, column)
+    silence_libraries()
+    options = run.hub_options
+    weights = Confidence.load(confidence) if confidence is not None else None
+    resources = _resources(parser, wordnet, model, run.device, batch_size, options)
+    resources = replace(resources, confidence=weights)
+    unit, tokenize = _tokens(resources, model)
+    with _bar(run.progress) as show:
+        rows, quality = minimal_pairs.build(sentences, resources, originals, seed, look_at, show)
+    if not rows:
+        raise DataError(f"{listed(texts)}: no sentence is suitable. The most frequent reasons: {_reasons(quality)}.")
+    minimal_pairs.write_rows(rows, output)
+    quality_report = {**minimal_pairs.as_dict(quality, rows, tokenize), "unit": unit}
+    write_json_file(json_file, partial(write_json, value=quality_report))
+    if not run.quiet:
+        _print(rows, quality, unit, tokenize, results(json_file))
+        if quality.originals < originals:
+            run.note(f"{originals} originals were wanted; the texts give {quality.originals}.")
+
+
+def check(
+    file: Annotated[Path, Parameter(name="FILE")],
+    /,
+    *,
+    parser: str | None = None,
+    quiet: Annotated[bool, Parameter(alias="-q")] = False,
+) -> None:
+    """Find faulty pairs.
+
+    They are equal, differ in more than their subset's rule allows, or look ungrammatical. Both sentences are parsed. A
+    reported pair is worth reading; a pair without a report may still be wrong. Exit code 1 when there is a report.
+
+    ```console
+    $ essent lab minimal-pairs check pairs.jsonl
+    ```
+
+    Args:
+        file: Minimal pairs, as evaluate reads them.
+        parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
+        quiet: Show no notes.
+    """
+    from essent.lab.minimal_pairs import English, Parser, check_rows
+    from essent.tasks import load_heros
+
+    pairs = load_heros(file).pairs
+    problems = check_rows(pairs, Parser(English(), parser), _misspellings())
+    console = results()
+    for problem in problems[:SHOWN]:
+        console.print(f"pair {problem.number}, {problem.pair.subset}: {problem.problem}", markup=False, soft_wrap=True)
+        console.print(f"  {problem.pair.original}\n  {problem.pair.changed}", markup=False, soft_wrap=True)
+    if len(problems) > SHOWN and not quiet:
+        show_note(f"… and {len(problems) - SHOWN} more.")
+    if problems:
+        kinds = Counter(problem.problem for problem in problems).most_common()
+        shown = "; ".join(f"{number} × {kind}" for kind, number in kinds)
+        raise VerificationError(f"{len(problems)} of {len(pairs)} pairs break the rule of their subset: {shown}.")
+    console.print(f"{len(pairs)} pairs, none breaks the rule of its subset.")
+
+
+def sheet(
+    file: Annotated[Path, Parameter(name="FILE")],
+    /,
+    *,
+    output: opt.Output,
+    count: opt.Count = 100,
+    seed: int = 0,
+    force: Annotated[bool, Parameter(alias="-f", group=opt.OUTPUTS)] = False,
+) -> None:
+    """Write an annotation sheet.
+
+    It has random pairs of each subset, with an empty column "good" for 1 or 0.
+
+    ```console
+    $ essent lab minimal-pairs sheet pairs.jsonl --output sheet.csv
+    ```
+
+    Args:
+        file: Minimal pairs, as evaluate reads them.
+        output: A .csv sheet to fill in.
+        count: Random pairs per subset.
+        seed: Seed of the sample.
+        force: Replace existing output.
+    """
+    from essent.lab.minimal_pairs import RULES, write_sheet
+    from essent.tasks import load_heros
+
+    check_output(output, force, (".csv",))
+    rows = write_sheet(load_heros(file).pairs, output, count, seed)
+    console = results()
+    console.print(f"{output}: {rows} pairs. Put 1 into the column good where a pair is, otherwise 0:", soft_wrap=True)
+    for subset, rule in RULES.items():
+        console.print(f"  {subset}: {rule}", markup=False, soft_wrap=True)
+
+
+def fit(
+    sheets: Annotated[list[Path], Parameter(name="SHEETS")],
+    /,
+    *,
+    output: opt.Output,
+    model: Annotated[str, Parameter(alias="-m", group=opt.RUN)],
+    wordnet: opt.Folder = None,
+    parser: str | None = None,
+    run: opt.Run = opt.Run(),
+) -> None:
+    """Fit the confidence in synonyms and antonyms to annotations.
+
+    The features are of the model and WordNet. The file has the digest of the annotations. Fit it anew for another
+    masked language model, or with more annotations; essent's own are src/essent/lab/minimal_pairs/data/judgements.tsv.
+
+    ```console
+    $ essent lab minimal-pairs fit sheet.csv --output confidence.json --model bert-large-uncased
+    ```
+
+    Args:
+        sheets: Filled sheets.
+        output: A .json file of coefficients, for build --confidence.
+        model: A masked language model such as bert-large-uncased.
+        wordnet: NLTK's data folder with WordNet. Default: where NLTK looks.
+        parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
+    """
+    from essent.lab.minimal_pairs import fit_judgements
+
+    check_output(output, run.force, (".json",))
+    resources = _resources(parser, wordnet, model, run.device, 64, run.hub_options)
+    fitted, unused = fit_judgements(sheets, resources)
+    fitted.save(output)
+    for relation, area in fitted.fitted_on["held-out area"].items():
+        number = fitted.fitted_on["judgements"][relation]
+        results().print(f"{relation}: {number} judgements, held-out area under the curve {area:.2f}")
+    if unused:
+        show_note(f"{unused} judgements are of words that WordNet does not offer there, or that are excluded now.")
+
+
+def _tokens(resources: Resources, mlm: str | None) -> tuple[str, Tokenize]:
+    """What lengths and distances are counted in: the model's tokens as in the paper, or words and marks."""
+    from essent.tasks import words_and_marks
+
+    if resources.model is None:
+        return "words and marks", words_and_marks
+    return f"tokens of {mlm}", resources.model.tokens
+
+
+@contextmanager
+def _bar(wanted: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """What shows how many sentences were looked at, and of how many."""
+    if not wanted:
+        yield None
+        return
+    from tqdm import tqdm
+
+    with tqdm(desc="sentences", unit="") as bar:
+
+        def show(seen: int, total: int) -> None:
+            bar.total = total
+            bar.update(seen - bar.n)
+
+        yield show
+
+
+def _reasons(quality: Quality) -> str:
+    counts = Counter(
+        {reason: number for reasons in quality.fallen.values() for reason, number in reasons.items()}
+    ).most_common(4)
+    return ", ".join(f"{reason} ({number})" for reason, number in counts) or "nothing was read"
+
+
+def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize, console: Console) -> None:
+    from rich.text import Text
+
+    from essent.lab.minimal_pairs import sample
+
+    console.print(_funnel(quality))
+    console.print(_overlaps(rows, tokenize))
+    console.print(f"Lev and Len in {unit}; the paper's in tokens of bert-base-uncased.", markup=False)
+    if quality.good:
+        shares = " and ".join(f"{share:.0%} of the {relation}s" for relation, share in quality.good.items())
+        console.print(f"By the regression {shares} are good. With a smaller -n more of them are.", soft_wrap=True)
+    console.print("A sample of each subset:")
+    for subset, some in sample(rows, SAMPLE).items():
+        console.print(Text(subset, style="bold"))
+        for row in some:
+            console.print(Text(f"  {row.original}\n  {row.converted}", no_wrap=False), soft_wrap=True)
+
+
+def _funnel(quality: Quality) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("filter")
+    table.add_column("left", justify="right")
+    table.add_column("why others were left out", overflow="fold")
+    table.add_row("sentences looked at", str(quality.seen), "")
+    for name, left in quality.left.items():
+        reasons = list(quality.fallen.get(name, {}).items())
+        shown = ", ".join(f"{reason} {number}" for reason, number in reasons[:3])
+        table.add_row(name, str(left), Text(shown + (" …" if len(reasons) > 3 else ""), style="dim"))
+    return table
+
+
+def _overlaps(rows: Sequence[PairRow], tokenize: Tokenize) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    from essent.lab.minimal_pairs import overlaps
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("overlap")
+    for name in COLUMNS.values():
+        table.add_column(name, justify="right")
+    for name, values in overlaps(rows, tokenize).items():
+        table.add_row(name, *(f"{values[c]:.2f}" if c == "levenshtein" else f"{values[c]:.1f}" for c in COLUMNS))
+    return table
+
+
+def _misspellings() -> dict[str, tuple[str, ...]]:
+    """codespell's, or none with a note."""
+    from essent.lab.minimal_pairs import misspellings
+
+    try:
+        return misspellings()
+    except MissingDependencyError as error:
+        show_note(f"Typos are single slips of a finger only. {error}")
+        return {}
+
+
+def _resources(
+    parser: str | None,
+    folder: Path | None,
+    mlm: str | None,
+    device: str | None,
+    batch_size: int,
+    options: Mapping[str, Any],
+) -> Resources:
+    """What pairs are built from; cheap things first."""
+    from essent.lab.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet
+
+    parse, wordnet = Parser(English(), parser), None
+    try:
+        wordnet = WordNet(folder)
+    except DataError as error:
+        if folder is not None:  # asked for by name
+            raise
+        show_note(f"Without WordNet the subsets Synonym, Antonym and Random MLM are left out. {error}")
+    known_typos = _misspellings()
+    if mlm is None:
+        show_note("Without --model the subsets Synonym, Antonym and Random MLM are left out.")
+    model = MaskedModel(mlm, device, batch_size, **options) if mlm is not None and wordnet is not None else None
+    return Resources(parse, wordnet, model, known_typos)

@@ -1,0 +1,78 @@
+"""`essent lab pretrain`: texts in, a masked language model out."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from essent.cli import options as opt
+from essent.cli.console import silence_libraries
+from essent.cli.texts import read_files
+from essent.lab.pretrain.settings import Pretraining
+from essent.lazy import check_torch
+
+LEARNING = Group("Learning", sort_key=1)
+
+
+def pretrain(
+    *,
+    texts: opt.Texts,
+    output: opt.Output,
+    column: opt.Column = "text",
+    held_out: Annotated[list[Path] | None, Parameter(group=opt.INPUTS)] = None,
+    model: Annotated[str | None, Parameter(alias="-m", group=opt.RUN)] = None,
+    config: str | None = None,
+    tokenizer: str | None = None,
+    vocabulary: int = 30_522,
+    settings: Annotated[Pretraining | None, Parameter(name="*", group=LEARNING)] = None,
+    resume: bool = False,
+    run: opt.Run = opt.Run(),
+) -> None:
+    """Train a masked language model.
+
+    It starts from scratch or from an existing model. Some tokens are hidden, and the model learns to predict them from
+    the others (BERT). The output is a folder that transformers, sentence-transformers and essent load. Ctrl-C saves a
+    checkpoint; --resume continues from it to the same weights.
+
+    ```console
+    $ essent lab pretrain -t texts.txt --config mini --epochs 3 -o my-model
+    $ essent lab pretrain -t domain.txt -m bert-base-uncased --epochs 1 --learning-rate 5e-5 -o adapted
+    ```
+
+    Args:
+        texts: Texts to learn from: one per line, or .jsonl, .csv, .tsv or .parquet with --column.
+        output: Folder of the model and its checkpoints.
+        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        held_out: Texts to measure on, not to learn from. Default: one in a hundred.
+        model: An existing model to train further.
+        config: A new model: tiny, mini, small, medium or base (BERT's), or a config.json of any encoder.
+        tokenizer: The tokenizer of a new model, by name or folder. Default: word pieces are learned from the texts.
+        vocabulary: Maximum number of word pieces to learn.
+        resume: Continue from the last checkpoint in the output folder.
+    """
+    check_torch("essent lab pretrain")
+    from essent.lab.pretrain import Start
+    from essent.lab.pretrain import pretrain as run_pretraining
+
+    corpus = read_files(texts, column)
+    measured = None if held_out is None else read_files(held_out, column)
+    silence_libraries()
+    if os.environ.get("RANK", "0") != "0":  # of the processes that torchrun starts the first one speaks
+        run = replace(run, quiet=True)
+    outcome = run_pretraining(
+        corpus,
+        output,
+        Start(model, config, tokenizer, vocabulary, run.hub_options),
+        settings or Pretraining(),
+        held_out=measured,
+        resume=resume,
+        force=run.force,
+        device=run.device,
+        progress=run.progress,
+        note=run.note,
+    )
+    run.note(f"{output}: {outcome.steps} steps, held-out loss {outcome.loss:.3f}, accuracy {outcome.accuracy:.3f}")

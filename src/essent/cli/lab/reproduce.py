@@ -1,0 +1,158 @@
+"""`essent lab reproduce`: a published table run again beside its figures."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from essent.atomic import write_json
+from essent.cli import options as opt
+from essent.cli.console import results, show_note, silence_libraries
+from essent.cli.files import check_output, write_json_file
+from essent.cli.texts import read_files
+from essent.lazy import check_torch
+from essent.types import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from essent.lab.reproduce import Table
+
+
+def reproduce(
+    table: Annotated[str | None, Parameter(name="TABLE")] = None,
+    /,
+    *,
+    model: Annotated[list[str] | None, Parameter(alias="-m", group=opt.RUN)] = None,
+    data_folder: opt.Folder = None,
+    texts: opt.AnyTexts = None,
+    contexts: opt.Folder = None,
+    only_rows: list[str] | None = None,
+    only_columns: list[str] | None = None,
+    only_tasks: list[str] | None = None,
+    seeds: int | None = None,
+    column: opt.Column = "text",
+    json_file: opt.Json = None,
+    cache: opt.Folder = None,
+    batch_size: opt.BatchSize = 32,
+    run: opt.Run = opt.Run(),
+) -> None:
+    """Run a published table again.
+
+    Each figure stands beside the paper's, with difference and 95 % interval. Without a table the tables are listed.
+    What cannot be run (no data, no checkpoint, a recipe that the model does not allow) stays empty and is named below.
+
+    ```console
+    $ essent lab reproduce
+    $ essent lab reproduce ditto-6 --model bert-base-uncased --data-folder data
+    $ essent lab reproduce stankevicius-A1 -m bert-base-uncased --only-columns RE --data-folder data -t wiki.txt
+    ```
+
+    Args:
+        table: Name of a table, such as ditto-6.
+        model: Models in place of the paper's, each MODEL or ROLE=MODEL; without a role for the table's main model.
+            Several for more roles, or as checkpoints of one. Default: the paper's models, from the hub.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
+        texts: Texts in place of the corpus on which the paper counted, fitted or measured.
+        contexts: Token averages that essent distill --contexts wrote, for Avg. Default: averaged over --texts.
+        only_rows: Only these rows, e.g. "avg.*" "idf^T".
+        only_columns: Only these columns, e.g. RE T0.
+        only_tasks: Only these tasks, e.g. "sts*" cr; means are taken over these alone.
+        seeds: Maximum number of seeds of random embeddings.
+        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        json_file: Also write every cell; - is standard output.
+        cache: Folder for vectors; later runs encode only new texts.
+        batch_size: Texts of about 64 tokens per batch.
+    """
+    if table is None:
+        _list()
+        return
+    check_torch("essent lab reproduce")
+    from essent.lab.reproduce import find_table, render, run_table, settings_of, summary, to_dict
+    from essent.lab.reproduce import only_tasks as with_tasks
+
+    published = find_table(table)
+    if only_tasks:
+        published = with_tasks(published, _chosen(only_tasks, _tasks(published)))
+    check_output(json_file, run.force)
+    keep_row = _chosen(only_rows, [cell.row for cell in published.cells()])
+    keep_column = _chosen(only_columns, list(published.columns))
+    corpus = None if texts is None else read_files(texts, column)
+    silence_libraries()
+    done = run_table(
+        published,
+        _models(model, published),
+        data=data_folder,
+        corpus=corpus,
+        contexts=contexts,
+        rows=keep_row,
+        columns=keep_column,
+        most_seeds=seeds,
+        batch_size=batch_size,
+        progress=run.progress,
+        cache=cache,
+        report=run.note,
+        **run.options,
+    )
+    write_json_file(json_file, partial(write_json, value=to_dict(done)))
+    console = results(json_file)
+    console.print(
+        f"{published.name}: {published.caption}. Above measured ± 95 %, below published (difference).", markup=False
+    )
+    for role, names in done.models.items():
+        console.print(f"Run on {', '.join(names)} where the paper has {published.models[role]}.", markup=False)
+    console.print(render(done))
+    console.print(summary(done), markup=False)
+    for line in settings_of(done):
+        if not run.quiet or line.startswith("Not run"):
+            show_note(line)
+    if all(cell.score is None for cell in done.cells):
+        raise InputError("No cell could be run; the reasons are listed above.")
+
+
+def _list() -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from essent.lab.reproduce import tables
+
+    shown = Table("table", "what it shows", "models", box=None)
+    for table in tables().values():
+        shown.add_row(Text(table.name), Text(table.caption), Text(", ".join(table.roles)))
+    results().print(shown)
+
+
+def _tasks(table: Table) -> list[str]:
+    return [name for cell in table.cells() for name in cell.settings.get("tasks", ())]
+
+
+def _models(given: list[str] | None, table: Table) -> dict[str, list[str]] | None:
+    """ "sbert=DIR" and "DIR" to role -> models."""
+    if not given:
+        return None
+    models: dict[str, list[str]] = {}
+    for item in given:
+        role, sign, name = item.partition("=")
+        if not sign or role not in table.roles:
+            if sign and not Path(item).exists():
+                raise InputError(f"{table.name} has no model {role!r}; it has {', '.join(table.roles)}.")
+            role, name = table.roles[0], item
+        models.setdefault(role, []).append(name)
+    return models
+
+
+def _chosen(patterns: list[str] | None, names: list[str]) -> Callable[[str], bool]:
+    """Which names some pattern fits, all without patterns; brackets stand for themselves."""
+    wanted = [pattern.replace("[", "[[]") for pattern in patterns or ["*"]]
+
+    def chosen(name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in wanted)
+
+    if not any(map(chosen, names)):
+        known = ", ".join(dict.fromkeys(names))
+        raise InputError(f"Nothing is called {','.join(patterns or [])!r} here. There is: {known}.")
+    return chosen

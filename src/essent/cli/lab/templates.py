@@ -1,0 +1,118 @@
+"""`essent lab templates`: the best template for a model, slot by slot or among those that a T5 writes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from essent.atomic import write_json
+from essent.cli import options as opt
+from essent.cli.console import results, show_note, silence_libraries
+from essent.cli.files import write_json_file
+from essent.cli.search import SearchOptions, save_best, show_board
+from essent.cli.texts import expand_groups, read_pairs
+from essent.lazy import check_torch
+from essent.types import InputError
+
+GENERATED = "generated.json"  # in the work folder
+
+
+def templates(
+    *,
+    model: opt.Model,
+    data: Annotated[list[str], Parameter(alias="-d", group=opt.INPUTS)],
+    method: Literal["greedy", "generate"] = "greedy",
+    grammar: str | None = None,
+    t5: str | None = None,
+    definitions: opt.Folder = None,
+    candidates: Annotated[int | None, Parameter(validator=Number(gte=2))] = None,
+    longest: Annotated[int | None, Parameter(validator=Number(gte=2))] = None,
+    layers: str = "L",
+    shaping: str = "",
+    options: SearchOptions = SearchOptions(),
+) -> None:
+    """Find the best template for a model.
+
+    Its [MASK] scores best on pairs of sentences, one forward pass per template (PromptBERT 4.2). greedy tries the
+    choices of one slot after the other: in promptbert's grammar the relation, then the wrapping. generate lets a T5
+    write the words between definitions and their terms, by a beam search over all pairs at once.
+
+    ```console
+    $ essent lab templates -m bert-base-uncased --data stsb.dev --test stsb --json templates.json
+    $ essent lab templates -m ./my-mlm --data pairs.jsonl --method generate --t5 t5-large --work work
+    ```
+
+    Args:
+        model: A model on the hub, or a folder.
+        data: Scored pairs to choose on: tasks such as stsb.dev, or files; the pairs of several are put together.
+        method: Choose slot by slot in a grammar (greedy), or have templates written by a T5 (generate).
+        grammar: For greedy: promptbert (default, the candidates of its Table 4), or a .yaml file with the template and
+            choices for its slots.
+        t5: For generate: a T5, e.g. t5-large; on the hub or a folder.
+        definitions: For generate: a file of word–definition pairs, columns word and definition. Default: the 50 pairs
+            in this package.
+        candidates: For generate: number of templates to write. Default: 500.
+        longest: For generate: maximum number of tokens per filling. Default: 20.
+        layers: Layers that are read at the mask, as a mix.
+        shaping: A shaping chain for the vectors, such as "zscore".
+    """
+    _check_method(
+        method,
+        {"--grammar": grammar},
+        {"--t5": t5, "--definitions": definitions, "--candidates": candidates, "--longest": longest},
+    )
+    options.check_outputs()
+    check_torch("essent lab templates")
+    from essent.lab.templates.definitions import DEFINITIONS, read_definitions
+    from essent.lab.templates.generate import generate_templates
+    from essent.lab.templates.search import search_candidates
+    from essent.lab.templates.search import search_templates as search_greedily
+    from essent.selection.grammar import find_grammar
+
+    silence_libraries()
+    names = expand_groups(data)
+    pairs: Any = names[0] if len(names) == 1 else read_pairs(names, options.data_folder, options.quiet)
+    settings, shared = options.settings, {"layers": layers, "shaping": shaping, **options.arguments}
+    written: dict[str, Any]
+    if method == "greedy":
+        greedy = search_greedily(model, pairs, find_grammar(grammar or "promptbert"), settings=settings, **shared)
+        board, template = greedy.board, greedy.template
+        written = {"steps": [{"slot": s.slot, "chosen": s.chosen, "scores": s.scores} for s in greedy.steps]}
+        for step in greedy.steps:
+            show_note(f"{step.slot}: {step.chosen!r}")
+    else:
+        generated = generate_templates(
+            str(t5),
+            DEFINITIONS if definitions is None else read_definitions(definitions),
+            **{name: value for name, value in (("candidates", candidates), ("longest", longest)) if value is not None},
+            progress=options.progress,
+            device=options.device,
+            keep=None if options.work is None else options.work / GENERATED,
+        )
+        work = None if options.work is None else options.work / "search"
+        outcome = search_candidates(model, pairs, generated, settings=replace(settings, work=work), **shared)
+        board, template = outcome.board, outcome.template
+        written = {
+            "generated": [candidate._asdict() for candidate in outcome.candidates],
+            "left_out": list(outcome.left_out),
+        }
+        options.note(f"{len(outcome.candidates)} templates by {t5}; {len(outcome.left_out)} that do not fit left out.")
+    show_board(board, options)
+    results(options.json_file).print(f"Best template: {template}", markup=False)
+    if options.json_file is not None:
+        everything = {**board.to_dict(), "method": method, "template": template, **written}
+        write_json_file(options.json_file, partial(write_json, value=everything, indent=1))
+    save_best(board, options.output)
+
+
+def _check_method(method: str, greedy: dict[str, Any], generate: dict[str, Any]) -> None:
+    """Refuse options of the other method, and generation without a T5."""
+    others, name = (generate, "generate") if method == "greedy" else (greedy, "greedy")
+    if given := [option for option, value in others.items() if value is not None]:
+        raise InputError(f"{given[0]} is for --method {name}.")
+    if method == "generate" and generate["--t5"] is None:
+        raise InputError("--method generate needs a T5 that writes the templates: --t5 t5-large, or a folder.")

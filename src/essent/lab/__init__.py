@@ -1,0 +1,1 @@
+"""What researchers do and users of embeddings do not; the core never imports it."""

@@ -1,0 +1,39 @@
+"""Looks into a model: which tokens matter to it, which attention heads know, what it predicts, how its tokens lie."""
+
+from essent.lazy import needs_torch
+
+with needs_torch(__name__):
+    from essent.lab.explain.bias import BiasReport, SentenceAnisotropy, TokenMap, token_bias
+    from essent.lab.explain.bias import token_map as token_map
+    from essent.lab.explain.files import BIAS_FILES as BIAS_FILES
+    from essent.lab.explain.files import write_bias
+    from essent.lab.explain.importance import (
+        Agreement,
+        HeadAgreement,
+        Impact,
+        head_agreement,
+        impact_agreement,
+        impact_matrix,
+    )
+    from essent.lab.explain.importance import backbone_of as backbone_of
+    from essent.lab.explain.picture import draw_bias
+    from essent.lab.explain.predictions import MaskPrediction, MaskPredictions, Predicted, mask_predictions
+
+__all__ = [
+    "Agreement",
+    "BiasReport",
+    "HeadAgreement",
+    "Impact",
+    "MaskPrediction",
+    "MaskPredictions",
+    "Predicted",
+    "SentenceAnisotropy",
+    "TokenMap",
+    "draw_bias",
+    "head_agreement",
+    "impact_agreement",
+    "impact_matrix",
+    "mask_predictions",
+    "token_bias",
+    "write_bias",
+]

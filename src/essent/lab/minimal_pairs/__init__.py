@@ -1,0 +1,47 @@
+"""Minimal pairs in the manner of HEROS from any sentences: six small changes of each, by rules and public lexicons.
+
+    from essent.lab.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet, build
+
+    resources = Resources(Parser(English()), WordNet(), MaskedModel("bert-base-uncased"))
+    rows, quality = build(texts, resources, n=1000, seed=0)
+
+Source: Chiang et al. 2023, "Revealing the Blind Spot of Sentence Encoder Evaluation by HEROS", section 2; the authors
+chose the words by hand, here WordNet offers them and a masked language model judges them.
+"""
+
+from essent.lazy import needs_torch
+
+with needs_torch(__name__):
+    from essent.lab.minimal_pairs.build import Resources, build
+    from essent.lab.minimal_pairs.check import Finding, check_rows
+    from essent.lab.minimal_pairs.confidence import Confidence as Confidence
+    from essent.lab.minimal_pairs.english import English
+    from essent.lab.minimal_pairs.judge import RULES as RULES
+    from essent.lab.minimal_pairs.judge import fit_judgements as fit_judgements
+    from essent.lab.minimal_pairs.judge import write_sheet as write_sheet
+    from essent.lab.minimal_pairs.language import Language, Negation, Parser
+    from essent.lab.minimal_pairs.language import UnsuitableError as UnsuitableError
+    from essent.lab.minimal_pairs.masked import MaskedModel
+    from essent.lab.minimal_pairs.rows import PairRow, Quality, overlaps, sample, write_rows
+    from essent.lab.minimal_pairs.rows import as_dict as as_dict
+    from essent.lab.minimal_pairs.typos import misspellings
+    from essent.lab.minimal_pairs.wordnet import WordNet
+
+__all__ = [
+    "English",
+    "Finding",
+    "Language",
+    "MaskedModel",
+    "Negation",
+    "PairRow",
+    "Parser",
+    "Quality",
+    "Resources",
+    "WordNet",
+    "build",
+    "check_rows",
+    "misspellings",
+    "overlaps",
+    "sample",
+    "write_rows",
+]

@@ -1,0 +1,157 @@
+"""A masked language model on one word of a sentence: how likely candidates are there, and what else it would put.
+
+Source: Chiang et al. 2023, section 2.2.4 (Random MLM).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from essent.folders import guarded, opening
+from essent.hub import reach_model
+from essent.lab.minimal_pairs.edits import read_table
+from essent.tasks import unit_rows
+from essent.types import ModelError
+
+FILLERS = 60
+
+
+class Asked(NamedTuple):
+    """A sentence, the characters of a word in it, and words that are asked about in its place."""
+
+    sentence: str
+    start: int
+    end: int
+    words: tuple[str, ...]
+
+
+class Slot(NamedTuple):
+    """Log-probabilities of words in the place of one: of those asked about, and of the likeliest, best first.
+
+    A word that is not a single token of the model has -inf.
+    """
+
+    words: dict[str, float]
+    fillers: dict[str, float]
+
+
+class MaskedModel:
+    """Any masked language model of transformers, by hub name or folder, with a fast tokenizer.
+
+    Raises:
+        ModelError: no such model, one without a masked-LM head or a mask token, or a tokenizer without offsets.
+    """
+
+    def __init__(self, name: str, device: str | None = None, batch_size: int = 64, **options: Any) -> None:
+        from transformers import AutoTokenizer
+
+        from essent.model import MaskedLMHead, load_masked
+
+        options = reach_model(name, options)
+        with opening(name, options):
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(name, **guarded(options))
+            if not self.tokenizer.is_fast or self.tokenizer.mask_token is None:
+                raise ModelError(f"{name}: a masked language model with a fast tokenizer and a mask token is needed.")
+            model: Any = load_masked(name, dtype=torch.float32, **options)
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.model = model.to(self.device)
+        self.head = MaskedLMHead(self.model)
+        self.name, self.batch_size = name, batch_size
+
+    @cached_property
+    def _whole(self) -> dict[int, str]:
+        """Token id -> its word, for tokens that are lower-case words of letters on their own, after a blank."""
+        tokens = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
+        marked = any(token and token[0] in "Ġ▁" for token in tokens)  # the blank before a word; others mark word parts
+        word = re.compile(r"[Ġ▁]([a-z]{2,})" if marked else "([a-z]{2,})")
+        found = {number: word.fullmatch(token or "") for number, token in enumerate(tokens)}
+        special = self.tokenizer.all_special_ids
+        return {number: match[1] for number, match in found.items() if match and number not in special}
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {word: number for number, word in self._whole.items()}
+
+    def tokens(self, text: str) -> list[int]:
+        """Ids of a text without special tokens: the unit of lengths and distances in HEROS, Table 1."""
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Any]]:
+        """Tokenized texts of like length, so that there is little padding, with their numbers."""
+        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+        for start in range(0, len(order), self.batch_size):
+            part = order[start : start + self.batch_size]
+            some = [texts[number] for number in part]
+            batch = self.tokenizer(
+                some, return_tensors="pt", padding=True, truncation=True, return_offsets_mapping=True
+            )
+            yield part, batch.to(self.device)
+
+    @torch.inference_mode()
+    def slots(self, asked: Sequence[Asked]) -> list[Slot]:
+        """What may stand in the place of each word; nothing where the text was cut off before it."""
+        masked = [one.sentence[: one.start] + self.tokenizer.mask_token + one.sentence[one.end :] for one in asked]
+        found: dict[int, Slot] = {}
+        for part, batch in self._batches(masked):
+            del batch["offset_mapping"]
+            hit = batch["input_ids"] == self.tokenizer.mask_token_id  # (B,T)
+            states = self.model.base_model(**batch).last_hidden_state  # (B,T,D)
+            there = states[torch.arange(len(part), device=self.device), hit.int().argmax(dim=1)]  # (B,D)
+            logs = self.head(there).float().log_softmax(-1)  # (B,V)
+            logs = logs.masked_fill(~hit.any(dim=1, keepdim=True), -torch.inf).cpu().numpy()
+            found.update((n, self._slot(asked[n].words, row)) for n, row in zip(part, logs, strict=True))
+        return [found[number] for number in range(len(asked))]
+
+    def _slot(self, words: Sequence[str], row: np.ndarray) -> Slot:
+        """What log-probabilities (V,) say."""
+        known = {word: float(row[self._ids[word]]) if word in self._ids else -np.inf for word in words}
+        best = [n for n in np.argsort(-row, kind="stable")[: 4 * FILLERS].tolist() if n in self._whole]
+        return Slot(known, {self._whole[n]: float(row[n]) for n in best[:FILLERS] if np.isfinite(row[n])})
+
+    def similarities(self, asked: Sequence[Asked]) -> list[dict[str, float]]:
+        """How much each word, put in the place of another, means the same there: cosines of their states, normalised.
+
+        The states (mean over a word's tokens) are those after two thirds of the layers: lower ones know the context
+        less, higher ones turn to what the model predicts. From a cosine c and the mean cosine b of words that have
+        nothing in common comes (c - b) / (1 - b), as in HEROS, Appendix D: models differ in how alike all states are.
+        """
+        texts = [
+            (sentence[:start] + word + sentence[end:], start, start + len(word))
+            for sentence, start, end, words in asked
+            for word in (sentence[start:end], *words)
+        ]
+        vectors, found, base = iter(self._states(texts)), [], self.baseline
+        for one in asked:
+            own = next(vectors)
+            found.append({word: (float(next(vectors) @ own) - base) / (1.0 - base) for word in one.words})
+        return found
+
+    @cached_property
+    def baseline(self) -> float:
+        """Mean cosine of the states of different words in different sentences."""
+        rows = [(row["sentence"], row["sentence"].index(row["word"]), row["word"]) for row in read_table("probes.tsv")]
+        vectors = self._states([(text, start, start + len(word)) for text, start, word in rows])
+        others = ~np.eye(len(rows), dtype=bool)
+        return min(float((vectors @ vectors.T)[others].mean()), 0.999)  # so alike that nothing is left to normalise by
+
+    @torch.inference_mode()
+    def _states(self, texts: Sequence[tuple[str, int, int]]) -> np.ndarray:
+        """Unit vectors (N,D) of the words between two characters of each text; zero where one was cut off."""
+        different = list(dict.fromkeys(texts))
+        layer = round(2 / 3 * self.model.config.num_hidden_layers)
+        found: dict[tuple[str, int, int], np.ndarray] = {}
+        for part, batch in self._batches([text for text, _, _ in different]):
+            offsets = batch.pop("offset_mapping").cpu().numpy()  # (B,T,2)
+            states = self.model.base_model(**batch, output_hidden_states=True).hidden_states[layer]  # (B,T,D)
+            some = [different[number] for number in part]
+            begin, end = (np.array([one[side] for one in some])[:, None] for side in (1, 2))
+            inside = (offsets[..., 0] < end) & (offsets[..., 1] > begin)  # (B,T)
+            sums = np.einsum("bt,btd->bd", inside.astype(np.float32), states.float().cpu().numpy())
+            found.update(zip(some, unit_rows(sums), strict=True))
+        return np.stack([found[one] for one in texts]) if texts else np.zeros((0, 1))

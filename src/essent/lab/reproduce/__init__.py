@@ -1,0 +1,34 @@
+"""The papers' tables: published figures as data, run again, side by side.
+
+One table with a model for each of its roles:
+
+    import rich
+    from essent.lab.reproduce import find_table, run_table
+    from essent.lab.reproduce.show import render
+
+    done = run_table(find_table("ditto-6"), {"bert": "bert-base-uncased"}, data="my-data")
+    rich.print(render(done))
+"""
+
+from essent.lazy import needs_torch
+
+with needs_torch(__name__):
+    from essent.lab.reproduce.parts import only_tasks as only_tasks
+    from essent.lab.reproduce.run import Measured, Reproduction, run_table
+    from essent.lab.reproduce.show import render, summary
+    from essent.lab.reproduce.show import settings_of as settings_of
+    from essent.lab.reproduce.show import to_dict as to_dict
+    from essent.lab.reproduce.tables import Cell, Published, Table, find_table, tables
+
+__all__ = [
+    "Cell",
+    "Measured",
+    "Published",
+    "Reproduction",
+    "Table",
+    "find_table",
+    "render",
+    "run_table",
+    "summary",
+    "tables",
+]

@@ -1,0 +1,213 @@
+"""Published tables, read from one file a paper (`papers/*.yaml`): figures, and what each cell was computed with.
+
+A cell's settings are merged from what its block, row and column say, the later ones winning. A row named "idf^W +
+zscore" has what "idf^W" and "zscore" set. The settings:
+
+    model       role of the model, a key of the paper's `models`
+    recipe      text form, {head} filled in; or its parts: template, layers ({contexts} filled in), weights, shaping
+    fit, counts where shaping and token counts come from: task (default) or corpus
+    tasks       names of tasks; the figure is the mean of their main scores
+    measure     what is measured instead of the main score, see `essent.lab.reproduce.measures`
+    seeds       the recipe's {seed} runs from 0; the figure is the mean
+    most_seeds  a bound on that: k-means is slow, and has runs of its own
+    statistic   over several checkpoints of one role: mean (default), max or min
+    lowercase   tasks whose texts are lowered first
+    missing     why the cell cannot be run
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from essent.recipe import Recipe
+from essent.registry import did_you_mean
+from essent.types import UnknownNameError
+
+PAPERS = ("ditto", "promptbert", "stankevicius", "heros")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A printed figure.
+
+    Attributes:
+        spread: the ± behind it, if there is one.
+        over_all: over how many tasks it is a mean, where its cell is one over fewer of them; otherwise 0.
+    """
+
+    value: float
+    spread: float | None = None
+    over_all: int = 0
+
+    @classmethod
+    def read(cls, printed: float | str | None) -> Published | None:
+        """56.02, "71.56±0.18", or None where nothing is printed."""
+        if printed is None:
+            return None
+        value, _, spread = str(printed).partition("±")
+        return cls(float(value), float(spread) if spread else None)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure of a table and what it was computed with.
+
+    Attributes:
+        published: None where the paper prints nothing.
+        settings: see this module's head.
+    """
+
+    row: str
+    column: str
+    published: Published | None
+    settings: Mapping[str, Any]
+
+    @property
+    def missing(self) -> str | None:
+        """Why it cannot be run, None when it can."""
+        if self.published is None:
+            return "not printed"
+        return self.settings.get("missing")
+
+    @property
+    def reads_contexts(self) -> bool:
+        """Whether it needs token vectors averaged over a corpus."""
+        return "{contexts}" in str(self.settings.get("layers", ""))
+
+    def recipe(self, seed: int = 0, contexts: str = "contexts") -> Recipe | None:
+        """What makes its vectors; None for a measure without vectors.
+
+        Args:
+            contexts: the folder of averaged token vectors, as `avg:` writes it.
+        """
+        found = self.settings
+        if "recipe" not in found and "layers" not in found and "template" not in found:
+            return None
+        text = found.get("recipe") or self._fields()
+        if text == "prompt":
+            text = found.get("prompt", text)  # the model's own template
+        filled = text.replace("{seed}", str(seed)).replace("{head}", found.get("head", ""))
+        return Recipe.parse(filled.replace("{contexts}", contexts))
+
+    def _fields(self) -> str:
+        found = self.settings
+        weights = found.get("weights", "uniform")
+        if weights == "uniform":
+            weights = found.get("uniform", "uniform")
+        layers = found.get("layers", "L")
+        template = found.get("template")
+        if found.get("denoised"):
+            layers += "-bias"
+        head = f"layers={layers} weights={weights}"
+        if template is not None:
+            template = found.get("templates", {}).get(template, template)
+            quoted = f"'{template}'" if " " in template else template
+            head = f"template={quoted} {head}"
+        return " | ".join([head, *([found["shaping"]] if "shaping" in found else [])])
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows under one heading."""
+
+    title: str
+    rows: dict[str, tuple[Cell, ...]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A published table.
+
+    Attributes:
+        name: e.g. "ditto-6".
+        paper: title, authors, year.
+        caption: what it shows, in our words.
+        columns: headings.
+        blocks: cells, row by row.
+        models: role -> the model of the paper, a hub name.
+        corpus: the texts that the paper used beside the tasks' own.
+        note: what a reader of the comparison must know.
+    """
+
+    name: str
+    paper: str
+    caption: str
+    columns: tuple[str, ...]
+    blocks: tuple[Block, ...]
+    models: Mapping[str, str]
+    corpus: str = ""
+    note: str = ""
+
+    def cells(self) -> list[Cell]:
+        """All cells, row by row."""
+        return [cell for block in self.blocks for row in block.rows.values() for cell in row]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Roles of models that its cells run, the most used one first."""
+        used = [cell.settings["model"] for cell in self.cells() if cell.missing is None and "model" in cell.settings]
+        return tuple(sorted(dict.fromkeys(used), key=lambda role: -used.count(role)))
+
+
+def tables() -> dict[str, Table]:
+    """Every published table by name, paper by paper."""
+    return {table.name: table for paper in PAPERS for table in _read(paper)}
+
+
+def find_table(name: str) -> Table:
+    """A table by name: "ditto-6", "stankevicius-A9".
+
+    Raises:
+        UnknownNameError: no such table; says the nearest.
+    """
+    known = {key.lower(): table for key, table in tables().items()}
+    if name.lower() not in known:
+        raise UnknownNameError(
+            f"Unknown table {name!r}. {did_you_mean(name, list(tables()))} List: essent lab reproduce."
+        )
+    return known[name.lower()]
+
+
+@cache
+def _read(paper: str) -> tuple[Table, ...]:
+    import yaml
+
+    content = yaml.safe_load((files("essent.lab.reproduce") / "papers" / f"{paper}.yaml").read_text(encoding="utf-8"))
+    return tuple(_table(content, number, values) for number, values in content["tables"].items())
+
+
+def _table(content: dict[str, Any], number: str, values: dict[str, Any]) -> Table:
+    blocks = [_block(content, values, block) for block in values["blocks"]]
+    return Table(
+        name=f"{content['paper']}-{number}",
+        paper=content["title"],
+        caption=values["caption"],
+        columns=tuple(values["columns"]),
+        blocks=tuple(blocks),
+        models=content["models"],
+        corpus=values.get("corpus", content.get("corpus", "")),
+        note=values.get("note", content.get("note", "")),
+    )
+
+
+def _block(content: dict[str, Any], table: dict[str, Any], block: dict[str, Any]) -> Block:
+    shared = {"templates": content.get("templates", {}), **block.get("cell", {})}
+    if "tasks" in block:
+        shared["tasks"] = block["tasks"]
+    known = {**table.get("settings", {}), **block.get("settings", {})}
+    rows = {}
+    for name, printed in block["values"].items():
+        own: dict[str, Any] = {}
+        for part in [name] if name in known else re.split(r" \+ ", name):
+            own |= known[part]
+        cells = zip(table["columns"].items(), printed, strict=True)
+        rows[name] = tuple(
+            Cell(name, column, Published.read(value), {**shared, **own, **settings})
+            for (column, settings), value in cells
+        )
+    return Block(block.get("title", ""), rows)

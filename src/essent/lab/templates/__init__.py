@@ -1,0 +1,29 @@
+"""Template search: slot by slot over a grammar (PromptBERT 4.2), or over candidates that a T5 generates."""
+
+from essent.lazy import needs_torch
+
+with needs_torch(__name__):
+    from essent.lab.templates.definitions import Definition
+    from essent.lab.templates.generate import Candidate, Generator, generate_templates
+    from essent.lab.templates.search import (
+        GeneratedSearch,
+        Step,
+        TemplateSearch,
+        search_candidates,
+        search_templates,
+    )
+    from essent.selection.grammar import PROMPT_BERT, Grammar
+
+__all__ = [
+    "PROMPT_BERT",
+    "Candidate",
+    "Definition",
+    "GeneratedSearch",
+    "Generator",
+    "Grammar",
+    "Step",
+    "TemplateSearch",
+    "generate_templates",
+    "search_candidates",
+    "search_templates",
+]

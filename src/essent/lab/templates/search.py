@@ -1,0 +1,233 @@
+"""Searches over templates: slot by slot (PromptBERT 4.2, Table 4), or over candidates that a T5 has generated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+from essent.lab.templates.generate import Candidate
+from essent.model import check_room, make_frame, open_model, read_capabilities
+from essent.recipe import MASK
+from essent.selection.checks import HeldOut, held_out
+from essent.selection.grammar import PROMPT_BERT, Grammar
+from essent.selection.judging import judged
+from essent.selection.leaderboard import Leaderboard, ranked
+from essent.selection.question import Question
+from essent.selection.run import model_name, search, tested
+from essent.selection.settings import Settings
+from essent.selection.space import Grid, Space
+from essent.sources import parse_mix, reads_mlm_head
+from essent.tasks import JudgedTask
+from essent.types import InputError, ModelLike, UnsupportedRecipeError
+
+
+@dataclass(frozen=True)
+class Step:
+    """One slot's search: every candidate template with its score, and the choice."""
+
+    slot: str
+    scores: dict[str, float]
+    chosen: str
+
+
+@dataclass(frozen=True)
+class TemplateSearch:
+    """What a greedy search found.
+
+    Attributes:
+        template: the best one, better than the baselines or not.
+        steps: in the order of the search.
+        board: every template that was tried, and the baselines; its leader is the best template, its `best` a baseline
+            unless that is shown to be better.
+    """
+
+    template: str
+    steps: tuple[Step, ...]
+    board: Leaderboard
+
+
+def search_templates(
+    model: ModelLike,
+    data: Any,
+    grammar: Grammar = PROMPT_BERT,
+    *,
+    weights: str = "mask",
+    layers: str = "L",
+    shaping: str = "",
+    criterion: str | Sequence[str] = (),
+    folder: str | Path | None = None,
+    settings: Settings | None = None,
+    options: dict[str, Any] | None = None,
+    test: Sequence[JudgedTask | str] = (),
+) -> TemplateSearch:
+    """Greedy search over a grammar's slots, in the order of its choices; each candidate is one pass, none runs twice.
+
+    Args:
+        data, criterion, folder, settings, options, test: as in `essent.search`.
+        weights, layers, shaping: how the template's tokens become a vector: by default its [MASK] in the last layer.
+
+    Raises:
+        UnsupportedRecipeError: the model has no mask token and the grammar needs one.
+    """
+    how = settings or Settings()
+    if not grammar.choices:
+        raise InputError(f"The template grammar {grammar.text!r} has no slots to search.")
+    tests = _held_out(test, folder, data, criterion)
+    shell = _opened(model, layers, weights, MASK in grammar.text, options or {})
+    chosen = grammar.first()
+    boards: list[Leaderboard] = []
+    steps: list[Step] = []
+    scores: dict[str, float] = {}
+    for slot, choices in grammar.choices.items():
+        candidates = list(dict.fromkeys(grammar.fill({**chosen, slot: choice}) for choice in choices))
+        new = tuple(template for template in candidates if template not in scores)
+        if new:
+            space = Space((Grid(templates=new, layers=(layers,), weights=(weights,), shaping=(shaping,)),), name=slot)
+            work = None if how.work is None else Path(how.work) / slot
+            step = replace(how, baselines=() if boards else how.baselines, top=len(new) + len(how.baselines), work=work)
+            board = search(shell, data, space, criterion=criterion, folder=folder, settings=step)
+            boards.append(board)
+            scores.update({t.recipe.template: t.scores[board.criterion] for t in board.trials if t.recipe.template})
+        filled = [scores[grammar.fill({**chosen, slot: choice})] for choice in choices]
+        chosen[slot] = choices[int(np.argmax(np.nan_to_num(filled, nan=-np.inf)))]
+        steps.append(Step(slot, {template: scores[template] for template in candidates}, chosen[slot]))
+    template = grammar.fill(chosen)
+    asked = _Asked(shell, data, criterion, folder, how)
+    board = _decided(_merged(boards), boards, template, asked)
+    board = replace(board, provenance={**board.provenance, "model": model_name(model)})
+    return TemplateSearch(template, tuple(steps), tested(board, shell, tests, how, {}, board.criterion))
+
+
+@dataclass(frozen=True)
+class GeneratedSearch:
+    """What a search over generated templates found.
+
+    Attributes:
+        template: the best one, better than the baselines or not.
+        candidates: all that were tried, most probable for the generator first.
+        left_out: those that the model's tokenizer joins with the text, or that leave no room for it.
+        board: as in `TemplateSearch`.
+    """
+
+    template: str
+    candidates: tuple[Candidate, ...]
+    left_out: tuple[str, ...]
+    board: Leaderboard
+
+
+def search_candidates(
+    model: ModelLike,
+    data: Any,
+    candidates: Sequence[Candidate],
+    *,
+    weights: str = "mask",
+    layers: str = "L",
+    shaping: str = "",
+    criterion: str | Sequence[str] = (),
+    folder: str | Path | None = None,
+    settings: Settings | None = None,
+    options: dict[str, Any] | None = None,
+    test: Sequence[JudgedTask | str] = (),
+) -> GeneratedSearch:
+    """Score generated templates (`generate_templates`) on a data set; each is one pass (PromptBERT 4.2).
+
+    Args: as in `search_templates`.
+
+    Raises:
+        InputError: no candidates that the model can take.
+        UnsupportedRecipeError: the model has no mask token.
+    """
+    how = settings or Settings()
+    tests = _held_out(test, folder, data, criterion)
+    shell = _opened(model, layers, weights, True, options or {})
+    taken = [candidate for candidate in candidates if _can_frame(shell, candidate.template)]
+    if not taken:
+        raise InputError(f"None of {len(candidates)} generated templates can be used with this model.")
+    names = tuple(candidate.template for candidate in taken)
+    grid = Grid(templates=names, layers=(layers,), weights=(weights,), shaping=(shaping,))
+    step = replace(how, top=len(names) + len(how.baselines))
+    board = search(shell, data, Space((grid,), name="generated"), criterion=criterion, folder=folder, settings=step)
+    board = replace(board, provenance={**board.provenance, "model": model_name(model), "space": "generated templates"})
+    template = next(str(trial.recipe.template) for trial in board.trials if trial.recipe.template in names)
+    board = _decided(board, [board], template, _Asked(shell, data, criterion, folder, how))
+    board = tested(board, shell, tests, how, {}, board.criterion)
+    left_out = tuple(candidate.template for candidate in candidates if candidate not in taken)
+    return GeneratedSearch(template, tuple(taken), left_out, board)
+
+
+def _opened(model: ModelLike, layers: str, weights: str, masks: bool, options: dict[str, Any]) -> SentenceTransformer:
+    """The whole model, once for all templates."""
+    if (masks or weights == "mask") and not read_capabilities(model, options).mask:
+        raise UnsupportedRecipeError("This model has no mask token; give a grammar without [MASK] and weights=last.")
+    return open_model(model, options, with_mlm_head=reads_mlm_head(parse_mix(layers)))
+
+
+def _can_frame(shell: SentenceTransformer, template: str) -> bool:
+    try:
+        check_room(make_frame(shell.tokenizer, template), template, shell.max_seq_length)
+    except UnsupportedRecipeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a search over templates was given."""
+
+    shell: SentenceTransformer
+    data: Any
+    criterion: str | Sequence[str]
+    folder: str | Path | None
+    how: Settings
+
+
+def _held_out(
+    test: Sequence[JudgedTask | str], folder: str | Path | None, data: Any, criterion: str | Sequence[str]
+) -> list[HeldOut]:
+    question = Question.of(data, folder, criterion, 0)
+    return held_out(test, folder, question.texts, question.judged_items)
+
+
+def _decided(board: Leaderboard, boards: Sequence[Leaderboard], template: str, asked: _Asked) -> Leaderboard:
+    """The leaderboard with the best template as its leader, and the verdict between that and the baselines."""
+    winner = next((str(trial.recipe) for trial in board.trials if trial.recipe.template == template), None)
+    if not board.is_scored or winner is None or not np.isfinite(board.find(winner).scores[board.criterion]):
+        return board
+    found = boards[0].judgements
+    if found:
+        steps = [one.judgements[0] for one in boards]
+        rows = {name: row for step in steps for name, row in zip(step.names, step.evidence, strict=True)}
+        scored = replace(found[0], names=list(rows), evidence=np.stack(list(rows.values())))
+        names, baselines = list(rows), board.baselines
+        made = judged(board.trials, board.criterion, baselines, [scored], names, seed=asked.how.seed, winner=winner)
+    else:  # the verdict without labels belongs to the last recipe that leads: the winner beside the baselines alone
+        alone = replace(asked.how, baselines=board.baselines, work=None)
+        made = search(
+            asked.shell,
+            asked.data,
+            Space(named=(winner,)),
+            criterion=asked.criterion,
+            folder=asked.folder,
+            settings=alone,
+        )
+        made = replace(made, trials=board.trials, winner=winner)
+        if str(board.trials[0].recipe) in board.baselines:
+            first = str(board.trials[0].recipe)
+            made = replace(made, kept=first, verdict=f"No template does better than {first}, which is kept.")
+    return replace(made, provenance=board.provenance, _source=board._source)
+
+
+def _merged(boards: Sequence[Leaderboard]) -> Leaderboard:
+    """One leaderboard of all steps, not judged yet; the baselines ran in the first step."""
+    first = boards[0]
+    trials = ranked([trial for board in boards for trial in board.trials], first.criterion)
+    seconds = round(sum(board.provenance["seconds"] for board in boards), 2)
+    passes = sum(board.provenance["passes"] for board in boards)
+    provenance = {**first.provenance, "space": "template grammar", "recipes": len(trials), "passes": passes}
+    merged = Leaderboard(first.criterion, trials, first.baselines)
+    return replace(merged, provenance={**provenance, "seconds": seconds}, _source=first._source)

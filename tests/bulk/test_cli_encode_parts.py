@@ -1,0 +1,105 @@
+"""`essent encode` into a folder of parts: what it says, and with which exit code it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from bulk_helpers import contents, sentences, table_of, vectors_of
+
+from command_line import run as run_line
+from essent import StaticEncoder
+from essent.bulk import STATUSES
+
+TEXTS = sentences(120)
+
+
+def run(*words: object, code: int = 0) -> str:
+    return " ".join(run_line("encode", *words, code=code).stderr.split())
+
+
+def test_rows_in_and_parts_out(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    path, out = parquet(123, texts=[*TEXTS, None, "", " "]), tmp_path / "out"
+    said = run(path, "-m", static_folder, "-o", out, "--rows-per-part", 50)
+    assert f"{out}: 123 rows in 3 parts" in said
+    assert "1 row: null (there is no text); the first is row" in said
+    assert "2 rows: empty (the text is empty, or blank)" in said
+    np.testing.assert_array_equal(vectors_of(table_of(out))[:120], StaticEncoder.load(static_folder).encode(TEXTS))
+    said = run(path, "-m", static_folder, "-o", out, "--rows-per-part", 50)
+    assert "123 of them by earlier runs" in said
+    before = contents(out)
+    assert "rows_per_part was 50 and is now 32768" in run(path, "-m", static_folder, "-o", out, code=2)
+    assert contents(out) == before
+    assert run(path, "-m", static_folder, "-o", out, "--force", "--quiet") == ""
+    assert contents(out) != before
+
+
+def test_every_option_arrives(static_folder: Path, tmp_path: Path) -> None:
+    rows = [{"id": n, "page": n % 3, "body": text, "lang": "en"} for n, text in enumerate(TEXTS)]
+    path, out = tmp_path / "a.jsonl", tmp_path / "out"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    options = ["--column", "body", "--id", "id", "page", "--dtype", "int8", "--vectors", "fixed"]
+    options += ["--prompt", "query: ", "--normalize", "--truncate-dim", 6, "--memory", 64]
+    said = run(path, "-m", static_folder, "-o", out, *options)
+    table = table_of(out)
+    assert table.column_names == ["id", "page", "other_values", "status", "scale", "embedding"]
+    assert table["id"].to_pylist() == list(range(120))
+    assert table.schema.field("embedding").type.list_size == 6
+    assert "cosine with float32 0.9999 on average" in said or "cosine with float32 1.0000 on average" in said
+    expected = StaticEncoder.load(static_folder).encode(
+        TEXTS, prompt="query: ", normalize_embeddings=True, truncate_dim=6
+    )
+    found = vectors_of(table) * np.array(table["scale"].to_pylist())[:, None]
+    np.testing.assert_allclose(found, expected, atol=0.005)
+
+
+def test_pieces(static_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Two dogs run. The kitten climbs.\n", "utf-8")
+    run(tmp_path / "a.txt", "-m", static_folder, "-o", tmp_path / "out", "--chunk", "sentences")
+    assert table_of(tmp_path / "out").num_rows == 2
+    run(tmp_path / "a.txt", "-m", static_folder, "-o", tmp_path / "b", "--chunk", "sentences", "--chunk-rows", "mean")
+    assert table_of(tmp_path / "b").num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["no.txt"], "no.txt does not exist"),
+        (["a.txt", "--column", "body"], "no column 'body'"),
+        (["a.txt", "--dtype", "int4"], 'Choose from: "float32", "float16", "int8"'),
+        (["a.txt", "--memory", "0.001"], "is too little"),
+        (["a.txt", "--fit", "none.txt"], "none.txt does not exist"),
+        (["a.txt", "a.txt"], "is named twice"),
+        (["a.txt", "--frequencies", "a.txt"], "--frequencies is for a file of vectors"),
+        ([], "not standard input"),
+        (["a.txt", "-"], "not standard input"),
+    ],
+)
+def test_what_is_refused(words: list, said: str, static_folder: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("a dog\n", "utf-8")
+    assert said in run(*words, "-m", static_folder, "-o", "out", code=2)
+    assert not list(Path("out").glob("part-*"))
+
+
+def test_options_of_parts_are_refused_for_a_file(tmp_path: Path) -> None:
+    said = run("a.txt", "-m", "nowhere", "-o", tmp_path / "v.npy", "--rows-per-part", 10, code=2)
+    assert "--rows-per-part is for a folder of parts, and" in said
+
+
+def test_a_recipe_that_learns(bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(TEXTS), "utf-8")
+    (tmp_path / "fit.txt").write_text("\n".join(TEXTS[:50]), "utf-8")
+    words = [tmp_path / "a.txt", "-m", bert, "-o", tmp_path / "out", "-r", "mean | zscore"]
+    run(*words, "--fit", tmp_path / "fit.txt", "--device", "cpu")
+    assert "fitted otherwise" in run(*words, code=2)
+    about = json.loads(pq.read_metadata(next((tmp_path / "out").glob("*.parquet"))).metadata[b"essent"])
+    assert about["run"]["recipe"] == "mean | zscore"
+    assert about["run"]["fit"] is not None
+    assert set(about["statuses"]) <= set(STATUSES)
+    assert {"essent", "pyarrow", "numpy"} <= set(about["versions"])

@@ -1,0 +1,115 @@
+"""`essent lab minimal-pairs evaluate`: table, verdict, JSON and picture agree with the task; what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from command_line import run
+from essent import Encoder
+from essent.demo import minimal_pairs_path
+from essent.tasks.heros import verdict
+from essent.tasks.heros_files import load_heros
+
+COMMAND = ("lab", "minimal-pairs", "evaluate")
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """Six of the demo's originals."""
+    path = tmp_path / "few.jsonl"
+    path.write_text("".join(minimal_pairs_path().read_text("utf-8").splitlines(keepends=True)[:36]), "utf-8")
+    return path
+
+
+def test_recipes_of_one_model(tiny: str, few: Path, tmp_path: Path) -> None:
+    recipes = ("mean", "first-last | zscore", "weights=idf")
+    output, picture = tmp_path / "new" / "heros.json", tmp_path / "heros.png"
+    shown = run(*COMMAND, "-m", tiny, "-r", *recipes, "-d", few, "--json", output, "--report", picture)
+    task = load_heros(few)
+    stored = json.loads(output.read_text("utf-8"))["results"]
+    assert [one["provenance"]["recipe"] for one in stored] == list(recipes)
+    for recipe, one in zip(recipes, stored, strict=True):
+        wanted = task.run(Encoder(tiny, recipe, device="cpu").fit(task.texts()).encode)
+        for subset, scores in wanted.subsets.items():
+            assert one["subsets"][subset] == pytest.approx(scores, abs=1e-4)
+            assert f"{scores['similarity']:.2f}" in shown.stdout
+        assert recipe in shown.stdout
+        assert verdict(wanted)[0] in shown.stdout
+        assert one["provenance"]["model"] == tiny
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert "Columns read by name, one row a pair" in shown.stderr
+    assert "--force" in run(*COMMAND, "-m", tiny, "-d", few, "--json", output, code=2).stderr
+    assert "--force" in run(*COMMAND, "-m", tiny, "-d", few, "--report", picture, code=2).stderr
+
+
+def test_one_original_has_no_similarity(tiny: str, tmp_path: Path) -> None:
+    """It is counted from the cosine of two different originals: a note says so, and no figure is shown."""
+    pairs = tmp_path / "one.jsonl"
+    pairs.write_text('{"original": "The cat sat.", "changed": "The cat did not sit.", "subset": "Negation (Main)"}\n')
+    shown = run("lab", "minimal-pairs", "evaluate", "-m", tiny, "-r", "mean", "-d", pairs)
+    assert "nan" not in shown.stdout
+    assert "all pairs have one original. Give pairs of two or more." in " ".join(shown.stderr.split())
+
+
+def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:
+    """A plain model, a saved Encoder, and a model with a layer that no recipe describes."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
+
+    task, saved, dense = load_heros(few), tmp_path / "saved", tmp_path / "dense"
+    encoder = Encoder(tiny, "first-last | zscore", device="cpu").fit(task.texts())
+    encoder.save(str(saved))
+    body = Transformer(tiny)
+    trained = SentenceTransformer(modules=[body, Pooling(32, "mean"), Dense(32, 8)], device="cpu")
+    trained.save(str(dense))
+    output = tmp_path / "heros.json"
+    shown = run(*COMMAND, "-m", tiny, saved, dense, "-d", few, "--json", output, "-q")
+    assert shown.stderr == ""
+    plain = SentenceTransformer(tiny, device="cpu")
+    for one, model in zip(json.loads(output.read_text("utf-8"))["results"], (plain, encoder, trained), strict=True):
+        wanted = task.run(model.encode)
+        assert one["metrics"]["similarity"] == pytest.approx(wanted.metrics["similarity"], abs=1e-4)
+    for name in (saved, dense):
+        assert f"{name.parent.name}/{name.name}" in shown.stdout
+
+
+def test_several_models_with_recipes_and_other_texts(
+    tiny: str, folder_of: Callable[[str], Path], few: Path, tmp_path: Path, lines: Path
+) -> None:
+    other, output = folder_of("distilbert"), tmp_path / "heros.json"
+    given = ("-m", tiny, other, "-m", tiny, "-r", "weights=idf | zscore", "-r", "cls", "--fit", lines)
+    shown = run(*COMMAND, *given, "-d", few, "--json", output)
+    found = json.loads(output.read_text("utf-8"))["results"]
+    assert len(found) == 4  # a model named twice runs once
+    assert f"{other.parent.name}/{other.name} · cls" in shown.stdout
+    texts = lines.read_text().splitlines()
+    wanted = load_heros(few).run(Encoder(tiny, "weights=idf | zscore", device="cpu").fit(texts).encode)
+    assert found[0]["metrics"]["similarity"] == pytest.approx(wanted.metrics["similarity"], abs=1e-4)
+
+
+def test_columns_by_position(tiny: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("a,b,c\nThe dogs run.,The dogs sprint.,1\nA red ball.,A crimson ball.,2\n")
+    shown = run(*COMMAND, "-m", tiny, "-d", path, "--order", "Original,Synonym,-")
+    assert "by position, as given" in shown.stderr
+    assert "No pairs of the subsets Antonym" in shown.stderr
+    assert "nothing can be ranked" in shown.stdout
+
+
+def test_refusals(tiny: str, few: Path, lines: Path, tmp_path: Path) -> None:
+    def refuse(*options: object, model: object = tiny) -> str:
+        return run(*COMMAND, "-m", model, *options, code=2).stderr
+
+    assert "does not exist" in refuse("-d", tmp_path / "none.tsv")
+    assert ".png" in refuse("-d", few, "--report", tmp_path / "heros.jpg")
+    assert "--recipe" in refuse("-d", few, "--fit", lines)
+    assert "Did you mean" in refuse("-d", few, "-r", "first-lats")
+    assert "no head 9-1" in refuse("-d", few, "-r", "ditto:9-1")
+    assert "no model folder" in refuse("-d", few, model=tmp_path / "no-model")
+    bad = tmp_path / "bad.tsv"
+    bad.write_text("Original\tTypo\nA text.\tA txet.\n\tA txet.\n")
+    assert "bad.tsv, line 3" in refuse("-d", bad)

@@ -1,0 +1,79 @@
+"""`essent recipes`: the list of recipes and parts, and one recipe in full."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from command_line import run
+from essent import NAMED, TEMPLATES, Recipe
+from essent.cli.parts import in_source, parts, registered, shaping_steps
+from essent.shaping import Centre, shapers
+
+
+def test_everything_is_listed() -> None:
+    shown = run("recipes").stdout
+    for row in NAMED.values():
+        assert f"{row.name}:HEAD" in shown if row.argument == "head" else row.name in shown
+        assert row.paper in shown
+    for text in (*TEMPLATES.values(), "zscore", "idf", "power", "random"):
+        assert text in shown
+
+
+def test_the_list_as_json() -> None:
+    listed = json.loads(run("recipes", "--json", "-").stdout)
+    assert [row["name"] for row in listed["recipes"]] == list(NAMED)
+    assert all(Recipe.parse(row["example"]) for row in listed["recipes"])
+    assert listed["templates"] == TEMPLATES
+    assert listed["shaping"]["abtt"]["arguments"] == "d=2"
+    assert all(
+        part["about"] for kind in ("weights", "reduce", "shaping", "token tables") for part in listed[kind].values()
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["ditto:1-10 | zscore", "t4-idf-quantile", 'template="[MASK] [red] {text}" weights=mask']
+)
+def test_one_recipe(text: str) -> None:
+    recipe = Recipe.parse(text)
+    shown = run("recipes", text).stdout
+    for part in (str(recipe), recipe.to_json(), recipe.to_yaml().rstrip(), recipe.digest()):
+        assert part in shown
+    written = json.loads(run("recipes", text, "--json", "-").stdout)
+    assert (written.pop("text"), written.pop("digest")) == (str(recipe), recipe.digest())
+    assert Recipe.from_dict(written) == recipe
+
+
+def test_one_recipe_with_an_argument() -> None:
+    assert "ditto:HEAD" in run("recipes", "ditto").stdout
+    assert "Did you mean" in run("recipes", "dito:1-1", code=2).stderr
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 150])
+def test_no_word_of_the_lists_is_broken(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = set(run("recipes").stdout.split())
+    described = [text for members in parts().values() for part in members.values() for text in part]
+    published = [text for row in NAMED.values() for text in (row.form, row.about, row.paper)]
+    words = {word for text in (*described, *published) for word in text.split()}
+    assert {word for word in words if not any(word in text for text in shown)} == set()
+
+
+def test_parts_are_described_as_they_are_registered() -> None:
+    assert in_source("essent.shaping") == registered(shapers)
+    assert list(in_source("essent.shaping")) == list(shapers)
+
+
+def test_steps_of_other_packages_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mine(Centre):
+        """Mine, first."""
+
+        def __init__(self, share: float = 0.5) -> None:
+            self.share = share
+
+    point = SimpleNamespace(name="mine", load=lambda: Mine)
+    monkeypatch.setattr("essent.cli.parts.offered", lambda group: [point] if group == "essent.shapers" else [])
+    monkeypatch.setitem(shapers._parts, "mine", Mine)
+    assert shaping_steps() == {**in_source("essent.shaping"), "mine": ("share=0.5", "Mine, first.")}

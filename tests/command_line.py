@@ -1,0 +1,56 @@
+"""The command line in this process: `essent.cli.main` with streams of its own, as in a pipe."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from cyclopts import App
+
+from essent.cli import app, main
+
+TEXTS = ["A man is playing a large flute.", "", "How far is the moon from the earth?", "Two dogs run. [MASK] [red]"]
+PROGRAM = [sys.executable, "-m", "essent.cli"]  # for a process of its own
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a command line wrote, and how it ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def output(self) -> str:
+        return self.stdout + self.stderr
+
+
+def run(*arguments: object, code: int | None = 0, stdin: bytes | None = None) -> Output:
+    """Run a command line; `code` is the exit code that is expected, None is any."""
+    streams = [io.TextIOWrapper(io.BytesIO(given or b""), "utf-8", newline="\n") for given in (stdin, None, None)]
+    with pytest.MonkeyPatch.context() as patched:
+        for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
+            patched.setattr(sys, name, stream)
+        try:
+            exit_code = main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            exit_code = int(end.code or 0)
+    for stream in streams:
+        stream.flush()
+    written = Output(exit_code, *(stream.buffer.getvalue().decode("utf-8") for stream in streams[1:]))  # type: ignore[attr-defined]
+    assert code in (None, exit_code), written.output
+    return written
+
+
+def commands(program: App = app, path: str = "essent") -> Iterator[tuple[str, App]]:
+    """Every command by its words, without those that only group others."""
+    for name in program:
+        if not name.startswith("-"):
+            command = program[name]
+            if command.default_command is not None:
+                yield f"{path} {name}", command
+            yield from commands(command, f"{path} {name}")

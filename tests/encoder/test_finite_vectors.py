@@ -1,0 +1,119 @@
+"""Vectors with NaN or infinite numbers are an error that names the text and the cause, wherever vectors leave."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+
+import essent
+from command_line import run
+from essent.encoder.encoder import Encoder
+from essent.texts import require_finite
+from essent.types import EssentError, NotFiniteError
+
+TEXTS = ["a man plays a flute", "dogs run", "how far is the moon"]
+ROWS = [{"sentence1": text, "sentence2": f"{text} again", "score": place} for place, text in enumerate(TEXTS)]
+
+
+def with_tensor(folder: Path, name: str, change: Callable[[np.ndarray], None]) -> Path:
+    from safetensors.numpy import load_file, save_file
+
+    tensors = {key: array.copy() for key, array in load_file(folder / "model.safetensors").items()}
+    change(next(array for key, array in tensors.items() if key.endswith(name)))
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def first_number(array: np.ndarray) -> None:
+    array.flat[0] = np.nan
+
+
+@pytest.fixture
+def copy(bert: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(bert, tmp_path / "copy"))
+
+
+@pytest.fixture
+def broken(copy: Path) -> str:
+    """A model with NaN in a weight that every text goes through."""
+    return str(with_tensor(copy, "layer.1.output.dense.weight", first_number))
+
+
+def as_it_is(folder: str) -> str:
+    modules = [Transformer(folder), Pooling(32, "mean"), Dense(32, 8)]
+    SentenceTransformer(modules=modules, device="cpu").save(f"{folder}-dense")
+    return f"{folder}-dense"
+
+
+def on_the_command_line(*arguments: str) -> None:
+    ran = run(*arguments, code=None, stdin="\n".join(TEXTS).encode())
+    if ran.exit_code == 2 and "Error: " in ran.output:
+        raise EssentError(ran.output)
+
+
+WAYS: dict[str, Callable[[str], object]] = {
+    "encode": lambda model: Encoder(model).encode(TEXTS),
+    "one text": lambda model: Encoder(model).encode("a man"),
+    "fit": lambda model: Encoder(model, "mean | zscore").fit(TEXTS),
+    "fit_encode": lambda model: Encoder(model, "mean | normalize").fit_encode(TEXTS),
+    "save": lambda model: Encoder(model).save(f"{model}-saved"),
+    "evaluate": lambda model: essent.evaluate(model, ["mean | whiten"], [ROWS]),
+    "evaluate as it is": lambda model: essent.evaluate(as_it_is(model), [], [ROWS]),
+    "search": lambda model: essent.search(model, data=ROWS, space="layers"),
+    "embed": lambda model: essent.embed(f"{model}.txt", model, f"{model}-vectors"),
+    "encode by command": lambda model: on_the_command_line("encode", "-m", model, "-o", f"{model}.npy"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_vectors_that_are_not_finite_are_an_error(way: str, broken: str) -> None:
+    Path(f"{broken}.txt").write_text("\n".join(TEXTS))
+    with pytest.raises(EssentError, match=r"The\s+vector\s+of\s+'(a|A)\s+man.*is\s+not\s+finite\s+\(text\s+0"):
+        WAYS[way](broken)
+    assert not any(Path(f"{broken}{end}").exists() for end in (".npy", "-saved"))
+    assert not list(Path(f"{broken}-vectors").glob("part-*"))
+
+
+def test_the_error_names_the_text_and_the_weights(broken: str, copy: Path) -> None:
+    with pytest.raises(
+        NotFiniteError, match=r"\(text 0 of 3\), nor are those of 2 more.*the weights .*layer\.1\.output"
+    ):
+        Encoder(broken).encode(TEXTS)
+    word = Encoder(str(copy), "static").module.ids(["flute"])[0][1]
+    copy = with_tensor(copy, "word_embeddings.weight", lambda table: table.__setitem__(word, np.inf))
+    with pytest.raises(NotFiniteError, match=r"of 'the flute' is not finite \(text 1 of 3\): NaN.*word_embeddings"):
+        Encoder(str(copy), "static").encode(["dogs run", "the flute", "the moon"])
+
+
+def test_a_number_of_the_configuration_is_named(copy: Path) -> None:
+    config = json.loads((copy / "config.json").read_text()) | {"layer_norm_eps": float("nan")}
+    (copy / "config.json").write_text(json.dumps(config))
+    with pytest.raises(NotFiniteError, match=r"config\.json may have such a number \(layer_norm_eps\)"):
+        Encoder(str(copy)).encode(TEXTS)
+
+
+def test_embed_keeps_the_rows_that_have_a_vector(copy: Path, tmp_path: Path) -> None:
+    word = Encoder(str(copy), "static").module.ids(["flute"])[0][1]
+    with_tensor(copy, "word_embeddings.weight", lambda table: table.__setitem__(word, np.nan))
+    (tmp_path / "texts.txt").write_text("dogs run\nthe flute\nthe moon\n")
+    essent.embed(tmp_path / "texts.txt", str(copy), tmp_path / "out", recipe="static", truncate_dim=5, normalize=True)
+    table = pq.read_table(tmp_path / "out")
+    assert table["status"].to_pylist() == ["ok", "not finite", "ok"]
+    assert [row is None for row in table["embedding"].to_pylist()] == [False, True, False]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_large_numbers_are_finite(kind: Callable) -> None:
+    """Their sum is not."""
+    vectors = kind(np.full((2, 3), 3e38, np.float32))
+    assert require_finite(vectors, ["a", "b"]) is vectors

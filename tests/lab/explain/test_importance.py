@@ -1,0 +1,211 @@
+"""Word importance: perturbed masking and head diagonals against one pass a token in float64."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr, spearmanr
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+from essent.lab.explain import importance
+from essent.lab.explain.importance import (
+    HeadAgreement,
+    backbone_of,
+    correlate,
+    head_agreement,
+    impact_agreement,
+    impact_matrix,
+)
+from essent.types import InputError, ModelError, UnknownNameError
+from families import CORPUS, WITHOUT_MASK, build_tokenizer
+from reference import Counts, Reference
+
+TEXTS = CORPUS[:6]
+
+
+def slow_impact(reference: Reference, ids: list[int], own: list[int], layer: int) -> np.ndarray:
+    """F_ij = ‖H(x∖{i})_i − H(x∖{i,j})_i‖, two passes for every cell."""
+    mask = reference.tokenizer.mask_token_id
+
+    def state(place: int, *masked: int) -> np.ndarray:
+        return reference.run([mask if n in masked else token for n, token in enumerate(ids)])[0][layer][place]
+
+    return np.array([[np.linalg.norm(state(i, i) - state(i, i, j)) for j in own] for i in own])
+
+
+def framed(reference: Reference, text: str) -> tuple[list[int], list[int]]:
+    """Ids of a text with its special tokens, and the places of its own."""
+    sentence = reference.sentence(text, None)
+    return list(sentence.ids), [n for n in range(len(sentence.ids)) if sentence.content[n]]
+
+
+@pytest.mark.parametrize(
+    ("family", "layer"),
+    [  # every family with one of the two layers
+        pytest.param(family, layer, marks=() if number % 2 == place else pytest.mark.slow)
+        for number, family in enumerate(("bert", "roberta", "electra", "modernbert", "deberta-v2", "mpnet"))
+        for place, layer in enumerate((None, 1))
+    ],
+)
+def test_impact_matrix(
+    folder_of: Callable[[str], Path], reference_of: Callable[[str], Reference], family: str, layer: int | None
+) -> None:
+    text, reference = CORPUS[0], reference_of(family)
+    ids, own = framed(reference, text)
+    found = impact_matrix(folder_of(family), text, layer=layer, device="cpu")
+    wanted = slow_impact(reference, ids, own, reference.last if layer is None else layer)
+    assert found.matrix == pytest.approx(wanted, abs=1e-4)
+    assert not np.diag(found.matrix).any()
+    assert found.ids == tuple(ids[n] for n in own)
+    assert list(found.tokens) == reference.tokenizer.convert_ids_to_tokens(list(found.ids))
+    assert found.means == pytest.approx(wanted.mean(axis=0), abs=1e-4)
+
+
+def test_batches_change_nothing(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = backbone_of(bert, device="cpu")
+    whole = impact_matrix(backbone, CORPUS[5])
+    monkeypatch.setattr(importance, "TOKENS", 50)
+    assert impact_matrix(backbone, CORPUS[5]).matrix == pytest.approx(whole.matrix, abs=1e-5)
+
+
+@pytest.mark.parametrize("weights", ["tfidf", "idf"])
+def test_agreement_of_impact_with_tfidf(bert: Path, reference_of: Callable[[str], Reference], weights: str) -> None:
+    reference = reference_of("bert")
+    counts = Counts.of([framed(reference, text)[0] for text in CORPUS])
+    means, wanted = [], []
+    for text in TEXTS[:3]:
+        ids, own = framed(reference, text)
+        means += list(slow_impact(reference, ids, own, reference.last).mean(axis=0))
+        wanted += [counts.idf(ids[n]) * (counts.tf(ids[n]) if weights == "tfidf" else 1) for n in own]
+    found = impact_agreement(bert, TEXTS[:3], weights=weights, frequency_texts=CORPUS, device="cpu")
+    assert found.pearson == pytest.approx(100 * pearsonr(means, wanted).statistic, abs=1e-2)
+    assert found.spearman == pytest.approx(100 * spearmanr(means, wanted).statistic, abs=1e-2)
+    assert (found.tokens, found.texts) == (len(means), 3)
+
+
+def test_one_matrix_at_a_time(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a text of T tokens T² numbers: only their means are kept."""
+    made: list[weakref.ref] = []
+    alive: list[int] = []
+    impact = importance._impact
+
+    def watched(*arguments: Any) -> np.ndarray:
+        alive.append(sum(matrix() is not None for matrix in made))
+        found = impact(*arguments)
+        made.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(importance, "_impact", watched)
+    impact_agreement(bert, CORPUS[:6], device="cpu")
+    assert max(alive) <= 1
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert", "deberta-v2", "t5", "qwen3"])
+def test_every_head_against_tfidf(
+    folder_of: Callable[[str], Path], reference_of: Callable[[str], Reference], family: str
+) -> None:
+    reference = reference_of(family)
+    texts = [*TEXTS, "", TEXTS[0]]  # of many lengths; an empty one; a repeated one
+    counts = Counts.of([framed(reference, text)[0] for text in texts])
+    found = head_agreement(folder_of(family), texts, batch_size=2, device="cpu")
+    layers, heads = reference.last, 4
+    assert found.pearson.shape == found.spearman.shape == (layers, heads)
+    for layer in range(1, layers + 1):
+        for head in range(1, heads + 1):
+            diagonal, wanted = [], []
+            for text in texts:
+                ids, own = framed(reference, text)
+                values = reference.diagonal(ids, f"{layer}-{head}") if own else []
+                diagonal += [values[n] for n in own]
+                wanted += [counts.idf(ids[n]) * counts.tf(ids[n]) for n in own]
+            expected = 100 * pearsonr(diagonal, wanted).statistic, 100 * spearmanr(diagonal, wanted).statistic
+            assert found.pearson[layer - 1, head - 1] == pytest.approx(expected[0], abs=1e-2)
+            assert found.spearman[layer - 1, head - 1] == pytest.approx(expected[1], abs=0.2)  # near-ties may swap
+    assert found.tokens == len(wanted)
+    assert found.texts == len(texts)
+
+
+def test_one_pass_over_the_texts(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone, passes = backbone_of(bert, device="cpu"), []
+    states = type(backbone).states
+
+    def counted(self: object, tokens: object, *rest: object) -> object:
+        passes.append(len(tokens))
+        return states(self, tokens, *rest)
+
+    monkeypatch.setattr(type(backbone), "states", counted)
+    head_agreement(backbone, TEXTS)
+    assert sum(passes) == len(TEXTS)
+
+
+def test_the_best_heads() -> None:
+    spearman = np.array([[10.0, math.nan], [30.0, 20.0]])
+    found = HeadAgreement(spearman + 1, spearman, 9, 2)
+    assert found.best(3) == [("2-1", 31.0, 30.0), ("2-2", 21.0, 20.0), ("1-1", 11.0, 10.0)]
+
+
+def test_correlations_of_degenerate_rows() -> None:
+    rows = np.array([[1.0, 1.0, 1.0], [3.0, 2.0, 5.0]])
+    pearson, spearman = correlate(rows, np.array([1.0, 2.0, 9.0]))
+    assert math.isnan(pearson[0])
+    assert math.isnan(spearman[0])
+    assert spearman[1] == pytest.approx(50.0)
+    assert np.isnan(correlate(rows, np.ones(3))[0]).all()
+    assert np.isnan(correlate(rows[:, :1], np.ones(1))[1]).all()
+
+
+def test_short_texts(bert: Path) -> None:
+    backbone = backbone_of(bert, device="cpu")
+    assert impact_matrix(backbone, "").matrix.shape == (0, 0)
+    assert impact_matrix(backbone, "").means.shape == (0,)
+    assert impact_matrix(backbone, "man").matrix.tolist() == [[0.0]]
+    alone = impact_agreement(backbone, ["man", ""])
+    assert math.isnan(alone.pearson)
+    assert alone.tokens == 1
+    assert np.isnan(head_agreement(backbone, [""]).spearman).all()
+
+
+def test_a_loaded_model_is_taken(bert: Path, shell_of: Callable[[str], SentenceTransformer]) -> None:
+    text = CORPUS[1]
+    assert impact_matrix(shell_of("bert"), text).matrix == pytest.approx(
+        impact_matrix(str(bert), text, device="cpu").matrix, abs=1e-5
+    )
+
+
+def test_static_models_are_refused() -> None:
+    """Their impact matrices would be zeros, as if measured."""
+    tokenizer = build_tokenizer("wordpiece").backend_tokenizer
+    table = np.ones((tokenizer.get_vocab_size(), 4), np.float32)
+    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu")
+    for measure in (
+        lambda: impact_matrix(model, "hello world"),
+        lambda: impact_agreement(model, ["hello world"]),
+        lambda: head_agreement(model, ["hello world"]),
+    ):
+        with pytest.raises(ModelError, match="A static model has no attention heads"):
+            measure()
+
+
+def test_refusals(folder_of: Callable[[str], Path], bert: Path, tmp_path: Path) -> None:
+    for family in WITHOUT_MASK[:2]:
+        with pytest.raises(InputError, match=f"mask token.*{family}"):
+            impact_matrix(folder_of(family), "a", device="cpu")
+    with pytest.raises(InputError, match="no layer 4; this model has layers 0 to 3"):
+        impact_matrix(bert, "a", layer=4, device="cpu")
+    with pytest.raises(InputError, match="at least one text"):
+        head_agreement(bert, [])
+    with pytest.raises(InputError, match="list of texts"):
+        impact_agreement(bert, "a text")
+    with pytest.raises(InputError, match="not a weight by token"):
+        head_agreement(bert, ["a"], weights="ditto:1-1", device="cpu")
+    with pytest.raises(UnknownNameError, match="tfidf"):
+        head_agreement(bert, ["a"], weights="tfdif", device="cpu")
+    with pytest.raises(ModelError, match="no model folder"):
+        impact_matrix(tmp_path / "none", "a")

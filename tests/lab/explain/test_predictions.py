@@ -1,0 +1,96 @@
+"""Mask predictions are the model's own, in any batch; denoised ones go through the same head."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from essent.encoder.encoder import Encoder
+from essent.lab.explain import mask_predictions
+from essent.lab.explain.predictions import shown
+from essent.model.loading import open_model
+from essent.recipe.named import TEMPLATES
+from essent.types import InputError, ModelError, RecipeError
+from families import MASKED
+from reference import Reference
+
+TEXTS = ["A man is playing a large flute.", "dogs", "", "How far is the moon from the earth"]
+
+
+@pytest.mark.parametrize("family", MASKED)
+def test_predictions_equal_the_reference(
+    family: str, folder_of: Callable[[str], Path], reference_of: Callable[[str], Reference]
+) -> None:
+    reference, model, template = reference_of(family), str(folder_of(family)), "T1"
+    found = mask_predictions(model, TEXTS, template=template, top=4, denoised=True, batch_size=2)
+    masks = TEMPLATES[template].count("[MASK]")
+    assert [(row.text, row.mask) for row in found.rows] == [(t, m) for t in TEXTS for m in range(1, masks + 1)]
+    module = Encoder(model, f"template={template} layers=topk:4 weights=mask").module
+    vocabulary = module.backbone.vocabulary
+    for place, ids in enumerate(module.ids(TEXTS)):
+        words = len(ids) - len(module.plan.frame)
+        before = len(module.plan.frame.before)
+        content = tuple(before <= n < before + words for n in range(len(ids)))
+        sentence = reference.sentence("", None).__class__(tuple(ids), content)
+        rows = found.rows[place * masks : (place + 1) * masks]
+        at = [n for n, token in enumerate(ids) if token == reference.tokenizer.mask_token_id]
+        plain = reference.token_probabilities(ids)[at]
+        denoised = reference.token_probabilities(ids, reference.source(sentence, "L-bias"))[at]
+        for row, *expected in zip(rows, plain, denoised, strict=True):
+            for tokens, probabilities in zip((row.tokens, row.denoised), expected, strict=True):
+                best = np.argsort(-probabilities, kind="stable")[:4]
+                np.testing.assert_allclose([one.probability for one in tokens], probabilities[best], atol=1e-5)
+                names = {shown(vocabulary, int(i)) for i in np.argsort(-probabilities)[:6]}  # near ties may swap
+                assert {one.token for one in tokens} <= names
+
+
+def test_a_model_that_is_loaded_already(bert: Path) -> None:
+    expected = mask_predictions(str(bert), TEXTS, top=3)
+    assert all(row.denoised == () for row in expected.rows)
+    shell = open_model(str(bert), {"device": "cpu"}, with_mlm_head=True)
+    assert mask_predictions(shell, TEXTS, top=3) == expected
+    assert mask_predictions(Encoder(shell, "prompt-topk").module.backbone, TEXTS, top=3) == expected
+    assert mask_predictions(Path(bert), TEXTS, top=3) == expected
+    assert (
+        json.loads(json.dumps(expected.to_dict()))["rows"][1]["tokens"][0]["token"] == expected.rows[1].tokens[0].token
+    )
+
+
+def test_more_than_all_tokens_are_all_of_them(bert: Path) -> None:
+    (row,) = mask_predictions(str(bert), ["dogs"], top=10_000).rows
+    assert sum(one.probability for one in row.tokens) == pytest.approx(1, abs=1e-5)
+
+
+def test_the_table(bert: Path) -> None:
+    one, two = (mask_predictions(str(bert), ["dogs"], template=t, denoised=d) for t, d in (("T0", False), ("T1", True)))
+    assert [column.header for column in one.table().columns] == ["sentence", "most probable tokens"]
+    assert [column.header for column in two.table().columns] == [
+        "sentence", "mask", "most probable tokens", "after template denoising"
+    ]  # fmt: skip
+    assert two.table().row_count == 2
+
+
+def test_bad_input(bert: Path, folder_of: Callable[[str], Path]) -> None:
+    with pytest.raises(ModelError, match=r"gpt2 has no masked-LM head: it was saved or loaded without one"):
+        mask_predictions(str(folder_of("gpt2")), TEXTS)
+    with pytest.raises(ModelError, match="SentenceTransformer has no masked-LM head"):
+        mask_predictions(SentenceTransformer(str(bert), device="cpu"), TEXTS)
+    with pytest.raises(ModelError, match="This bert has no masked-LM head"):
+        mask_predictions(Encoder(str(bert), "mean").module.backbone, TEXTS)
+    for texts, message in (([], "at least one text"), ("one", "Expected a list of texts"), ([3], "must be a str")):
+        with pytest.raises(InputError, match=message):
+            mask_predictions(str(bert), texts)  # type: ignore[arg-type]
+    for top in (0, -1, 2.5, True):
+        with pytest.raises(InputError, match="must be a positive number of tokens"):
+            mask_predictions(str(bert), TEXTS, top=top)  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match=r"has no \[MASK\] to predict"):
+        mask_predictions(str(bert), TEXTS, template="one-word")
+    with pytest.raises(RecipeError, match=r"tokens, and the model reads 256, text included"):
+        mask_predictions(str(bert), TEXTS, template="{text} means [MASK]" + " and so on" * 90)
+    with pytest.raises(RecipeError, match="must have exactly one"):
+        mask_predictions(str(bert), TEXTS, template="[MASK]")

@@ -1,0 +1,86 @@
+"""A WordNet of a few words, and a tiny masked language model that knows the words of the tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from heros_sentences import SENTENCES
+from tiny_wordnet import SYNSETS, write_wordnet
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+from essent.lab.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet, misspellings
+from essent.lab.minimal_pairs import choose as choosing
+from essent.lab.minimal_pairs.english import inflect
+
+FILLERS = "green strange nice famous empty eat eats ate eating see sees saw watch watched make made call called cold"
+
+
+def write_masked_model(folder: Path) -> Path:
+    """A BERT with random weights whose vocabulary is whole words; returns the folder."""
+    words = set(re.findall(r"\w+|[^\w\s]", " ".join(SENTENCES).lower())) | set(FILLERS.split())
+    for part, spelled, _, _ in SYNSETS.values():
+        for word in spelled.replace("(p)", "").split():
+            forms = ("VB", "VBZ", "VBD", "VBG", "VBN") if part == "verb" else ("JJ",)
+            words |= {inflect(word, form) or word for form in forms}
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "##s", *sorted(words)]
+    vocabulary = {word: number for number, word in enumerate(names)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=names[1]))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    special = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **special)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(names),
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=64,
+        initializer_range=0.2,
+    )
+    BertForMaskedLM(config).save_pretrained(folder)
+    fast.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wordnet_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_wordnet(tmp_path_factory.mktemp("wordnet"))
+
+
+@pytest.fixture(scope="session")
+def masked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_masked_model(tmp_path_factory.mktemp("masked"))
+
+
+@pytest.fixture(scope="session")
+def model(masked_folder: Path) -> MaskedModel:
+    return MaskedModel(str(masked_folder), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def parser() -> Parser:
+    return Parser(English())
+
+
+@pytest.fixture(scope="session")
+def resources(parser: Parser, wordnet_folder: Path, model: MaskedModel) -> Resources:
+    listed = misspellings()
+    return Resources(parser, WordNet(wordnet_folder), model, listed)
+
+
+@pytest.fixture
+def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model with random weights finds nothing alike."""
+    for name in ("SURE", "BETWEEN"):
+        monkeypatch.setattr(choosing, name, -99.0)
+    for name in ("RELATED", "FILLER_GAP"):
+        monkeypatch.setattr(choosing, name, 99.0)

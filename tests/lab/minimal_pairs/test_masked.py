@@ -1,0 +1,107 @@
+"""The masked language model: probabilities and states against a slow pass for each word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from heros_sentences import SENTENCES
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from essent.lab.minimal_pairs import MaskedModel
+from essent.lab.minimal_pairs.edits import read_table
+from essent.lab.minimal_pairs.masked import Asked
+from essent.types import ModelError
+
+
+def places(*words: str) -> list[Asked]:
+    """One word of each sentence."""
+    spans = [list(re.finditer(r"\w+", text))[n % 7].span() for n, text in enumerate(SENTENCES)]
+    return [Asked(text, *span, words) for text, span in zip(SENTENCES, spans, strict=True)]
+
+
+def test_slots_are_what_one_pass_each_gives(model: MaskedModel, masked_folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(masked_folder)
+    slow = AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
+    asked = places("green", "buy", "blorp")
+    model.batch_size = 5
+    for (text, start, end, _), slot in zip(asked, model.slots(asked), strict=True):
+        ids = tokenizer(text[:start] + "[MASK]" + text[end:], return_tensors="pt")
+        with torch.no_grad():
+            row = slow(**ids).logits[0, ids["input_ids"][0].tolist().index(4)].log_softmax(-1)
+        assert slot.words["green"] == pytest.approx(float(row[tokenizer.vocab["green"]]), abs=1e-5)
+        assert slot.words["blorp"] == -np.inf
+        wanted = {filler: float(row[tokenizer.vocab[filler]]) for filler in slot.fillers}
+        assert slot.fillers == pytest.approx(wanted, abs=1e-5)
+        assert list(wanted.values()) == sorted(wanted.values(), reverse=True)
+        assert not {"##s", "[PAD]", ".", "("} & set(slot.fillers)
+
+
+def test_similarities_are_cosines_of_states(model: MaskedModel, masked_folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(masked_folder)
+    slow = AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
+
+    def state(text: str, word: str, start: int) -> np.ndarray:
+        ids = tokenizer(text, return_tensors="pt")
+        with torch.no_grad():
+            hidden = slow(**ids, output_hidden_states=True).hidden_states[2][0]
+        inside = [n for n in range(hidden.shape[0]) if (span := ids.token_to_chars(n)) and span.start == start]
+        return hidden[inside[0]].numpy()
+
+    vectors = np.stack(
+        [state(text, word, text.index(word)) for text, word, _ in map(dict.values, read_table("probes.tsv"))]
+    )
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    base = np.mean([left @ right for left, right in permutations(vectors, 2)])
+    assert 0 < base < 1
+    asked = places("green", "buy")
+    for (text, start, end, others), found in zip(asked, model.similarities(asked), strict=True):
+        own = state(text, text[start:end], start)
+        assert set(found) == set(others)
+        for other, cosine in found.items():
+            vector = state(text[:start] + other + text[end:], other, start)
+            wanted = own @ vector / np.linalg.norm(own) / np.linalg.norm(vector)
+            assert cosine == pytest.approx((wanted - base) / (1 - base), abs=1e-5)
+
+
+def test_a_word_that_was_cut_off(model: MaskedModel) -> None:
+    text = "the river " * 60 + "green"
+    (slot,) = model.slots([Asked(text, 600, 605, ("green",))])
+    assert slot == ({"green": -np.inf}, {})
+    (found,) = model.similarities([Asked(text, 600, 605, ("strange",))])
+    assert found["strange"] == pytest.approx(-model.baseline / (1 - model.baseline))  # of a cosine of 0
+
+
+@pytest.mark.parametrize("family", ["roberta", "distilbert", "albert", "electra", "modernbert"])
+def test_other_families(family: str, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    """The head that is fed the mask alone is found in each: one batch gives what one sentence each gives."""
+    body = folder_of(family)
+    model = AutoModelForMaskedLM.from_pretrained(body)
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(body).save_pretrained(tmp_path)
+    masked = MaskedModel(str(tmp_path), device="cpu")
+    texts = ["The stock market fell sharply on Monday.", "Two dogs run."]
+    asked = [Asked(text, text.index(" ") + 1, text.index(" ", 5), ("dog",)) for text in texts]
+    for one, slot in zip(asked, masked.slots(asked), strict=True):
+        text = one.sentence[: one.start] + masked.tokenizer.mask_token + one.sentence[one.end :]
+        ids = masked.tokenizer(text, return_tensors="pt")
+        with torch.no_grad():
+            row = masked.model(**ids).logits[0, ids["input_ids"][0].tolist().index(masked.tokenizer.mask_token_id)]
+        logs = row.log_softmax(-1)
+        wanted = {word: float(logs[masked.tokenizer.convert_tokens_to_ids(word)]) for word in slot.fillers}
+        if family in ("distilbert", "electra"):  # their tokens are spelled as words are
+            assert len(wanted) > 5
+            assert slot.fillers == pytest.approx(wanted, abs=1e-4)
+        assert list(slot.fillers.values()) == sorted(slot.fillers.values(), reverse=True)
+
+
+def test_what_is_no_masked_model(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="mask"):
+        MaskedModel(str(folder_of("gpt2")))
+    with pytest.raises(ModelError, match="nowhere"):
+        MaskedModel(str(tmp_path / "nowhere"))

@@ -1,0 +1,76 @@
+"""Typos: the list first, then one letter."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from essent.lab.minimal_pairs import English, misspellings
+from essent.lab.minimal_pairs.language import UnsuitableError, attempt
+from essent.lab.minimal_pairs.typos import is_near, make_typo
+from essent.tasks.overlap import levenshtein
+from essent.types import MissingDependencyError
+
+ENGLISH = English()
+
+
+def test_the_list_of_codespell() -> None:
+    listed = misspellings()
+    assert "recieve" in listed["receive"]
+    assert len(listed) > 10_000
+    assert make_typo("Receive", np.random.default_rng(0), listed, ENGLISH)[0].lower() in listed["receive"]
+
+
+def test_only_unambiguous_lines_count(tmp_path: Path) -> None:
+    path = tmp_path / "dictionary.txt"
+    path.write_text("teh->the\nclas->class, disabled because\nabandonned->abandoned\nfoo bar->x\n", "utf-8")
+    assert misspellings(path) == {"the": ("teh",), "abandoned": ("abandonned",)}
+
+
+@given(st.text(alphabet="abcdefgiklmnorstuy", min_size=3, max_size=12), st.integers(0, 2**32))
+def test_one_letter_is_changed(word: str, seed: int) -> None:
+    found = attempt(make_typo, word, np.random.default_rng(seed), {}, ENGLISH)
+    if isinstance(found, UnsuitableError):  # a word of one letter repeated, say
+        return
+    typo, rule = found
+    assert (typo, rule) == make_typo(word, np.random.default_rng(seed), {}, ENGLISH)
+    assert typo != word
+    assert typo[0] == word[0]
+    assert not ENGLISH.is_word(typo)
+    assert is_near(typo, word)
+    distance = levenshtein(word, typo)
+    assert (distance, len(typo) - len(word)) in {
+        "letter deleted": {(1, -1)},
+        "letter doubled": {(1, 1)},
+        "letters swapped": {(2, 0)},
+    }[rule]
+
+
+def test_a_listed_typo_is_near_its_word() -> None:
+    """codespell lists "unuseful" for "useless"."""
+    typo, rule = make_typo("useless", np.random.default_rng(0), {"useless": ("unuseful",)}, ENGLISH)
+    assert (rule, typo) != ("common misspelling", "unuseful")
+    assert make_typo("which", np.random.default_rng(0), {"which": ("wich",)}, ENGLISH) == ("wich", "common misspelling")
+
+
+@pytest.mark.parametrize("word", ["so", "x-ray"])
+def test_what_has_no_typo(word: str) -> None:
+    with pytest.raises(UnsuitableError, match="no typo"):
+        make_typo(word, np.random.default_rng(0), {}, ENGLISH)
+
+
+def test_slips() -> None:
+    typos = {make_typo("refused", np.random.default_rng(seed), {}, ENGLISH)[0] for seed in range(400)}
+    assert {"refsued", "reffused", "refusd"} <= typos
+    assert not is_near("elephant", "refused")
+
+
+def test_codespell_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "codespell_lib", None)
+    with pytest.raises(MissingDependencyError, match=r"essent\[heros\]"):
+        misspellings.__wrapped__()

@@ -1,0 +1,112 @@
+"""WordNet by NLTK: what is read, and what is said where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nltk.data
+import pytest
+from tiny_wordnet import write_wordnet
+
+from essent.lab.minimal_pairs import English, Parser, WordNet
+from essent.lab.minimal_pairs.substitutes import Substitutes
+from essent.lab.minimal_pairs.wordnet import spelled
+from essent.types import DataError
+
+
+@pytest.fixture(scope="module")
+def wordnet(wordnet_folder: Path) -> WordNet:
+    return WordNet(wordnet_folder)
+
+
+def test_senses_and_counts(wordnet: WordNet) -> None:
+    ((uses, sense),) = wordnet.senses("boost", "verb")
+    assert (uses, spelled(sense)) == (4, "boost")
+    hike, up = sense.synset().lemmas()[1:]
+    assert (spelled(hike), spelled(up)) == ("hike", "hike up")
+    assert wordnet.rank(hike, "verb") == 1
+    assert wordnet.senses("boost", "noun") == []
+    assert wordnet.count("buy", "verb") == 30
+    assert "hike up" in wordnet
+    assert "blorp" not in wordnet
+
+
+def test_only_the_word_itself(wordnet: WordNet) -> None:
+    """NLTK finds boost for boosts; what is asked for is a lemma."""
+    assert wordnet.senses("boosts", "verb") == []
+
+
+def test_a_sense_counts_once(wordnet: WordNet) -> None:
+    """NLTK finds bounds twice: as it is, and as a form of bound, in one synset."""
+    assert [uses for uses, _ in wordnet.senses("bounds", "noun")] == [2]
+
+
+def test_a_rare_sense_comes_after_the_usual_one(wordnet: WordNet) -> None:
+    (often, slope), (seldom, house) = wordnet.senses("bank", "noun")
+    assert (often, seldom) == (5, 3)
+    assert [wordnet.rank(one, "noun") for one in (slope, house)] == [1, 2]
+
+
+def test_relatives_are_all_that_a_random_word_may_not_be(wordnet: WordNet) -> None:
+    assert {"happy", "glad", "unhappy", "sad", "happiness"} <= wordnet.relatives("happy")
+    assert {"increase", "decrease", "lower", "hike"} <= wordnet.relatives("boost")
+    assert wordnet.relatives("blorp") == {"blorp"}
+
+
+def test_frames_of_verbs(wordnet: WordNet) -> None:
+    """Substitutes take those of a word: its own and its synset's."""
+    ((_, start),) = wordnet.senses("start", "verb")
+    assert {spelled(one): set(one.frame_ids()) for one in start.synset().lemmas()} == {"start": {8, 28}, "begin": {8}}
+
+
+def test_an_antonym_belongs_to_its_word(wordnet: WordNet) -> None:
+    """Glad is opposed to sad, happy to unhappy, though both words share a synset."""
+    ((_, glad),) = wordnet.senses("glad", "adj")  # written glad(p)
+    opposed = {spelled(one): [spelled(other) for other in one.antonyms()] for one in glad.synset().lemmas()}
+    assert opposed == {"happy": ["unhappy"], "glad": ["sad"]}
+
+
+def test_where_it_is_looked_for(wordnet_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    with pytest.raises(DataError, match=r"python -m nltk\.downloader wordnet"):
+        WordNet()
+    with pytest.raises(DataError, match="nowhere"):
+        WordNet(tmp_path / "nowhere")
+    assert "boost" in WordNet(wordnet_folder)
+
+
+def test_a_folder_that_is_named_is_the_one_that_is_read(
+    wordnet_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nltk.data, "path", [str(wordnet_folder)])
+    with pytest.raises(DataError, match="empty"):
+        WordNet(tmp_path / "empty")
+    other = write_wordnet(tmp_path / "other")
+    counts = other / "corpora" / "wordnet" / "cntlist.rev"
+    counts.write_text(counts.read_text("latin-1").replace("buy%2:00:00:: 1 30", "buy%2:00:00:: 1 31"), "latin-1")
+    assert WordNet(other).count("buy", "verb") == 31
+    assert WordNet().count("buy", "verb") == 30
+
+
+def test_a_part_of_wordnet_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nltk.data, "path", [])
+    folder = write_wordnet(tmp_path / "part")
+    (folder / "corpora" / "wordnet" / "lexnames").unlink()
+    with pytest.raises(DataError, match=r"no whole WordNet.*lexnames"):
+        WordNet(folder)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "word", "wanted"),
+    [
+        ("She stopped the old car.", "stopped", ["halted", "started"]),
+        ("She stopped the car and had to start it again.", "stopped", []),  # not "started the car and had to start it"
+        ("We hate noise and detest crowds.", "hate", []),  # not "detest noise and detest crowds"
+    ],
+)
+def test_what_the_sentence_says_already_is_not_offered(
+    sentence: str, word: str, wanted: list[str], wordnet: WordNet, parser: Parser
+) -> None:
+    (doc,) = parser([sentence])
+    token = next(one for one in doc if one.lower_ == word)
+    assert [one.word for one in Substitutes(wordnet, English()).of(token)] == wanted

@@ -1,0 +1,61 @@
+"""Sentences in frames: who is framed, with what, and the same every time."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from essent.lab.pretrain.frames import FRAMES, in_frames
+from essent.lab.pretrain.settings import Pretraining
+from essent.lab.pretrain.start import Start, prepare
+from essent.types import InputError
+
+THINGS = ("river", "garden", "kitchen", "station", "window")
+TEXTS = [f"The old {THINGS[n % 5]} is near the Big {THINGS[(n * 3 + 1) % 5]} of Ulm{n}." for n in range(60)]
+ALL = [re.escape(frame).replace(r"\{text\}", "(?P<text>.+)") for frame in FRAMES]
+PATTERNS = [
+    re.compile(one.replace(r"\{first\}", r"(?P<first>\w+)").replace(r"\{second\}", r"(?P<second>\w+)")) for one in ALL
+]
+
+
+def test_every_frame_holds_the_sentence_and_its_rare_words() -> None:
+    found = in_frames(TEXTS, 1.0)
+    counts = Counter(word for text in TEXTS for word in set(re.findall(r"[a-z]{3,}", text.lower())))
+    used = Counter()
+    for before, after in zip(TEXTS, found, strict=True):
+        number, match = next((n, match) for n, one in enumerate(PATTERNS) if (match := one.fullmatch(after)))
+        used[number] += 1
+        assert match["text"] == before.rstrip(".")
+        known = sorted({w for w in re.findall(r"[a-z]{3,}", before.lower()) if counts[w] >= 4}, key=counts.get)
+        fillings = [match[name] for name in ("first", "second") if name in match.groupdict()]
+        assert len(set(fillings)) == len(fillings)
+        assert all(filling in before for filling in fillings)  # as it is written there
+        assert all(counts[filling.lower()] <= counts[known[2]] for filling in fillings)
+    assert len(used) == len(FRAMES)
+
+
+def test_a_share_of_the_texts_and_no_other() -> None:
+    odd = ["Too short.", "word " * 23, "Unheardof neologisms abound nowadays.", "这里没有空格"]
+    found = in_frames([*TEXTS, *odd], 0.5, seed=3)
+    same = [before == after for before, after in zip([*TEXTS, *odd], found, strict=True)]
+    assert all(same[-4:])
+    assert 15 < sum(same[:60]) < 45
+    assert found == in_frames([*TEXTS, *odd], 0.5, seed=3) != in_frames([*TEXTS, *odd], 0.5, seed=4)
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(InputError, match="no text has 4 to 22 words"):
+        in_frames(["One two.", "Three."], 0.5)
+    for share in (-1, 1.5):
+        with pytest.raises(InputError, match=f"frames={share}"):
+            Pretraining(max_steps=1, frames=share)
+
+
+def test_a_run_learns_from_framed_texts_and_measures_on_plain_ones() -> None:
+    settings = Pretraining(max_steps=1, batch_size=2, max_seq_length=32, frames=1.0)
+    prepared = prepare(TEXTS, None, Start(config="tiny", vocabulary=200), settings)
+    assert all(any(one.fullmatch(text) for one in PATTERNS) for text in prepared.texts)
+    assert set(prepared.held_out_texts) <= set(TEXTS)
+    assert prepared.about(settings)["settings"]["frames"] == 1.0

@@ -1,0 +1,181 @@
+"""Texts to packed and masked batches, against loops over tokens."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from essent.lab.pretrain.data import mask, masked_once, masking_of, pack, split_texts
+from essent.lab.pretrain.word_pieces import train_word_pieces
+from essent.types import InputError
+from families import CORPUS
+
+TEXTS = CORPUS[:8]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_word_pieces(TEXTS, 150)
+
+
+# -- splitting --------------------------------------------------------------------------------------------------------
+
+
+def test_split_has_each_text_once_and_on_one_side() -> None:
+    texts = [f"Text {i % 300}." for i in range(900)] + ["", "  "]
+    train, held_out = split_texts(texts, None, seed=0)
+    assert len(train) + len(held_out) == 300
+    assert len(held_out) == 3
+    assert not set(train) & set(held_out)
+    assert (train, held_out) == split_texts(texts, None, seed=0)
+    assert held_out != split_texts(texts, None, seed=1)[1]
+
+
+def test_given_held_out_texts_are_not_learned_from() -> None:
+    assert split_texts(["a", "b", "c"], ["b", "b", "x"], seed=0) == (["a", "c"], ["b", "x"])
+
+
+@pytest.mark.parametrize(
+    ("texts", "held_out", "said"),
+    [
+        ([], None, "at least two different texts .*; there are 0"),
+        (["One."], None, "there is 1"),
+        (["One.", "One.", " "], None, "there is 1"),
+        ("One.", None, "Expected a list of texts"),
+        (["One.", None], None, "Text 1 is NoneType"),
+        (["One.", "Two."], ["One.", "Two."], "no text to learn from"),
+        (["One.", "Two."], [""], "held-out texts are empty"),
+    ],
+)
+def test_too_few_texts(texts, held_out, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        split_texts(texts, held_out, 0)
+
+
+# -- packing ----------------------------------------------------------------------------------------------------------
+
+
+def ids_of(tokenizer, text: str) -> list[int]:
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def ids_in(packed) -> list[list[int]]:
+    return packed["input_ids"][:].tolist()
+
+
+def pieces_of(packed, tokenizer) -> list[tuple[int, ...]]:
+    """What stands between [CLS] and [SEP] in every sequence, found token by token."""
+    found = []
+    for row, attention_mask in zip(ids_in(packed), packed["attention_mask"][:].tolist(), strict=True):
+        piece: list[int] | None = None
+        for token, attended in zip(row, attention_mask, strict=True):
+            assert attended == (token != tokenizer.pad_token_id)
+            if token == tokenizer.cls_token_id:
+                assert piece is None
+                piece = []
+            elif token == tokenizer.sep_token_id:
+                found.append(tuple(piece))
+                piece = None
+            elif token != tokenizer.pad_token_id:
+                piece.append(token)
+        assert piece is None
+    return found
+
+
+def test_whole_texts_stay_whole_in_the_first_sequence_with_room(tokenizer) -> None:
+    packed = pack(tokenizer, TEXTS, 48)
+    assert sorted(pieces_of(packed, tokenizer)) == sorted(tuple(ids_of(tokenizer, text)) for text in TEXTS)
+    rows: list[int] = []
+    for length in [len(ids_of(tokenizer, text)) + 2 for text in TEXTS]:  # the first sequence that has room
+        place = next((place for place, row in enumerate(rows) if row + length <= 48), len(rows))
+        rows[place:] = [sum(rows[place : place + 1]) + length, *rows[place + 1 :]]
+    assert packed["attention_mask"][:].sum(dim=1).tolist() == rows
+
+
+def test_texts_longer_than_a_sequence_are_cut(tokenizer) -> None:
+    packed = pack(tokenizer, TEXTS, 8)
+    expected = []
+    for text in TEXTS:
+        ids = ids_of(tokenizer, text)
+        expected += [tuple(ids[i : i + 6]) for i in range(0, len(ids), 6)]
+    assert sorted(pieces_of(packed, tokenizer)) == sorted(expected)
+
+
+def test_the_tokenizer_stays_as_it_was(tokenizer) -> None:
+    before = tokenizer.backend_tokenizer.to_str()
+    pack(tokenizer, TEXTS, 8, words=True)
+    assert tokenizer.backend_tokenizer.to_str() == before
+    assert tokenizer("[MASK]", add_special_tokens=False)["input_ids"] == [tokenizer.mask_token_id]
+
+
+def test_special_tokens_in_a_text_are_its_letters(tokenizer) -> None:
+    packed = pack(tokenizer, ["the [MASK] and [SEP]"], 32)
+    (row,) = ids_in(packed)
+    assert tokenizer.mask_token_id not in row
+    assert row.count(tokenizer.sep_token_id) == 1
+
+
+def test_no_room_between_special_tokens(tokenizer) -> None:
+    with pytest.raises(InputError, match="max_seq_length=2 leaves no room"):
+        pack(tokenizer, TEXTS, 2)
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_texts_without_tokens(tokenizer, words: bool) -> None:
+    assert len(pack(tokenizer, ["\u200b"], 16, words=words)) == 0
+    with pytest.raises(InputError, match="held-out texts have no token to predict"):
+        masked_once(pack(tokenizer, ["\u200b"], 16, words=words), masking_of(tokenizer, 0.15, words), 0)
+
+
+def test_half_a_surrogate_pair(tokenizer) -> None:
+    assert len(pack(tokenizer, ["the \ud800 dog"], 16)) == 1
+
+
+# -- masks ------------------------------------------------------------------------------------------------------------
+
+
+def test_few_held_out_sequences_are_taken_several_times_with_other_masks(tokenizer) -> None:
+    masking = masking_of(tokenizer, 0.5, False)
+    found, again, other = (masked_once(pack(tokenizer, TEXTS, 48), masking, seed)["labels"][:] for seed in (0, 0, 1))
+    assert 64 <= len(found) < 64 + len(TEXTS)
+    assert len({tuple(row) for row in found.tolist()}) == len(found)
+    assert torch.equal(found, again)
+    assert not torch.equal(found, other)
+    assert masking.generator is None  # those of training come from torch's random numbers
+
+
+def test_masks_are_bert_s(tokenizer) -> None:
+    torch.manual_seed(0)
+    rows = {name: torch.cat([values[:]] * 40) for name, values in pack(tokenizer, TEXTS, 48)[:].items()}
+    ids = rows["input_ids"].clone()
+    batch = mask(rows, masking_of(tokenizer, 0.15, False))
+    assert torch.equal(ids, rows["input_ids"])
+    chosen = batch["labels"] != -100
+    special = torch.isin(ids, torch.tensor([tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id]))
+    assert not (chosen & special).any()
+    assert torch.equal(batch["labels"][chosen], ids[chosen])
+    assert torch.equal(batch["input_ids"][~chosen], ids[~chosen])
+    assert float(chosen.sum() / (~special).sum()) == pytest.approx(0.15, abs=0.015)
+    masked = batch["input_ids"][chosen] == tokenizer.mask_token_id
+    kept = batch["input_ids"][chosen] == ids[chosen]
+    assert float(masked.float().mean()) == pytest.approx(0.8, abs=0.03)
+    assert float(kept.float().mean()) == pytest.approx(0.1, abs=0.03)
+    assert torch.equal(batch["attention_mask"] == 0, ids == tokenizer.pad_token_id)
+
+
+def test_whole_words_are_masked_whole(tokenizer) -> None:
+    torch.manual_seed(0)
+    rows = {name: torch.cat([values[:]] * 20) for name, values in pack(tokenizer, TEXTS, 48, words=True)[:].items()}
+    batch = mask(rows, masking_of(tokenizer, 0.3, True))
+    chosen = batch["labels"] != -100
+    cut_words = 0
+    for number, ids in enumerate(rows["input_ids"].tolist()):
+        names = tokenizer.convert_ids_to_tokens(ids)
+        for place in range(1, len(names)):
+            if names[place].startswith("##"):
+                cut_words += 1
+                assert chosen[number, place] == chosen[number, place - 1], names
+    assert cut_words > 100
+    assert chosen.any()
+    assert not chosen.all(dim=1).any()
+    assert (batch["input_ids"][chosen] == tokenizer.mask_token_id).all()

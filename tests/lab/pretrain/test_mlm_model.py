@@ -1,0 +1,194 @@
+"""Masked language models of every family: logits at masked tokens alone, untied output, what cannot be loaded."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertConfig, TrainingArguments
+
+from essent.lab.pretrain.model import fit_config, logits_at, open_model, open_tokenizer, read_config, untie
+from essent.lab.pretrain.trainer import MaskedTrainer
+from essent.lab.pretrain.word_pieces import train_word_pieces
+from essent.types import InputError, ModelError
+from families import CORPUS, MASKED
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "transformers")
+
+
+@pytest.mark.parametrize("family", MASKED)
+def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
+    model, new = open_model(str(folder_of(family)), None, {}, untied=False, seed=0)
+    assert new == []
+    model = model.double().eval()
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(5, 60, (3, 12), generator=generator)
+    attention_mask = torch.ones_like(ids)
+    attention_mask[1, 9:] = 0
+    chosen = (torch.rand(ids.shape, generator=generator) < 0.3) & attention_mask.bool()
+    labels = torch.where(chosen, torch.randint(5, 60, ids.shape, generator=generator), -100)
+
+    logits = model(input_ids=ids, attention_mask=attention_mask).logits
+    expected = torch.zeros((), dtype=torch.float64)
+    for b in range(ids.shape[0]):  # - 1/M Σ log p(token): token by token
+        for t in range(ids.shape[1]):
+            if chosen[b, t]:
+                expected = expected - (logits[b, t, labels[b, t]] - logits[b, t].exp().sum().log())
+    expected = expected / int(chosen.sum())
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    slow = torch.autograd.grad(expected, weights, allow_unused=True)
+
+    with logits_at(model, chosen):
+        outputs = model(input_ids=ids, attention_mask=attention_mask)
+    assert outputs.logits.shape[:-1].numel() == int(chosen.sum())
+    loss = torch.nn.functional.cross_entropy(outputs.logits.reshape(-1, outputs.logits.shape[-1]), labels[chosen])
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
+    fast = torch.autograd.grad(loss, weights, allow_unused=True)
+    for left, right in zip(slow, fast, strict=True):
+        assert (left is None) == (right is None)
+        if left is not None and right is not None:
+            assert torch.allclose(left, right, atol=1e-9)
+    assert model(input_ids=ids).logits.shape[:2] == ids.shape
+
+
+def test_a_batch_without_masks_moves_nothing(bert: Path, tmp_path: Path) -> None:
+    model, _ = open_model(str(bert), None, {}, untied=False, seed=0)
+    trainer = MaskedTrainer(model, TrainingArguments(str(tmp_path), use_cpu=True), None)
+    ids, labels = torch.arange(5, 25).reshape(2, 10), torch.full((2, 10), -100)
+    loss = trainer.compute_loss(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels})
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert all(weight.grad is None or not weight.grad.any() for weight in model.parameters())
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "electra", "modernbert"])
+def test_untied_is_saved_untied(family: str, folder_of, tmp_path: Path) -> None:
+    model, _ = open_model(str(folder_of(family)), None, {}, untied=True, seed=0)
+    output, table = model.get_output_embeddings().weight, model.get_input_embeddings().weight
+    assert output is not table
+    assert torch.equal(output, table)
+    with torch.no_grad():
+        output.add_(1)
+    model.save_pretrained(tmp_path)
+    again = AutoModelForMaskedLM.from_pretrained(tmp_path)
+    assert torch.equal(again.get_output_embeddings().weight, output)
+    assert torch.equal(again.get_input_embeddings().weight, table)
+    ids = torch.arange(5, 25).reshape(2, 10)
+    assert torch.allclose(again.eval()(input_ids=ids).logits, model.eval()(input_ids=ids).logits, atol=1e-6)
+
+
+def test_tied_stays_tied(folder_of) -> None:
+    model, _ = open_model(str(folder_of("bert")), None, {}, untied=False, seed=0)
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    untie(model)
+    untie(model)  # once more changes nothing
+    assert not model.config.tie_word_embeddings
+
+
+def test_a_new_head_depends_on_the_seed(bert: Path, tmp_path: Path) -> None:
+    AutoModel.from_pretrained(bert).save_pretrained(tmp_path)  # a sentence encoder has no head
+    found = [open_model(str(tmp_path), None, {}, untied=False, seed=seed) for seed in (0, 0, 1)]
+    one, two, other = (model.cls.predictions.transform.dense.weight for model, _ in found)
+    assert torch.equal(one, two)
+    assert not torch.equal(one, other)
+    assert "cls.predictions.transform.dense.weight" in found[0][1]
+    assert all(name.startswith("cls.") for name in found[0][1])
+
+
+def test_an_encoder_without_weights_is_refused(folder_of, tmp_path: Path) -> None:
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder_of("bert"), tmp_path / "broken")
+    weights = load_file(tmp_path / "broken" / "model.safetensors")
+    save_file(
+        {k: v for k, v in weights.items() if "layer.1." not in k},
+        tmp_path / "broken" / "model.safetensors",
+        {"format": "pt"},
+    )
+    with pytest.raises(ModelError, match=r"lack bert\.encoder\.layer\.1.*layer 1 \(from 0\) is not there in full"):
+        open_model(str(tmp_path / "broken"), None, {}, untied=False, seed=0)
+
+
+# -- configuration and tokenizer --------------------------------------------------------------------------------------
+
+
+def test_sizes_are_bert_s_miniatures() -> None:
+    config = read_config(None, "mini", {})
+    assert isinstance(config, BertConfig)
+    assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (4, 256, 4)
+    assert config.intermediate_size == 1024
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "kind", "said"),
+    [
+        (None, None, InputError, "none was given"),
+        ("a", "mini", InputError, "both were given"),
+        (None, "minni", InputError, "Did you mean 'mini'"),
+        ("./nowhere", None, ModelError, "There is no model folder './nowhere'"),
+        (None, "bad.json", InputError, "is no configuration"),
+        (None, "unknown.json", InputError, "model_type='bertt' is unknown"),
+        (None, "gpt2.json", ModelError, "no masked language model for model_type='gpt2'"),
+        (None, "bart.json", ModelError, "no masked language model for model_type='bart'"),
+        (None, "heads.json", InputError, "heads.json: "),
+    ],
+)
+def test_what_is_no_configuration(model, config, kind, said: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, values in {
+        "unknown": {"model_type": "bertt"},
+        "gpt2": {"model_type": "gpt2"},
+        "bart": {"model_type": "bart"},
+        "bad": ["model_type"],
+        "heads": {"model_type": "bert", "hidden_size": "wide"},
+    }.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(values), "utf-8")
+    with pytest.raises(kind, match=said):
+        read_config(model, config, {})
+
+
+def test_a_model_keeps_its_tokenizer(bert: Path) -> None:
+    with pytest.raises(InputError, match="keeps its own tokenizer"):
+        open_tokenizer(str(bert), "other", [], {}, 100)
+
+
+def test_a_tokenizer_without_mask_is_refused(folder_of) -> None:
+    with pytest.raises(ModelError, match="has no mask token"):
+        open_tokenizer(None, str(folder_of("gpt2")), [], {}, 100)
+
+
+def test_what_a_configuration_must_hold(bert: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(bert)
+    config = read_config(None, "tiny", {})
+    fit_config(config, tokenizer, 64, new=True, untied=True)
+    assert config.vocab_size == len(tokenizer)
+    assert config.pad_token_id == tokenizer.pad_token_id
+    assert not config.tie_word_embeddings
+    with pytest.raises(InputError, match="max_seq_length=513: the model has positions for 512"):
+        fit_config(config, tokenizer, 513, new=True, untied=False)
+    config.vocab_size = 10
+    with pytest.raises(InputError, match="vocab_size=10 of the model is smaller"):
+        fit_config(config, tokenizer, 64, new=False, untied=False)
+
+
+def test_trained_word_pieces(tmp_path: Path) -> None:
+    texts = [*CORPUS, "Ünïcode, emoji 😀 and 中文.", "half a pair \ud800"]
+    one, two = (train_word_pieces(texts, 200) for _ in range(2))
+    one.save_pretrained(tmp_path / "one")
+    two.save_pretrained(tmp_path / "two")
+    read = [(tmp_path / name / "tokenizer.json").read_bytes() for name in ("one", "two")]
+    assert read[0] == read[1]
+    assert len(one) <= 200
+    again = AutoTokenizer.from_pretrained(tmp_path / "one")
+    ids = again("A Man is playing.")["input_ids"]
+    assert again.convert_ids_to_tokens(ids)[0] == "[CLS]"
+    assert again.decode(ids, skip_special_tokens=True) == "a man is playing."
+    assert again.mask_token_id is not None

@@ -1,0 +1,372 @@
+"""Masked-language-model runs: they learn, they are the same again, they go on where they stopped, they stop in time."""
+
+from __future__ import annotations
+
+import _thread
+import json
+import math
+import shutil
+import signal
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from essent.arithmetic import has_bfloat16
+from essent.atomic import PARTIAL
+from essent.lab.pretrain import trainer as mlm_trainer
+from essent.lab.pretrain.run import pretrain
+from essent.lab.pretrain.settings import Pretraining
+from essent.lab.pretrain.start import Start
+from essent.types import DataError, InputError, TrainingError
+from samples import daily
+
+TEXTS = [
+    f"The {one} {two} {three} the {four}."
+    for one, two, three, four in product(
+        ("red", "old", "small", "happy"), ("dog", "cat", "horse"), ("sees", "likes"), ("house", "river", "moon", "tree")
+    )
+]
+TINY = {
+    "model_type": "bert",
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 32,
+}
+SETTINGS = Pretraining(
+    max_steps=8,
+    batch_size=16,  # six steps an epoch
+    max_seq_length=16,
+    learning_rate=5e-3,
+    validate_every=4,
+    seed=0,
+    precision="float32",
+)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
+    path = tmp_path_factory.mktemp("config") / "tiny.json"
+    path.write_text(json.dumps(TINY), "utf-8")
+    return Start(config=str(path), vocabulary=80)
+
+
+@pytest.fixture(scope="module")
+def whole(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run from beginning to end."""
+    folder = tmp_path_factory.mktemp("whole") / "model"
+    pretrain(TEXTS, folder, start, SETTINGS, device="cpu")
+    return folder
+
+
+def weights_of(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+# -- what comes out ---------------------------------------------------------------------------------------------------
+
+
+def test_it_learns(start: Start, tmp_path: Path) -> None:
+    notes: list[str] = []
+    settings = replace(SETTINGS, max_steps=60, learning_rate=2e-2, validate_every=30)
+    result = pretrain(TEXTS, tmp_path / "model", start, settings, device="cpu", note=notes.append)
+    held_out = [row["eval_masked_loss"] for row in result.history if "eval_masked_loss" in row]
+    assert len(held_out) == 3
+    rows = len(AutoTokenizer.from_pretrained(result.folder))
+    assert held_out[0] == pytest.approx(math.log(rows), abs=0.1)  # nothing is known: all tokens are alike
+    assert held_out[-1] < held_out[0] - 1
+    assert result.accuracy > 0.2  # by chance 1 / rows
+    assert len(notes) == 3
+    assert "Step 60 of 60: held-out loss" in notes[-1]
+
+
+def test_the_folder_is_plain_transformers(whole: Path) -> None:
+    assert {path.name for path in whole.iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "training.json",
+    }
+    model, tokenizer = AutoModelForMaskedLM.from_pretrained(whole), AutoTokenizer.from_pretrained(whole)
+    assert {weight.dtype for weight in load_file(whole / "model.safetensors").values()} == {torch.float32}
+    ids = tokenizer("The red [MASK] likes the moon.", return_tensors="pt")
+    assert torch.isfinite(model(**ids).logits).all()
+
+
+def test_training_json(whole: Path, start: Start) -> None:
+    about = json.loads((whole / "training.json").read_text("utf-8"))
+    assert about["steps"] == 8
+    assert about["settings"] == SETTINGS.to_dict()
+    assert about["start"]["config"] == "tiny.json"  # without the machine's path
+    assert about["texts"]["train"] + about["texts"]["held_out"] == len(TEXTS)
+    assert about["sequences"]["filled"] == pytest.approx(
+        about["sequences"]["tokens"] / about["sequences"]["train"] / 16, abs=1e-4
+    )
+    assert [row["step"] for row in about["history"] if "eval_masked_loss" in row] == [0, 4, 8]
+    rates = [row["learning_rate"] for row in about["history"] if "loss" in row]
+    assert rates == pytest.approx(
+        [0] + [5e-3 * (1 - i / 7) for i in range(7)]
+    )  # 5 % of 8 steps are one, in which it rises
+    assert {"essent", "torch", "transformers"} <= set(about["versions"])
+    assert about["new_weights"] == "all"
+    assert "nan" not in json.dumps(about).lower()
+
+
+def test_another_seed_gives_other_weights(whole: Path, start: Start, tmp_path: Path) -> None:
+    pretrain(TEXTS, tmp_path / "other", start, replace(SETTINGS, seed=1), device="cpu")
+    assert weights_of(tmp_path / "other") != weights_of(whole)
+
+
+@pytest.mark.parametrize("whole_words", daily([False, True], True))
+def test_a_saved_model_goes_on_untied(whole_words: bool, whole: Path, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, max_steps=2, untied=True, whole_words=whole_words, precision=None)
+    pretrain(TEXTS, tmp_path / "on", Start(model=str(whole)), settings, device="cpu")
+    about = json.loads((tmp_path / "on" / "training.json").read_text("utf-8"))
+    assert about["new_weights"] == []
+    assert about["precision"] == ("bfloat16" if has_bfloat16("cpu") else "float32")
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "on")
+    assert not torch.equal(model.get_output_embeddings().weight, model.get_input_embeddings().weight)
+
+
+def test_epochs_become_steps(start: Start, tmp_path: Path) -> None:
+    result = pretrain(TEXTS, tmp_path / "model", start, replace(SETTINGS, max_steps=None, epochs=0.5), device="cpu")
+    sequences = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))["sequences"]["train"]
+    assert result.steps == math.ceil(0.5 * math.ceil(sequences / 16))
+
+
+def test_the_last_step_is_measured(start: Start, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, max_steps=3, validate_every=2)
+    result = pretrain(TEXTS, tmp_path / "model", start, settings, device="cpu")
+    assert [row["step"] for row in result.history if "eval_masked_loss" in row] == [0, 2, 3]
+    assert result.loss == result.history[-1]["eval_masked_loss"]
+
+
+# -- stopping and going on --------------------------------------------------------------------------------------------
+
+
+class DownError(RuntimeError):
+    """The machine goes down."""
+
+
+def at_step(monkeypatch: pytest.MonkeyPatch, step: int, what) -> None:
+    """Do something in the middle of a step, as the trainer counts them."""
+    plain = mlm_trainer.MaskedTrainer.training_step
+
+    def training_step(self, *arguments, **options):
+        if self.state.global_step + 1 == step:
+            what()
+        return plain(self, *arguments, **options)
+
+    monkeypatch.setattr(mlm_trainer.MaskedTrainer, "training_step", training_step)
+
+
+@pytest.mark.slow  # killed and resumed is tested daily
+def test_interrupted_and_resumed_is_the_same(
+    whole: Path, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[str] = []
+    before = signal.getsignal(signal.SIGINT)  # processes of a parallel test run ignore it
+    with monkeypatch.context() as patch:
+        at_step(patch, 3, lambda: _thread.interrupt_main(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt, match=r"Stopped after step 3 of 8\. .* --resume goes on from there"):
+            pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
+    assert signal.getsignal(signal.SIGINT) is before
+    assert [path.name for path in (tmp_path / "model" / "checkpoints").glob("checkpoint-*")] == ["checkpoint-3"]
+    with pytest.raises(DataError, match=r"unfinished run, the last checkpoint is checkpoint-3. Resume it"):
+        pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
+    with pytest.raises(DataError, match=r"cannot be resumed with another run.*: seed was 0 and is 1"):
+        pretrain(TEXTS, tmp_path / "model", start, replace(SETTINGS, seed=1), device="cpu", resume=True)
+    with pytest.raises(DataError, match=r"texts\.train was"):
+        pretrain(TEXTS[5:], tmp_path / "model", start, SETTINGS, device="cpu", resume=True)
+    result = pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True, note=notes.append)
+    assert notes[0] == f"{tmp_path / 'model'}: going on after step 3 of 8."
+    assert weights_of(tmp_path / "model") == weights_of(whole)
+    assert [row["step"] for row in result.history if "eval_masked_loss" in row] == [0, 4, 8]
+    assert [row["step"] for row in result.history if "loss" in row] == list(range(1, 9))
+
+
+def test_killed_and_resumed_is_the_same(
+    whole: Path, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die() -> None:
+        raise DownError
+
+    folder = tmp_path / "model"
+    with monkeypatch.context() as patch:
+        at_step(patch, 7, die)
+        with pytest.raises(DownError):
+            pretrain(TEXTS, folder, start, SETTINGS, device="cpu")
+    half = folder / "checkpoints" / "checkpoint-6"  # killed while a checkpoint was written
+    half.mkdir()
+    (half / "trainer_state.json").write_text('{"global_step": 6', "utf-8")
+    pretrain(TEXTS, folder, start, SETTINGS, device="cpu", resume=True)
+    assert weights_of(folder) == weights_of(whole)
+    assert not (folder / "checkpoints").exists()
+
+
+def test_resume_of_nothing_begins_and_the_same_seed_gives_the_same_bytes(
+    whole: Path, start: Start, tmp_path: Path
+) -> None:
+    notes: list[str] = []
+    torch.manual_seed(99)
+    pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True, note=notes.append)
+    assert "no checkpoint to resume from: the run begins at step 0" in notes[0]
+    assert weights_of(tmp_path / "model") == weights_of(whole)
+
+
+@pytest.mark.parametrize("where", daily(["loss", "gradients"], "gradients"))
+def test_numbers_that_are_none(where: str, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = mlm_trainer.MaskedTrainer.compute_loss
+
+    def broken(self, model, inputs, *arguments, **options):
+        loss = plain(self, model, inputs, *arguments, **options)
+        if self.state.global_step + 1 < 6:
+            return loss
+        if where == "loss":
+            return loss * math.inf
+        return loss + (0 * sum(weight.sum() for weight in model.parameters())).sqrt()  # 0, and its slope is infinite
+
+    monkeypatch.setattr(mlm_trainer.MaskedTrainer, "compute_loss", broken)
+    with pytest.raises(
+        TrainingError, match=r"Step 6: the loss or its gradients are not finite.*checkpoint-4.*A lower learning rate"
+    ):
+        pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
+    kept = load_file(tmp_path / "model" / "checkpoints" / "checkpoint-4" / "model.safetensors")
+    assert all(torch.isfinite(weight).all() for weight in kept.values())
+    assert not (tmp_path / "model" / "config.json").exists()
+
+
+def test_a_full_disk(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = torch.save
+
+    def save(values, path, *arguments, **options) -> None:
+        if "checkpoint-8" in str(path):
+            raise OSError(28, "No space left on device")
+        plain(values, path, *arguments, **options)
+
+    monkeypatch.setattr(torch, "save", save)
+    with pytest.raises(TrainingError, match=r"checkpoint of step 8 cannot be written.*No space left.*checkpoint-4"):
+        pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
+    assert not (tmp_path / "model" / "checkpoints" / "checkpoint-8").exists()
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_in_the_end(
+    whole: Path, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import PreTrainedModel
+
+    plain = PreTrainedModel.save_pretrained
+
+    def save(self, path, **options) -> None:
+        if Path(path).name.endswith(PARTIAL):
+            raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+        plain(self, path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PreTrainedModel, "save_pretrained", save)
+        with pytest.raises(TrainingError, match=r"trained and cannot be written.*No space left.*checkpoint-8"):
+            pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
+    assert not (tmp_path / "model" / "config.json").exists()
+    pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True)  # nothing is left but to save
+    assert weights_of(tmp_path / "model") == weights_of(whole)
+
+
+def test_what_is_no_part_of_a_model_stays_and_an_older_model_goes(whole: Path, start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(whole, folder)
+    (folder / "notes").mkdir()
+    for name in ("spiece.model", "notes.md", "notes/today.txt"):
+        (folder / name).write_text("mine", "utf-8")
+    pretrain(TEXTS, folder, start, replace(SETTINGS, max_steps=1), device="cpu", force=True)
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    assert names == {path.name for path in whole.iterdir()} | {"notes.md", "notes", "notes/today.txt"}
+    assert weights_of(folder) != weights_of(whole)
+
+
+def test_a_place_that_cannot_be_replaced_is_refused_first(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="current folder"):
+        pretrain(TEXTS, ".", start, SETTINGS, device="cpu")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_is_not_written_over(whole: Path, start: Start, tmp_path: Path) -> None:
+    before = weights_of(whole)
+    with pytest.raises(DataError, match="holds a model already"):
+        pretrain(TEXTS, whole, start, SETTINGS, device="cpu")
+    with pytest.raises(DataError, match="no unfinished run to resume"):
+        pretrain(TEXTS, whole, start, SETTINGS, device="cpu", resume=True)
+    assert weights_of(whole) == before
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "modules.json").write_text("[]", "utf-8")
+    with pytest.raises(DataError, match=r"sentence-transformers model \(modules\.json\)"):
+        pretrain(TEXTS, tmp_path / "encoder", start, SETTINGS, device="cpu", force=True)
+    (tmp_path / "file").write_text("", "utf-8")
+    with pytest.raises(DataError, match="is a file"):
+        pretrain(TEXTS, tmp_path / "file", start, SETTINGS, device="cpu")
+
+
+# -- bad input, before any model is loaded ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("texts", "changes", "said"),
+    [
+        ([], {}, "at least two"),
+        (["One sentence."], {}, "at least two"),
+        (["One.", "Two."], {}, "batch_size=16 is larger than the 1 sequences of 16 tokens that the texts fill"),
+        (["One.", "\u200b"], {"batch_size": 1}, "larger than the 0 sequences|no token to predict"),
+        (TEXTS, {"max_seq_length": 33}, "max_seq_length=33: the model has positions for 32"),
+    ],
+)
+def test_texts_that_do_not_do(texts, changes, said: str, start: Start, tmp_path: Path, monkeypatch) -> None:
+    def fail(*arguments, **options):
+        raise AssertionError("the model was loaded")
+
+    monkeypatch.setattr("essent.lab.pretrain.model.open_model", fail)
+    with pytest.raises(InputError, match=said):
+        pretrain(texts, tmp_path / "model", start, replace(SETTINGS, **changes), device="cpu")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"epochs": 1}, "both were given"),
+        ({"max_steps": None}, "none was given"),
+        ({"max_steps": 0}, "max_steps=0; it must be a number above 0"),
+        ({"max_steps": "8"}, "max_steps='8'; it must be a number above 0"),
+        ({"max_steps": 2.5}, r"max_steps=2\.5; it must be a whole number"),
+        ({"max_seq_length": None}, "max_seq_length=None; it must be a whole number"),
+        ({"validate_every": 0}, "validate_every=0"),
+        ({"learning_rate": True}, "learning_rate=True"),
+        ({"max_steps": None, "epochs": math.nan}, "epochs=nan"),
+        ({"learning_rate": -1.0}, "learning_rate=-1.0"),
+        ({"mask_probability": 1.0}, "between 0 and 1"),
+        ({"mask_probability": "0.15"}, "between 0 and 1"),
+        ({"warmup": -1}, "warmup=-1"),
+        ({"warmup": 8}, "warmup=8; it must be a share from 0 to below 1"),
+        ({"seed": -1}, "seed=-1"),
+        ({"precision": "f16"}, "precision='f16'; allowed: float32, bfloat16"),
+        ({"batch_size": 0}, "batch_size=0; it must be a whole number"),
+    ],
+)
+def test_settings_that_are_not_allowed(changes, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        replace(SETTINGS, **changes)
+
+
+def test_a_vocabulary_that_is_none() -> None:
+    with pytest.raises(InputError, match="vocabulary='80'; it must be a whole number"):
+        Start(config="tiny", vocabulary="80")  # type: ignore[arg-type]

@@ -1,0 +1,164 @@
+"""Published figures: every digit is held by a checksum, by averages that the papers print, and by each other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+
+import pytest
+
+from essent.lab.reproduce import Published, Table, find_table, tables
+from essent.lab.reproduce.measures import MEASURES
+from essent.tasks import task_names
+from essent.types import UnknownNameError
+
+STS7 = [f"ditto-{n}" for n in (1, 2, 3, 4, 5, 6)]
+NAMES = [
+    *STS7,
+    *(f"promptbert-{n}" for n in (1, 2, 3, 5, 6, 9, 10, 15)),
+    *(f"stankevicius-{n}" for n in ("4", "5", *(f"A{k}" for k in range(1, 15)))),
+    "heros-1",
+]
+# Of the figures when every one of them was compared with the papers' text (`make check-data … PAPERS=DIR`).
+CHECKSUMS = {
+    "ditto": "4bbb4c0bc95794e7",
+    "promptbert": "cdf618463ce75197",
+    "stankevicius": "d14e9b993a091e5c",
+    "heros": "ceca3438a9cbc568",
+}
+# Averages that the papers themselves print otherwise than their rows give, by more than rounding.
+OFF = {
+    ("promptbert-6", "PromptBERT"): 78.523,
+    ("promptbert-6", "SBERT"): 74.86,
+    ("promptbert-15", "Avg. BERT embedding"): 84.954,
+}
+
+
+def figures(table: Table) -> list[list[object]]:
+    return [
+        [c.row, c.column, c.published and c.published.value, c.published and c.published.spread] for c in table.cells()
+    ]
+
+
+def checksum(paper: str) -> str:
+    content = [[name, figures(table)] for name, table in tables().items() if name.startswith(paper)]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def test_all_tables_are_there() -> None:
+    assert list(tables()) == NAMES
+
+
+@pytest.mark.parametrize("paper", ["ditto", "promptbert", "stankevicius", "heros"])
+def test_no_digit_has_changed(paper: str) -> None:
+    assert checksum(paper) == CHECKSUMS[paper]
+
+
+@pytest.mark.parametrize("name", ["ditto-6", "promptbert-5", "promptbert-6", "promptbert-15"])
+def test_rows_give_the_printed_average(name: str) -> None:
+    for block in find_table(name).blocks:
+        for row, cells in block.rows.items():
+            *values, average = [cell.published.value for cell in cells if cell.published]
+            found = statistics.mean(values)
+            if (name, row) in OFF and found == pytest.approx(OFF[name, row], abs=0.001):
+                continue
+            assert found == pytest.approx(average, abs=0.0101), row
+
+
+def test_the_same_figure_in_two_tables() -> None:
+    averages = {row: cells[-1].published for block in find_table("ditto-6").blocks for row, cells in block.rows.items()}
+    for block in find_table("ditto-1").blocks:
+        for row, (cell,) in block.rows.items():
+            assert cell.published == averages[row]
+    by_name = {row: cells for block in find_table("promptbert-5").blocks for row, cells in block.rows.items()}
+    ditto = {row: cells for block in find_table("ditto-6").blocks for row, cells in block.rows.items()}
+    for here, there in {
+        "static avg.": "BERT static avg.",
+        "BERT-flow": "BERT-flow",
+        "BERT last avg.": "BERT last avg.",
+    }.items():
+        assert [c.published for c in by_name[here]] == [c.published for c in ditto[there]]
+
+
+def test_averages_over_tasks_are_those_of_the_appendix() -> None:
+    """Tables 4 and 5 of Stankevičius average A1 to A8 and A9 to A14, which print one decimal."""
+    compared = 0
+    for number in ("4", "5"):
+        for block, parts in zip(find_table(f"stankevicius-{number}").blocks, (range(1, 9), range(9, 15)), strict=False):
+            appendix = [find_table(f"stankevicius-A{part}").blocks[0].rows for part in parts]
+            for row, cells in block.rows.items():
+                if row not in appendix[0]:  # all-but-the-top has no table of its own
+                    assert row == "avg. + abtt-2"
+                    continue
+                for place, cell in enumerate(cells):
+                    values = [rows[row][place].published for rows in appendix]
+                    if cell.published is not None:
+                        found = statistics.mean(value.value for value in values if value is not None)
+                        assert found == pytest.approx(cell.published.value, abs=0.101), (row, cell.column)
+                        compared += 1
+    assert compared > 200
+
+
+def test_normalising_does_not_move_a_rank_correlation() -> None:
+    for part in range(1, 9):
+        rows = find_table(f"stankevicius-A{part}").blocks[0].rows
+        for row in ("avg.", "idf^W", "idf^T", "-biases", "[MASK]"):
+            for plain, unit in zip(rows[row], rows[f"{row} + normalize"], strict=True):
+                if plain.published and unit.published:
+                    assert abs(plain.published.value - unit.published.value) < 0.11
+
+
+def test_settings_are_known() -> None:
+    known = {"model", "recipe", "template", "templates", "layers", "weights", "shaping", "uniform", "fit", "counts"}
+    known |= {"tasks", "measure", "seeds", "most_seeds", "statistic", "lowercase", "missing", "head", "prompt"}
+    known |= {"denoised"}
+    for name, table in tables().items():
+        assert set(table.roles) <= set(table.models)
+        for cell in table.cells():
+            assert set(cell.settings) <= known, name
+            if cell.missing is not None:
+                continue
+            assert cell.settings["model"] in table.models
+            assert set(cell.settings.get("tasks", ())) <= {*task_names(), "heros"}
+            measure = cell.settings.get("measure")
+            assert measure is None or measure in MEASURES
+            assert measure is not None or (cell.recipe() is not None and cell.settings["tasks"]), (name, cell)
+            if measure and "cosine" in measure and measure != "token-cosine":
+                assert cell.recipe() is not None
+
+
+def test_cells_are_what_the_rows_say() -> None:
+    rows = find_table("stankevicius-A1").blocks[0].rows
+    by_column = {cell.column: cell for cell in rows["idf^W + whiten"]}
+    assert str(by_column["T4"].recipe()) == "template=T4 weights=idf | whiten"
+    assert str(by_column["BERT"].recipe()) == "layers=1+L weights=idf | whiten"
+    assert str(by_column["RE"].recipe(3)) == "layers=random:768,3 weights=idf | whiten"
+    assert (by_column["T4"].settings["counts"], by_column["T4"].settings["fit"]) == ("task", "task")
+    assert by_column["B2S"].settings["model"] == "b2s"
+    assert str({cell.column: cell for cell in rows["avg."]}["RE"].recipe()) == "layers=random:768,0 weights=content"
+    assert rows["[MASK]"][2].missing == "not printed"
+    cells = {(c.row, c.column): c for c in find_table("ditto-2").cells()}
+    assert str(cells["First-last Ditto (Ours)", "RoBERTa"].recipe()) == "ditto:1-5"
+    assert str(cells["Last manual prompt", "RoBERTa"].recipe()) == "prompt-roberta"
+    rows = {c.row: c for c in find_table("promptbert-9").cells()}
+    denoised = {(c.row, c.column): str(c.recipe()) for c in find_table("promptbert-9").cells()}
+    top, mask = rows
+    assert denoised == {
+        (top, "no denoising"): "prompt-topk",
+        (top, "denoising"): "prompt-topk-denoised",
+        (mask, "no denoising"): "prompt",
+        (mask, "denoising"): "prompt-denoised",
+    }
+
+
+def test_published() -> None:
+    assert Published.read("71.56±0.18") == Published(71.56, 0.18)
+    assert Published.read(56.02) == Published(56.02)
+    assert Published.read(None) is None
+
+
+def test_unknown_table() -> None:
+    assert find_table("Stankevicius-a9").name == "stankevicius-A9"
+    with pytest.raises(UnknownNameError, match=r"'ditto-7'.*Did you mean.*--list"):
+        find_table("ditto-7")

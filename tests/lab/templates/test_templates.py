@@ -1,0 +1,132 @@
+"""Greedy template search: slot by slot, no template twice, the same scores as evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from essent.lab.templates import PROMPT_BERT, Grammar, search_templates
+from essent.selection.grammar import find_grammar
+from essent.selection.settings import Settings
+from essent.tasks import PairTask
+from essent.tasks.data import Pair
+from essent.types import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
+from near_ties import one_by_one
+from selection_samples import TASK, planted
+
+Shells = Callable[[str], SentenceTransformer]
+OTHER = PairTask("other", tuple(Pair(pair.sentence1, f"{pair.sentence2} too", pair.score) for pair in TASK.pairs))
+GRAMMAR = Grammar(
+    '{prefix} "{text}" {relation} [MASK] .', {"relation": ("is", "means", ""), "prefix": ("This sentence :", "")}
+)
+
+
+def test_the_greedy_choice_is_the_best_of_each_step(shell_of: Shells) -> None:
+    found = search_templates(shell_of("bert"), TASK, GRAMMAR)
+    assert [step.slot for step in found.steps] == ["relation", "prefix"]
+    chosen = GRAMMAR.first()
+    for step in found.steps:
+        scores = {}
+        for choice in GRAMMAR.choices[step.slot]:
+            template = GRAMMAR.fill({**chosen, step.slot: choice})
+            recipe = f"template='{template}' weights=mask"
+            (alone,) = one_by_one(shell_of("bert"), [recipe], TASK).values()
+            assert step.scores[template] == alone.expected(recipe)
+            scores[choice] = step.scores[template]
+        chosen[step.slot] = max(scores, key=lambda choice: scores[choice])
+        assert step.chosen == chosen[step.slot]
+    assert found.template == GRAMMAR.fill(chosen)
+    assert found.board.leader.template == found.template
+
+
+@pytest.mark.parametrize("criterion", [(), "isotropy"])
+def test_a_baseline_is_kept_where_no_template_is_better(shell_of: Shells, criterion: Any) -> None:
+    grammar = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")})
+    every = Settings(baselines=("mean", "first-last", "cls", "static", "layers=1", "layers=2"))
+    data: Any = planted(shell_of("bert"), "layers=1")
+    if criterion:  # the vectors of one token, [MASK], are more alike than means
+        data = [(pair.sentence1, pair.sentence2) for pair in TASK.pairs]
+    board = search_templates(shell_of("bert"), data, grammar, settings=every, criterion=criterion).board
+    assert board.trials[0].recipe.template is None
+    assert board.leader.template
+    assert board.kept == str(board.best) in every.baselines
+    assert f"{board.kept} is kept" in board.verdict or f"{board.kept}, which is kept" in board.verdict
+    assert board.encoder().recipe == board.best
+    assert board.encoder(anyway=True).recipe == board.leader
+    if not criterion:
+        assert {comparison.first for comparison in board.comparisons} == {str(board.leader)}
+        assert {comparison.second for comparison in board.comparisons} == set(every.baselines)
+
+
+def test_a_template_that_is_shown_to_be_better_is_the_best(shell_of: Shells) -> None:
+    template = '"{text}" means [MASK] .'
+    data = planted(shell_of("bert"), f"template='{template}' weights=mask")
+    grammar = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")})
+    turned = tuple(Pair(pair.sentence2, f"{pair.sentence1} too", 0.0) for pair in TASK.pairs)
+    other = planted(shell_of("bert"), "mean", pairs=turned)
+    board = search_templates(shell_of("bert"), data, grammar).board
+    assert board.best.template == template
+    assert board.kept is None
+    veto = search_templates(shell_of("bert"), data, grammar, test=[other]).board
+    assert veto.leader == board.leader
+    assert str(veto.best) == "mean"
+    with pytest.raises(InputError, match="all of its 63 pairs"):
+        search_templates(shell_of("bert"), TASK, grammar, test=[TASK])
+
+
+def test_no_template_runs_twice_and_the_baselines_run_once(shell_of: Shells) -> None:
+    board = search_templates(shell_of("bert"), TASK, GRAMMAR, settings=Settings(baselines=("mean",))).board
+    assert len(board.trials) == 3 + 1 + 1  # three relations, one more prefix, the baseline
+    assert board.provenance["passes"] == 5
+    assert all(trial.interval is not None for trial in board.trials)
+    assert [c.second for c in board.comparisons] == ["mean"]
+
+
+def test_other_weights_layers_and_a_test_task(shell_of: Shells) -> None:
+    grammar = Grammar('{relation} "{text}"', {"relation": ("Of", "In one word of")})
+    found = search_templates(shell_of("gpt2"), TASK, grammar, weights="last", layers="L-1+L", test=[OTHER])
+    recipe = next(t.recipe for t in found.board.trials if t.recipe.template is not None)
+    assert recipe.weights == ("last",)
+    assert found.board.checks[0].task == "other"
+
+
+def test_a_model_without_a_mask_token_says_so(shell_of: Shells) -> None:
+    with pytest.raises(UnsupportedRecipeError, match="no mask token"):
+        search_templates(shell_of("gpt2"), TASK)
+    with pytest.raises(InputError, match="no slots"):
+        search_templates(shell_of("bert"), TASK, Grammar("{text} [MASK]", {}))
+
+
+def test_grammars_by_name_and_from_files(tmp_path: Path) -> None:
+    assert find_grammar("promptbert") is PROMPT_BERT
+    path = tmp_path / "grammar.yaml"
+    path.write_text("template: '{a} \"{text}\" [MASK]'\na: [This, null, 3]\n", "utf-8")
+    assert find_grammar(path).templates() == ['This "{text}" [MASK]', '"{text}" [MASK]', '3 "{text}" [MASK]']
+    for content, error, message in (
+        ("a: [x]", DataError, "expected `template`"),
+        ("template: '{text} {a}'\na: x", DataError, "must be a list"),
+        ("template: '{text} {a}'", RecipeError, "no choices"),
+        ("[", DataError, "grammar.yaml"),
+    ):
+        path.write_text(content, "utf-8")
+        with pytest.raises(error, match=message):
+            find_grammar(path)
+    with pytest.raises(UnknownNameError, match="promptbert"):
+        find_grammar("prompt-bert")
+    with pytest.raises(DataError, match="does not exist"):
+        find_grammar(tmp_path / "none.yaml")
+
+
+def test_a_half_precision_folder_is_searched_in_float32(bert: Path, tmp_path: Path) -> None:
+    shell = SentenceTransformer(str(bert), device="cpu", model_kwargs={"dtype": torch.float16})
+    shell[0].model.save_pretrained(tmp_path)
+    shell.tokenizer.save_pretrained(tmp_path)
+    found = search_templates(str(tmp_path), TASK, GRAMMAR, options={"device": "cpu"})
+    recipe = str(found.board.trials[0].recipe)
+    (alone,) = one_by_one(str(tmp_path), [recipe], TASK, device="cpu").values()
+    assert found.board.trials[0].scores["spearman"] == alone.expected(recipe)

@@ -1,0 +1,204 @@
+"""A checkpoint must have all that is read: what it lacks, or what its configuration gets wrong, is an error."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from transformers import AutoModel
+
+from essent.encoder.as_it_is import open_as_it_is
+from essent.encoder.encoder import Encoder
+from essent.folders import write_digests
+from essent.lab.templates.generate import Generator
+from essent.model.loading import load, open_model
+from essent.model.mlm_head import load_masked
+from essent.recipe.recipe import Recipe
+from essent.types import DamagedError, VerificationError
+from essent.verification import verify
+from families import FAMILIES
+from samples import TEXTS, daily
+
+Tensors = dict[str, np.ndarray]
+LAYER_1 = "encoder.layer.1."
+
+
+def changed(folder: Path, change: Callable[[Tensors], Tensors]) -> Path:
+    """The folder with other tensors."""
+    save_file(change(load_file(folder / "model.safetensors")), folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def without(*parts: str) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: {key: array for key, array in tensors.items() if not any(part in key for part in parts)}
+
+
+def renamed(before: str, after: str) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: {key.replace(before, after): array for key, array in tensors.items()}
+
+
+def configured(folder: Path, **numbers: object) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | numbers))
+    return folder
+
+
+@pytest.fixture
+def copy(bert: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(bert, tmp_path / "copy"))
+
+
+# -- what is read and missing -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "deberta-v2", "modernbert", "t5", "gpt2", "llama"))
+def test_no_weight_is_drawn_at_random(family: str, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(folder_of(family), tmp_path / "copy"))
+    tensors = load_file(folder / "model.safetensors")
+    matrices = [key for key, array in tensors.items() if array.ndim == 2 and "pooler" not in key]
+    last = max((key for key in matrices if any(part.isdigit() for part in key.split("."))), default=matrices[-1])
+    changed(folder, without(last))
+    with pytest.raises(DamagedError, match=r"would be random numbers|num_hidden_layers=3") as caught:
+        Encoder(str(folder), "mean")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (renamed("bert.", "model.bert."), r"and 50 more.* named otherwise there \(model\.bert\.embeddings\.word"),
+        (without("position_embeddings"), r"lack embeddings\.position_embeddings\.weight, which.*is incomplete"),
+        (without(f"{LAYER_1}output"), r"layer\.1\.output\.dense\.weight.*layer 1 \(from 0\) is not there in full"),
+        (without(LAYER_1), "says num_hidden_layers=3.*there are weights for 2 at most"),
+    ],
+)
+def test_the_error_names_what_is_missing_and_why(change: Callable, message: str, copy: Path) -> None:
+    changed(copy, change)
+    with pytest.raises(DamagedError, match=message):
+        Encoder(str(copy), "mean")
+
+
+def of_sentence_transformers(folder: Path) -> Path:
+    """The folder as one of sentence-transformers, with a trained layer that no recipe describes."""
+    stock = SentenceTransformer(modules=[Transformer(str(folder)), Pooling(32, "mean"), Dense(32, 8)], device="cpu")
+    stock.save(str(folder.parent / "stock"))
+    return changed(folder.parent / "stock", without(f"{LAYER_1}output"))
+
+
+WAYS: dict[str, Callable[[Path], object]] = {
+    "encoder": lambda folder: Encoder(changed(folder, without(f"{LAYER_1}output"))),
+    "stock folder": lambda folder: Encoder(of_sentence_transformers(folder), "mean"),
+    "as it is": lambda folder: open_as_it_is(of_sentence_transformers(folder)),
+    "search": lambda folder: open_model(changed(folder, without(f"{LAYER_1}output")), {}),
+    "search with the head": lambda folder: open_model(
+        changed(folder, without(f"{LAYER_1}output")), {}, with_mlm_head=True
+    ),
+    "evaluation": lambda folder: load(
+        changed(folder, without(f"{LAYER_1}output")), [Recipe.parse("layers=1"), Recipe.parse("mean")], {}
+    ),
+    "head": lambda folder: load_masked(str(changed(folder, without(f"{LAYER_1}output")))),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_in_refuses_a_missing_weight(way: str, copy: Path) -> None:
+    with pytest.raises(
+        DamagedError, match=r"lack (bert\.)?encoder\.layer\.1\.output\.dense\.weight.* and 1 more, which"
+    ):
+        WAYS[way](copy)
+
+
+def test_a_saved_folder_without_a_weight_is_not_verified(bert: Path, tmp_path: Path) -> None:
+    Encoder(str(bert), "first-last").save(str(tmp_path / "saved"))
+    write_digests(changed(tmp_path / "saved", without(f"{LAYER_1}output")))
+    with pytest.raises(VerificationError, match="would be random numbers"):
+        verify(str(tmp_path / "saved"))
+
+
+def test_a_generator_without_a_weight_is_refused(t5: str, tmp_path: Path) -> None:
+    folder = changed(Path(shutil.copytree(t5, tmp_path / "t5")), without("decoder.block.1.layer.1"))
+    with pytest.raises(DamagedError, match=r"lack decoder\.block\.1\.layer\.1"):
+        Generator(str(folder))
+
+
+# -- what may be missing ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "recipe"),
+    [
+        (without("pooler", "cls."), "mean"),  # no recipe reads them
+        (without(LAYER_1, "encoder.layer.2."), "layers=1"),
+        (without("encoder.", "LayerNorm", "position_embeddings"), "static"),
+        (renamed("bert.", ""), "mean"),  # saved as the transformer alone
+        (lambda tensors: renamed("LayerNorm.weight", "LayerNorm.gamma")(tensors), "mean"),  # names of 2018
+        (lambda tensors: renamed("LayerNorm.bias", "LayerNorm.beta")(tensors), "mean"),
+    ],
+    ids=["pooler", "layers", "static", "prefix", "gamma", "beta"],
+)
+def test_what_no_recipe_reads_may_be_missing(change: Callable, recipe: str, bert: Path, copy: Path) -> None:
+    changed(copy, change)
+    np.testing.assert_array_equal(Encoder(str(copy), recipe).encode(TEXTS), Encoder(str(bert), recipe).encode(TEXTS))
+
+
+def test_sharded_and_pickled_weights_are_whole(bert: Path, copy: Path) -> None:
+    vectors, model = Encoder(str(bert), "mean").encode(TEXTS), AutoModel.from_pretrained(bert)
+    (copy / "model.safetensors").unlink()
+    model.save_pretrained(copy, max_shard_size="20KB")
+    assert len(list(copy.glob("*.safetensors"))) > 1
+    np.testing.assert_array_equal(Encoder(str(copy), "mean").encode(TEXTS), vectors)
+    for path in copy.glob("model*safetensors*"):
+        path.unlink()
+    weights = {key: tensor for key, tensor in model.state_dict().items() if "pooler" not in key}
+    torch.save(weights, copy / "pytorch_model.bin")
+    np.testing.assert_array_equal(Encoder(str(copy), "mean", trust_remote_code=True).encode(TEXTS), vectors)
+    torch.save(dict(list(weights.items())[2:]), copy / "pytorch_model.bin")
+    with pytest.raises(DamagedError, match="would be random numbers"):
+        Encoder(str(copy), "mean", trust_remote_code=True)
+
+
+# -- numbers that the weights contradict ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        (
+            {"num_hidden_layers": 10**8},
+            "'num_hidden_layers' must be a whole number up to 10,000, or null, not 100000000",
+        ),
+        ({"num_hidden_layers": 10**4}, "num_hidden_layers=10000, .* weights for 3 at most"),
+        ({"hidden_size": 64}, "hidden_size=64, .* no weight has a dimension of that size"),
+        ({"vocab_size": 10**8}, "vocab_size=100000000, .* the largest dimension of a weight is 256"),
+        ({"intermediate_size": 10**8}, "intermediate_size=100000000, .* the largest dimension"),
+        (
+            {"intermediate_size": 50},
+            r"intermediate\.dense\.weight has the shape \[48, 32\], and config.json asks for \[50",
+        ),
+        ({"num_attention_heads": 0}, "num_attention_heads=0, .* with hidden_size=32 it can be 1 to 32"),
+        ({"num_attention_heads": 5}, r"hidden size \(32\) is not a multiple of the number of attention heads \(5\)"),
+    ],
+)
+@pytest.mark.parametrize("opened", [lambda folder: Encoder(folder, "mean"), lambda folder: open_model(folder, {})])
+def test_numbers_that_the_weights_contradict(numbers: dict, message: str, opened: Callable, copy: Path) -> None:
+    with pytest.raises(DamagedError, match=message):
+        opened(str(configured(copy, **numbers)))
+
+
+@pytest.mark.parametrize("recipe", ["mean", "static"])
+def test_a_token_without_a_row_is_named(recipe: str, copy: Path) -> None:
+    path = copy / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    tokenizer["model"]["vocab"]["the"] = 10**6
+    path.write_text(json.dumps(tokenizer))
+    with pytest.raises(DamagedError, match="gives 'the' the id 1000000, and the model has vectors for the ids 0 to 2"):
+        Encoder(str(copy), recipe)

@@ -1,0 +1,128 @@
+"""Parts of other packages, as they are installed: wrong entry points, and a package that is gone at loading."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import essent
+from essent import Encoder
+from essent.types import MissingDependencyError
+from essent.weighting import weightings
+
+SOURCE = """
+import numpy as np
+from dataclasses import dataclass
+from essent.weighting import ByToken, weightings
+
+@dataclass(frozen=True)
+class RSqrt(ByToken):
+    \"\"\"One over the square root of the id.\"\"\"
+
+    def table(self, vocabulary, stats):
+        return 1 / np.sqrt(1.0 + np.arange(len(vocabulary)))
+"""
+
+
+def install(site: Path, package: str, entry: str, source: str = SOURCE) -> Path:
+    """A distribution with one module of its name, as an installer leaves it."""
+    information = site / f"{package}-1.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(f"[essent.weightings]\n{entry}\n")
+    (site / f"{package}.py").write_text(source)
+    return site
+
+
+def run(code: str, site: Path, *arguments: object) -> str:
+    """What a process prints that finds the packages of `site` installed."""
+    paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+USE = """
+from essent.recipe import Recipe
+from essent.types import EssentError
+for name in ("uniform", "idf", "module", "decorated", "absent", "failing", "broken", "right"):
+    try:
+        print("has", Recipe.parse(f"weights={name}"))
+    except EssentError as error:
+        print(name, type(error).__name__, error)
+"""
+WRONG = {  # package: entry point, source of the package, reason that is given, whether there is a part of the name
+    "one": ("module = one", SOURCE, "TypeError: it must name a class, as in 'one:Class'", False),
+    "two": (
+        "decorated = two",
+        SOURCE.replace("@data", "@weightings.register('decorated')\n@data"),
+        "TypeError: it must name a class, as in 'two:Class'",
+        True,
+    ),
+    "three": ("absent = three:Other", SOURCE, "AttributeError: module 'three' has no attribute 'Other'", False),
+    "four": ("failing = four:RSqrt", "import nowhere", "ModuleNotFoundError: No module named 'nowhere'", False),
+    "five": ("broken = five:RSqrt", "1 +", "SyntaxError", False),
+    "six": ("idf = six:RSqrt", SOURCE, "ValueError: The token weighting name 'idf' is taken by Idf", True),
+}
+
+
+def test_a_wrong_entry_point_is_named_and_left_out(tmp_path: Path) -> None:
+    for package, (entry, source, *_) in WRONG.items():
+        install(tmp_path, package, entry, source)
+    printed = run(USE, install(tmp_path, "seven", "right = seven:RSqrt"))
+    for package, (entry, _, reason, exists) in WRONG.items():
+        name, _, value = entry.partition(" = ")
+        said = f"The package {package!r} offers the token weighting {name!r} by the entry point {value!r}"
+        assert f"{said}, which does not work: {reason}" in printed
+        assert (f"has weights={name}\n" in printed) == exists
+        assert (f"{name} UnknownNameError {said}" in printed) != exists
+    assert printed.count("Correct or uninstall it. essent goes on without it.") == len(WRONG)
+    assert "has mean\n" in printed
+    assert "has weights=right\n" in printed
+
+
+def test_a_part_that_is_not_there_is_named(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registered by this module in the place of a package."""
+    monkeypatch.setattr(weightings, "_parts", dict(weightings._parts))
+    weightings.register("here")(type("Here", (weightings["position"],), {"__module__": "parts_of_mine"}))
+    Encoder(str(bert), "weights=here", device="cpu").save(str(tmp_path / "model"))
+    del weightings._parts["here"]
+    for way in (Encoder, essent.verify):
+        with pytest.raises(
+            MissingDependencyError, match="needs the token weighting 'here', which 'parts_of_mine' brings"
+        ):
+            way(str(tmp_path / "model"))
+
+
+SAVE = """
+import sys
+import essent
+from essent import Encoder
+model, stock, own = sys.argv[1:]
+Encoder(model, "weights=rsqrt", device="cpu").save(stock)
+Encoder(model, "ditto:2-3 weights=rsqrt*ditto:2-3", device="cpu").save(own)
+for folder in (stock, own):
+    essent.verify(folder)
+print("loaded")
+"""
+
+
+@pytest.mark.slow
+def test_a_saved_encoder_names_the_package_that_it_needs(bert: Path, tmp_path: Path) -> None:
+    site = install(tmp_path / "site", "myparts", "rsqrt = myparts:RSqrt")
+    stock, own = tmp_path / "stock", tmp_path / "own"
+    printed = run(SAVE, site, bert, stock, own)
+    assert printed.count("needs 'myparts', which brings the token weighting 'rsqrt'") == 2
+    assert "loaded" in printed
+    SentenceTransformer(str(stock))  # stock modules need no package
+    ways = [(way, folder) for folder in (stock, own) for way in (Encoder, essent.verify)]
+    for way, folder in [*ways, (lambda name: SentenceTransformer(name, trust_remote_code=True), own)]:
+        with pytest.raises(MissingDependencyError, match="needs the token weighting 'rsqrt', which 'myparts' brings"):
+            way(str(folder))

@@ -1,0 +1,21 @@
+"""Tests wait for events: a condition is looked at until it holds; the limit only ends a test that would hang."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+LIMIT = 300.0  # seconds
+
+
+def wait_until(holds: Callable[[], Any], says: Callable[[], Any] = lambda: "") -> None:
+    """Wait for a condition.
+
+    Args:
+        says: what to show if it never holds.
+    """
+    end = time.monotonic() + LIMIT
+    while not holds():
+        assert time.monotonic() < end, says()
+        time.sleep(0.01)
