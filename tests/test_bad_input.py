@@ -11,6 +11,7 @@ import sklearn.exceptions
 
 import essent
 from essent import Encoder
+from essent.selection.space import Grid, Space
 from essent.types import InputError, ModelError, NotFittedError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from families import CORPUS, build_family
 
@@ -93,8 +94,17 @@ def test_shaping_is_refused_wherever_it_is_fitted(folder: Path) -> None:
         lambda: essent.evaluate(str(folder), ["mean | zscore"], [pairs], fit_texts=["a text"]),
         lambda: essent.search(str(folder), pairs, "shaping"),
     ):
-        with pytest.raises(InputError, match="at least 2 texts whose vectors differ"):
+        with pytest.raises(InputError, match=r"at least 2 texts (whose vectors|that) differ"):
             act()
+
+
+def test_a_search_goes_on_where_one_recipe_gives_all_texts_one_vector(folder: Path) -> None:
+    pairs = [("the moon", "a cat", 0.0), ("a dog", "the cat", 1.0), ("the dog", "a dog", 2.0), ("a cat", "cats", 1.5)]
+    space = Space((Grid(layers=("0", "L"), weights=("cls", "uniform"), shaping=("", "zscore | normalize")),))
+    board = essent.search(str(folder), pairs, space, baselines=("mean",))  # [CLS] in layer 0 reads no text
+    constant = board.find("layers=0 weights=cls | zscore | normalize").scores["spearman"]
+    assert np.isnan(constant)
+    assert np.isfinite(board.find("mean | zscore | normalize").scores["spearman"])
 
 
 def test_fit_refuses_nothing_and_what_is_not_a_text(folder: Path) -> None:

@@ -13,6 +13,7 @@ The error tree; everything essent raises on purpose descends from `EssentError`:
     │   ├── UnknownNameError                a name that is not registered; says the nearest one
     │   └── UnsupportedRecipeError          a well-formed recipe that this model cannot run
     ├── InputError (TypeError, ValueError)  texts or arrays that cannot be embedded or fitted
+    │   ├── NoSpreadError                   vectors that are all equal, of which shaping would make zeros
     │   └── NotFiniteError                  vectors with NaN or infinite numbers; says which texts
     ├── DataError (ValueError)              a data file or row; names the file and line
     ├── ModelError (OSError)                a model folder or hub name that cannot be loaded
@@ -94,6 +95,10 @@ class UnsupportedRecipeError(RecipeError):
 
 class InputError(EssentError, TypeError, ValueError):
     """Texts or arrays of the wrong type or shape."""
+
+
+class NoSpreadError(InputError):
+    """Vectors to fit a shaping on are all equal, or vary only in what it would remove."""
 
 
 class NotFiniteError(InputError):

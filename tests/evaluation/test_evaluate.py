@@ -222,7 +222,7 @@ def test_texts_cut_at_a_length(bert: Path) -> None:
     assert cut.metrics != evaluate(bert, ["mean"], [task])["mean"][0].metrics
     (long,) = evaluate(bert, ["mean"], [task], max_seq_length=10**6)["mean"]
     assert long.provenance["max_seq_length"] == Encoder(bert, "mean").max_seq_length
-    with pytest.raises(InputError, match="max_seq_length=0 must be a positive number"):
+    with pytest.raises(InputError, match="max_seq_length=0: must be a whole number of at least 1"):
         evaluate(bert, ["mean"], [task], max_seq_length=0)
     with pytest.raises(InputError, match="set your encoder's own limit"):
         evaluate(encoder, [], [task], max_seq_length=8)

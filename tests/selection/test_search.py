@@ -78,12 +78,19 @@ def portions(shell_of: Shells) -> Leaderboard:
 @pytest.fixture(scope="module")
 def alone(shell_of: Shells, large: Leaderboard) -> dict[str, Watched]:
     """Its recipes, one encoder at a time."""
-    return one_by_one(shell_of("bert"), [str(trial.recipe) for trial in large.trials], TASK)
+    return one_by_one(shell_of("bert"), scored(large), TASK)
+
+
+def scored(board: Leaderboard) -> list[str]:
+    """The recipes with a score: all but a few that give all texts one vector, as [CLS] in layer 0, which is refused."""
+    recipes = [str(trial.recipe) for trial in board.trials if np.isfinite(trial.scores["spearman"])]
+    assert len(recipes) > 0.9 * len(board.trials)
+    return recipes
 
 
 def assert_scores_of(board: Leaderboard, alone: dict[str, Watched]) -> None:
     """As near to the recipes alone as pairs can be ranked."""
-    assert {str(trial.recipe) for trial in board.trials} == set(alone)
+    assert set(scored(board)) == set(alone)
     for text, watched in alone.items():
         assert board.find(text).scores["spearman"] == watched.expected(text), text
 
@@ -97,7 +104,7 @@ def test_every_score_is_that_of_the_recipe_alone(shell_of: Shells, family: str, 
     sweep = sweep_of(shell_of(family), recipes, tmp_path / "work")
     judge_stored(sweep, Question.of(TASK, None, (), 0), sweep.data, sweep.store, progress=False)
     found = dict(zip(map(str, sweep.program.recipes), sweep.store.rows, strict=True))
-    chosen = np.random.default_rng(0).choice([str(recipe) for recipe in recipes], 25, replace=False).tolist()
+    chosen = np.random.default_rng(0).choice(sorted(scored(board)), 25, replace=False).tolist()
     for text, alone in one_by_one(shell_of(family), chosen, TASK).items():
         np.testing.assert_allclose(found[text], alone.cosines, rtol=0, atol=alone.rounding(text), err_msg=text)
         assert board.find(text).scores["spearman"] == alone.expected(text), text

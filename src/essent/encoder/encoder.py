@@ -41,7 +41,6 @@ from essent.types import ModelLike, NamesItsModel, RecipeError, TextsLike
 if TYPE_CHECKING:
     import numpy as np
 
-
 logger = logging.getLogger(__name__)
 
 
@@ -198,9 +197,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         if module.plan.reads_stats or module.chain.needs_fit:
             self.calibration = None  # it belongs to the vectors as they were
         if module.plan.reads_stats:
-            module.stats = module.count(
-                texts_to_fit(counted, "texts" if frequency_texts is None else "frequency_texts")
-            )
+            name = "texts" if frequency_texts is None else "frequency_texts"
+            module.stats = module.count(texts_to_fit(counted, name))
         if module.chain.needs_fit:
             pooled = self._vectors(texts_to_fit(found, "texts"), batch_size, progress, shape=False)
             require_finite(pooled, found, self.named_parameters())

@@ -63,6 +63,8 @@ class Question:
             InputError, DataError, UnknownNameError: no data, or a criterion that it cannot answer.
         """
         name, task, texts, given = read_data(data, folder)
+        if len(set(texts)) < 2:
+            raise InputError(f"{name}: all texts are equal; give at least 2 texts that differ.")
         specs = [criterion] if isinstance(criterion, str) else list(criterion)
         if isinstance(task, AskedPairs):
             specs = specs or [task.score_names[0], TEACHER]

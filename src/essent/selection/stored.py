@@ -22,6 +22,7 @@ from essent.selection.store import Store
 from essent.selection.sweep import Sweep, pair_cosines
 from essent.shaping.base import AffineShaper, Moments
 from essent.shaping.chain import Chain
+from essent.types import NoSpreadError
 
 FLOAT = 4  # bytes
 Weighting = tuple[int, int, int]  # pass, block and row in it
@@ -111,9 +112,12 @@ def _judge_place(
             chain = Chain.parse(shaping)
             if moments is None and isinstance(chain.steps[0], AffineShaper):
                 moments = Moments.of(fitted)
-            if chain.needs_fit:
-                chain.fit(fitted, moments=moments)
-            shaped = chain.transform(vectors)  # (N,K)
+            try:
+                if chain.needs_fit:
+                    chain.fit(fitted, moments=moments)
+                shaped = chain.transform(vectors)  # (N,K)
+            except NoSpreadError:  # as of [CLS] in layer 0: its score is undefined, and the others have theirs
+                shaped = np.zeros((len(vectors), chain.dim_out(vectors.shape[1])), vectors.dtype)
             store.rows[number, : len(data.pairs)] = cosines_of(shaped, data.pairs)  # others': during the pass
         if question.task is not None and question.takes_vectors:
             store.rows[number, question.place] = question.task.evidence(shaped, data.fit.tolist())

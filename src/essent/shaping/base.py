@@ -15,7 +15,7 @@ from torch import nn
 from essent.registry import Registry, format_spec
 from essent.shaping.affine import Affine
 from essent.shaping.vectors import GIVEN, VectorTransformer, check_batches
-from essent.types import InputError, not_fitted
+from essent.types import InputError, NoSpreadError, not_fitted
 
 Batches = Callable[[], Iterable[np.ndarray]]
 
@@ -127,11 +127,11 @@ class Shaper(VectorTransformer):
         """Refuse vectors that are all the same: each step would turn them, or every vector, into zeros.
 
         Raises:
-            InputError: says how many vectors came, and how many are needed.
+            NoSpreadError: says how many vectors came, and how many are needed.
         """
         if not differ:
             came = "1 sample" if count == 1 else f"{count} samples whose vectors are equal"
-            raise InputError(
+            raise NoSpreadError(
                 f"The shaping step {self.spec()!r} got {came}, of which it would make zero vectors. Fit on at least 2 "
                 "texts whose vectors differ; more give a better shaping."
             )
@@ -183,7 +183,7 @@ class AffineShaper(Shaper):
         """Learn from moments, which can be streamed.
 
         Raises:
-            InputError: too few vectors that differ, so that nothing would be left of them.
+            NoSpreadError: too few vectors that differ, so that nothing would be left of them.
         """
         self.check_settings()
         self.require_spread(moments.count, bool(np.diag(moments.scatter).any()))

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
 from essent.shaping.base import AffineShaper, Moments, shapers
-from essent.types import InputError, RecipeError
+from essent.types import NoSpreadError, RecipeError
 
 # A column's spread is noise when it is this small beside the other columns' spread, or beside its own mean. float32
 # carries about 1e-7 of a value; encoders' columns spread over 1e-1 to 1e-3 of each other. all-MiniLM-L6-v2 has three
@@ -64,7 +64,7 @@ class AllButTheTop(AffineShaper):
         values, vectors = moments.components
         count = int(has_variance(values).sum())
         if count <= self.d:
-            raise InputError(
+            raise NoSpreadError(
                 f"The shaping step 'abtt:{self.d}' would leave nothing: the vectors (n_samples={moments.count}, "
                 f"n_features={len(values)}) have only {count} principal components, and it removes {self.d}. Fit on "
                 f"{self.d + 2} or more texts that differ, or remove fewer components."
