@@ -71,7 +71,7 @@ def test_only_one_function_counts_cores() -> None:
 def test_files_stay_small_and_say_what_they_do() -> None:
     for path in FILES:
         text = path.read_text(encoding="utf-8")
-        assert len(text.splitlines()) <= 350, path
+        assert len(text.splitlines()) <= 400, path
         assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from essent.types import InputError, NotFiniteError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def check_texts(texts: Any) -> list[str]:
@@ -59,6 +60,8 @@ def require_finite(vectors: Any, texts: Sequence[str], weights: Iterable[tuple[s
     Raises:
         NotFiniteError: says which texts, and why.
     """
+    import numpy as np  # late: the command line checks arguments and needs none of it
+
     with np.errstate(all="ignore"):
         if math.isfinite(float(vectors.sum())):  # NaN and infinity stay in a sum, which is taken in no time
             return vectors
@@ -95,6 +98,8 @@ def mend_surrogates(text: str) -> str:
 
 def distinct_texts(texts: Iterable[str]) -> tuple[list[str], np.ndarray]:
     """Each text once, in the order of first appearance, and the place (N,) there of every text."""
+    import numpy as np
+
     places: dict[str, int] = {}
     inverse = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64)
     return list(places), inverse

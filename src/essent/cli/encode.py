@@ -19,7 +19,6 @@ from essent.cli.table import TextTable, check_columns, read_table
 from essent.cli.texts import STANDARD_INPUT, listed, read_files
 from essent.engine.choice import EngineChoice, check_graph, choose, computing_in, offer_bfloat16
 from essent.lazy import check_torch
-from essent.tasks.base import prompt_note
 from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
@@ -249,6 +248,8 @@ def _load(options: EncodeOptions, choice: EngineChoice, refit: bool) -> Any:
 
 def _note_prompt(encoder: Any, prompt: str | None) -> None:
     """Say which prompt a model puts before texts where none was chosen."""
+    from essent.tasks.base import prompt_note
+
     default = getattr(encoder, "default_prompt_name", None)
     if prompt is None and default is not None:
         for note in prompt_note({"texts": encoder.prompts.get(default, "")}):

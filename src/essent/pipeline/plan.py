@@ -23,8 +23,8 @@ from essent.recipe.recipe import Recipe
 from essent.sources.layers import Source, format_mix, resolve, token_tables
 from essent.tokens.ids import Frame
 from essent.types import CorpusStats, States, Tokens, UnsupportedRecipeError
-from essent.weighting import combine
 from essent.weighting.base import Weighting, weightings
+from essent.weighting.product import combine
 
 if TYPE_CHECKING:
     from essent.tokens.ids import Vocabulary

@@ -25,8 +25,8 @@ from essent.recipe.recipe import Recipe
 from essent.sources.layers import Source, resolve
 from essent.tokens.ids import Frame
 from essent.types import CorpusStats, States, Tokens
-from essent.weighting import combine_many
 from essent.weighting.base import Weighting, weightings
+from essent.weighting.product import combine_many
 
 
 @dataclass(frozen=True)
