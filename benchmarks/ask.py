@@ -18,8 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from essent import search
-from essent.selection import PRIOR, choose
-from essent.tasks import PairTask, load_pairs, with_prior
+from essent.selection.asked import PRIOR
+from essent.selection.asking import choose
+from essent.tasks.comparison import with_prior
+from essent.tasks.locate import load_pairs
+from essent.tasks.pairs import PairTask
 
 COUNTS = (20, 50, 100)
 TEACHER = "teacher"

@@ -21,9 +21,11 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from essent import EncoderTransformer, Recipe
-from essent.model import read_capabilities
-from essent.selection import find_space
-from essent.tasks import LabelTask, load_task, unit_rows
+from essent.model.loading import read_capabilities
+from essent.selection.space import find_space
+from essent.tasks.base import unit_rows
+from essent.tasks.labels import LabelTask
+from essent.tasks.locate import load_task
 from essent.tasks.probes import few_labels
 
 COUNTS = (20, 50, 100)

@@ -48,7 +48,9 @@ def write_texts(path: Path, rows: int, words: int = 18) -> Path:
 
 def throughput(model: str, engine: str, texts: int, rounds: int) -> None:
     """Rows a second of both ways, and their ratios."""
-    from essent.bulk import BulkSettings, ModelSpec, compute, prepare
+    from essent.bulk.run import compute, prepare
+    from essent.bulk.settings import BulkSettings
+    from essent.bulk.spec import ModelSpec
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -77,7 +79,7 @@ def throughput(model: str, engine: str, texts: int, rounds: int) -> None:
 
 def one(model: str, path: str, out: str, workers: int) -> None:
     """One run, in a process of its own: prints what it took."""
-    from essent.bulk import embed
+    from essent.bulk.run import embed
 
     found = embed(path, model, out, workers=workers)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -197,7 +199,7 @@ def on_ray(given: argparse.Namespace) -> None:
     import pyarrow.parquet as pq
     import ray
 
-    from essent.bulk import embed
+    from essent.bulk.run import embed
 
     texts = real_texts(Path(given.data), given.texts)
     path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))

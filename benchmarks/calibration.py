@@ -17,9 +17,13 @@ from scipy.stats import rankdata
 from sklearn.isotonic import IsotonicRegression
 
 from essent import Encoder
-from essent.calibration import expected_calibration_error
+from essent.calibration.calibrating import expected_calibration_error
 from essent.calibration.fitting import FEWEST_JUDGED, probability_curve, share_curve
-from essent.tasks import DuplicateTask, PairTask, load_task, read_texts, unit_rows
+from essent.tasks.base import unit_rows
+from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.locate import load_task
+from essent.tasks.pairs import PairTask
+from essent.tasks.text_files import read_texts
 
 SETS = (("duplicates:mrpc.train", "duplicates:mrpc.test", 0.5), ("stsb.dev", "stsb.test", 4.0))
 SIZES, DRAWS = (100, 500, 1000), 5

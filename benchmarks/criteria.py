@@ -26,15 +26,20 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from essent.model import load, read_capabilities
-from essent.recipe import Recipe
+from essent.model.loading import load, read_capabilities
+from essent.recipe.recipe import Recipe
 from essent.selection.program import Program
 from essent.selection.question import Question
 from essent.selection.run import _Runner
 from essent.selection.settings import BASELINES, Settings
 from essent.selection.space import REFERENCE, SPACES
 from essent.selection.verdict import Judged, _folds, best_of
-from essent.tasks import ClusterTask, JudgedTask, LabelTask, Scored, load_task, located_rows, scores_of_parts
+from essent.tasks.clusters import ClusterTask
+from essent.tasks.comparison import Scored
+from essent.tasks.data import located_rows
+from essent.tasks.judged import JudgedTask, scores_of_parts
+from essent.tasks.labels import LabelTask
+from essent.tasks.locate import load_task
 
 CRITERIA = ("teacher", "consensus", "uniformity", "isotropy")  # and those that `teacher` is made of
 DRAWS = 300

@@ -25,8 +25,7 @@ from sentence_transformers import SentenceTransformer
 
 import essent
 from essent import Encoder, demo
-from essent.engine import CompiledEncoder
-from essent.engine.compiled import cosines
+from essent.engine.compiled import CompiledEncoder, cosines
 from essent.engine.libraries import openvino
 from measured import Ratio, Watch
 

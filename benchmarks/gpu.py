@@ -19,8 +19,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
-from essent.engine import choose
-from essent.tasks import read_texts
+from essent.engine.choice import choose
+from essent.tasks.text_files import read_texts
 
 PLAIN = "sentence-transformers, float32"
 

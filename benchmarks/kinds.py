@@ -17,8 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from essent.selection import search
-from essent.tasks import ClusterTask, DuplicateTask, JudgedTask, LabelTask, load_judged
+from essent.selection.run import search
+from essent.tasks.clusters import ClusterTask
+from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.judged import JudgedTask
+from essent.tasks.labels import LabelTask
+from essent.tasks.locate import load_judged
 
 Rows = TypeVar("Rows", list, tuple)
 LABELLED = ("trec", "sst2", "cr")

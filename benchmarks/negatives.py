@@ -21,8 +21,10 @@ from transformers.utils import logging
 
 from essent import Encoder
 from essent.atomic import write_text
-from essent.tasks import load_heros, load_pairs, read_texts
-from essent.train import train
+from essent.tasks.heros_files import load_heros
+from essent.tasks.locate import load_pairs
+from essent.tasks.text_files import read_texts
+from essent.train.run import train
 
 TASKS = ("sts12", "sts13", "sts16", "stsb.test", "sickr.test")
 ASKED = "a negation above a synonym"
@@ -30,8 +32,12 @@ ASKED = "a negation above a synonym"
 
 def write_triplets(texts: Path, without: Path, output: Path) -> None:
     """Sentences, themselves, and their negations, but no original of the pairs that will be measured."""
-    from essent.lab.minimal_pairs import English, Parser, Resources, WordNet, misspellings
+    from essent.lab.minimal_pairs.build import Resources
+    from essent.lab.minimal_pairs.english import English
+    from essent.lab.minimal_pairs.language import Parser
     from essent.lab.minimal_pairs.sentences import Suitable
+    from essent.lab.minimal_pairs.typos import misspellings
+    from essent.lab.minimal_pairs.wordnet import WordNet
 
     measured = set(load_heros(without).originals)
     listed = misspellings()

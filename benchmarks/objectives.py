@@ -22,10 +22,11 @@ from essent import Recipe
 from essent.model.backbone import Backbone
 from essent.pipeline.plan import Plan
 from essent.pipeline.shared_pass import count_frames, pool_texts
-from essent.tasks import PairTask, load_pairs
-from essent.train import OBJECTIVES
+from essent.tasks.locate import load_pairs
+from essent.tasks.pairs import PairTask
 from essent.train.build import Run, open_encoder, tokenizer_kind
 from essent.train.examples import as_examples
+from essent.train.objectives import OBJECTIVES
 from essent.train.run import train
 from essent.train.seeds import Spread
 from essent.train.settings import resolve_settings

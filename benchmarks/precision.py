@@ -19,7 +19,8 @@ import torch
 import essent.selection.run as machine
 from essent import demo
 from essent.arithmetic import has_bfloat16
-from essent.selection import Leaderboard, search
+from essent.selection.leaderboard import Leaderboard
+from essent.selection.run import search
 from essent.selection.sweep import Sweep
 from measured import Ratio, Watch
 

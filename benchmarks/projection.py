@@ -16,8 +16,9 @@ import numpy as np
 from transformers.utils import logging
 
 from essent import Encoder
-from essent.tasks import load_pairs, read_texts
-from essent.train import train
+from essent.tasks.locate import load_pairs
+from essent.tasks.text_files import read_texts
+from essent.train.run import train
 
 TASKS = ("sts12", "sts13", "sts16", "stsb.test", "sickr.test")
 RECIPES = ("mean", "mean | whiten | normalize", "ditto:4-8 | whiten | normalize")

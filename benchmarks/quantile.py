@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from sklearn.preprocessing import QuantileTransformer
 
-from essent.shaping import QuantileUniform
+from essent.shaping.quantile import QuantileUniform
 
 
 def seconds(work: Callable[[], np.ndarray]) -> tuple[float, float, np.ndarray]:

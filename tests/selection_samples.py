@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from essent import Encoder
-from essent.tasks import PairTask
 from essent.tasks.data import Pair
+from essent.tasks.pairs import PairTask
 from families import CORPUS
 
 WORDS = sorted({word.strip(".,") for text in CORPUS for word in text.split()})

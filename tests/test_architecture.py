@@ -29,6 +29,20 @@ def test_imports_go_downwards() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_imports_name_the_file_that_defines() -> None:
+    """A package's `__init__` is for users; inside, "go to definition" takes one step, and no import is relative."""
+    through_packages = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and path != ROOT / "__init__.py":
+                assert node.level == 0, f"{path}: relative import"
+                package = ROOT.parent.joinpath(*(node.module or "").split("."))
+                if (node.module or "").startswith("essent.") and package.is_dir():
+                    names = [a.name for a in node.names if not list(package.glob(f"{a.name}*"))]
+                    through_packages += [f"{path.relative_to(ROOT)}: {node.module}.{name}" for name in names]
+    assert not through_packages
+
+
 def test_plans_and_estimates_read_the_clock_that_tests_replace() -> None:
     planning = [path for path in FILES if part_of(path) == "improvement" or path.parts[-2:] == ("selection", "cost.py")]
     imported = {

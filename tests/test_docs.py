@@ -28,16 +28,17 @@ import essent
 from command_line import PROGRAM, run
 from essent import NAMED, TEMPLATES
 from essent.cli.check import PROBLEMS
-from essent.doctor import CHECKS
+from essent.doctor.checks import CHECKS
 from essent.encoder.encoder import Encoder
-from essent.lab.minimal_pairs import English
-from essent.lab.reproduce import tables
+from essent.lab.minimal_pairs.english import English
+from essent.lab.reproduce.tables import tables
 from essent.pooling import reductions
 from essent.saving.stock_modules import NoStockModulesError, stock_modules
-from essent.shaping import shapers
+from essent.shaping.base import shapers
 from essent.sources.layers import token_tables
-from essent.tasks import catalogue, task_names
-from essent.weighting import weightings
+from essent.tasks import catalogue
+from essent.tasks.names import task_names
+from essent.weighting.base import weightings
 from families import CORPUS
 from test_architecture import FILES, part_of
 

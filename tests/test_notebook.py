@@ -14,11 +14,15 @@ from typing import Any
 import pytest
 
 from essent import Encoder, Recipe
-from essent.evaluation import ByRecipe
-from essent.lab.reproduce import Measured, Reproduction, find_table
+from essent.evaluation.by_recipe import ByRecipe
+from essent.lab.reproduce.run import Measured, Reproduction
+from essent.lab.reproduce.tables import find_table
 from essent.notebook import MOST_ROWS, html_lines, html_pairs, html_picture, html_table
-from essent.selection import Leaderboard, Trial
-from essent.tasks import Comparison, HerosTask, MinimalPair, Result, results_table
+from essent.selection.leaderboard import Leaderboard, Trial
+from essent.tasks.comparison import Comparison
+from essent.tasks.heros import HerosTask, MinimalPair
+from essent.tasks.result import Result
+from essent.tasks.table import results_table
 
 HOSTILE = "<script>alert('x')</script>\"'&"
 VOID = {"img", "br"}

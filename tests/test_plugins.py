@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 import essent
 from essent import Encoder
 from essent.types import MissingDependencyError
-from essent.weighting import weightings
+from essent.weighting.base import weightings
 
 SOURCE = """
 import numpy as np

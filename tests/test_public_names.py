@@ -20,10 +20,11 @@ import pytest
 from command_line import commands
 from essent import NAMED, TEMPLATES, EssentError, Recipe, evaluate, search
 from essent.pooling import reductions
-from essent.selection import Comparison, Leaderboard, Trial
-from essent.shaping import shapers
-from essent.sources import token_tables
-from essent.weighting import weightings
+from essent.selection.leaderboard import Leaderboard, Trial
+from essent.shaping.base import shapers
+from essent.sources.layers import token_tables
+from essent.tasks.comparison import Comparison
+from essent.weighting.base import weightings
 from test_docs import PAGES, ROOT, blocks
 
 sys.path.insert(0, str(ROOT / "docs" / "site"))

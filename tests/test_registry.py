@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from essent.pooling import reductions
 from essent.registry import Registry, did_you_mean, format_spec, parse_argument, split_spec
-from essent.shaping import shapers
+from essent.shaping.base import shapers
 from essent.sources.layers import token_tables
 from essent.types import RecipeError, UnknownNameError
-from essent.weighting import weightings
+from essent.weighting.base import weightings
 
 REGISTRIES = [weightings, reductions, shapers, token_tables]
 

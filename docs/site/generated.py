@@ -66,7 +66,7 @@ def command_page() -> str:
     """Every command of `essent`, by cyclopts' own documentation of it."""
     from cyclopts.docs import generate_markdown_docs
 
-    from essent.cli import app
+    from essent.cli.app import app
 
     lab = app["lab"]
     for group in (lab, lab["minimal-pairs"], lab["explain"]):  # the generator does not inherit it, as a run does
@@ -176,10 +176,10 @@ def described(value: Any) -> str:
 def parts_page() -> str:
     """What the registries know, each with its arguments and its docstring, and a recipe that uses it."""
     from essent.pooling import reductions
-    from essent.recipe import NAMED, TEMPLATES
-    from essent.shaping import shapers
+    from essent.recipe.named import NAMED, TEMPLATES
+    from essent.shaping.base import shapers
     from essent.sources.layers import token_tables
-    from essent.weighting import weightings
+    from essent.weighting.base import weightings
 
     kinds = (
         ("Token weights ω, field `weights`", weightings, "layers=0+L weights={}"),

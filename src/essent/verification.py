@@ -11,22 +11,14 @@ import numpy as np
 
 from essent.arguments import check_path
 from essent.atomic import recover
-from essent.folders import (
-    ABOUT,
-    ARRAYS,
-    STATE_FOLDER,
-    check_digests,
-    check_folder,
-    damage_named,
-    has_digests,
-    is_essent_folder,
-    is_exported_folder,
-    opening,
-    read_about,
-    read_arrays,
-)
+from essent.folders.check import check_folder
+from essent.folders.contents import ABOUT, ARRAYS, is_essent_folder, is_exported_folder, read_about
+from essent.folders.digests import check_digests, has_digests
+from essent.folders.names import STATE_FOLDER
+from essent.folders.opening import opening
+from essent.folders.reading import damage_named, read_arrays
 from essent.lazy import check_torch
-from essent.static import StaticEncoder
+from essent.static.encoder import StaticEncoder
 from essent.types import EssentError, MissingDependencyError, ModelError, VerificationError
 
 __all__ = ["Verification", "verify"]
@@ -132,7 +124,7 @@ def saved_folder(name: str) -> Path:
     """The folder itself, or that of the hub's cache."""
     if Path(name).is_dir():
         return Path(name)
-    from essent.saving import folder_of
+    from essent.saving.load import folder_of
 
     return folder_of(name, {})
 
@@ -156,7 +148,7 @@ def _ways(root: Path, portable: bool, static: bool) -> dict[str, Any]:
         if not static:
             raise
         return {"StaticEncoder": StaticEncoder.load(root)}
-    from essent.encoder import Encoder
+    from essent.encoder.encoder import Encoder
 
     ways: dict[str, Any] = {"essent": Encoder(str(root))}
     if portable:
@@ -169,7 +161,8 @@ def _ways(root: Path, portable: bool, static: bool) -> dict[str, Any]:
 
 def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
     """The vectors of a saved graph; loading it compares precisions below float32 by their cosines."""
-    from essent.engine import TOLERANCES, load, read_about
+    from essent.engine.compiled import TOLERANCES
+    from essent.engine.files import load, read_about
 
     about = read_about(root / STATE_FOLDER / "engine.json")
     engine, reason = about["engine"], "it holds a graph for an engine, which essent.load reads"

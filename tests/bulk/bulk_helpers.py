@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from essent.bulk import read_parts
+from essent.bulk.parts import read_parts
 
 SUBJECTS = ("A man", "The kitten", "Two dogs", "She", "An old tree")
 ENDS = (

@@ -10,7 +10,7 @@ import pytest
 from bulk_helpers import table_of, vectors_of
 
 from essent import Encoder, EssentError, StaticEncoder
-from essent.bulk import embed
+from essent.bulk.run import embed
 
 TEXTS = [
     "A man plays the flute. Two dogs run! “Who is there?” she asked; nobody was.\nAn old tree",

@@ -14,7 +14,7 @@ from bulk_helpers import contents, sentences, table_of, vectors_of
 
 from command_line import run as run_line
 from essent import StaticEncoder
-from essent.bulk import STATUSES
+from essent.bulk.settings import STATUSES
 
 TEXTS = sentences(120)
 

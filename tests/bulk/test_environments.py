@@ -20,7 +20,7 @@ from bulk_helpers import contents, sentences, table_of
 
 from command_line import PROGRAM
 from essent import EssentError
-from essent.bulk import embed
+from essent.bulk.run import embed
 
 APP = [*PROGRAM, "encode"]
 NOBODY = 65534

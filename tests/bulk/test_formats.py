@@ -20,7 +20,7 @@ import pytest
 from bulk_helpers import sentence, sentences, table_of, vectors_of
 
 from essent import EssentError, StaticEncoder
-from essent.bulk import embed
+from essent.bulk.run import embed
 
 ROWS = 1200
 TEXTS = [

@@ -21,7 +21,11 @@ from sentence_transformers.sentence_transformer.modules import Dense
 import essent
 from command_line import PROGRAM
 from essent import Encoder, EssentError, StaticEncoder
-from essent.bulk import BulkSettings, ModelSpec, compute, do_unit, embed, prepare, read_parts
+from essent.bulk.parts import read_parts
+from essent.bulk.run import compute, embed, prepare
+from essent.bulk.settings import BulkSettings
+from essent.bulk.spec import ModelSpec
+from essent.bulk.work import do_unit
 from waiting import wait_until
 
 TEXTS = sentences(200)

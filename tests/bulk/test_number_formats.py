@@ -16,7 +16,7 @@ import pytest
 from bulk_helpers import contents, sentences, table_of, vectors_of
 
 from essent import EssentError, StaticEncoder
-from essent.bulk import embed
+from essent.bulk.run import embed
 
 TEXTS = [None if number % 10 == 4 else text for number, text in enumerate(sentences(300))]
 THERE = np.array([text is not None for text in TEXTS])

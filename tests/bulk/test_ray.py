@@ -17,8 +17,12 @@ from bulk_helpers import contents, sentences, table_of, write_sources
 
 from command_line import PROGRAM
 from essent import EssentError, StaticEncoder
-from essent.bulk import BulkSettings, ModelSpec, embed, prepare, ray_slots, ray_worker, read_parts
+from essent.bulk import ray_slots, ray_worker
+from essent.bulk.parts import read_parts
 from essent.bulk.ray_cluster import connected
+from essent.bulk.run import embed, prepare
+from essent.bulk.settings import BulkSettings
+from essent.bulk.spec import ModelSpec
 from waiting import LIMIT, wait_until
 
 HERE = Path(__file__).parent

@@ -24,7 +24,8 @@ from fsspec.implementations.memory import MemoryFile
 
 from command_line import PROGRAM
 from essent import EssentError
-from essent.bulk import embed, read_parts
+from essent.bulk.parts import read_parts
+from essent.bulk.run import embed
 from waiting import LIMIT, wait_until
 
 HERE = Path(__file__).parent

@@ -16,7 +16,7 @@ import pytest
 from bulk_helpers import table_of, write_sources
 
 from essent import EssentError
-from essent.bulk import embed
+from essent.bulk.run import embed
 
 HERE = Path(__file__).parent
 PATH = os.pathsep.join([str(HERE / "dying"), *filter(None, sys.path)])

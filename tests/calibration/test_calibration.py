@@ -17,13 +17,14 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 
 import essent
 from essent import Encoder, StaticEncoder, verify
-from essent.calibration import Calibration, calibrate, expected_calibration_error, read_calibration
+from essent.calibration.calibrating import calibrate, expected_calibration_error
 from essent.calibration.curve import EDGE, Curve
 from essent.calibration.fitting import probability_curve, share_curve
-from essent.calibration.stored import FILE
-from essent.engine import CompiledEncoder
-from essent.folders import write_digests
-from essent.tasks import DuplicateTask, PairTask
+from essent.calibration.stored import FILE, Calibration, read_calibration
+from essent.engine.compiled import CompiledEncoder
+from essent.folders.digests import write_digests
+from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.pairs import PairTask
 from essent.types import DamagedError, DataError, InputError, NotFittedError
 from families import build_tokenizer
 from static_models import static_model

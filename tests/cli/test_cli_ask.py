@@ -9,7 +9,7 @@ import pytest
 
 from command_line import run
 from essent.cli import ask as asking
-from essent.selection import read_asked
+from essent.selection.asked import read_asked
 
 
 @pytest.fixture

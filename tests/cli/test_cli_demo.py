@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from command_line import run
-from essent.demo import minimal_pairs_path, pairs_path
+from essent.demo.files import minimal_pairs_path, pairs_path
 from essent.demo.picture import DemoRow, draw
 from essent.tasks.heros import CHANGED, KEPT, SUBSETS
 

@@ -16,7 +16,7 @@ from essent.cli.distill import CHECKPOINT
 from essent.cli.texts import read_corpus
 from essent.encoder.encoder import Encoder
 from essent.recipe.recipe import Recipe
-from essent.static import distill
+from essent.static.distillation import distill
 from essent.types import DataError
 from families import CORPUS
 

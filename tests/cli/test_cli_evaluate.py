@@ -17,8 +17,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 
 from command_line import run
 from essent import evaluate
-from essent.demo import minimal_pairs_path
-from essent.tasks import load_results
+from essent.demo.files import minimal_pairs_path
+from essent.tasks.result import load_results
 
 
 def test_table_and_json(tiny: str, pairs: Path, tmp_path: Path) -> None:

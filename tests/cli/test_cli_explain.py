@@ -9,7 +9,7 @@ import pytest
 
 from command_line import run
 from essent.evaluation.run import evaluate
-from essent.lab.explain import mask_predictions
+from essent.lab.explain.predictions import mask_predictions
 
 
 def test_mask(tiny: str, lines: Path, tmp_path: Path) -> None:

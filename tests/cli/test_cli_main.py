@@ -17,7 +17,7 @@ from cyclopts import Argument
 
 from command_line import PROGRAM, commands, run
 from essent import __version__, demo
-from essent.cli import app
+from essent.cli.app import app
 from essent.types import EssentError
 
 HEAVY = ("torch", "transformers", "sklearn", "scipy", "numpy", "pandas")

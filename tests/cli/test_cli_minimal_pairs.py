@@ -10,7 +10,7 @@ import pytest
 
 from command_line import run
 from essent import Encoder
-from essent.demo import minimal_pairs_path
+from essent.demo.files import minimal_pairs_path
 from essent.tasks.heros import verdict
 from essent.tasks.heros_files import load_heros
 

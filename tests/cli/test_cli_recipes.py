@@ -10,7 +10,8 @@ import pytest
 from command_line import run
 from essent import NAMED, TEMPLATES, Recipe
 from essent.cli.parts import in_source, parts, registered, shaping_steps
-from essent.shaping import Centre, shapers
+from essent.shaping.base import shapers
+from essent.shaping.centre import Centre
 
 
 def test_everything_is_listed() -> None:

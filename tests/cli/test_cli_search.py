@@ -10,8 +10,8 @@ import pytest
 
 from command_line import run
 from essent import Encoder
-from essent.selection import search
-from essent.tasks import load_pairs
+from essent.selection.run import search
+from essent.tasks.locate import load_pairs
 from near_ties import one_by_one
 
 

@@ -10,18 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from essent.lab.minimal_pairs import (
-    English,
-    MaskedModel,
-    Parser,
-    Resources,
-    WordNet,
-    build,
-    check_rows,
-    misspellings,
-    overlaps,
-)
+from essent.lab.minimal_pairs.build import Resources, build
+from essent.lab.minimal_pairs.check import check_rows
+from essent.lab.minimal_pairs.english import English
+from essent.lab.minimal_pairs.language import Parser
+from essent.lab.minimal_pairs.masked import MaskedModel
+from essent.lab.minimal_pairs.rows import overlaps
 from essent.lab.minimal_pairs.substitutes import Substitutes
+from essent.lab.minimal_pairs.typos import misspellings
+from essent.lab.minimal_pairs.wordnet import WordNet
 from essent.tasks.data import read_rows
 from essent.tasks.heros import SUBSETS, MinimalPair
 

@@ -9,8 +9,9 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from essent.demo import minimal_pairs_path, pairs_path
-from essent.tasks import load_heros, load_pairs
+from essent.demo.files import minimal_pairs_path, pairs_path
+from essent.tasks.heros_files import load_heros
+from essent.tasks.locate import load_pairs
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CARD = """---

@@ -27,10 +27,10 @@ from sentence_transformers.sentence_transformer.modules.tokenizer import Whitesp
 
 from command_line import run
 from essent import Encoder
-from essent.doctor import CHECKS, diagnose
+from essent.doctor.checks import CHECKS, diagnose
 from essent.doctor.space import ANISOTROPIC
-from essent.engine import CompiledEncoder
-from essent.folders import write_digests
+from essent.engine.compiled import CompiledEncoder
+from essent.folders.digests import write_digests
 from essent.types import InputError, ModelError
 
 TEXTS = ["The film was boring.", "The city council voted."]

@@ -26,7 +26,7 @@ import essent
 import essent.encoder.estimator
 from essent import Encoder, EncoderTransformer, Recipe
 from essent.encoder.estimator import forget_model
-from essent.model import Backbone
+from essent.model.backbone import Backbone
 from essent.types import InputError, ModelError, NotFittedError, RecipeError, Tokens, UnsupportedRecipeError
 from families import CORPUS
 from samples import TEXTS

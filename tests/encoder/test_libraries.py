@@ -18,7 +18,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 
 from essent import Encoder, EncoderTransformer, StaticEncoder
-from essent.engine import CompiledEncoder
+from essent.engine.compiled import CompiledEncoder
 from essent.static.distillation import encoder_of
 from families import CORPUS
 from samples import TEXTS

@@ -12,9 +12,10 @@ from sentence_transformers.base.modules import Dense
 
 from essent import Encoder
 from essent.arithmetic import FLOAT16, FLOAT32, check_bfloat16, has_bfloat16, precision_of
-from essent.engine import ENGINES, EngineChoice, choice, choose, computing_in, offer_bfloat16
+from essent.engine import choice
+from essent.engine.choice import ENGINES, EngineChoice, choose, computing_in, offer_bfloat16
 from essent.engine.loss import cosines
-from essent.pipeline import digest_of_backbone
+from essent.pipeline.digests import digest_of_backbone
 from essent.types import EngineError, InputError
 from families import CORPUS
 
@@ -121,8 +122,10 @@ def test_what_bfloat16_would_give_is_said_where_it_is_worth_it(bert: Path, monke
 
 @here
 def test_the_score_of_the_task_at_hand_is_said_too(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from essent.evaluation import offer, offer_for
-    from essent.tasks import load_pairs, sample_pairs_path
+    from essent.evaluation import offer
+    from essent.evaluation.offer import offer_for
+    from essent.tasks.locate import load_pairs
+    from essent.tasks.sample import sample_pairs_path
 
     task = load_pairs(sample_pairs_path())
     assert offer_for(str(bert), "mean", task, {"device": "cpu"}) is None  # 320 texts are too few

@@ -17,14 +17,14 @@ from sentence_transformers.base.modules import Dense, Normalize
 
 import essent
 from essent import NAMED, Encoder
-from essent.engine import CompiledEncoder, load
-from essent.engine.compiled import cosines
+from essent.engine.compiled import CompiledEncoder, cosines
+from essent.engine.files import load
 from essent.engine.graph import QuantileGraph, graph_of, shaping_graph
 from essent.engine.libraries import openvino
 from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision
-from essent.folders import write_digests
+from essent.folders.digests import write_digests
 from essent.recipe.named import NamedRecipe
-from essent.shaping import Chain
+from essent.shaping.chain import Chain
 from essent.shaping.quantile import QuantileMap, column_quantiles
 from essent.types import EngineError, InputError, ModelError, NotFittedError
 from families import CORPUS, FAMILIES

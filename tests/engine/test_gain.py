@@ -9,8 +9,8 @@ import pytest
 
 import essent
 from essent import Encoder
-from essent.engine import CompiledEncoder, compare, texts_to_compare
-from essent.engine.gain import ALONE, Gain, Ratio
+from essent.engine.compiled import CompiledEncoder
+from essent.engine.gain import ALONE, Gain, Ratio, compare, texts_to_compare
 from essent.engine.loss import Loss, loss_of, texts_to_judge
 from essent.types import InputError
 

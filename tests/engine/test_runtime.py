@@ -20,8 +20,8 @@ from transformers import AutoTokenizer
 
 import essent
 from essent import Encoder
-from essent.engine import CompiledEncoder, load
-from essent.engine.compiled import cosines
+from essent.engine.compiled import CompiledEncoder, cosines
+from essent.engine.files import load
 from essent.engine.graph import graph_of
 from essent.engine.module import _windows
 from essent.engine.runtime import SHAPES, SHAPES_KEPT, SHAPES_OF_LANES, Batch, OpenVINORuntime

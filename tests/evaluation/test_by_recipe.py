@@ -12,18 +12,15 @@ import numpy as np
 import pytest
 
 from essent import Encoder
-from essent.evaluation import ByRecipe, default_recipes, evaluate
-from essent.tasks import (
-    GeometryTask,
-    JudgedTask,
-    Scored,
-    as_task,
-    bootstrap,
-    compare,
-    interval,
-    load_results,
-    save_results,
-)
+from essent.evaluation.by_recipe import ByRecipe
+from essent.evaluation.defaults import default_recipes
+from essent.evaluation.run import evaluate
+from essent.tasks.comparison import Scored, compare
+from essent.tasks.geometry import GeometryTask
+from essent.tasks.judged import JudgedTask, bootstrap
+from essent.tasks.locate import as_task
+from essent.tasks.resampling import interval
+from essent.tasks.result import load_results, save_results
 from essent.types import InputError
 from families import CORPUS
 

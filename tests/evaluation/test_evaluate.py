@@ -17,9 +17,13 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from essent.encoder.encoder import Encoder
 from essent.evaluation.run import evaluate
 from essent.recipe.recipe import Recipe
-from essent.selection import Space, search
-from essent.tasks import Example, LabelTask, PairTask, RetrievalTask
+from essent.selection.run import search
+from essent.selection.space import Space
 from essent.tasks.data import Pair
+from essent.tasks.examples import Example
+from essent.tasks.labels import LabelTask
+from essent.tasks.pairs import PairTask
+from essent.tasks.retrieval import RetrievalTask
 from essent.types import DataError, InputError, ModelError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from families import CORPUS, build_family
 from near_ties import Watched, one_by_one

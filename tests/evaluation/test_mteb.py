@@ -19,13 +19,20 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
-from essent.evaluation.mteb import identify, read_mteb_results, to_mteb
-from essent.tasks import DuplicateTask, GeometryTask, HerosTask, PairTask, Result, RetrievalTask, TripletTask
+from essent.evaluation.mteb.models import identify
+from essent.evaluation.mteb.results import read_mteb_results
+from essent.evaluation.mteb.tasks import to_mteb
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.data import Pair
+from essent.tasks.duplicates import DuplicateTask
 from essent.tasks.examples import Example
-from essent.tasks.heros import MinimalPair, verdict
+from essent.tasks.geometry import GeometryTask
+from essent.tasks.heros import HerosTask, MinimalPair, verdict
 from essent.tasks.labels import LabelTask
+from essent.tasks.pairs import PairTask
+from essent.tasks.result import Result
+from essent.tasks.retrieval import RetrievalTask
+from essent.tasks.triplets import TripletTask
 from essent.types import DataError, InputError
 from families import CORPUS
 

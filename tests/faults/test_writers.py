@@ -19,8 +19,9 @@ from essent.model.loading import load
 from essent.pipeline.cache import PooledCache
 from essent.recipe.recipe import Recipe
 from essent.sources.contexts import Contexts
-from essent.tasks import PairTask, Result, load_results, save_results
 from essent.tasks.data import Pair
+from essent.tasks.pairs import PairTask
+from essent.tasks.result import Result, load_results, save_results
 from families import CORPUS
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("under_the_shim")]
@@ -58,7 +59,7 @@ def test_results(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".html", ".md", ".png"])
 def test_reports(tmp_path: Path, suffix: str) -> None:
-    from essent.report import write_report
+    from essent.report.write import write_report
 
     path = tmp_path / f"report{suffix}"
     made = [score.with_provenance(model="m", recipe="mean") for score in (result(50.0), result(60.0))]
@@ -67,7 +68,7 @@ def test_reports(tmp_path: Path, suffix: str) -> None:
 
 
 def test_leaderboards_and_their_pictures(tmp_path: Path) -> None:
-    from essent.selection import Leaderboard, Trial
+    from essent.selection.leaderboard import Leaderboard, Trial
     from essent.selection.picture import draw_leaderboard
 
     trials = tuple(Trial(Recipe.parse(name), {"spearman": 50.0 + at}) for at, name in enumerate(("mean", "cls")))
@@ -169,7 +170,8 @@ def test_the_work_folder_of_a_search(
     tmp_path: Path, shell_of: Callable[[str], SentenceTransformer], task: PairTask
 ) -> None:
     """The killed search goes on and ends with the scores of one that was not, bit for bit."""
-    from essent.selection import Grid, Space, search
+    from essent.selection.run import search
+    from essent.selection.space import Grid, Space
 
     space = Space((Grid(layers=("1", "L"), weights=("uniform", "idf"), shaping=("", "centre", "whiten:4")),))
     place, shell = tmp_path / "work", shell_of("bert")
@@ -267,8 +269,8 @@ def test_one_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str]
 def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
     """A checkpoint that looks whole is; the resumed run ends with the bytes of one that was not killed."""
     pytest.importorskip("accelerate")
-    from essent.train import train
     from essent.train.checkpoints import check_checkpoint, last_checkpoint
+    from essent.train.run import train
 
     place, model = tmp_path / "run", folder_of("bert")
 
@@ -299,7 +301,7 @@ def test_parts_of_a_bulk_run(tmp_path: Path) -> None:
     """Killed at any write, a run goes on to the bytes of one that was not killed."""
     pytest.importorskip("fsspec")
     pytest.importorskip("pyarrow")
-    from essent.bulk import embed
+    from essent.bulk.run import embed
     from families import build_tokenizer
     from static_models import static_model
 

@@ -20,7 +20,7 @@ import essent
 from command_line import Output
 from command_line import run as run_line
 from essent import Encoder, EncoderTransformer, StaticEncoder
-from essent.folders import check_folder
+from essent.folders.check import check_folder
 from essent.lab.minimal_pairs.masked import MaskedModel
 from essent.lab.templates.generate import Generator
 from essent.types import EssentError, ModelError, VerificationError

@@ -16,9 +16,9 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 import essent
 from essent import Encoder
-from essent.engine import CompiledEncoder
-from essent.folders import DIGESTS
+from essent.engine.compiled import CompiledEncoder
 from essent.folders import digests as digests_module
+from essent.folders.digests import DIGESTS
 from essent.types import EssentError
 from families import CORPUS, build_family
 from samples import daily

@@ -13,10 +13,13 @@ import pytest
 
 import essent
 from essent import Encoder
-from essent.engine import CompiledEncoder
-from essent.folders import DIGESTS, ENCODER, GRAPH, check_model, check_replaceable, names_to_keep, read_json
+from essent.engine.compiled import CompiledEncoder
 from essent.folders import reading as reading_module
-from essent.folders.check import _conversion
+from essent.folders.check import _conversion, check_model
+from essent.folders.digests import DIGESTS
+from essent.folders.names import ENCODER, GRAPH
+from essent.folders.places import check_replaceable, names_to_keep
+from essent.folders.reading import read_json
 from essent.hub import full_name
 from essent.sources.contexts import read_about
 from essent.types import DamagedError, DataError, EssentError, ModelError, UnsupportedRecipeError

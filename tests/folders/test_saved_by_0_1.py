@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 import essent
 from essent import Encoder, StaticEncoder
-from essent.folders import has_digests
+from essent.folders.digests import has_digests
 from essent.types import EngineError, ModelError, VerificationError
 from samples import daily
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from essent.improvement import plan
-from essent.selection import Space
-from essent.tasks import DuplicateTask
+from essent.selection.space import Space
+from essent.tasks.duplicates import DuplicateTask
 
 WORDS = (
     "a man is playing large flute two dogs run through the green field chasing red ball stock market fell sharply on "

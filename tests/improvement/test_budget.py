@@ -11,15 +11,17 @@ import pytest
 
 from essent import clock
 from essent.cores import cores
-from essent.improvement import Settings
 from essent.improvement.context import Context
 from essent.improvement.given import Given
 from essent.improvement.journal import Journal
 from essent.improvement.plan import FEWEST_STEPS, Speed, plan_search, space_of
+from essent.improvement.settings import Settings
 from essent.improvement.steps import LEAST_PACE, LEAST_TRAINING, SAFE, _affordable, _steps
 from essent.improvement.yardstick import Yardstick
-from essent.model import ModelCapabilities
-from essent.tasks import ClusterTask, Example, PairTask
+from essent.model.capabilities import ModelCapabilities
+from essent.tasks.clusters import ClusterTask
+from essent.tasks.examples import Example
+from essent.tasks.pairs import PairTask
 
 SEARCH = {"space": "tiny", "texts": 100, "units": None, "seconds": 100.0}
 PLAN = {  # measuring an encoder takes 10 s, the tests 5 s

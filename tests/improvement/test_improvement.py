@@ -20,9 +20,11 @@ from sentence_transformers import SentenceTransformer
 
 import essent
 from essent import clock
-from essent.improvement import Improved, Settings, plan, steps
+from essent.improvement import plan, steps
 from essent.improvement.journal import Journal
-from essent.tasks import PairTask
+from essent.improvement.outcome import Improved
+from essent.improvement.settings import Settings
+from essent.tasks.pairs import PairTask
 from essent.types import DataError, EngineError, EssentError, InputError, UnknownNameError
 
 TEXTS = made_texts(90)

@@ -21,9 +21,10 @@ from essent.evaluation.run import evaluate
 from essent.model.loading import open_model, read_capabilities
 from essent.model.mlm_head import MaskedLMHead, expected_rows, load_masked
 from essent.pipeline.digests import digest_of
-from essent.selection import Grid, Space, search
-from essent.tasks import PairTask
+from essent.selection.run import search
+from essent.selection.space import Grid, Space
 from essent.tasks.data import Pair
+from essent.tasks.pairs import PairTask
 from essent.types import EngineError, ModelError, RecipeError, UnsupportedRecipeError
 from families import CORPUS, FAMILIES, MASKED, RELATIVE, WITHOUT_MASK
 from samples import daily

@@ -18,7 +18,7 @@ from transformers import AutoModel
 
 from essent.encoder.as_it_is import open_as_it_is
 from essent.encoder.encoder import Encoder
-from essent.folders import write_digests
+from essent.folders.digests import write_digests
 from essent.lab.templates.generate import Generator
 from essent.model.loading import load, open_model
 from essent.model.mlm_head import load_masked

@@ -13,8 +13,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
-from essent.model import Backbone, load
-from essent.pipeline import KeptStates, PooledCache, StatesStore
+from essent.model.backbone import Backbone
+from essent.model.loading import load
+from essent.pipeline.cache import PooledCache
+from essent.pipeline.kept_states import KeptStates, StatesStore
 from families import CORPUS, FAMILIES, RELATIVE, WITHOUT_MASK
 from samples import TEXTS, daily
 

@@ -14,7 +14,7 @@ from essent.evaluation.run import evaluate
 from essent.model.backbone import RequiredOutputs
 from essent.model.capabilities import ModelCapabilities, check_recipe
 from essent.recipe.recipe import Recipe
-from essent.tasks import PairTask
+from essent.tasks.pairs import PairTask
 from essent.types import ModelError, UnsupportedRecipeError
 
 BERT = ModelCapabilities("bert", 12, 12, mask=True)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from essent.recipe.recipe import Recipe
-from essent.selection import Check, Comparison, Leaderboard, Trial
-from essent.tasks import GeometryTask, HerosTask, PairTask, Result
+from essent.selection.checks import Check
+from essent.selection.leaderboard import Leaderboard, Trial
+from essent.tasks.comparison import Comparison
 from essent.tasks.data import Pair
-from essent.tasks.heros import SUBSETS, MinimalPair
+from essent.tasks.geometry import GeometryTask
+from essent.tasks.heros import SUBSETS, HerosTask, MinimalPair
+from essent.tasks.pairs import PairTask
+from essent.tasks.result import Result
 
 HOSTILE = "<script>alert(1)</script>"
 MODELS = ("/somewhere/models/tiny", "hub/base")

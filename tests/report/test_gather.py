@@ -20,9 +20,9 @@ from essent.report.lead import difference
 from essent.report.parts import Bars, Column, Curves, Heat, Number, Points, Section, Table, axis_of, shown
 from essent.report.read import leaderboard_from
 from essent.report.rows import MOST_BARS, bar_chart
-from essent.selection import Leaderboard, Trial
-from essent.tasks import Result
+from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.heros import CHANGED, KEPT, comparisons
+from essent.tasks.result import Result
 from essent.types import DataError, InputError
 
 

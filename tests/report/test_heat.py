@@ -12,8 +12,8 @@ from matplotlib.patches import Rectangle
 
 from essent.report import heat
 from essent.report.heat import draw_heros, heat_map, shortened
-from essent.tasks import Result
 from essent.tasks.heros import CHANGED, KEPT, SUBSETS, HerosTask, MinimalPair
+from essent.tasks.result import Result
 from essent.types import InputError, MissingDependencyError
 
 

@@ -16,9 +16,9 @@ import pytest
 from report_helpers import HOSTILE, board, everything, scored
 
 from essent.recipe.recipe import Recipe
-from essent.report import write_report
-from essent.selection import Leaderboard, Trial
-from essent.tasks import Result
+from essent.report.write import write_report
+from essent.selection.leaderboard import Leaderboard, Trial
+from essent.tasks.result import Result
 
 pytestmark = pytest.mark.browser
 SCORES = [70.5, None, 9.25, -3.0, 88.0]

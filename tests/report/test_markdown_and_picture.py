@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from report_helpers import HOSTILE, board, everything, heros, named, pairs, scored
 
 from essent.recipe.recipe import Recipe
-from essent.report import write_report
 from essent.report.gather import gather
 from essent.report.markdown import escaped, markdown_report
-from essent.selection import Leaderboard, Trial
-from essent.tasks import Result
+from essent.report.write import write_report
+from essent.selection.leaderboard import Leaderboard, Trial
+from essent.tasks.result import Result
 from essent.types import InputError
 
 

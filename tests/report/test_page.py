@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from report_helpers import HOSTILE, board, everything, geometry, heros, named, pairs, scored
 
-from essent.report import write_report
 from essent.report.colours import DARK, LEVELS, LIGHT, SERIES, contrast, palette
 from essent.report.gather import gather
 from essent.report.html import html_report, line_of
 from essent.report.parts import Curves
-from essent.selection import Check, Leaderboard, Trial
-from essent.tasks import Result
+from essent.report.write import write_report
+from essent.selection.checks import Check
+from essent.selection.leaderboard import Leaderboard, Trial
+from essent.tasks.result import Result
 from essent.types import MissingDependencyError
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "polyline"}

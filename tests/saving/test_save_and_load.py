@@ -16,7 +16,7 @@ from sentence_transformers import SentenceTransformer
 
 import essent
 from essent import Encoder
-from essent.folders import write_digests
+from essent.folders.digests import write_digests
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
 from essent.types import ModelError, NotFittedError, RecipeError, VerificationError

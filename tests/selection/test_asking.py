@@ -9,18 +9,10 @@ import numpy as np
 import pytest
 
 from essent import Encoder, search
-from essent.selection import (
-    PRIOR,
-    Ask,
-    Asked,
-    AskedPairs,
-    ask,
-    choose,
-    read_asked,
-    read_judged,
-    write_pairs,
-)
-from essent.tasks import PairTask, with_prior
+from essent.selection.asked import PRIOR, Asked, AskedPairs, read_asked, read_judged, write_pairs
+from essent.selection.asking import Ask, ask, choose
+from essent.tasks.comparison import with_prior
+from essent.tasks.pairs import PairTask
 from essent.types import DataError, InputError
 from selection_samples import PAIRS, TASK, planted
 

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from essent.recipe.recipe import Recipe
-from essent.selection import Leaderboard, Trial
+from essent.selection.leaderboard import Leaderboard, Trial
 
 TRIALS = (
     Trial(Recipe.parse("weights=idf"), {"spearman": 71.25, "uniformity": -2.5}, (69.0, 73.5)),

@@ -10,8 +10,11 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from essent.recipe.recipe import Recipe
-from essent.selection import Leaderboard, Space, Trial, draw_leaderboard, search
-from essent.tasks import PairTask
+from essent.selection.leaderboard import Leaderboard, Trial
+from essent.selection.picture import draw_leaderboard
+from essent.selection.run import search
+from essent.selection.space import Space
+from essent.tasks.pairs import PairTask
 from essent.types import InputError
 from selection_samples import TASK
 

@@ -17,17 +17,18 @@ from essent.encoder.encoder import Encoder
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
-from essent.selection import Grid, Leaderboard, Space, search
+from essent.selection.leaderboard import Leaderboard
 from essent.selection.pairs import TextPairs
 from essent.selection.program import Program
 from essent.selection.question import Question
-from essent.selection.space import SPACES
+from essent.selection.run import search
+from essent.selection.space import SPACES, Grid, Space
 from essent.selection.store import Store
 from essent.selection.stored import judge_stored
 from essent.selection.sweep import Sweep
-from essent.shaping import Chain
-from essent.tasks import PairTask
+from essent.shaping.chain import Chain
 from essent.tasks.data import Pair
+from essent.tasks.pairs import PairTask
 from essent.types import DataError, InputError, RecipeError, UnknownNameError
 from near_ties import Watched, one_by_one
 from samples import daily

@@ -15,19 +15,18 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder, clock
-from essent.evaluation import evaluate
-from essent.recipe import Recipe
-from essent.selection import Grid, Space, search
+from essent.evaluation.run import evaluate
+from essent.recipe.recipe import Recipe
 from essent.selection.cost import TEXTS
-from essent.tasks import (
-    ClusterTask,
-    DuplicateTask,
-    Example,
-    JudgedTask,
-    LabelTask,
-    RetrievalTask,
-    TripletTask,
-)
+from essent.selection.run import search
+from essent.selection.space import Grid, Space
+from essent.tasks.clusters import ClusterTask
+from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.examples import Example
+from essent.tasks.judged import JudgedTask
+from essent.tasks.labels import LabelTask
+from essent.tasks.retrieval import RetrievalTask
+from essent.tasks.triplets import TripletTask
 from essent.types import InputError, UnknownNameError
 from samples import daily
 from waiting import wait_until

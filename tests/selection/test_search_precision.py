@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from essent.arithmetic import has_bfloat16
-from essent.model import load
-from essent.recipe import Recipe
-from essent.selection import Settings, search
+from essent.model.loading import load
+from essent.recipe.recipe import Recipe
 from essent.selection.program import Program
-from essent.tasks import load_pairs, sample_pairs_path, sample_texts
-from essent.tokens import framed_ids, pad
+from essent.selection.run import search
+from essent.selection.settings import Settings
+from essent.tasks.locate import load_pairs
+from essent.tasks.sample import sample_pairs_path, sample_texts
+from essent.tokens.ids import framed_ids, pad
 from essent.types import DataError, EngineError, InputError
 from families import CORPUS
 

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from essent.selection import Comparison, Scored
-from essent.selection import compare as compare_scored
-from essent.tasks import PairTask, interval, resampling
-from essent.tasks import bootstrap as bootstrap_of
-from essent.tasks import permutation_p as p_of
+from essent.tasks import resampling
+from essent.tasks.comparison import Comparison, Scored
+from essent.tasks.comparison import compare as compare_scored
+from essent.tasks.judged import bootstrap as bootstrap_of
+from essent.tasks.judged import permutation_p as p_of
+from essent.tasks.pairs import PairTask
+from essent.tasks.resampling import interval
 
 
 def task_of(gold: np.ndarray) -> PairTask:

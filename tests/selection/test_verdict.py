@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from essent.recipe.recipe import Recipe
-from essent.selection import Check, Comparison, Leaderboard, Scored, Trial, compare
+from essent.selection.checks import Check
 from essent.selection.combined import criteria
 from essent.selection.judging import judged
+from essent.selection.leaderboard import Leaderboard, Trial
 from essent.selection.pseudo import PseudoPairs
 from essent.selection.verdict import cross_validated, decided, decided_by_tests, resampled
-from essent.tasks import PairTask
+from essent.tasks.comparison import Comparison, Scored, compare
+from essent.tasks.pairs import PairTask
 
 NAMES = ("ditto:1-1", "mean", "first-last")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from essent import Encoder, StaticEncoder
-from essent.engine import CompiledEncoder
+from essent.engine.compiled import CompiledEncoder
 from essent.serving.prepared import Prepared, prepare
 from families import CORPUS, build_tokenizer
 from servers import Running, running

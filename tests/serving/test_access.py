@@ -18,9 +18,9 @@ import httpx
 import pytest
 
 from essent.cores import cores
-from essent.serving import Settings
 from essent.serving.machine import divide
 from essent.serving.prepared import Prepared, named
+from essent.serving.settings import Settings
 from essent.types import InputError
 from servers import Running, paused, running
 from waiting import LIMIT, wait_until

@@ -17,13 +17,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from essent import Encoder, StaticEncoder, embed
-from essent.serving import Settings
 from essent.serving.collection import ON_MAP, Index
 from essent.serving.explorer import explorer
 from essent.serving.loading import open_collections, read_collections
 from essent.serving.machine import Threads
 from essent.serving.prepared import Prepared, prepare
 from essent.serving.service import Service
+from essent.serving.settings import Settings
 from essent.types import DataError, EngineError, InputError, VerificationError
 from families import CORPUS, build_tokenizer
 from servers import running

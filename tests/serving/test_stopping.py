@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from test_command import started
 
-from essent.serving import Settings
 from essent.serving.prepared import Prepared
+from essent.serving.settings import Settings
 from servers import Running, running
 
 BODY = b'{"inputs": "a dog runs"}'

@@ -11,8 +11,11 @@ from shaping_reference import all_but_the_top, centre, cosines, sentence_like, w
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from essent.shaping import AllButTheTop, Centre, Chain, Moments, Whiten, ZScore
 from essent.shaping import whiten as whiten_module
+from essent.shaping.base import Moments
+from essent.shaping.centre import AllButTheTop, Centre, ZScore
+from essent.shaping.chain import Chain
+from essent.shaping.whiten import Whiten
 from essent.types import InputError, RecipeError
 
 VECTORS = sentence_like(60, 7)

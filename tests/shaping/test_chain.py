@@ -14,7 +14,12 @@ from shaping_reference import normalize, sentence_like
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
-from essent.shaping import Affine, Chain, Normalize, Shaper, Whiten, ZScore, shapers
+from essent.shaping.affine import Affine
+from essent.shaping.base import Shaper, shapers
+from essent.shaping.centre import ZScore
+from essent.shaping.chain import Chain
+from essent.shaping.unit import Normalize
+from essent.shaping.whiten import Whiten
 from essent.types import InputError, NotFittedError, UnknownNameError
 
 FLOW = "flow:epochs=1,transforms=2,hidden=8"

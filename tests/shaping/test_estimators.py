@@ -18,18 +18,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import essent.types
-from essent.shaping import (
-    AllButTheTop,
-    Centre,
-    Chain,
-    Flow,
-    Normalize,
-    QuantileUniform,
-    Shaper,
-    Whiten,
-    ZScore,
-    shapers,
-)
+from essent.shaping.base import Shaper, shapers
+from essent.shaping.centre import AllButTheTop, Centre, ZScore
+from essent.shaping.chain import Chain
+from essent.shaping.flow import Flow
+from essent.shaping.quantile import QuantileUniform
+from essent.shaping.unit import Normalize
+from essent.shaping.whiten import Whiten
 from essent.types import InputError, RecipeError
 
 VECTORS = sentence_like(60, 6)

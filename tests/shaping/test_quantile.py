@@ -11,7 +11,8 @@ from hypothesis.extra.numpy import arrays
 from shaping_reference import sentence_like
 from sklearn.preprocessing import QuantileTransformer
 
-from essent.shaping import Chain, QuantileUniform
+from essent.shaping.chain import Chain
+from essent.shaping.quantile import QuantileUniform
 from essent.types import RecipeError
 
 ODD = [0.1, 1 / 3, -0.7, 2**0.5, 0.1 + 0.2]  # drawn again and again: ties of values that arithmetic rounds

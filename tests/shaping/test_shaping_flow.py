@@ -7,7 +7,8 @@ import pytest
 import torch
 from shaping_reference import sentence_like
 
-from essent.shaping import Chain, Flow
+from essent.shaping.chain import Chain
+from essent.shaping.flow import Flow
 from essent.types import MissingDependencyError, RecipeError
 
 pytest.importorskip("zuko")

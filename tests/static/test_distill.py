@@ -17,11 +17,15 @@ from sentence_transformers.base.modules import Dense
 from essent import verify
 from essent.encoder.encoder import Encoder
 from essent.recipe.recipe import Recipe
-from essent.static import Choice, Material, collect, distill, find_choice, make_encoder
+from essent.static.choose import find_choice
 from essent.static.coverage import coverage_of, share_of_new
+from essent.static.distillation import Material, collect, distill, make_encoder
 from essent.static.regress import bag_matrix, fit_rows
+from essent.static.settings import Choice
 from essent.static.smaller import agreement, reduce_table
-from essent.tasks import Example, LabelTask, load_pairs
+from essent.tasks.examples import Example
+from essent.tasks.labels import LabelTask
+from essent.tasks.locate import load_pairs
 from essent.tokens.ids import text_ids, unknown_token
 from essent.types import InputError, RecipeError
 from families import CORPUS

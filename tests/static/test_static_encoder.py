@@ -30,7 +30,7 @@ from essent import StaticEncoder
 from essent.encoder.encoder import Encoder
 from essent.model.word_vectors.model import word_model
 from essent.static.distillation import encoder_of
-from essent.tasks import load_task
+from essent.tasks.locate import load_task
 from essent.tokens.ids import unknown_token
 from essent.types import InputError, ModelError
 from families import build_tokenizer

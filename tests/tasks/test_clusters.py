@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from essent.tasks import ClusterTask, Example, Result
-from essent.tasks.clusters import cluster, length_spread, matched_accuracy
+from essent.tasks.clusters import ClusterTask, cluster, length_spread, matched_accuracy
+from essent.tasks.examples import Example
+from essent.tasks.result import Result
 from essent.types import DataError, InputError
 
 

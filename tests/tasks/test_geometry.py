@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.tasks import PairTask, geometry
+from essent.tasks import geometry
 from essent.tasks.data import Pair
 from essent.tasks.geometry import GeometryTask, alignment, average_cosine, iso_score, uniformity
+from essent.tasks.pairs import PairTask
 from essent.types import InputError, UnknownNameError
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, bootstrap
 
-from essent.demo import minimal_pairs_path
-from essent.tasks import Result
+from essent.demo.files import minimal_pairs_path
 from essent.tasks.heros import SUBSETS, HerosTask, MinimalPair, baseline, comparisons, normalised, verdict
 from essent.tasks.heros_files import load_heros
+from essent.tasks.result import Result
 from essent.types import DataError, InputError
 
 MEMBERS = {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from essent.demo import minimal_pairs_path
+from essent.demo.files import minimal_pairs_path
 from essent.tasks.heros import SUBSETS, HerosTask
 from essent.tasks.heros_files import load_heros, numbered
 from essent.types import DataError

@@ -11,22 +11,16 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, f1_score, ndcg_score, v_measure_score
 
-from essent.tasks import (
-    ClusterTask,
-    DuplicateTask,
-    Example,
-    JudgedTask,
-    LabelTask,
-    PairTask,
-    RetrievalTask,
-    TripletTask,
-    as_task,
-    bootstrap,
-    permutation_p,
-    scores_of_parts,
-)
 from essent.tasks.base import UnitRows, prompt_note
-from essent.tasks.retrieval import nearest
+from essent.tasks.clusters import ClusterTask
+from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.examples import Example
+from essent.tasks.judged import JudgedTask, bootstrap, permutation_p, scores_of_parts
+from essent.tasks.labels import LabelTask
+from essent.tasks.locate import as_task
+from essent.tasks.pairs import PairTask
+from essent.tasks.retrieval import RetrievalTask, nearest
+from essent.tasks.triplets import TripletTask
 from essent.types import DataError, InputError
 
 COUNT = 40

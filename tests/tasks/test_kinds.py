@@ -10,17 +10,13 @@ from typing import Any
 import pandas
 import pytest
 
-from essent.tasks import (
-    ClusterTask,
-    DuplicateTask,
-    LabelTask,
-    PairTask,
-    RetrievalTask,
-    TripletTask,
-    as_task,
-    load_judged,
-    load_task,
-)
+from essent.tasks.clusters import ClusterTask
+from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.labels import LabelTask
+from essent.tasks.locate import as_task, load_judged, load_task
+from essent.tasks.pairs import PairTask
+from essent.tasks.retrieval import RetrievalTask
+from essent.tasks.triplets import TripletTask
 from essent.types import DataError, InputError
 
 

@@ -7,20 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from essent.tasks import (
-    CLASSIFICATION12,
-    CLUSTERING6,
-    STS7,
-    TRANSFER7,
-    ClusterTask,
-    Example,
-    GeometryTask,
-    LabelTask,
-    catalogue,
-    load_pairs,
-    load_task,
-    task_names,
-)
+from essent.tasks import catalogue
+from essent.tasks.catalogue import STS7
+from essent.tasks.clusters import ClusterTask
+from essent.tasks.examples import Example
+from essent.tasks.geometry import GeometryTask
+from essent.tasks.labelled_sets import CLASSIFICATION12, CLUSTERING6, TRANSFER7
+from essent.tasks.labels import LabelTask
+from essent.tasks.locate import load_pairs, load_task
+from essent.tasks.names import task_names
 from essent.types import DataError, InputError, UnknownNameError
 
 

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from essent.tasks import PairTask
 from essent.tasks.data import Pair
-from essent.tasks.pairs import interval
+from essent.tasks.pairs import PairTask, interval
 from essent.types import DataError, InputError
 
 GENERATOR = np.random.default_rng(7)

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from essent.tasks import Result, library_versions, load_results, save_results
-from essent.tasks.result import LIBRARIES, _installed
+from essent.tasks.result import LIBRARIES, Result, _installed, library_versions, load_results, save_results
 from essent.types import DataError, InputError
 
 

@@ -13,18 +13,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from essent import EncoderTransformer
-from essent.evaluation import evaluate
-from essent.tasks import (
-    ClusterTask,
-    DuplicateTask,
-    Example,
-    JudgedTask,
-    LabelTask,
-    PairTask,
-    RetrievalTask,
-    TripletTask,
-    scorer,
-)
+from essent.evaluation.run import evaluate
+from essent.tasks.clusters import ClusterTask
+from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.examples import Example
+from essent.tasks.judged import JudgedTask
+from essent.tasks.labels import LabelTask
+from essent.tasks.pairs import PairTask
+from essent.tasks.retrieval import RetrievalTask
+from essent.tasks.scoring import scorer
+from essent.tasks.triplets import TripletTask
 from essent.types import InputError, UnknownNameError
 
 WORDS = "cats dogs rain hills music bread winter trains".split()

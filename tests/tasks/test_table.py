@@ -8,7 +8,8 @@ import math
 import pytest
 from rich.console import Console
 
-from essent.tasks import Result, few_labels_tables, results_table
+from essent.tasks.result import Result
+from essent.tasks.table import few_labels_tables, results_table
 from essent.types import InputError
 
 MAIN = ("ndcg@10", "all")

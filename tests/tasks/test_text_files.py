@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from essent.tasks import read_texts
+from essent.tasks.text_files import read_texts
 from essent.types import DataError
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from essent.tasks import PairTask
 from essent.tasks.data import Pair
+from essent.tasks.pairs import PairTask
 from families import CORPUS
 
 

@@ -13,9 +13,8 @@ from sentence_transformers import SentenceTransformer
 from training_helpers import SMALL, TEXTS, about
 
 from essent import Encoder, Recipe, verify
-from essent.tasks import PairTask
-from essent.train import train_continuous
-from essent.train.continuous import free_template
+from essent.tasks.pairs import PairTask
+from essent.train.continuous import free_template, train_continuous
 from essent.train.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES
 from essent.types import InputError, UnsupportedRecipeError
 

@@ -118,7 +118,7 @@ def test_training_draws_no_slow_masks(bert: Path, tmp_path: Path) -> None:
     """The trainer of contrastive training uses them."""
     from training_helpers import SMALL, TEXTS
 
-    from essent.train import train
+    from essent.train.run import train
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         train(str(bert), TEXTS, "simcse-unsup", output=tmp_path / "out", max_steps=1, **SMALL)

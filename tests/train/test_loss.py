@@ -13,10 +13,10 @@ from train_reference import Slow, loss_of
 
 from essent import Encoder, Recipe
 from essent.pipeline.plan import Plan
-from essent.train import projection_heads
 from essent.train.build import replace_module
 from essent.train.loss import ContrastiveLoss
 from essent.train.objectives import OBJECTIVES
+from essent.train.projection import projection_heads
 from essent.train.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES
 from essent.train.views import ViewCollator, ViewedModule, bare_template, places_of
 

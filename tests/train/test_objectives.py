@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from train_reference import loss_of
 
-from essent.train import OBJECTIVES, denoised_info_nce, info_nce
-from essent.train.objectives import find_objective
+from essent.train.objectives import OBJECTIVES, denoised_info_nce, find_objective, info_nce
 from essent.types import InputError, UnknownNameError
 
 

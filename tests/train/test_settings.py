@@ -15,10 +15,12 @@ from training_helpers import SMALL, TEXTS, about
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
 from essent.recipe.named import TEMPLATES
-from essent.shaping import Whiten
-from essent.tasks import PairTask
-from essent.train import PRESETS, Settings, projection_heads, read_examples, train_seeds
-from essent.train.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES, resolve_settings
+from essent.shaping.whiten import Whiten
+from essent.tasks.pairs import PairTask
+from essent.train.examples import read_examples
+from essent.train.projection import projection_heads
+from essent.train.seeds import train_seeds
+from essent.train.settings import BERT_TEMPLATES, PRESETS, ROBERTA_TEMPLATES, Settings, resolve_settings
 from essent.types import DataError, InputError, RecipeError, UnknownNameError
 
 # PromptBERT, Tables 13 and 14; SimCSE, App. A: (batch, learning rate, epochs, validate every)

@@ -29,13 +29,15 @@ from training_helpers import SMALL, TEXTS, about
 
 from essent import Encoder, verify
 from essent.atomic import _HOST
-from essent.shaping import Whiten
-from essent.tasks import Example, LabelTask, PairTask, RetrievalTask
-from essent.train import make_collator, make_loss, train
-from essent.train.build import Run, warn
+from essent.shaping.whiten import Whiten
+from essent.tasks.examples import Example
+from essent.tasks.labels import LabelTask
+from essent.tasks.pairs import PairTask
+from essent.tasks.retrieval import RetrievalTask
+from essent.train.build import Run, make_collator, make_loss, warn
 from essent.train.checkpoints import check_checkpoint, last_checkpoint, remove_checkpoints
 from essent.train.examples import as_examples
-from essent.train.run import prepare
+from essent.train.run import prepare, train
 from essent.train.settings import resolve_settings
 from essent.types import DataError, EssentError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
 from waiting import wait_until

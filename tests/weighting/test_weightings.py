@@ -17,7 +17,8 @@ from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import Recipe
 from essent.tokens.ids import Vocabulary, pad
 from essent.types import NotFittedError, RecipeError, States, Tokens
-from essent.weighting import combine, combine_many, weightings
+from essent.weighting import combine, combine_many
+from essent.weighting.base import weightings
 from essent.weighting.frequency import FREQUENT_BYTE_LEVEL, FREQUENT_WORDPIECES
 from families import CORPUS
 from samples import TEXTS

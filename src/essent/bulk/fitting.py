@@ -15,8 +15,9 @@ from essent.bulk.cells import read_cells
 from essent.bulk.parts import read_parts
 from essent.bulk.settings import BulkSettings
 from essent.bulk.units import Input, plan
-from essent.folders import STATE_FOLDER, read_json
-from essent.static import StaticEncoder
+from essent.folders.names import STATE_FOLDER
+from essent.folders.reading import read_json
+from essent.static.encoder import StaticEncoder
 from essent.types import DataError, InputError, NotFittedError, TextsLike
 
 FITTED = "_encoder"
@@ -39,8 +40,8 @@ def fitted(
     """
     if not _must_fit(encoder, texts is not None):
         return None
-    from essent.encoder import Encoder
-    from essent.pipeline import digest_of_backbone
+    from essent.encoder.encoder import Encoder
+    from essent.pipeline.digests import digest_of_backbone
 
     wanted = {
         "model": digest_of_backbone(encoder.module.backbone),
@@ -75,7 +76,7 @@ def _note(place: Path, wanted: dict[str, Any]) -> None:
 def _must_fit(encoder: Any, asked: bool) -> bool:
     if isinstance(encoder, StaticEncoder) or not hasattr(encoder, "recipe"):
         return False
-    from essent.encoder import Encoder
+    from essent.encoder.encoder import Encoder
 
     if not isinstance(encoder, Encoder):
         return False

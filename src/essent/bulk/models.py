@@ -18,9 +18,11 @@ from essent.arithmetic import AUTO, BFLOAT16, FLOAT32
 from essent.atomic import write_json
 from essent.bulk.settings import BulkSettings
 from essent.bulk.spec import ModelSpec
-from essent.folders import digest_of_file, is_exported_folder, read_json
+from essent.folders.contents import is_exported_folder
+from essent.folders.digests import digest_of_file
+from essent.folders.reading import read_json
 from essent.lazy import check_torch
-from essent.static import StaticEncoder, static_of
+from essent.static.encoder import StaticEncoder, static_of
 from essent.texts import encoded_anyway, require_finite
 from essent.types import InputError, RecipeError
 
@@ -118,7 +120,7 @@ def _in_precision(encoder: Any, spec: ModelSpec, *, shared: bool) -> Any:
         or not hasattr(encoder, "encode")
     ):
         return encoder
-    from essent.engine import choose, computing_in
+    from essent.engine.choice import choose, computing_in
 
     if hasattr(encoder, "engine_module"):
         return choose(encoder, spec.engine, spec.precision)
@@ -126,8 +128,9 @@ def _in_precision(encoder: Any, spec: ModelSpec, *, shared: bool) -> Any:
 
 
 def _graph(name: str, spec: ModelSpec, settings: BulkSettings) -> Any:
-    from essent.engine import check_graph, load, read_about
-    from essent.folders import STATE_FOLDER
+    from essent.engine.choice import check_graph
+    from essent.engine.files import load, read_about
+    from essent.folders.names import STATE_FOLDER
 
     given = [*spec.options, *(["max_seq_length"] if settings.max_seq_length else [])]
     if given:
@@ -140,8 +143,8 @@ def _graph(name: str, spec: ModelSpec, settings: BulkSettings) -> Any:
 
 def _encoder(name: str, spec: ModelSpec) -> Any:
     """An Encoder; a sentence-transformers model stays one where no recipe describes its modules."""
-    from essent.encoder import Encoder
-    from essent.model import open_model
+    from essent.encoder.encoder import Encoder
+    from essent.model.loading import open_model
 
     try:
         return Encoder(name, spec.recipe, **spec.options)
@@ -167,8 +170,8 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     from sentence_transformers import SentenceTransformer
 
     from essent.compat import prompt_of
-    from essent.encoder import Encoder
-    from essent.engine import CompiledEncoder
+    from essent.encoder.encoder import Encoder
+    from essent.engine.compiled import CompiledEncoder
 
     if not isinstance(encoder, SentenceTransformer):
         raise InputError(f"{type(encoder).__name__} is none of Encoder, StaticEncoder, SentenceTransformer and graphs.")
@@ -228,8 +231,8 @@ Kept = tuple[dict[str, Any], "int | None", "Lengths | None", Any]
 
 
 def _of_encoder(encoder: Any) -> Kept:
-    from essent.pipeline import digest_of, digest_of_backbone, key_of
-    from essent.tokens import fast_backend, text_ids
+    from essent.pipeline.digests import digest_of, digest_of_backbone, key_of
+    from essent.tokens.ids import fast_backend, text_ids
 
     module = encoder.module
     frame, tokenizer, limit = module.plan.frame, module.backbone.tokenizer, module.backbone.max_seq_length
@@ -253,8 +256,8 @@ def _of_encoder(encoder: Any) -> Kept:
 
 
 def _of_graph(encoder: Any) -> Kept:
-    from essent.engine import ALL_FILES
-    from essent.tokens import fast_backend, text_ids, tokenizer_digest
+    from essent.engine.libraries import ALL_FILES
+    from essent.tokens.ids import fast_backend, text_ids, tokenizer_digest
 
     module = encoder.engine_module
     runtime, inputs = module.runtime, module.inputs
@@ -280,7 +283,7 @@ def _of_graph(encoder: Any) -> Kept:
 
 
 def _of_model(encoder: Any) -> Kept:
-    from essent.pipeline import digest_of
+    from essent.pipeline.digests import digest_of
 
     tokenizer, limit = getattr(encoder, "tokenizer", None), getattr(encoder, "max_seq_length", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
@@ -315,7 +318,9 @@ def as_graph(
     Raises:
         EngineError: the model does not convert. MissingDependencyError: the engine's library is not installed.
     """
-    from essent.engine import compile, load, runtime_of
+    from essent.engine.compiled import compile
+    from essent.engine.files import load
+    from essent.engine.runtime import runtime_of
 
     about = ready(encoder, settings).about
     engine, precision = spec.engine, spec.choice.graph_precision

@@ -7,7 +7,7 @@ from typing import Any
 
 from essent.bulk.job import Job
 from essent.bulk.models import Model
-from essent.static import StaticEncoder
+from essent.static.encoder import StaticEncoder
 from essent.types import optional_import
 
 

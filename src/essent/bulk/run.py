@@ -31,7 +31,7 @@ from essent.bulk.vectors import together, vector_fields
 from essent.bulk.versions import library_versions
 from essent.bulk.work import do_units
 from essent.bulk.workers import do_units_by_workers
-from essent.tasks import prompt_note
+from essent.tasks.base import prompt_note
 from essent.types import DataError, InputError, optional_import
 
 GRAPH_FOLDER = "_graph"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from essent.arguments import check_model
-from essent.engine import EngineChoice
+from essent.engine.choice import EngineChoice
 from essent.types import ModelError
 
 
@@ -39,7 +39,7 @@ class ModelSpec:
             check_model(self.model)
         object.__setattr__(self, "precision", self.choice.precision)
         if self.recipe is not None:
-            from essent.recipe import Recipe
+            from essent.recipe.recipe import Recipe
 
             object.__setattr__(self, "recipe", str(Recipe.parse(self.recipe)))  # before the slow imports
 

@@ -28,7 +28,7 @@ from essent.bulk.parts import SHARED_MODEL, Part, cannot_write, clean
 from essent.bulk.units import Unit
 from essent.bulk.work import do_units
 from essent.cores import cores
-from essent.static import StaticEncoder
+from essent.static.encoder import StaticEncoder
 from essent.types import DataError, EssentError, InputError
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")

@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from essent.calibration.calibrating import calibrate, expected_calibration_error
     from essent.calibration.curve import Curve
     from essent.calibration.stored import Calibration
-    from essent.calibration.stored import calibrated_similarities as calibrated_similarities
-    from essent.calibration.stored import read_calibration as read_calibration
-    from essent.calibration.stored import require_cosine as require_cosine
-    from essent.calibration.stored import write_calibration as write_calibration
 
 __all__ = [
     "Calibration",
@@ -32,10 +28,6 @@ __getattr__, __dir__ = lazy_door(
         "Calibration": "essent.calibration.stored",
         "Curve": "essent.calibration.curve",
         "calibrate": "essent.calibration.calibrating",
-        "calibrated_similarities": "essent.calibration.stored",
         "expected_calibration_error": "essent.calibration.calibrating",
-        "read_calibration": "essent.calibration.stored",
-        "require_cosine": "essent.calibration.stored",
-        "write_calibration": "essent.calibration.stored",
     },
 )

@@ -9,7 +9,10 @@ import numpy as np
 
 from essent.calibration.fitting import probability_curve, share_curve
 from essent.calibration.stored import Calibration
-from essent.tasks import DuplicateTask, PairTask, load_judged, unit_rows
+from essent.tasks.base import unit_rows
+from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.locate import load_judged
+from essent.tasks.pairs import PairTask
 from essent.texts import check_texts, require_finite
 from essent.types import InputError, TextsLike
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from essent.atomic import write_text
 from essent.calibration.curve import EDGE, Curve
-from essent.folders import STATE_FOLDER, read_json
+from essent.folders.names import STATE_FOLDER
+from essent.folders.reading import read_json
 from essent.types import DamagedError, InputError, NotFittedError
 from essent.version import __version__
 

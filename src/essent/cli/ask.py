@@ -13,7 +13,8 @@ from essent.cli.files import check_output
 from essent.types import InputError
 
 if TYPE_CHECKING:
-    from essent.selection import Ask, Asked, AskedPairs
+    from essent.selection.asked import Asked, AskedPairs
+    from essent.selection.asking import Ask
 
 FILE = Path("ask.csv")  # where the answers of the terminal are kept
 SUFFIXES = (".csv", ".jsonl")
@@ -45,7 +46,7 @@ def judged_pairs(
     Raises:
         DataError: a file of another kind, a score that is not a number, or none at all.
     """
-    from essent.selection import read_asked, read_judged
+    from essent.selection.asked import read_asked, read_judged
 
     file, answers = given or FILE, given is None and on_terminal()
     check_output(file, True, SUFFIXES)
@@ -66,7 +67,7 @@ def judged_pairs(
 
 def _ask_all(pairs: list[Asked], file: Path) -> None:
     """Ask for the scores that are missing, and write the file after each answer."""
-    from essent.selection import write_pairs
+    from essent.selection.asked import write_pairs
 
     missing = [place for place, pair in enumerate(pairs) if pair.score is None]
     if missing:

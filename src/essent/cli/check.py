@@ -12,7 +12,7 @@ from essent.cli import options as opt
 from essent.cli.console import is_stream, results, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import read_files
-from essent.folders import is_essent_folder, is_exported_folder
+from essent.folders.contents import is_essent_folder, is_exported_folder
 from essent.types import InputError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def check(
         if not run.quiet:
             results().print(str(comparison), markup=False, soft_wrap=True)
         return None
-    from essent.doctor import diagnose
+    from essent.doctor.checks import diagnose
 
     silence_libraries()
     diagnosis = diagnose(model, sample, skip=skip or (), **run.options)

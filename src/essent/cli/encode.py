@@ -17,13 +17,13 @@ from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
 from essent.cli.fitting import is_ready, learns, note_unused
 from essent.cli.table import TextTable, check_columns, read_table
 from essent.cli.texts import STANDARD_INPUT, listed, read_files
-from essent.engine import EngineChoice, check_graph, choose, computing_in, offer_bfloat16
+from essent.engine.choice import EngineChoice, check_graph, choose, computing_in, offer_bfloat16
 from essent.lazy import check_torch
-from essent.tasks import prompt_note
+from essent.tasks.base import prompt_note
 from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
-    from essent.bulk import BulkResult
+    from essent.bulk.run import BulkResult
 
 PARTS = Group("Only for a folder of parts", sort_key=4)
 
@@ -213,9 +213,9 @@ def _load(options: EncodeOptions, choice: EngineChoice, refit: bool) -> Any:
 
     A recipe, an option of the model or texts to fit on always give an Encoder.
     """
-    from essent.folders import is_exported_folder
-    from essent.recipe import Recipe
-    from essent.static import static_of
+    from essent.folders.contents import is_exported_folder
+    from essent.recipe.recipe import Recipe
+    from essent.static.encoder import static_of
 
     model, recipe = options.model, None if options.recipe is None else Recipe.parse(options.recipe)
     settings = dict(options.options)
@@ -228,11 +228,11 @@ def _load(options: EncodeOptions, choice: EngineChoice, refit: bool) -> Any:
     if plain and (static := static_of(model)) is not None:
         return static
     check_torch(f"Encoding with {model!r}" if exported or recipe is None else f"The recipe {options.recipe!r}")
-    from essent.encoder import Encoder
+    from essent.encoder.encoder import Encoder
 
     silence_libraries()
     if exported:
-        from essent.engine import load
+        from essent.engine.files import load
 
         return check_graph(load(model), choice)
     longest = settings.pop("max_seq_length", None)
@@ -265,7 +265,7 @@ def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: 
         raise InputError("A folder of parts takes files, folders, patterns or addresses, not standard input.")
     if options.frequencies is not None:
         raise InputError("--frequencies is for a file of vectors; save a fitted encoder and encode with that.")
-    from essent.bulk import embed
+    from essent.bulk.run import embed
 
     shared = ("prompt", "normalize", "truncate_dim", "max_seq_length", "batch_size", "column", "strict")
     changes = parts.changes()
@@ -295,7 +295,7 @@ def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: 
 
 def summary(outcome: BulkResult) -> Sequence[str]:
     """What a run wrote, in lines."""
-    from essent.bulk import STATUSES
+    from essent.bulk.settings import STATUSES
 
     new = outcome.rows - outcome.resumed
     speed = f", {new / max(outcome.seconds, 1e-9):,.0f} rows per second" if new else ""

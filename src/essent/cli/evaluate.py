@@ -19,9 +19,10 @@ from essent.lazy import check_torch
 from essent.types import InputError
 
 if TYPE_CHECKING:
-    from essent.engine import EngineChoice
-    from essent.evaluation import ByRecipe
-    from essent.tasks import Result, Task
+    from essent.engine.choice import EngineChoice
+    from essent.evaluation.by_recipe import ByRecipe
+    from essent.tasks.base import Task
+    from essent.tasks.result import Result
 
 
 def evaluate(
@@ -95,8 +96,10 @@ def evaluate(
     if as_is and not recipe and fit is not None:
         raise InputError("--fit gives texts that a recipe learns from; --as-is runs no recipe. Add one with --recipe.")
     check_torch("essent evaluate")
-    from essent.engine import EngineChoice
-    from essent.tasks import STS7, load_task, results_table
+    from essent.engine.choice import EngineChoice
+    from essent.tasks.catalogue import STS7
+    from essent.tasks.locate import load_task
+    from essent.tasks.table import results_table
 
     results_table({}, metric=metric)  # an unknown metric is refused before anything is loaded
     choice = EngineChoice(engine, precision)
@@ -123,8 +126,10 @@ def _scores(
     run: opt.Run,
 ) -> ByRecipe:
     """The results of every model and recipe, one per task; rows are labelled by both where there are several models."""
-    from essent.evaluation import ByRecipe, default_recipes, offer_for
-    from essent.evaluation import evaluate as run_evaluation
+    from essent.evaluation.by_recipe import ByRecipe
+    from essent.evaluation.defaults import default_recipes
+    from essent.evaluation.offer import offer_for
+    from essent.evaluation.run import evaluate as run_evaluation
     from essent.hub import reach_model
 
     for name in models[1:]:  # before the first model has run for an hour
@@ -150,7 +155,8 @@ def _scores(
 
 def _show(scores: ByRecipe, metric: str, json_file: Path | None, run: opt.Run) -> None:
     """Print the tables and comparisons, and write the results as JSON where a file is given."""
-    from essent.tasks import few_labels_tables, results_table, save_results
+    from essent.tasks.result import save_results
+    from essent.tasks.table import few_labels_tables, results_table
 
     every_result = [result for by_task in scores.values() for result in by_task]
     write_json_file(json_file, partial(save_results, every_result))

@@ -14,7 +14,7 @@ from essent.types import NotFittedError
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from essent.static import StaticEncoder
+    from essent.static.encoder import StaticEncoder
 
 Files: TypeAlias = "Sequence[Path] | None"
 FilesAndTexts: TypeAlias = "tuple[Files, list[str] | None]"
@@ -22,7 +22,7 @@ FilesAndTexts: TypeAlias = "tuple[Files, list[str] | None]"
 
 def is_ready(encoder: SentenceTransformer) -> bool:
     """Whether the encoder can encode already: its recipe learns nothing, or has learned it."""
-    from essent.encoder import Encoder
+    from essent.encoder.encoder import Encoder
 
     if not isinstance(encoder, Encoder):
         return True  # an exported graph has learned what it needs
@@ -35,11 +35,11 @@ def is_ready(encoder: SentenceTransformer) -> bool:
 
 def learns(encoder: SentenceTransformer | StaticEncoder) -> bool:
     """Whether the recipe learns anything at all."""
-    from essent.static import StaticEncoder
+    from essent.static.encoder import StaticEncoder
 
     if isinstance(encoder, StaticEncoder):
         return False
-    from essent.encoder import Encoder
+    from essent.encoder.encoder import Encoder
 
     return isinstance(encoder, Encoder) and (encoder.module.plan.reads_stats or encoder.module.chain.needs_fit)
 

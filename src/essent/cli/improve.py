@@ -59,8 +59,8 @@ def improve(
             arithmetic.
     """
     check_torch("essent improve")
-    from essent.improvement import Settings
-    from essent.improvement import improve as run_improvement
+    from essent.improvement.run import improve as run_improvement
+    from essent.improvement.settings import Settings
 
     settings = Settings(
         budget=budget, goal=goal, match_score=match_score, seed=seed, batch_size=batch_size, precision=precision

@@ -23,8 +23,8 @@ NOTHING = inspect.Parameter.empty
 def parts() -> dict[str, Described]:
     """Every part by its kind."""
     from essent.pooling import reductions
-    from essent.sources import token_tables
-    from essent.weighting import weightings
+    from essent.sources.layers import token_tables
+    from essent.weighting.base import weightings
 
     return {
         "weights": registered(weightings),
@@ -37,7 +37,7 @@ def parts() -> dict[str, Described]:
 def shaping_steps() -> Described:
     """The steps of shaping, essent's and those of other packages."""
     if offered("essent.shapers"):
-        from essent.shaping import shapers
+        from essent.shaping.base import shapers
 
         return registered(shapers)
     return in_source("essent.shaping")

@@ -13,12 +13,12 @@ from essent.cli import options as opt
 from essent.cli.console import results
 from essent.cli.files import write_json_file
 from essent.cli.parts import Described, parts
-from essent.recipe import NAMED, TEMPLATES
+from essent.recipe.named import NAMED, TEMPLATES
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from essent.recipe import Recipe
+    from essent.recipe.recipe import Recipe
 
 NARROW = 120  # columns of a terminal
 FIELDS = {
@@ -111,8 +111,8 @@ def _show_table(console: Console, title: str, columns: tuple[str, ...], rows: Se
 def _show_one(name: str, console: Console) -> Recipe:
     from rich.text import Text
 
-    from essent.recipe import Recipe
-    from essent.sources import format_mix
+    from essent.recipe.recipe import Recipe
+    from essent.sources.layers import format_mix
 
     row = NAMED.get(name.strip())
     recipe = Recipe.parse(name if row is None else row.one)

@@ -10,8 +10,8 @@ from essent.cli.console import show_note
 from essent.cli.files import check_output
 
 if TYPE_CHECKING:
-    from essent.selection import Leaderboard
-    from essent.tasks import Result
+    from essent.selection.leaderboard import Leaderboard
+    from essent.tasks.result import Result
 
 SUFFIXES = (".html", ".md", ".png")
 
@@ -39,7 +39,7 @@ def read_reports(files: Sequence[Path]) -> tuple[list[Result], list[Leaderboard]
     results: list[Result] = []
     boards: list[Leaderboard] = []
     if files:
-        from essent.report import read_results
+        from essent.report.read import read_results
     for file in dict.fromkeys(files):
         content = read_results(file)
         if isinstance(content, list):
@@ -51,7 +51,7 @@ def read_reports(files: Sequence[Path]) -> tuple[list[Result], list[Leaderboard]
 
 def write_page(results: Iterable[Result], boards: Iterable[Leaderboard], path: Path) -> None:
     """Write the report, and say so."""
-    from essent.report import write_report
+    from essent.report.write import write_report
 
     write_report(list(results), path, searches=list(boards))
     show_note(f"Wrote {path}.")

@@ -16,7 +16,7 @@ from essent.cli.files import check_folder
 from essent.cli.fitting import fit_on
 from essent.cli.texts import expand_groups, read_files, read_judged
 from essent.lazy import check_torch
-from essent.recipe import Recipe
+from essent.recipe.recipe import Recipe
 from essent.types import EngineError, InputError
 
 GRAPHS = ("openvino", "onnx")
@@ -82,9 +82,11 @@ def save(
     _check_combination(format, precision, calibrate, match_pairs, match_score, compare)
     parsed = None if recipe is None else Recipe.parse(recipe)
     check_torch("essent save")
-    from essent.encoder import Encoder, open_as_it_is
-    from essent.engine import texts_to_compare
-    from essent.folders import GRAPH, check_replaceable
+    from essent.encoder.as_it_is import open_as_it_is
+    from essent.encoder.encoder import Encoder
+    from essent.engine.gain import texts_to_compare
+    from essent.folders.names import GRAPH
+    from essent.folders.places import check_replaceable
     from essent.verification import verify
 
     texts = {
@@ -136,7 +138,7 @@ def _check_combination(
         if calibrate is None and (match_pairs is not None or match_score is not None):
             raise InputError("--match-pairs and --match-score need --calibrate FILES, texts to compare with.")
         return
-    from essent.engine import runtime_of
+    from essent.engine.runtime import runtime_of
 
     if match_pairs is not None or match_score is not None:
         raise InputError(f"--match-pairs and --match-score calibrate an encoder, not a graph ({format}).")
@@ -149,8 +151,9 @@ def _save_graph(
     encoder: Any, output: Path, engine: str, precision: str, texts: dict[str, list[str] | None], run: opt.Run
 ) -> None:
     """Compile a graph, save it, and print its loss and, with texts to compare, its speed."""
-    from essent.engine import compare as compare_speed
-    from essent.engine import compile, measure_loss, texts_to_judge
+    from essent.engine.compiled import compile, measure_loss
+    from essent.engine.gain import compare as compare_speed
+    from essent.engine.loss import texts_to_judge
 
     compared = texts["compare"]
     samples = [*(compared or []), *(texts["fit"] or [])]

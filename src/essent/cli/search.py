@@ -20,7 +20,7 @@ from essent.lazy import check_torch
 from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:
-    from essent.selection import Leaderboard
+    from essent.selection.leaderboard import Leaderboard
     from essent.selection.settings import Settings
 
 DRAWINGS = (".png", ".svg", ".pdf")
@@ -124,9 +124,9 @@ def search(
         optional_import("matplotlib", "demo")
         check_output(report, options.force, (*DRAWINGS, *SUFFIXES))
     check_torch("essent search")
-    from essent.selection import ask as choose_pairs
-    from essent.selection import draw_leaderboard
-    from essent.selection import search as run_search
+    from essent.selection.asking import ask as choose_pairs
+    from essent.selection.picture import draw_leaderboard
+    from essent.selection.run import search as run_search
     from essent.selection.space import find_space
 
     find_space(space)  # an unknown space is refused before data are read
@@ -160,7 +160,7 @@ def save_best(board: Leaderboard, folder: Path | None) -> None:
 
 
 def _read(data: Sequence[str] | None, texts: Sequence[Path] | None, column: str, folder: Path | None) -> Any:
-    from essent.tasks import load_judged
+    from essent.tasks.locate import load_judged
 
     if (data is None) == (texts is None):
         raise InputError("Give either --data (labels of any kind) or --texts (texts without labels).")

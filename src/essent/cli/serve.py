@@ -47,8 +47,8 @@ def serve(
     Args:
         models: Folders or models on the hub, each MODEL or NAME=MODEL; requests choose among several by name.
     """
-    from essent.demo import pairs_path
-    from essent.serving import serve as run_server
+    from essent.demo.files import pairs_path
+    from essent.serving.run import serve as run_server
 
     if not logging.root.handlers:  # --debug has set up the logs of everything
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")

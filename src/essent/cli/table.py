@@ -12,7 +12,7 @@ from typing import Any
 from essent.cli.console import is_stream
 from essent.cli.texts import check_streams, read_texts
 from essent.registry import did_you_mean
-from essent.tasks import SUFFIXES, Row, located_rows, text_value
+from essent.tasks.data import SUFFIXES, Row, located_rows, text_value
 from essent.types import DataError, optional_import
 
 EMBEDDING, TEXT = "embedding", "text"

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from essent import tasks
 from essent.cli.console import is_stream, show_note
-from essent.tasks import split_lines
+from essent.tasks.data import split_lines
 from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
-    from essent.tasks import JudgedTask, PairTask
+    from essent.tasks.judged import JudgedTask
+    from essent.tasks.pairs import PairTask
 
 STANDARD_INPUT = "-"
 
@@ -45,7 +46,8 @@ def check_streams(paths: Sequence[Path]) -> None:
 
 def expand_groups(data: Sequence[str] | None) -> list[str]:
     """Names of tasks and files; a group such as sts7 becomes its tasks, and each different name stands once."""
-    from essent.tasks import CLASSIFICATION12, CLUSTERING6, STS7, TRANSFER7
+    from essent.tasks.catalogue import STS7
+    from essent.tasks.labelled_sets import CLASSIFICATION12, CLUSTERING6, TRANSFER7
 
     groups = {"sts7": STS7, "transfer7": TRANSFER7, "classification12": CLASSIFICATION12, "clustering6": CLUSTERING6}
     return list(dict.fromkeys(name for item in data or () for name in groups.get(item.lower(), (item,))))
@@ -57,7 +59,8 @@ def read_pairs(names: Sequence[str], folder: Path | None, quiet: bool) -> PairTa
     Raises:
         DataError, InputError: see `essent.tasks.load_pairs`.
     """
-    from essent.tasks import PairTask, load_pairs
+    from essent.tasks.locate import load_pairs
+    from essent.tasks.pairs import PairTask
 
     found = [load_pairs(name, folder) for name in names]
     if len(found) == 1:
@@ -74,7 +77,7 @@ def read_judged(names: Sequence[str], folder: Path | None, quiet: bool) -> Judge
     Raises:
         DataError, InputError: see `essent.tasks.load_judged`.
     """
-    from essent.tasks import load_judged
+    from essent.tasks.locate import load_judged
 
     if len(names) > 1:
         return read_pairs(names, folder, quiet)

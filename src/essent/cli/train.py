@@ -99,9 +99,10 @@ def train(
         resume: Continue from the last checkpoint in the output folder.
     """
     check_torch("essent train")
-    from essent.tasks import load_judged
-    from essent.train import check_unfinished, train_continuous
-    from essent.train import train as run_training
+    from essent.tasks.locate import load_judged
+    from essent.train.checkpoints import check_unfinished
+    from essent.train.continuous import train_continuous
+    from essent.train.run import train as run_training
 
     chosen = preset or ("promptbert-unsup" if pairs is None else "promptbert-sup")
     if not (run.force or resume):
@@ -143,6 +144,6 @@ def _read(texts: Sequence[Path] | None, pairs: Path | None, column: str) -> Any:
         return read_files(texts, column)
     if pairs is None or texts is not None:
         raise InputError("Give either --texts (unlabelled) or --pairs (anchor, positive and perhaps negative).")
-    from essent.train import read_examples
+    from essent.train.examples import read_examples
 
     return read_examples(pairs)

@@ -25,12 +25,10 @@ from essent.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.demo.files import minimal_pairs_path, pairs_path
-    from essent.demo.run import run_demo as run_demo
 
 _WHERE = {
     "minimal_pairs_path": "essent.demo.files",
     "pairs_path": "essent.demo.files",
-    "run_demo": "essent.demo.run",
 }
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from essent.tasks import sample_pairs_path
+from essent.tasks.sample import sample_pairs_path
 
 _HERE = Path(__file__).resolve().parent
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from essent.atomic import replacing_file
-from essent.report import FAINT, INK, heat_map, shortened
+from essent.report.heat import FAINT, INK, heat_map, shortened
 from essent.types import optional_import
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.

@@ -11,11 +11,15 @@ import numpy as np
 
 from essent.demo.files import minimal_pairs_path, pairs_path
 from essent.demo.picture import DemoRow, draw
-from essent.evaluation import Bench
-from essent.model import capabilities_of, check_recipe, load
-from essent.recipe import Recipe
-from essent.shaping import Chain
-from essent.tasks import CHANGED, KEPT, PairTask, load_heros, load_pairs
+from essent.evaluation.run import Bench
+from essent.model.capabilities import capabilities_of, check_recipe
+from essent.model.loading import load
+from essent.recipe.recipe import Recipe
+from essent.shaping.chain import Chain
+from essent.tasks.heros import CHANGED, KEPT
+from essent.tasks.heros_files import load_heros
+from essent.tasks.locate import load_pairs
+from essent.tasks.pairs import PairTask
 from essent.types import UnsupportedRecipeError, optional_import
 
 if TYPE_CHECKING:

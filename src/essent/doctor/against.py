@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from essent.folders import ABOUT, ARRAYS, STATE_FOLDER, is_essent_folder, read_about, read_arrays
+from essent.folders.contents import ABOUT, ARRAYS, is_essent_folder, read_about
+from essent.folders.names import STATE_FOLDER
+from essent.folders.reading import read_arrays
 from essent.types import InputError, ModelError, VerificationError
 
 TOLERANCE = 1e-3  # of a cosine: servers compute in half precision
@@ -89,8 +91,8 @@ def _expected(model: str, options: dict[str, Any]) -> tuple[list[str], np.ndarra
         state = saved_folder(model) / STATE_FOLDER
         texts, vectors = read_about(state / ABOUT)["golden_texts"], read_arrays(state / ARRAYS)["golden"]
     else:
-        from essent.encoder import open_as_it_is
-        from essent.saving import GOLDEN_TEXTS
+        from essent.encoder.as_it_is import open_as_it_is
+        from essent.saving.save import GOLDEN_TEXTS
 
         texts = list(GOLDEN_TEXTS)
         vectors = open_as_it_is(model, options).encode(texts, show_progress_bar=False)

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from essent.doctor.finding import Finding
 from essent.doctor.patient import Patient
-from essent.encoder import Encoder
-from essent.recipe import Recipe
+from essent.encoder.encoder import Encoder
+from essent.recipe.recipe import Recipe
 from essent.types import VerificationError
 from essent.verification import verify
 

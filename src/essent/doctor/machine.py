@@ -14,9 +14,9 @@ from essent.arithmetic import has_bfloat16
 from essent.cores import cores
 from essent.doctor.finding import Finding
 from essent.doctor.patient import Patient
-from essent.encoder import Encoder
-from essent.engine import CompiledEncoder
-from essent.tasks import unit_rows
+from essent.encoder.encoder import Encoder
+from essent.engine.compiled import CompiledEncoder
+from essent.tasks.base import unit_rows
 from essent.texts import encoded_anyway
 
 LARGEST = float(torch.finfo(torch.float16).max)  # 65,504

@@ -12,12 +12,18 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules.tokenizer import WordTokenizer
 
 from essent.compat import prompt_of
-from essent.demo import minimal_pairs_path, pairs_path
-from essent.encoder import Encoder, open_as_it_is
-from essent.engine import CompiledEncoder, load
-from essent.folders import is_essent_folder, is_exported_folder, read_json
-from essent.saving import folder_of
-from essent.tasks import HerosTask, load_heros, load_pairs, unit_rows
+from essent.demo.files import minimal_pairs_path, pairs_path
+from essent.encoder.as_it_is import open_as_it_is
+from essent.encoder.encoder import Encoder
+from essent.engine.compiled import CompiledEncoder
+from essent.engine.files import load
+from essent.folders.contents import is_essent_folder, is_exported_folder
+from essent.folders.reading import read_json
+from essent.saving.load import folder_of
+from essent.tasks.base import unit_rows
+from essent.tasks.heros import HerosTask
+from essent.tasks.heros_files import load_heros
+from essent.tasks.locate import load_pairs
 from essent.texts import check_texts, encoded_anyway
 from essent.types import InputError, TextsLike
 

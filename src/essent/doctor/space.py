@@ -8,7 +8,8 @@ import numpy as np
 
 from essent.doctor.finding import Finding
 from essent.doctor.patient import Patient
-from essent.tasks import average_cosine, comparisons
+from essent.tasks.geometry import average_cosine
+from essent.tasks.heros import comparisons
 
 ANISOTROPIC = 0.5  # average cosine: most of what two vectors share then is what all share
 DEAD, DEAD_SHARE = 1e-3, 0.02  # of the median deviation; of the dimensions: all-MiniLM-L6-v2 has 3 of 384 and does well

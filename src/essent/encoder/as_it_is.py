@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from essent.encoder.encoder import Encoder
-from essent.model import open_model
+from essent.model.loading import open_model
 from essent.types import ModelLike, RecipeError
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 
 from essent.arguments import check_device, check_vectors
-from essent.calibration import Calibration, calibrate, calibrated_similarities, require_cosine, write_calibration
+from essent.calibration.calibrating import calibrate
+from essent.calibration.stored import Calibration, calibrated_similarities, require_cosine, write_calibration
 from essent.compat import prompt_of, prompts_unannounced
 from essent.texts import require_finite
 from essent.types import TextsLike

@@ -16,19 +16,26 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
 from essent.arguments import check_options, check_path, check_size, with_checked_arguments
-from essent.calibration import read_calibration
+from essent.calibration.stored import read_calibration
 from essent.compat import config_of, device_for, prompt_of, write_stock_card
 from essent.encoder.calibrated import CalibratedTransformer
 from essent.encoder.html import encoder_html
-from essent.folders import is_essent_folder
+from essent.folders.contents import is_essent_folder
 from essent.hub import reach_model
-from essent.model import load
-from essent.pipeline import PORTION, KeptStates, PooledCache, RecipeModule, digest_of, kept_vectors, key_of
+from essent.model.loading import load
+from essent.pipeline.cache import PooledCache
+from essent.pipeline.digests import digest_of, key_of
+from essent.pipeline.kept import kept_vectors
+from essent.pipeline.kept_states import KeptStates
+from essent.pipeline.module import RecipeModule
+from essent.pipeline.static_pooler import PORTION
 from essent.progress import text_progress
-from essent.recipe import Recipe
-from essent.saving import SavableModule, amend_card, folder_of, load_folder, packages_of, save_folder
+from essent.recipe.recipe import Recipe
+from essent.saving.card import amend_card
+from essent.saving.load import folder_of, load_folder
+from essent.saving.save import SavableModule, packages_of, save_folder
 from essent.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
-from essent.tokens import batches, portions
+from essent.tokens.ids import batches, portions
 from essent.types import ModelLike, NamesItsModel, RecipeError, TextsLike
 
 if TYPE_CHECKING:
@@ -218,9 +225,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             device=device,
             on_cpu=bool(arguments.get("save_to_cpu")),
         )
-        return self._finished(
-            vectors, texts, arguments.get("truncate_dim"), bool(arguments.get("normalize_embeddings"))
-        )
+        return self._finished(vectors, texts, arguments.get("truncate_dim"), arguments.get("normalize_embeddings"))
 
     @torch.inference_mode()
     def _vectors(

@@ -13,11 +13,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 
 from essent.encoder.encoder import Encoder
-from essent.folders import is_essent_folder, is_exported_folder
-from essent.model import load, open_model
-from essent.pipeline import KeptStates, PooledCache, StatesStore
-from essent.recipe import Recipe
-from essent.sources import reads_mlm_head
+from essent.folders.contents import is_essent_folder, is_exported_folder
+from essent.model.loading import load, open_model
+from essent.pipeline.cache import PooledCache
+from essent.pipeline.kept_states import KeptStates, StatesStore
+from essent.recipe.recipe import Recipe
+from essent.sources.layers import reads_mlm_head
 from essent.texts import check_texts
 from essent.types import InputError, ModelLike, TextsLike, not_fitted
 

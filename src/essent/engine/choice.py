@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from essent.engine.loss import Loss
-    from essent.tasks import JudgedTask
+    from essent.tasks.judged import JudgedTask
 
 ENGINES = (AUTO, "torch", "openvino", "onnx")
 WORTH = 1.2  # times as fast, from which another precision is worth a word
@@ -137,7 +137,7 @@ def computing_in(model: SentenceTransformer, precision: str, *, shared: bool = T
         return model
     import torch
 
-    from essent.encoder import Encoder
+    from essent.encoder.encoder import Encoder
 
     check_bfloat16(precision, model.device.type)
     if isinstance(model, Encoder) and model.module.plan.required.depth is None:
@@ -189,7 +189,7 @@ def offer_bfloat16(model: Any, texts: Sequence[str], task: JudgedTask | None = N
         return None
     import torch
 
-    from essent.encoder import Encoder
+    from essent.encoder.encoder import Encoder
 
     if not isinstance(model, Encoder) or model.device.type != "cpu" or not has_bfloat16("cpu"):
         return None

@@ -20,20 +20,22 @@ from sentence_transformers import SentenceTransformer
 from essent.arguments import check_path, with_checked_arguments
 from essent.arithmetic import SHORT
 from essent.atomic import replacing_folder
-from essent.calibration import write_calibration
+from essent.calibration.stored import write_calibration
 from essent.compat import settings_of
-from essent.encoder import CalibratedTransformer
+from essent.encoder.calibrated import CalibratedTransformer
 from essent.engine.convert import convert, quantise
 from essent.engine.graph import Graph, graph_of
 from essent.engine.libraries import ALL_FILES
 from essent.engine.loss import Loss, cosines, loss_of, texts_to_judge
 from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import hidden_instructions, runtime_of
-from essent.folders import GRAPH, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
+from essent.folders.digests import write_digests
+from essent.folders.names import GRAPH, STATE_FOLDER
+from essent.folders.places import check_replaceable, names_to_keep
 from essent.progress import text_progress
-from essent.saving import GOLDEN_TEXTS
+from essent.saving.save import GOLDEN_TEXTS
 from essent.texts import check_texts, distinct_texts
-from essent.tokens import batches, pad
+from essent.tokens.ids import batches, pad
 from essent.types import EngineError, InputError, NamesItsModel
 from essent.version import __version__
 

@@ -14,7 +14,7 @@ import torch
 
 from essent.engine.graph import Graph
 from essent.engine.libraries import FILES, onnxruntime, openvino
-from essent.tokens import pad
+from essent.tokens.ids import pad
 from essent.types import EngineError, optional_import
 
 EXAMPLE = ("A man is playing a large flute.", "How far is the moon?", "the")

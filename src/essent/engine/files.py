@@ -17,33 +17,21 @@ from transformers import AutoTokenizer
 from essent.arguments import check_path
 from essent.arithmetic import SHORT
 from essent.atomic import recover
-from essent.calibration import read_calibration
-from essent.encoder import Encoder
+from essent.calibration.stored import read_calibration
+from essent.encoder.encoder import Encoder
 from essent.engine.compiled import ABOUT, FORMAT, CompiledEncoder, check_golden
 from essent.engine.libraries import ALL_FILES
 from essent.engine.loss import Loss
 from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import runtime_of
-from essent.folders import (
-    ANYTHING,
-    SENTENCE_TRANSFORMERS,
-    STATE_FOLDER,
-    TEXT,
-    WHOLE,
-    Kind,
-    check_digests,
-    check_folder,
-    damage_named,
-    digest_of_file,
-    guarded,
-    kept_settings,
-    listed,
-    mapping,
-    optional,
-    read_arrays,
-    read_json,
-)
-from essent.tokens import Frame
+from essent.folders.check import check_folder
+from essent.folders.contents import kept_settings
+from essent.folders.digests import check_digests, digest_of_file
+from essent.folders.names import STATE_FOLDER
+from essent.folders.opening import guarded
+from essent.folders.reading import damage_named, read_arrays, read_json
+from essent.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
+from essent.tokens.ids import Frame
 from essent.types import DamagedError, ModelError
 from essent.version import __version__
 

@@ -16,13 +16,17 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import LayerNorm, Pooling, StaticEmbedding, WordEmbeddings
 from torch import nn
 
-from essent.encoder import Encoder
-from essent.model import POOLING, template_states
-from essent.pipeline import RecipeModule
+from essent.encoder.encoder import Encoder
+from essent.model.loading import POOLING
+from essent.model.template_bias import template_states
+from essent.pipeline.module import RecipeModule
 from essent.pooling import mix_sources
-from essent.shaping import Affine, Chain, QuantileMap, QuantileUniform, is_noise
-from essent.sources import format_mix
-from essent.tokens import content_of
+from essent.shaping.affine import Affine
+from essent.shaping.centre import is_noise
+from essent.shaping.chain import Chain
+from essent.shaping.quantile import QuantileMap, QuantileUniform
+from essent.sources.layers import format_mix
+from essent.tokens.ids import content_of
 from essent.types import EngineError, ModelError, States, Tokens
 
 HEADS = (Transformer, WordEmbeddings)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from essent.tasks import sample_texts
+from essent.tasks.sample import sample_texts
 
 CONSTANT = 1e-6  # similarities that differ by no more are rounding
 FEWEST_JUDGED, MOST_JUDGED = 300, 512  # texts: all their pairs are ranked, 45,000 to 131,000

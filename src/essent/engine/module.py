@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from essent.engine.runtime import Batch, Runtime
 from essent.texts import check_texts
-from essent.tokens import Frame, batches, framed_ids, pad
+from essent.tokens.ids import Frame, batches, framed_ids, pad
 from essent.types import EngineError
 
 WINDOW = 2048  # texts tokenised ahead while the ones before are computed,

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent.recipe import Recipe
+from essent.recipe.recipe import Recipe
 from essent.registry import did_you_mean
-from essent.tasks import Comparison, JudgedTask, Result, Scored, Task, compare_each, results_table
+from essent.tasks.base import Task
+from essent.tasks.comparison import Comparison, Scored, compare_each
+from essent.tasks.judged import JudgedTask
+from essent.tasks.result import Result
+from essent.tasks.table import results_table
 from essent.types import EssentError, InputError, optional_import
 
 if TYPE_CHECKING:

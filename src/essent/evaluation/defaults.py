@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from essent.folders import is_essent_folder, is_exported_folder
-from essent.model import is_static
+from essent.folders.contents import is_essent_folder, is_exported_folder
+from essent.model.token_rows import is_static
 
 # What every model runs and papers compare with; no attention head, no [MASK].
 DEFAULT_RECIPES = (

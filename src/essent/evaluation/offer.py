@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from essent.arithmetic import has_bfloat16
-from essent.encoder import Encoder
-from essent.engine import Offer, offer_bfloat16
-from essent.folders import is_essent_folder, is_exported_folder
-from essent.recipe import Recipe
-from essent.tasks import JudgedTask, Task
+from essent.encoder.encoder import Encoder
+from essent.engine.choice import Offer, offer_bfloat16
+from essent.folders.contents import is_essent_folder, is_exported_folder
+from essent.recipe.recipe import Recipe
+from essent.tasks.base import Task
+from essent.tasks.judged import JudgedTask
 from essent.types import ModelLike
 
 MANY = 2000  # texts

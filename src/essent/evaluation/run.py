@@ -13,16 +13,23 @@ from sentence_transformers import SentenceTransformer
 
 from essent.arguments import check_size
 from essent.arithmetic import AUTO
-from essent.encoder import Encoder, open_as_it_is
-from essent.engine import EngineChoice, choose
-from essent.engine import load as load_exported
+from essent.encoder.as_it_is import open_as_it_is
+from essent.encoder.encoder import Encoder
+from essent.engine.choice import EngineChoice, choose
+from essent.engine.files import load as load_exported
 from essent.evaluation.by_recipe import ByRecipe
-from essent.folders import is_exported_folder
-from essent.model import load
-from essent.pipeline import Plan, PooledCache, as_module, count_frames, digest_of_backbone, key_of, pool_texts
-from essent.recipe import Recipe
-from essent.shaping import Chain
-from essent.tasks import LabelTask, Result, Task, TaskLike, as_task, prompt_note
+from essent.folders.contents import is_exported_folder
+from essent.model.loading import load
+from essent.pipeline.cache import PooledCache
+from essent.pipeline.digests import digest_of_backbone, key_of
+from essent.pipeline.plan import Plan
+from essent.pipeline.shared_pass import as_module, count_frames, pool_texts
+from essent.recipe.recipe import Recipe
+from essent.shaping.chain import Chain
+from essent.tasks.base import Task, TaskLike, prompt_note
+from essent.tasks.labels import LabelTask
+from essent.tasks.locate import as_task
+from essent.tasks.result import Result
 from essent.texts import check_texts
 from essent.types import CorpusStats, DataError, InputError, ModelLike
 

@@ -9,7 +9,6 @@ from essent.lazy import lazy_door
 if TYPE_CHECKING:
     from essent.improvement.outcome import Gain, Improved, Result
     from essent.improvement.run import improve
-    from essent.improvement.settings import GOALS as GOALS
     from essent.improvement.settings import Settings
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
 __getattr__, __dir__ = lazy_door(
     __name__,
     {
-        "GOALS": "essent.improvement.settings",
         "Gain": "essent.improvement.outcome",
         "Improved": "essent.improvement.outcome",
         "Result": "essent.improvement.outcome",

@@ -10,13 +10,13 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from essent.encoder import Encoder
+from essent.encoder.encoder import Encoder
 from essent.improvement.given import Given
 from essent.improvement.journal import Journal
 from essent.improvement.plan import announced
 from essent.improvement.settings import Settings
 from essent.improvement.yardstick import Evidence, Scores, Yardstick
-from essent.model import ModelCapabilities
+from essent.model.capabilities import ModelCapabilities
 
 
 @dataclass(frozen=True)

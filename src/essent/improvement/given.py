@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from essent.selection import held_out
-from essent.tasks import JudgedTask, load_judged
+from essent.selection.checks import held_out
+from essent.tasks.judged import JudgedTask
+from essent.tasks.locate import load_judged
 from essent.texts import check_texts, mend_surrogates
 from essent.types import InputError
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from essent import clock
 from essent.atomic import remove_leftovers, write_bytes, write_json
-from essent.tasks import plain
+from essent.tasks.result import plain
 from essent.types import DataError
 from essent.version import __version__
 

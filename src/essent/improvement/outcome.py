@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from essent.atomic import write_json
-from essent.tasks import library_versions, plain
+from essent.tasks.result import library_versions, plain
 
 if TYPE_CHECKING:
-    from essent.encoder import Encoder
+    from essent.encoder.encoder import Encoder
 
 FORMAT = "essent-improvement/1"
 ABOUT = "improvement.json"
@@ -106,7 +106,7 @@ class Improved:
 
     def encoder(self, **options: Any) -> Encoder:
         """The encoder that was saved."""
-        from essent.encoder import Encoder
+        from essent.encoder.encoder import Encoder
 
         return Encoder(str(self.folder / "encoder"), **options)
 

@@ -12,18 +12,20 @@ import numpy as np
 
 from essent import clock
 from essent.atomic import require_replaceable
-from essent.encoder import Encoder
-from essent.engine import compile as compile_graph
-from essent.engine import load as load_graph
+from essent.encoder.encoder import Encoder
+from essent.engine.compiled import compile as compile_graph
+from essent.engine.files import load as load_graph
 from essent.improvement.context import Context
 from essent.improvement.plan import ROUNDS, TIMED, Speed
 from essent.improvement.steps import Found
 from essent.improvement.yardstick import Evidence, agreement
-from essent.recipe import Recipe
-from essent.shaping import AffineShaper
-from essent.static import Choice, Distilled, Material, collect, make_encoder
-from essent.static import Settings as Passing
-from essent.tasks import DuplicateTask, PairTask
+from essent.recipe.recipe import Recipe
+from essent.shaping.base import AffineShaper
+from essent.static.distillation import Distilled, Material, collect, make_encoder
+from essent.static.gather import Settings as Passing
+from essent.static.settings import Choice
+from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.pairs import PairTask
 from essent.types import EngineError, InputError
 
 ENCODER, STATIC, GRAPH = "encoder", "static", "graph"

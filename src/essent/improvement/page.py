@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from essent.improvement.outcome import Improved, Result
-from essent.report import Column, Number, Point, Points, Report, Section, Table, short_name, short_paths, write_arranged
-from essent.tasks import library_versions
+from essent.report.labels import short_name, short_paths
+from essent.report.parts import Column, Number, Point, Points, Report, Section, Table
+from essent.report.write import write_arranged
+from essent.tasks.result import library_versions
 
 REPORT = "report.html"
 MEGABYTE = 1e6

@@ -16,11 +16,11 @@ from sentence_transformers import SentenceTransformer
 
 from essent import clock
 from essent.cores import cores
-from essent.encoder import Encoder
+from essent.encoder.encoder import Encoder
 from essent.improvement.given import Given
 from essent.improvement.yardstick import Yardstick
-from essent.model import ModelCapabilities, capabilities_of
-from essent.selection import Grid, Space, find_space
+from essent.model.capabilities import ModelCapabilities, capabilities_of
+from essent.selection.space import Grid, Space, find_space
 
 SAMPLE, MOST_SAMPLED, SAMPLING = 48, 512, 2.0  # texts whose time plans rest on, and seconds that this may take
 SHARES = {"search": 0.2, "trials": 0.15, "train": 0.35, "search-again": 0.12, "fit": 0.06, "static": 0.08}

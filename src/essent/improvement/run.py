@@ -26,10 +26,10 @@ from essent.improvement.page import REPORT, write_page
 from essent.improvement.plan import announced, make_plan
 from essent.improvement.settings import Settings
 from essent.improvement.yardstick import Scores, Yardstick
-from essent.model import load, open_model
-from essent.pipeline import digest_of_backbone
+from essent.model.loading import load, open_model
+from essent.pipeline.digests import digest_of_backbone
 from essent.registry import did_you_mean
-from essent.report import check_library
+from essent.report.write import check_library
 from essent.types import ModelLike, UnknownNameError
 
 logger = logging.getLogger(__name__)

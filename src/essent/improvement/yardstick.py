@@ -15,18 +15,14 @@ import numpy as np
 
 from essent import clock
 from essent.improvement.given import Given
-from essent.selection import Judged, criteria
-from essent.tasks import (
-    Comparison,
-    JudgedTask,
-    Pair,
-    PairTask,
-    Scored,
-    draws_of,
-    interval,
-    mean_of_data_sets,
-    unit_rows,
-)
+from essent.selection.combined import criteria
+from essent.selection.verdict import Judged
+from essent.tasks.base import unit_rows
+from essent.tasks.comparison import Comparison, Scored, draws_of, mean_of_data_sets
+from essent.tasks.data import Pair
+from essent.tasks.judged import JudgedTask
+from essent.tasks.pairs import PairTask
+from essent.tasks.resampling import interval
 from essent.types import EssentError
 
 CRITERION = "teacher"  # without labels

@@ -12,7 +12,8 @@ with needs_torch(__name__):
     from essent.model.template_bias import debias, template_states
     from essent.model.token_rows import LONG, is_static, rows_backbone, unlimited
     from essent.model.weights import require_weights
-    from essent.model.word_vectors import WordVectors, read_word_vectors, word_model
+    from essent.model.word_vectors.files import WordVectors, read_word_vectors
+    from essent.model.word_vectors.model import word_model
 
 __all__ = [
     "LONG",

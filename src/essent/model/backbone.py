@@ -28,7 +28,7 @@ from essent.compat import (
 from essent.model.attention import DIAGONAL, SHORT_ATTENTION, DiagonalRecorder, recorder_in_use
 from essent.model.mlm_head import MaskedLMHead
 from essent.model.weights import require_rows
-from essent.tokens import Vocabulary
+from essent.tokens.ids import Vocabulary
 from essent.types import ModelError, States, Tokens
 
 LAYER_LISTS = ("layer_types", "mlp_layer_types")  # one entry a layer in some families' configurations

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from essent.model.backbone import Backbone
 from essent.model.mlm_head import NO_HEAD
-from essent.recipe import MASK, Recipe
-from essent.sources import format_mix, resolve
+from essent.recipe.recipe import MASK, Recipe
+from essent.sources.layers import format_mix, resolve
 from essent.types import UnsupportedRecipeError
-from essent.weighting import weightings
+from essent.weighting.base import weightings
 
 
 @dataclass(frozen=True)

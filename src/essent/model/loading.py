@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -20,26 +20,19 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedCon
 
 from essent.arguments import check_model, check_options
 from essent.compat import prompts_unannounced, settings_of
-from essent.folders import (
-    WEIGHTS,
-    guarded,
-    is_bare_table,
-    is_essent_folder,
-    is_exported_folder,
-    opening,
-    read_modules,
-    weight_shapes,
-)
+from essent.folders.contents import is_bare_table, is_essent_folder, is_exported_folder, read_modules
+from essent.folders.opening import guarded, opening
+from essent.folders.weights import WEIGHTS, weight_shapes
 from essent.hub import file_options, full_name, reach_model
 from essent.model.backbone import LAYER_LISTS, Backbone, RequiredOutputs
 from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe, is_relative
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
 from essent.model.weights import Shapes, check_sizes, reports_hidden, require_rows, require_weights
-from essent.recipe import Recipe
-from essent.sources import reads_mlm_head, resolve
+from essent.recipe.recipe import Recipe
+from essent.sources.layers import reads_mlm_head, resolve
 from essent.types import ModelError, ModelLike, RecipeError, UnsupportedRecipeError
-from essent.weighting import weightings
+from essent.weighting.base import weightings
 
 HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only", "trust_remote_code")
 AS_IT_IS = "load it with sentence_transformers.SentenceTransformer to use it as it is."
@@ -96,7 +89,8 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
     with opening(name, options):
         if is_static(name, file_options(options)):
             return _take_apart(_open(name, options), recipes, None)
-        _require_transformer(name, options)
+        if module := _other_module(name, options):
+            raise _no_source(module)
         config = _read_config(name, options)
         last = int(config.num_hidden_layers)
         extra: dict[str, Any] = {}
@@ -135,14 +129,12 @@ def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool
     name, options = full_name(name), reach_model(name, options)
     _refuse_saved_encoder(name, [], options)
     with opening(name, options):
-        if is_static(name, file_options(options)):
+        if is_static(name, file_options(options)) or _other_module(name, options):
             return _open(name, options)
-        config = _read_config(name, options)
-        shapes = _shapes(name, config, options)
+        shapes = _shapes(name, config := _read_config(name, options), options)
         if with_mlm_head:
             return _open_with_mlm_head(name, config, options)
-        shell = _open(name, options)
-        first = shell[0]
+        first = (shell := _open(name, options))[0]
         if isinstance(first, Transformer) and isinstance(first.model, PreTrainedModel):
             require_weights(name, first.model, shapes, trusted=bool(options.get("trust_remote_code")))
             if hasattr(config, "num_hidden_layers"):  # not a model of texts and pictures
@@ -160,7 +152,7 @@ def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, 
     first: Any = shell[0]
     settings = {"dtype": first.model.dtype, **given, **(options.get("model_kwargs") or {})}
     with reports_hidden():
-        whole = load_masked(name, **{**_hub_arguments(options, _first_module(name, options)), **settings})
+        whole = load_masked(name, **{**_hub_arguments(name, options), **settings})
     device = shell.device
     first.model, first.mlm_head = whole.base_model, MaskedLMHead(whole)
     found: SentenceTransformer = shell.to(device)
@@ -196,7 +188,8 @@ def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabil
     with opening(name, options):
         if is_static(name, file_options(options)):
             return capabilities_of(_take_apart(_open(name, options), [Recipe()], None).backbone)
-        _require_transformer(name, options)
+        if module := _other_module(name, options):
+            raise _no_source(module)
         return _read_capabilities(name, _read_config(name, options), options)
 
 
@@ -270,7 +263,8 @@ def _no_source(module: str) -> UnsupportedRecipeError:
 
 def _words_of(name: str) -> SentenceTransformer:
     """A file of word vectors as a static model."""
-    from essent.model.word_vectors import is_word_vectors, word_model
+    from essent.model.word_vectors.files import is_word_vectors
+    from essent.model.word_vectors.model import word_model
 
     if not is_word_vectors(name):
         raise ModelError(
@@ -294,44 +288,40 @@ def _refuse_saved_encoder(name: str, recipes: Sequence[Recipe], options: dict[st
         )
 
 
-def _require_transformer(name: str, options: dict[str, Any]) -> None:
-    """Refuse a model that starts with another module of sentence-transformers, such as a Router."""
-    kind = str((read_modules(name, file_options(options)) or [{}])[0].get("type", "Transformer"))
+def _other_module(name: str, options: dict[str, Any]) -> str:
+    """The module of sentence-transformers, such as a Router, that a model starts with instead of a transformer."""
+    kind = str((read_modules(name, file_options(options)) or [{}])[0].get("type", ""))
     module = kind.rpartition(".")[2]
-    if kind.startswith("sentence_transformers.") and module != "Transformer":
-        raise _no_source(module)
+    return module if kind.startswith("sentence_transformers.") and module != "Transformer" else ""
 
 
-def _first_module(name: str, options: dict[str, Any]) -> str:
-    """Subfolder of the transformer in a sentence-transformers folder, "" in any other."""
-    modules = read_modules(name, file_options(options))
-    return str(modules[0].get("path", "")) if modules else ""
+def _subfolder(name: str, options: dict[str, Any]) -> str:
+    """That of the transformer in a sentence-transformers folder, "" in any other."""
+    return str((read_modules(name, file_options(options)) or [{}])[0].get("path", ""))
 
 
-def _hub_arguments(options: dict[str, Any], subfolder: str) -> dict[str, Any]:
+def _hub_arguments(name: str, options: dict[str, Any]) -> dict[str, Any]:
     given = {key: options[key] for key in HUB_OPTIONS if options.get(key) is not None}
     if "cache_folder" in given:
         given["cache_dir"] = given.pop("cache_folder")
-    return {**guarded(given), "subfolder": subfolder}
+    return {**guarded(given), "subfolder": _subfolder(name, options)}
 
 
 def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
-    found: PretrainedConfig = AutoConfig.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
-    return found
+    return cast("PretrainedConfig", AutoConfig.from_pretrained(name, **_hub_arguments(name, options)))
 
 
 def _shapes(name: str, config: PretrainedConfig, options: dict[str, Any], layers: int | None = None) -> Shapes:
     """The shapes of the checkpoint, to which the sizes of the configuration must fit."""
-    if layers is None:
-        layers = (options.get("config_kwargs") or {}).get("num_hidden_layers")
+    layers = layers or (options.get("config_kwargs") or {}).get("num_hidden_layers")
     file = getattr(config, "transformers_weights", None) or WEIGHTS
-    shapes = weight_shapes(name, file_options(options), _first_module(name, options), file)
+    shapes = weight_shapes(name, file_options(options), _subfolder(name, options), file)
     check_sizes(name, config, shapes, layers)
     return shapes
 
 
 def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, Any]) -> ModelCapabilities:
-    tokenizer = AutoTokenizer.from_pretrained(name, **_hub_arguments(options, _first_module(name, options)))
+    tokenizer = AutoTokenizer.from_pretrained(name, **_hub_arguments(name, options))
     layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
     kind = MODEL_MAPPING.get(type(config), None)
     positions = not isinstance(kind, type) or "position_ids" in inspect.signature(kind.forward).parameters

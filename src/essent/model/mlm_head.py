@@ -15,7 +15,8 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, Pret
 from transformers.modeling_outputs import BaseModelOutput
 
 from essent.compat import unread_weights
-from essent.folders import guarded, weight_shapes
+from essent.folders.opening import guarded
+from essent.folders.weights import weight_shapes
 from essent.hub import file_options
 from essent.model.weights import require_weights
 from essent.types import ModelError

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from essent.recipe import MASK, SLOT
-from essent.tokens import Frame, fast_backend
+from essent.recipe.recipe import MASK, SLOT
+from essent.tokens.ids import Frame, fast_backend
 from essent.types import UnsupportedRecipeError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from essent.model.backbone import RequiredOutputs
-from essent.tokens import Frame
+from essent.tokens.ids import Frame
 from essent.types import Tokens
 
 if TYPE_CHECKING:

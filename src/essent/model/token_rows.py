@@ -28,9 +28,9 @@ from transformers import (
 )
 from transformers.modeling_outputs import BaseModelOutput
 
-from essent.folders import read_config, read_modules
+from essent.folders.contents import read_config, read_modules
 from essent.model.backbone import Backbone
-from essent.tokens import DROPPED, fast_backend, unknown_token
+from essent.tokens.ids import DROPPED, fast_backend, unknown_token
 from essent.types import ModelError, UnsupportedRecipeError
 
 

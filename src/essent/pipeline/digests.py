@@ -12,13 +12,13 @@ import torch
 from torch import nn
 
 from essent.arithmetic import BFLOAT16
-from essent.tokens import tokenizer_digest
+from essent.tokens.ids import tokenizer_digest
 from essent.types import CorpusStats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from essent.model import Backbone
+    from essent.model.backbone import Backbone
 
 NOT_COMPUTED = ("_name_or_path", "transformers_version")  # entries of a configuration that change nothing
 BLOCK = 1024  # words of 8 bytes that are added up together

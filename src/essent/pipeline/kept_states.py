@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from essent.model import Backbone, RequiredOutputs
+from essent.model.backbone import Backbone, RequiredOutputs
 from essent.pipeline.digests import digest_of_backbone
 from essent.pipeline.module import RecipeModule
-from essent.tokens import Frame, batches, pad
+from essent.tokens.ids import Frame, batches, pad
 from essent.types import States, Tokens
 
 MOST_SEEN = 2**20  # texts that are remembered to have gone through a model

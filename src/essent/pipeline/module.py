@@ -10,13 +10,13 @@ import torch
 from sentence_transformers.base.modules.input_module import InputModule
 from torch import nn
 
-from essent.model import Backbone
+from essent.model.backbone import Backbone
 from essent.pipeline.plan import Plan
 from essent.pipeline.static_pooler import StaticPooler, static_pooler_of
-from essent.recipe import Recipe
-from essent.shaping import Chain
+from essent.recipe.recipe import Recipe
+from essent.shaping.chain import Chain
 from essent.texts import check_texts
-from essent.tokens import content_of, count_tokens, framed_ids, pad
+from essent.tokens.ids import content_of, count_tokens, framed_ids, pad
 from essent.types import CorpusStats, Tokens, not_fitted
 
 

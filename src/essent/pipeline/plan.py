@@ -13,25 +13,21 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from essent.model import (
-    Backbone,
-    RequiredOutputs,
-    capabilities_of,
-    check_recipe,
-    check_room,
-    debias,
-    expected_rows,
-    make_frame,
-)
+from essent.model.backbone import Backbone, RequiredOutputs
+from essent.model.capabilities import capabilities_of, check_recipe
+from essent.model.mlm_head import expected_rows
+from essent.model.template import check_room, make_frame
+from essent.model.template_bias import debias
 from essent.pooling import Reduction, mix_sources, reductions
-from essent.recipe import Recipe
-from essent.sources import Source, format_mix, resolve, token_tables
-from essent.tokens import Frame
+from essent.recipe.recipe import Recipe
+from essent.sources.layers import Source, format_mix, resolve, token_tables
+from essent.tokens.ids import Frame
 from essent.types import CorpusStats, States, Tokens, UnsupportedRecipeError
-from essent.weighting import Weighting, combine, weightings
+from essent.weighting import combine
+from essent.weighting.base import Weighting, weightings
 
 if TYPE_CHECKING:
-    from essent.tokens import Vocabulary
+    from essent.tokens.ids import Vocabulary
 
 
 class Plan(nn.Module):

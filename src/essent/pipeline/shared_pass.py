@@ -14,11 +14,11 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
-from essent.model import Backbone, RequiredOutputs
+from essent.model.backbone import Backbone, RequiredOutputs
 from essent.pipeline.plan import Plan
 from essent.pipeline.static_pooler import StaticPooler, static_pooler_of
 from essent.texts import distinct_texts, require_finite
-from essent.tokens import Frame, batches, count_tokens, framed_ids, pad, portions
+from essent.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
 from essent.types import CorpusStats
 
 

@@ -12,12 +12,15 @@ import numpy as np
 import torch
 from torch.nn.functional import embedding_bag
 
-from essent.model import Backbone
+from essent.model.backbone import Backbone
 from essent.pipeline.plan import Plan
 from essent.pooling import exact_type
-from essent.tokens import SEPARATORS, Ragged, WordIds, cut, fast_backend, portions, text_ids, whole_ids, words_apart
+from essent.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, whole_ids, words_apart
+from essent.tokens.ids import fast_backend, portions, text_ids
 from essent.types import CorpusStats
-from essent.weighting import ByToken, Content, Sif, Uniform, Weighting
+from essent.weighting.base import ByToken, Weighting
+from essent.weighting.frequency import Sif
+from essent.weighting.position import Content, Uniform
 
 PORTION = 8192  # texts whose words and ids are held at a time
 

@@ -27,7 +27,7 @@ from essent.lazy import needs_torch
 from essent.notebook import html_block, html_pairs, html_title
 from essent.recipe.named import NAMED, TEMPLATES, NamedRecipe
 from essent.registry import did_you_mean
-from essent.sources import Mix, check_source, checked_mix, format_mix, parse_mix, reads_mlm_head
+from essent.sources.layers import Mix, check_source, checked_mix, format_mix, parse_mix, reads_mlm_head
 from essent.types import RecipeError, UnknownNameError
 
 FIELDS = ("template", "layers", "weights", "reduce")
@@ -74,7 +74,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         from essent.pooling import reductions
-        from essent.weighting import weightings
+        from essent.weighting.base import weightings
 
         for key in (*FIELDS, "shaping"):
             object.__setattr__(self, key, _field_of(key, getattr(self, key)))
@@ -307,7 +307,7 @@ def _checked_steps(shaping: tuple[str, ...]) -> tuple[str, ...]:
     if not shaping:
         return ()
     with needs_torch(f"The shaping {' | '.join(shaping)!r}"):
-        from essent.shaping import shapers
+        from essent.shaping.base import shapers
     return tuple(shapers.create(spec).spec() for spec in shaping)
 
 

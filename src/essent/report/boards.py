@@ -22,10 +22,11 @@ from essent.report.parts import (
     distinct,
     finite,
 )
-from essent.tasks import METRICS
+from essent.tasks.pairs import METRICS
 
 if TYPE_CHECKING:
-    from essent.selection import Check, Leaderboard, Trial
+    from essent.selection.checks import Check
+    from essent.selection.leaderboard import Leaderboard, Trial
 
 MOST_ROWS, MOST_BARS = 50, 10
 CURVES = {"alone": "one layer", "with 0": "mean with layer 0"}

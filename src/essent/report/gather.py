@@ -10,11 +10,11 @@ from essent.report.labels import NO_MODEL, Key, Names, key_of, names_of, short_n
 from essent.report.measured import geometry_section, heros_section, plain_section
 from essent.report.parts import Column, Line, Number, Report, Section, Table
 from essent.report.scored import scored_section
-from essent.tasks import Result
+from essent.tasks.result import Result
 from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
-    from essent.selection import Leaderboard
+    from essent.selection.leaderboard import Leaderboard
 
 
 def gather(

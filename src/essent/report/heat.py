@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from essent.atomic import replacing_file
-from essent.tasks import CHANGED, KEPT, Result, comparisons
+from essent.tasks.heros import CHANGED, KEPT, comparisons
+from essent.tasks.result import Result
 from essent.types import InputError, optional_import
 
 INK, FAINT, EMPTY = "#222222", "#6B6B6B", "#F0F0F0"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from essent.report.labels import Names
 from essent.report.parts import Column, Line, Number, Table, shown, shown_interval
 from essent.report.rows import ROW, Row, label_of
-from essent.tasks import Result
+from essent.tasks.result import Result
 
 MOST_NAMED = 3  # rows that a sentence names
 HOW = (

@@ -8,7 +8,8 @@ from essent.report.labels import Names
 from essent.report.lead import signed
 from essent.report.parts import Bars, Block, Column, Heat, Line, Number, Point, Points, Section, Table, finite
 from essent.report.rows import ROW, Row, bar_chart, by_row, flattened, label_of, long_table, notes_of
-from essent.tasks import CHANGED, KEPT, Result, comparisons
+from essent.tasks.heros import CHANGED, KEPT, comparisons
+from essent.tasks.result import Result
 
 BY_CONSTRUCTION = ("anisotropy", "isoscore")  # what centring and whitening set on the texts that they are fitted on
 GEOMETRY = {"anisotropy": "lower", "isoscore": "higher", "alignment": "lower", "uniformity": "lower"}  # what is better

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from essent.lazy import needs_torch
-from essent.tasks import FORMAT, Result, load_results
+from essent.tasks.result import FORMAT, Result, load_results
 from essent.types import DataError, EssentError
 
 if TYPE_CHECKING:
-    from essent.selection import Leaderboard
+    from essent.selection.leaderboard import Leaderboard
 
 
 def read_results(path: str | Path) -> list[Result] | Leaderboard:
@@ -32,7 +32,7 @@ def read_results(path: str | Path) -> list[Result] | Leaderboard:
     if found == FORMAT:
         return load_results(path)
     with needs_torch(f"{path}: a leaderboard of essent search"):
-        from essent.selection import FORMAT as BOARD_FORMAT
+        from essent.selection.leaderboard import FORMAT as BOARD_FORMAT
 
     if found != BOARD_FORMAT:
         raise DataError(
@@ -51,8 +51,10 @@ def leaderboard_from(values: Mapping[str, Any]) -> Leaderboard:
     Raises:
         KeyError, TypeError, ValueError, RecipeError: a part is missing or is something else.
     """
-    from essent.recipe import Recipe
-    from essent.selection import Check, Comparison, Leaderboard, Trial
+    from essent.recipe.recipe import Recipe
+    from essent.selection.checks import Check
+    from essent.selection.leaderboard import Leaderboard, Trial
+    from essent.tasks.comparison import Comparison
 
     criterion = str(values["criterion"])
     trials = tuple(

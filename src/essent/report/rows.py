@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from essent.report.labels import Key, Names, key_of
 from essent.report.parts import Bar, Bars, Column, Line, Number, Table, decimals_for, distinct
-from essent.tasks import Result
+from essent.tasks.result import Result
 
 MOST_BARS = 16  # lines of one bar chart
 ROW = "model and recipe"

@@ -8,7 +8,7 @@ from essent.report.labels import Names
 from essent.report.lead import in_words, lead_of, lead_table
 from essent.report.parts import Block, Column, Number, Section, Table, decimals_for, ends_of
 from essent.report.rows import ROW, Row, bar_chart, by_row, flattened, label_of, long_table, notes_of
-from essent.tasks import Result
+from essent.tasks.result import Result
 
 AVERAGE = "avg"
 NAMES = {"spearman": "Spearman ×100", "pearson": "Pearson ×100"}

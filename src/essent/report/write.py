@@ -13,11 +13,11 @@ from essent.report.html import html_report
 from essent.report.markdown import markdown_report
 from essent.report.parts import Report
 from essent.report.picture import draw_report
-from essent.tasks import Result
+from essent.tasks.result import Result
 from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:
-    from essent.selection import Leaderboard
+    from essent.selection.leaderboard import Leaderboard
 
 TITLE = "Sentence embeddings"
 NEEDED = {".html": "jinja2", ".png": "matplotlib"}  # the library behind a suffix

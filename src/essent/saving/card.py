@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from essent.recipe import Recipe
-from essent.sources import format_mix
+from essent.recipe.recipe import Recipe
+from essent.sources.layers import format_mix
 
 PLAIN = "[sentence-transformers](https://www.SBERT.net) model trained. "  # what ST says of a model that no trainer made
 USAGE = re.compile(r"### Direct Usage \(Sentence Transformers\)\n(?P<whole>.*?)(?=<!--\n### Direct Usage)", re.DOTALL)

@@ -17,7 +17,7 @@ from essent.saving.static_table import write_table
 from essent.saving.stock_modules import is_static
 
 if TYPE_CHECKING:
-    from essent.pipeline import RecipeModule
+    from essent.pipeline.module import RecipeModule
 
 LEGACY_FLAGS = {
     "cls": "pooling_mode_cls_token",

@@ -12,37 +12,25 @@ from sentence_transformers.sentence_transformer.modules import WordEmbeddings
 from sentence_transformers.util import load_dir_path
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from essent.folders import (
-    ABOUT,
-    ARRAYS,
-    STATE_FOLDER,
-    check_digests,
-    check_folder,
-    damage_named,
-    guarded,
-    has_digests,
-    kept_settings,
-    read_about,
-    read_arrays,
-    read_json,
-    read_settings,
-    weight_shapes,
-)
+from essent.folders.check import check_folder
+from essent.folders.contents import ABOUT, ARRAYS, kept_settings, read_about, read_settings
+from essent.folders.digests import check_digests, has_digests
+from essent.folders.names import STATE_FOLDER
+from essent.folders.opening import guarded
+from essent.folders.reading import damage_named, read_arrays, read_json
+from essent.folders.weights import weight_shapes
 from essent.hub import file_options
-from essent.model import (
-    Backbone,
-    MaskedLMHead,
-    load_masked,
-    require_weights,
-    rows_backbone,  # also: AutoModel knows its model then
-)
-from essent.pipeline import RecipeModule
-from essent.recipe import Recipe
+from essent.model.backbone import Backbone
+from essent.model.mlm_head import MaskedLMHead, load_masked
+from essent.model.token_rows import rows_backbone
+from essent.model.weights import require_weights
+from essent.pipeline.module import RecipeModule
+from essent.recipe.recipe import Recipe
 from essent.saving.save import SavableModule
 from essent.saving.static_table import read_table
-from essent.shaping import Chain
-from essent.sources import reads_mlm_head, token_tables
-from essent.tokens import dropped_ids
+from essent.shaping.chain import Chain
+from essent.sources.layers import reads_mlm_head, token_tables
+from essent.tokens.ids import dropped_ids
 from essent.types import CorpusStats, DamagedError, MissingDependencyError, RecipeError, UnknownNameError
 
 

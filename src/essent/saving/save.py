@@ -22,29 +22,22 @@ from safetensors.numpy import save_file
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding, WordEmbeddings
 
 from essent.atomic import replacing_folder
-from essent.folders import (
-    ABOUT,
-    ARRAYS,
-    ENCODER,
-    FORMAT,
-    STATE_FOLDER,
-    check_layout,
-    check_replaceable,
-    names_to_keep,
-    write_digests,
-)
-from essent.pipeline import RecipeModule
+from essent.folders.contents import ABOUT, ARRAYS, FORMAT, check_layout
+from essent.folders.digests import write_digests
+from essent.folders.names import ENCODER, STATE_FOLDER
+from essent.folders.places import check_replaceable, names_to_keep
+from essent.pipeline.module import RecipeModule
 from essent.pooling import reductions
-from essent.recipe import Recipe
+from essent.recipe.recipe import Recipe
 from essent.registry import Registry
 from essent.saving.layout import write_own, write_stock
 from essent.saving.static_table import is_trivial
 from essent.saving.stock_modules import NoStockModulesError, framed_tokenizer, is_static, stock_modules
-from essent.shaping import shapers
-from essent.sources import token_tables
+from essent.shaping.base import shapers
+from essent.sources.layers import token_tables
 from essent.types import RecipeError
 from essent.version import __version__
-from essent.weighting import weightings
+from essent.weighting.base import weightings
 
 GOLDEN_TEXTS = (
     "A man is playing a large flute.",

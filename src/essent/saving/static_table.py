@@ -20,14 +20,16 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 
 from essent.pooling import mix_sources
-from essent.shaping import Affine
-from essent.shaping import Normalize as UnitLength
-from essent.tokens import dropped_ids, fast_backend
+from essent.shaping.affine import Affine
+from essent.shaping.unit import Normalize as UnitLength
+from essent.tokens.ids import dropped_ids, fast_backend
 from essent.types import EssentError, InputError
-from essent.weighting import ByToken, Content, Sif
+from essent.weighting.base import ByToken
+from essent.weighting.frequency import Sif
+from essent.weighting.position import Content
 
 if TYPE_CHECKING:
-    from essent.pipeline import RecipeModule
+    from essent.pipeline.module import RecipeModule
 
 NEGLIGIBLE = 1e-9  # of the largest weight: a removed token, which counts only where nothing else is left
 STORED = ("float32", "float16", "int8")

@@ -26,17 +26,18 @@ from tokenizers import Regex, normalizers, processors
 from torch import nn
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from essent.model import LONG
+from essent.model.token_rows import LONG
 from essent.saving.static_table import CannotFoldError, stock_modules_of
-from essent.shaping import Affine
-from essent.shaping import Normalize as UnitLength
-from essent.sources import format_mix
-from essent.tokens import Frame, dropped_ids, fast_backend
+from essent.shaping.affine import Affine
+from essent.shaping.unit import Normalize as UnitLength
+from essent.sources.layers import format_mix
+from essent.tokens.ids import Frame, dropped_ids, fast_backend
 from essent.types import EssentError
-from essent.weighting import ByToken, Content, Weighting
+from essent.weighting.base import ByToken, Weighting
+from essent.weighting.position import Content
 
 if TYPE_CHECKING:
-    from essent.pipeline import RecipeModule
+    from essent.pipeline.module import RecipeModule
 
 POOLING_OF = {"cls": "cls", "last": "lasttoken", "position": "weightedmean", "uniform": "mean"}
 DOT_RULE = Regex(r"(?<=[^.?\"'])\z")  # the end of a text that does not end in . ? " '

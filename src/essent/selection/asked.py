@@ -16,7 +16,8 @@ import numpy as np
 
 from essent.atomic import write_text
 from essent.registry import did_you_mean
-from essent.tasks import Pair, PairTask, Row, located_rows, pairs_from_rows
+from essent.tasks.data import Pair, Row, located_rows, pairs_from_rows
+from essent.tasks.pairs import PairTask
 from essent.texts import check_texts
 from essent.types import DataError
 

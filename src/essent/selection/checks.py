@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from essent.evaluation import Bench
-from essent.recipe import Recipe
-from essent.tasks import Comparison, JudgedTask, Scored, against, interval, load_judged
+from essent.evaluation.run import Bench
+from essent.recipe.recipe import Recipe
+from essent.tasks.comparison import Comparison, Scored, against
+from essent.tasks.judged import JudgedTask
+from essent.tasks.locate import load_judged
+from essent.tasks.resampling import interval
 from essent.types import DataError, InputError, ModelLike
 
 

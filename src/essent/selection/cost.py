@@ -9,7 +9,7 @@ from essent.cores import cores
 from essent.selection.question import Question
 from essent.selection.stored import judged_at_once
 from essent.selection.sweep import GIB, Sweep
-from essent.tasks import JudgedTask
+from essent.tasks.judged import JudgedTask
 from essent.types import EssentError
 
 TEXTS = 24  # of the sample; a fraction of a second

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from essent.recipe import SLOT
+from essent.recipe.recipe import SLOT
 from essent.registry import did_you_mean
 from essent.types import DataError, RecipeError, UnknownNameError
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from essent.recipe import Recipe
+from essent.recipe.recipe import Recipe
 from essent.selection.asked import PRIOR, TEACHER
 from essent.selection.criterion import is_label_free
 from essent.selection.leaderboard import Leaderboard, Trial, ranked
@@ -16,7 +16,8 @@ from essent.selection.question import Question
 from essent.selection.sweep import Sweep
 from essent.selection.trust import objection, odds_in_words, trust_in_words
 from essent.selection.verdict import OTHER_USES, Judged, cross_validated, decided, mean_ranks
-from essent.tasks import Comparison, Scored, against, draws_of, interval
+from essent.tasks.comparison import Comparison, Scored, against, draws_of
+from essent.tasks.resampling import interval
 
 BOTH = f"judged + {TEACHER}"  # a few judgements, and the score without labels
 RANKS = "mean rank"  # of several data sets; 1 for a recipe that is the best on each

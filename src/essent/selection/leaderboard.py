@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from essent.atomic import write_json
-from essent.encoder import Encoder
+from essent.encoder.encoder import Encoder
 from essent.notebook import html_block, html_lines, html_picture, html_table, html_title
-from essent.recipe import Recipe
+from essent.recipe.recipe import Recipe
 from essent.selection.checks import Check
-from essent.sources import LAYER
-from essent.tasks import Comparison, Scored, plain
+from essent.sources.layers import LAYER
+from essent.tasks.comparison import Comparison, Scored
+from essent.tasks.result import plain
 from essent.types import InputError, MissingDependencyError, optional_import
 
 if TYPE_CHECKING:

@@ -16,13 +16,17 @@ from functools import reduce
 import torch
 from torch import nn
 
-from essent.model import Backbone, RequiredOutputs, capabilities_of, check_recipe, debias, make_frame
-from essent.pipeline import Plan
-from essent.recipe import Recipe
-from essent.sources import Source, resolve
-from essent.tokens import Frame
+from essent.model.backbone import Backbone, RequiredOutputs
+from essent.model.capabilities import capabilities_of, check_recipe
+from essent.model.template import make_frame
+from essent.model.template_bias import debias
+from essent.pipeline.plan import Plan
+from essent.recipe.recipe import Recipe
+from essent.sources.layers import Source, resolve
+from essent.tokens.ids import Frame
 from essent.types import CorpusStats, States, Tokens
-from essent.weighting import Weighting, combine_many, weightings
+from essent.weighting import combine_many
+from essent.weighting.base import Weighting, weightings
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from essent.tasks import SUFFIXES, located_rows, read_text, split_lines
+from essent.tasks.data import SUFFIXES, located_rows, read_text, split_lines
 from essent.types import DataError, InputError
 
 FEWEST = 8  # of anything to draw from: fewer pairs rank recipes by chance

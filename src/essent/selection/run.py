@@ -17,9 +17,9 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 
 from essent.arithmetic import BFLOAT16
-from essent.model import Loaded, load, read_capabilities
-from essent.pipeline import digest_of_backbone
-from essent.recipe import Recipe
+from essent.model.loading import Loaded, load, read_capabilities
+from essent.pipeline.digests import digest_of_backbone
+from essent.recipe.recipe import Recipe
 from essent.registry import did_you_mean
 from essent.selection.checks import HeldOut, check_on, held_out
 from essent.selection.cost import announced
@@ -33,7 +33,9 @@ from essent.selection.store import Store
 from essent.selection.stored import judge_stored
 from essent.selection.sweep import Sweep
 from essent.selection.verdict import decided_by_tests
-from essent.tasks import JudgedTask, library_versions, prompt_note
+from essent.tasks.base import prompt_note
+from essent.tasks.judged import JudgedTask
+from essent.tasks.result import library_versions
 from essent.types import InputError, ModelLike
 
 WEIGHED = 20_000  # tokens that a criterion on token weights sees

@@ -12,11 +12,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from essent.model import ModelCapabilities, check_recipe
-from essent.recipe import MASK, TEMPLATES, Recipe, read_field, split_chain
+from essent.model.capabilities import ModelCapabilities, check_recipe
+from essent.recipe.named import TEMPLATES
+from essent.recipe.recipe import MASK, Recipe, read_field, split_chain
 from essent.registry import did_you_mean
 from essent.selection.grammar import Grammar, read_yaml
-from essent.sources import reads_mlm_head
+from essent.sources.layers import reads_mlm_head
 from essent.types import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 
 EVERY = "*"

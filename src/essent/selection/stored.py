@@ -20,7 +20,8 @@ from essent.selection.program import Place
 from essent.selection.question import Question
 from essent.selection.store import Store
 from essent.selection.sweep import Sweep, pair_cosines
-from essent.shaping import AffineShaper, Chain, Moments
+from essent.shaping.base import AffineShaper, Moments
+from essent.shaping.chain import Chain
 from essent.types import NoSpreadError
 
 FLOAT = 4  # bytes

@@ -20,7 +20,7 @@ from essent.selection.pairs import Portion, TextPairs, portions_of
 from essent.selection.program import Block, Pass, Place, Program
 from essent.selection.store import Store
 from essent.texts import require_finite
-from essent.tokens import batches, count_tokens, framed_ids, pad, portions
+from essent.tokens.ids import batches, count_tokens, framed_ids, pad, portions
 from essent.types import CorpusStats, InputError, Tokens
 
 ALL_FLOATS = 4  # bytes

@@ -17,18 +17,10 @@ from essent.selection.checks import Check
 from essent.selection.criterion import Criterion, mean_rank
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.pseudo import PseudoPairs
-from essent.tasks import (
-    RESAMPLES,
-    SEVERAL,
-    Comparison,
-    JudgedTask,
-    Scored,
-    bootstrap,
-    interval,
-    mean_of_data_sets,
-    scores_of_parts,
-    spread_folds,
-)
+from essent.tasks.comparison import SEVERAL, Comparison, Scored, mean_of_data_sets
+from essent.tasks.judged import JudgedTask, bootstrap, scores_of_parts
+from essent.tasks.label_sets import spread_folds
+from essent.tasks.resampling import RESAMPLES, interval
 
 FOLDS = 5
 FEWEST = 5  # units of a fold

@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from essent.report import page_colours
+from essent.report.colours import page_colours
 
 FILES = Path(__file__).parent / "page"
 SCRIPTS = ("common.js", "sentences.js", "pairs.js", "collection.js", "start.js")

@@ -20,11 +20,11 @@ from essent.serving.model import Model
 from essent.serving.prepared import named
 from essent.serving.service import Service
 from essent.serving.settings import Settings
-from essent.tasks import read_texts
+from essent.tasks.text_files import read_texts
 from essent.types import DataError, EngineError, InputError, VerificationError
 
 if TYPE_CHECKING:
-    from essent.bulk import Rows
+    from essent.bulk.rows import Rows
 
 TOGETHER = 256  # texts that are encoded as one request, a power of 4
 CHECKED = 16  # rows of a folder that a model must give again
@@ -66,7 +66,7 @@ def read_collections(settings: Settings) -> list[Given]:
 
 def _read(name: str, path: Path, settings: Settings) -> Given:
     if path.is_dir():
-        from essent.bulk import read_rows
+        from essent.bulk.rows import read_rows
 
         rows = read_rows(path, settings.max_texts)
         return Given(name, str(path), rows.places, rows.texts, rows)

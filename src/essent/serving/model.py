@@ -5,7 +5,7 @@ from __future__ import annotations
 from essent.serving.errors import RequestError
 from essent.serving.prepared import Prepared
 from essent.serving.static import StaticModel
-from essent.static import StaticEncoder
+from essent.static.encoder import StaticEncoder
 
 
 class Model:

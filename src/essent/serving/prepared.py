@@ -16,21 +16,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from essent.arithmetic import AUTO, BFLOAT16
-from essent.calibration import Calibration
-from essent.engine import EngineChoice, check_graph
-from essent.folders import ABOUT, STATE_FOLDER, is_essent_folder, is_exported_folder, read_about
+from essent.calibration.stored import Calibration
+from essent.engine.choice import EngineChoice, check_graph
+from essent.folders.contents import ABOUT, is_essent_folder, is_exported_folder, read_about
+from essent.folders.names import STATE_FOLDER
 from essent.hub import reach_model
 from essent.serving.machine import ignore_stop_signals
 from essent.serving.reading import Reading
-from essent.static import StaticEncoder, static_of
+from essent.static.encoder import StaticEncoder, static_of
 from essent.types import EngineError, EssentError, MissingDependencyError, ModelError, RecipeError
 from essent.verification import Verification, verify
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from essent.encoder import Encoder
-    from essent.engine import CompiledEncoder
+    from essent.encoder.encoder import Encoder
+    from essent.engine.compiled import CompiledEncoder
 
 logger = logging.getLogger(__name__)
 OWN_TOLERANCE = 1e-4  # of a precision below float32: the same graph in other batches
@@ -120,7 +121,7 @@ def prepare(given: str, engine: str, folder: Path, precision: str = AUTO) -> Pre
     if chosen.is_default and (static := served_static(source)) is not None:
         return _static(name, source, static, checked)
     if is_exported_folder(source):
-        from essent.engine import load
+        from essent.engine.files import load
 
         graph: Any = check_graph(load(source), chosen)
         return _graph(name, source, Path(source), graph, graph, checked)
@@ -128,7 +129,7 @@ def prepare(given: str, engine: str, folder: Path, precision: str = AUTO) -> Pre
     for kind in _engines(chosen, model):
         if kind == "torch":
             return _torch(name, source, model, checked)
-        from essent.engine import compile
+        from essent.engine.compiled import compile
 
         try:
             compiled = compile(model, kind, precision=chosen.graph_precision)
@@ -151,8 +152,8 @@ def _verified(source: str) -> Verification | None:
 
 def _load(source: str) -> SentenceTransformer:
     """An Encoder; a sentence-transformers model stays one where no recipe describes its modules."""
-    from essent.encoder import Encoder
-    from essent.model import open_model
+    from essent.encoder.encoder import Encoder
+    from essent.model.loading import open_model
 
     options = reach_model(source, {})
     try:
@@ -192,7 +193,7 @@ def _graph(
     checked: Verification | None,
 ) -> Prepared:  # fmt: skip
     module, inputs = compiled.engine_module, compiled.engine_module.inputs
-    from essent.engine import TOLERANCES
+    from essent.engine.compiled import TOLERANCES
 
     runtime = module.runtime
     exact = compiled.precision == "float32"
@@ -205,7 +206,7 @@ def _graph(
 
 
 def _torch(name: str, source: str, model: SentenceTransformer, checked: Verification | None) -> Prepared:
-    from essent.encoder import Encoder
+    from essent.encoder.encoder import Encoder
 
     if not isinstance(model, Encoder):
         raise EngineError(
@@ -223,7 +224,7 @@ def _torch(name: str, source: str, model: SentenceTransformer, checked: Verifica
 
 def _common(name: str, source: str, model: SentenceTransformer, checked: Verification | None) -> dict[str, Any]:
     """What every encoder says of itself, and its golden vectors as it gives them now, once it is verified."""
-    from essent.saving import GOLDEN_TEXTS
+    from essent.saving.save import GOLDEN_TEXTS
 
     golden = np.asarray(model.encode(list(GOLDEN_TEXTS), prompt="", show_progress_bar=False), np.float32)
     if not np.isfinite(golden).all():
@@ -261,8 +262,9 @@ def _fitted(source: str) -> str:
 
 def _weights(model: SentenceTransformer) -> np.ndarray | None:
     """The weight of every token, where the recipe's weights depend on the token alone."""
-    from essent.encoder import Encoder
-    from essent.weighting import ByToken, Uniform
+    from essent.encoder.encoder import Encoder
+    from essent.weighting.base import ByToken
+    from essent.weighting.position import Uniform
 
     if not isinstance(model, Encoder):
         return None

@@ -15,7 +15,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from essent.texts import mend_surrogates
-from essent.tokens import Frame, dropped_ids, fast_backend, in_frame, read_ids
+from essent.tokens.ids import Frame, dropped_ids, fast_backend, in_frame, read_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

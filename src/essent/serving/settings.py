@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from essent.arithmetic import PASSES, precision_of
-from essent.engine import ENGINES
+from essent.engine.choice import ENGINES
 from essent.types import InputError
 
 MEGABYTE = 1_000_000

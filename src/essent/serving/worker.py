@@ -23,7 +23,7 @@ import numpy as np
 
 from essent.serving.machine import give_back_memory, ignore_stop_signals
 from essent.serving.wire import digest, frame, receive_frame, sequences_of
-from essent.tokens import pad_arrays
+from essent.tokens.ids import pad_arrays
 
 logger = logging.getLogger(__name__)
 BEAT = 0.4  # seconds between signs of life
@@ -135,7 +135,7 @@ def load(source: Source, threads: int) -> dict[str, list[Runner]]:
 
 def _graph(source: Source, threads: int) -> dict[str, list[Runner]]:
     """A query has all threads on it, beside the streams of a corpus."""
-    from essent.engine import runtime_of
+    from essent.engine.runtime import runtime_of
 
     os.environ.setdefault(PRIMITIVES, str(PRIMITIVES_KEPT))  # read when the first graph is compiled
     runtime = runtime_of(source.engine, source.precision)(Path(source.place), source.precision, threads)
@@ -174,7 +174,7 @@ def _torch(source: Source, threads: int) -> dict[str, list[Runner]]:
     """One lane: torch's threads serve one batch at a time."""
     import torch
 
-    from essent.encoder import Encoder
+    from essent.encoder.encoder import Encoder
 
     torch.set_num_threads(threads)
     encoder = Encoder(source.place)

@@ -3,14 +3,9 @@
 from essent.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.shaping.affine import Affine as Affine
     from essent.shaping.base import AffineShaper, Shaper, shapers
-    from essent.shaping.base import Moments as Moments
     from essent.shaping.centre import AllButTheTop, Centre, ZScore
-    from essent.shaping.centre import is_noise as is_noise
-    from essent.shaping.chain import Chain as Chain
     from essent.shaping.flow import Flow
-    from essent.shaping.quantile import QuantileMap as QuantileMap
     from essent.shaping.quantile import QuantileUniform
     from essent.shaping.unit import Normalize
     from essent.shaping.whiten import Whiten

@@ -16,7 +16,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from essent.atomic import recover, replacing_folder
-from essent.folders import STATE_FOLDER, check_digests, check_places, has_digests, read_json, write_digests
+from essent.folders.digests import check_digests, has_digests, write_digests
+from essent.folders.names import STATE_FOLDER
+from essent.folders.places import check_places
+from essent.folders.reading import read_json
 from essent.types import CorpusStats, DataError, ModelError
 
 FORMAT = 1

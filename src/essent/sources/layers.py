@@ -22,7 +22,7 @@ from essent.types import DataError, RecipeError, UnsupportedRecipeError
 if TYPE_CHECKING:
     import torch
 
-    from essent.tokens import Vocabulary
+    from essent.tokens.ids import Vocabulary
 
 LAYER = re.compile(r"(?:(?P<number>\d+)|L(?:-(?P<below>\d+))?)(?P<bias>-bias)?$")
 TOP = re.compile(r"topk:(?P<count>[1-9]\d*)(?P<bias>-bias)?$")

@@ -11,11 +11,11 @@ from scipy import sparse
 
 from essent.static.distillation import Choice, Material
 from essent.static.regress import bag_matrix
-from essent.tasks import unit_rows
-from essent.tokens import text_ids
+from essent.tasks.base import unit_rows
+from essent.tokens.ids import text_ids
 
 if TYPE_CHECKING:
-    from essent.tasks import JudgedTask
+    from essent.tasks.judged import JudgedTask
 
 WEIGHTS = ("uniform", "sif:0.01", "sif:0.001", "idf")
 SHAPINGS = ("", "centre", "abtt:1", "abtt:2")

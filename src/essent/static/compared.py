@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from essent.static.coverage import coverage_of
 from essent.static.distillation import Distilled
-from essent.tasks import Task
+from essent.tasks.base import Task
 
 
 class Kept(NamedTuple):

@@ -14,13 +14,17 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from essent.encoder import Encoder
-from essent.model import Backbone, load, unlimited
-from essent.pipeline import Plan
-from essent.recipe import Recipe
-from essent.saving import STORED, UNIT, rounded
-from essent.shaping import AffineShaper, Chain
-from essent.sources import Contexts, Mix, parse_mix, resolve
+from essent.encoder.encoder import Encoder
+from essent.model.backbone import Backbone
+from essent.model.loading import load
+from essent.model.token_rows import unlimited
+from essent.pipeline.plan import Plan
+from essent.recipe.recipe import Recipe
+from essent.saving.static_table import STORED, UNIT, rounded
+from essent.shaping.base import AffineShaper
+from essent.shaping.chain import Chain
+from essent.sources.contexts import Contexts
+from essent.sources.layers import Mix, parse_mix, resolve
 from essent.static.coverage import warn_of_new
 from essent.static.gather import Settings, average_contexts
 from essent.static.regress import bag_matrix, fit_rows, is_strength
@@ -28,9 +32,9 @@ from essent.static.settings import Choice, TableSettings
 from essent.static.smaller import Losses, agreement, check_dimensions, reduce_table
 from essent.static.vocabulary import extended, find_extension
 from essent.texts import check_texts
-from essent.tokens import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
+from essent.tokens.ids import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
 from essent.types import CorpusStats, InputError, ModelLike, RecipeError
-from essent.weighting import ByToken, weightings
+from essent.weighting.base import ByToken, weightings
 
 
 @dataclass

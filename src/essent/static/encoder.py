@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from essent.arguments import check_path, check_prompt, check_size
-from essent.calibration import Calibration, calibrated_similarities, read_calibration
-from essent.folders import read_settings
+from essent.calibration.stored import Calibration, calibrated_similarities, read_calibration
+from essent.folders.contents import read_settings
 from essent.lazy import check_torch
 from essent.static.similarity import NAMES, similarities, similarities_of_pairs, unit
 from essent.static.stored import StoredTable, read_table
 from essent.texts import check_texts, require_finite
-from essent.tokens import SEPARATORS, Ragged, WordIds, cut, read_ids, whole_ids, words_apart
+from essent.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, whole_ids, words_apart
+from essent.tokens.ids import read_ids
 from essent.types import DamagedError, InputError, MissingDependencyError, ModelError, NamesItsModel, TextsLike
 
 MOST_TEXTS, MOST_LETTERS = 4096, 1_000_000  # of one portion, which bounds what is held beside the vectors

@@ -21,14 +21,16 @@ from scipy import sparse
 
 from essent.arithmetic import AUTO
 from essent.atomic import replacing_file
-from essent.model import Backbone, RequiredOutputs, make_frame
-from essent.pipeline import Plan, digest_of_backbone
+from essent.model.backbone import Backbone, RequiredOutputs
+from essent.model.template import make_frame
+from essent.pipeline.digests import digest_of_backbone
+from essent.pipeline.plan import Plan
 from essent.progress import text_progress
-from essent.sources import UNSEEN, Contexts
+from essent.sources.contexts import UNSEEN, Contexts
 from essent.static.occurrences import read
 from essent.static.regress import bag_matrix
 from essent.texts import check_texts
-from essent.tokens import batches, fast_backend, pad, portions
+from essent.tokens.ids import batches, fast_backend, pad, portions
 from essent.types import DataError, InputError, ModelError
 
 if TYPE_CHECKING:

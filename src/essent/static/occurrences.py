@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from essent.texts import mend_surrogates
-from essent.tokens import Frame, fast_backend, framed_ids
+from essent.tokens.ids import Frame, fast_backend, framed_ids
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from essent.model import Backbone
+    from essent.model.backbone import Backbone
 
 SPAN = 1 << 32  # further apart than any two characters of a text
 

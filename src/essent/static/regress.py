@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 from tqdm.auto import tqdm
 
-from essent.tasks import unit_rows
+from essent.tasks.base import unit_rows
 from essent.types import InputError
 
 TOLERANCE = 1e-4  # of the first residual, in each dimension

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse, stats
 
-from essent.tasks import unit_rows
+from essent.tasks.base import unit_rows
 from essent.types import InputError
 
 PAIRS = 20_000  # random pairs of texts on which a loss is measured

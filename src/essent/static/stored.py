@@ -11,8 +11,11 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from essent.atomic import recover
-from essent.folders import check_digests, check_folder, has_digests, read_json, read_settings
-from essent.tokens import unknown_token
+from essent.folders.check import check_folder
+from essent.folders.contents import read_settings
+from essent.folders.digests import check_digests, has_digests
+from essent.folders.reading import read_json
+from essent.tokens.ids import unknown_token
 from essent.types import ModelError
 
 KEPT = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int8))  # as they are stored; others become float32

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
-from essent.encoder import Encoder
-from essent.model import capabilities_of
-from essent.pipeline import Plan, RecipeModule
-from essent.saving import NoStockModulesError, stock_modules
-from essent.tasks import JudgedTask
+from essent.encoder.encoder import Encoder
+from essent.model.capabilities import capabilities_of
+from essent.pipeline.module import RecipeModule
+from essent.pipeline.plan import Plan
+from essent.saving.stock_modules import NoStockModulesError, stock_modules
+from essent.tasks.judged import JudgedTask
 from essent.texts import distinct_texts
 from essent.train.checkpoints import CHECKPOINTS
 from essent.train.device import find_device, on_device

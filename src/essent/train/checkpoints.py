@@ -16,7 +16,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from essent.atomic import remove_leftovers, sync, sync_tree
-from essent.folders import DIGESTS, check_digests, listed_names, write_digests
+from essent.folders.digests import DIGESTS, check_digests, listed_names, write_digests
 from essent.types import DataError, EssentError, ModelError, TrainingError
 
 CHECKPOINTS, STARTED = "checkpoints", "run.json"

@@ -20,12 +20,13 @@ import torch
 from tokenizers import AddedToken
 from torch import nn
 
-from essent.encoder import Encoder
-from essent.model import Backbone, make_frame
-from essent.recipe import MASK, SLOT, Recipe
-from essent.saving import SavableModule
-from essent.tasks import JudgedTask
-from essent.tokens import Frame
+from essent.encoder.encoder import Encoder
+from essent.model.backbone import Backbone
+from essent.model.template import make_frame
+from essent.recipe.recipe import MASK, SLOT, Recipe
+from essent.saving.save import SavableModule
+from essent.tasks.judged import JudgedTask
+from essent.tokens.ids import Frame
 from essent.train.build import Run, checkpoint_of, replace_module
 from essent.train.run import prepare, train_encoder
 from essent.types import InputError, ModelLike, TextsLike, UnsupportedRecipeError

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from essent.model import probabilities
+from essent.model.attention import probabilities
 
 STEPS = 2**16  # probabilities are multiples of 1 / STEPS: 0.1 is 0.100006
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from essent.tasks import Row, located_rows, text_value
+from essent.tasks.data import Row, located_rows, text_value
 from essent.texts import mend_surrogates
 from essent.types import DataError, InputError
 

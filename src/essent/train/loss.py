@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from essent.encoder import Encoder
-from essent.pipeline import Plan
+from essent.encoder.encoder import Encoder
+from essent.pipeline.plan import Plan
 from essent.train.objectives import info_nce
 from essent.train.projection import ProjectionHead
 from essent.train.views import Place, bare_template

@@ -16,7 +16,7 @@ from torch import nn
 from transformers.activations import ACT2FN
 
 from essent.registry import Registry
-from essent.shaping import Whiten
+from essent.shaping.whiten import Whiten
 from essent.types import InputError, RecipeError
 
 # Where masked language models keep the transform: keys of its linear map and of its LayerNorm.

@@ -12,12 +12,16 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 
 from essent.atomic import require_replaceable, write_text
-from essent.encoder import Encoder
-from essent.folders import ENCODER, STATE_FOLDER, check_replaceable
-from essent.model import capabilities_of
-from essent.pipeline import digest_of_backbone
-from essent.saving import SavableModule
-from essent.tasks import JudgedTask, PairTask, library_versions, load_judged
+from essent.encoder.encoder import Encoder
+from essent.folders.names import ENCODER, STATE_FOLDER
+from essent.folders.places import check_replaceable
+from essent.model.capabilities import capabilities_of
+from essent.pipeline.digests import digest_of_backbone
+from essent.saving.save import SavableModule
+from essent.tasks.judged import JudgedTask
+from essent.tasks.locate import load_judged
+from essent.tasks.pairs import PairTask
+from essent.tasks.result import library_versions
 from essent.train.build import (
     Run,
     bars,

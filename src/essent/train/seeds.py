@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from essent.atomic import write_text
-from essent.encoder import Encoder
-from essent.tasks import JudgedTask, load_judged
+from essent.encoder.encoder import Encoder
+from essent.tasks.judged import JudgedTask
+from essent.tasks.locate import load_judged
 from essent.train.run import ABOUT, train
 from essent.types import InputError, ModelLike
 

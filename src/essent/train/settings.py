@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from essent.arithmetic import precision_of
-from essent.recipe import MASK, Recipe, read_field
+from essent.recipe.recipe import MASK, Recipe, read_field
 from essent.registry import did_you_mean
 from essent.train.objectives import Objective, find_objective
 from essent.types import InputError, RecipeError, UnknownNameError
 
 if TYPE_CHECKING:
-    from essent.model import ModelCapabilities
+    from essent.model.capabilities import ModelCapabilities
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 
@@ -121,7 +121,7 @@ class Settings:
         Raises:
             UnsupportedRecipeError: shows the recipe and what the model allows.
         """
-        from essent.model import check_recipe
+        from essent.model.capabilities import check_recipe
 
         for recipe in (self.predicts, *self.views):
             check_recipe(replace(recipe, layers=(("L-bias", 1.0),)) if self.row.denoised else recipe, capabilities)

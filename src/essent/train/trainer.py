@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer
 from sentence_transformers.base.evaluation import BaseEvaluator
 
-from essent.encoder import Encoder
-from essent.tasks import JudgedTask
+from essent.encoder.encoder import Encoder
+from essent.tasks.judged import JudgedTask
 from essent.train.checkpoints import check_checkpoint, is_whole, left_over, writing_checkpoint
 from essent.train.dropout import quick_dropout
 from essent.train.loss import ContrastiveLoss

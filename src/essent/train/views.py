@@ -14,10 +14,10 @@ import torch
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
-from essent.model import Backbone
-from essent.pipeline import Plan
-from essent.saving import SavableModule
-from essent.tokens import Frame, content_of, pad, text_ids
+from essent.model.backbone import Backbone
+from essent.pipeline.plan import Plan
+from essent.saving.save import SavableModule
+from essent.tokens.ids import Frame, content_of, pad, text_ids
 from essent.types import Tokens
 
 Place = tuple[int, int]  # column of the data, view

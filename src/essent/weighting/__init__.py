@@ -8,20 +8,13 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from essent.types import CorpusStats, States, Tokens
-from essent.weighting import attention as attention
-from essent.weighting import frequency as frequency
-from essent.weighting import position as position
+from essent.weighting import attention, frequency, position  # noqa: F401  each registers its weightings
 from essent.weighting.base import ByToken, Weighting, weightings
 
 if TYPE_CHECKING:
     import torch
 
-    from essent.tokens import Vocabulary
-from essent.weighting.frequency import Sif as Sif
-from essent.weighting.frequency import inverse_document_frequency as inverse_document_frequency
-from essent.weighting.position import Content as Content
-from essent.weighting.position import NotSpecial as NotSpecial
-from essent.weighting.position import Uniform as Uniform
+    from essent.tokens.ids import Vocabulary
 
 __all__ = [
     "ByToken",

@@ -12,7 +12,7 @@ from essent.weighting.base import Weighting, weightings
 if TYPE_CHECKING:
     import torch
 
-    from essent.tokens import Vocabulary
+    from essent.tokens.ids import Vocabulary
 
 
 @weightings.register("ditto")

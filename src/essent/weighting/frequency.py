@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from essent.tokens import Vocabulary
+    from essent.tokens.ids import Vocabulary
 
 # PromptBERT Table 11, the 36 most frequent tokens as its code has them (the printed table joins cells; Stankevičius
 # counts 33 of them). BERT's list serves cased and uncased models; RoBERTa's marks a word's start by "Ġ".

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from essent.tokens import Vocabulary
+    from essent.tokens.ids import Vocabulary
 
 
 def positions(tokens: Tokens) -> torch.Tensor:

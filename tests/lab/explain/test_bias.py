@@ -17,10 +17,10 @@ from sklearn.decomposition import PCA
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from essent import Encoder
-from essent.lab.explain import draw_bias, token_bias, token_map
-from essent.lab.explain.bias import between_groups
-from essent.tasks import PairTask
+from essent.lab.explain.bias import between_groups, token_bias, token_map
+from essent.lab.explain.picture import draw_bias
 from essent.tasks.data import Pair
+from essent.tasks.pairs import PairTask
 from essent.types import DataError, InputError
 from families import CORPUS
 

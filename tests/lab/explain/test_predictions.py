@@ -11,8 +11,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
-from essent.lab.explain import mask_predictions
-from essent.lab.explain.predictions import shown
+from essent.lab.explain.predictions import mask_predictions, shown
 from essent.model.loading import open_model
 from essent.recipe.named import TEMPLATES
 from essent.types import InputError, ModelError, RecipeError

@@ -12,9 +12,13 @@ from tiny_wordnet import SYNSETS, write_wordnet
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-from essent.lab.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet, misspellings
 from essent.lab.minimal_pairs import choose as choosing
-from essent.lab.minimal_pairs.english import inflect
+from essent.lab.minimal_pairs.build import Resources
+from essent.lab.minimal_pairs.english import English, inflect
+from essent.lab.minimal_pairs.language import Parser
+from essent.lab.minimal_pairs.masked import MaskedModel
+from essent.lab.minimal_pairs.typos import misspellings
+from essent.lab.minimal_pairs.wordnet import WordNet
 
 FILLERS = "green strange nice famous empty eat eats ate eating see sees saw watch watched make made call called cold"
 

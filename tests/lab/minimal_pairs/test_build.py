@@ -11,20 +11,12 @@ from heros_sentences import LEFT_OUT, PAPER, SENTENCES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from essent.lab.minimal_pairs import (
-    MaskedModel,
-    PairRow,
-    Parser,
-    Resources,
-    UnsuitableError,
-    build,
-    check_rows,
-    overlaps,
-    write_rows,
-)
+from essent.lab.minimal_pairs.build import Resources, build
+from essent.lab.minimal_pairs.check import check_rows
 from essent.lab.minimal_pairs.edits import word_lists
-from essent.lab.minimal_pairs.masked import Slot
-from essent.lab.minimal_pairs.rows import as_dict, sample
+from essent.lab.minimal_pairs.language import Parser, UnsuitableError
+from essent.lab.minimal_pairs.masked import MaskedModel, Slot
+from essent.lab.minimal_pairs.rows import PairRow, as_dict, overlaps, sample, write_rows
 from essent.lab.minimal_pairs.sentences import Filters, Suitable
 from essent.tasks.heros import SUBSETS, MinimalPair
 from essent.tasks.heros_files import load_heros

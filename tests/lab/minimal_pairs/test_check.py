@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from heros_sentences import PAPER
 
-from essent.demo import minimal_pairs_path
-from essent.lab.minimal_pairs import Parser, check_rows
+from essent.demo.files import minimal_pairs_path
+from essent.lab.minimal_pairs.check import check_rows
+from essent.lab.minimal_pairs.language import Parser
 from essent.tasks.heros import MinimalPair
 from essent.tasks.heros_files import load_heros
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from essent.lab.minimal_pairs import English, Parser
 from essent.lab.minimal_pairs.edits import Edit, apply_edits, like_case, read_table, word_lists
-from essent.lab.minimal_pairs.english import article
+from essent.lab.minimal_pairs.english import English, article
+from essent.lab.minimal_pairs.language import Parser
 
 
 @settings(deadline=None)

@@ -9,9 +9,10 @@ import pytest
 import spacy
 from heros_sentences import PAPER
 
-from essent.lab.minimal_pairs import English, Language, Negation, Parser, Resources, UnsuitableError, build
+from essent.lab.minimal_pairs.build import Resources, build
 from essent.lab.minimal_pairs.edits import Edit, read_table
-from essent.lab.minimal_pairs.english import inflect
+from essent.lab.minimal_pairs.english import English, inflect
+from essent.lab.minimal_pairs.language import Language, Negation, Parser, UnsuitableError
 from essent.types import MissingDependencyError, ModelError
 
 ENDINGS = {"verb": ("as", "is", "os", "i"), "noun": ("o", "on", "oj", "ojn"), "adj": ("a", "an", "aj", "ajn")}

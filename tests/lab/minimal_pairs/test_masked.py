@@ -13,9 +13,8 @@ import torch
 from heros_sentences import SENTENCES
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from essent.lab.minimal_pairs import MaskedModel
 from essent.lab.minimal_pairs.edits import read_table
-from essent.lab.minimal_pairs.masked import Asked
+from essent.lab.minimal_pairs.masked import Asked, MaskedModel
 from essent.types import ModelError
 
 

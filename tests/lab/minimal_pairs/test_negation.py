@@ -9,8 +9,9 @@ from heros_sentences import PAPER
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from essent.lab.minimal_pairs import English, Parser, UnsuitableError
 from essent.lab.minimal_pairs.edits import apply_edits, word_lists
+from essent.lab.minimal_pairs.english import English
+from essent.lab.minimal_pairs.language import Parser, UnsuitableError
 
 ROWS = [line.split("\t") for line in (Path(__file__).parent / "negations.tsv").read_text("utf-8").splitlines()]
 REFUSED = {

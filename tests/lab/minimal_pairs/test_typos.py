@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.lab.minimal_pairs import English, misspellings
+from essent.lab.minimal_pairs.english import English
 from essent.lab.minimal_pairs.language import UnsuitableError, attempt
-from essent.lab.minimal_pairs.typos import is_near, make_typo
+from essent.lab.minimal_pairs.typos import is_near, make_typo, misspellings
 from essent.tasks.overlap import levenshtein
 from essent.types import MissingDependencyError
 

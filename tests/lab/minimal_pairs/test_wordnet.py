@@ -8,9 +8,10 @@ import nltk.data
 import pytest
 from tiny_wordnet import write_wordnet
 
-from essent.lab.minimal_pairs import English, Parser, WordNet
+from essent.lab.minimal_pairs.english import English
+from essent.lab.minimal_pairs.language import Parser
 from essent.lab.minimal_pairs.substitutes import Substitutes
-from essent.lab.minimal_pairs.wordnet import spelled
+from essent.lab.minimal_pairs.wordnet import WordNet, spelled
 from essent.types import DataError
 
 

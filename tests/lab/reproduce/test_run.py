@@ -14,10 +14,11 @@ from reproduce_helpers import text
 from safetensors.torch import load_file, save_file
 
 from essent import Encoder, evaluate
-from essent.lab.explain import backbone_of, head_agreement, impact_agreement
-from essent.lab.reproduce import Reproduction, find_table, run_table, tables
+from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
+from essent.lab.reproduce.run import Reproduction, run_table
 from essent.lab.reproduce.show import agrees, render, settings_of, summary, to_dict
-from essent.tasks import load_pairs, load_task
+from essent.lab.reproduce.tables import find_table, tables
+from essent.tasks.locate import load_pairs, load_task
 from essent.types import InputError
 
 CORPUS = [text(number) for number in range(40, 70)]

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from essent.lab.reproduce.scores import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
-from essent.tasks import Result
+from essent.tasks.result import Result
 
 
 def result(metric: str, value: float, n: int, **provenance: object) -> Result:

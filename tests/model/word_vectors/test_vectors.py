@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import essent.model.word_vectors.files
-from essent.model.word_vectors import WordVectors, read_word_vectors
-from essent.model.word_vectors.files import is_word_vectors
+from essent.model.word_vectors.files import WordVectors, is_word_vectors, read_word_vectors
 from essent.types import DataError, InputError, MissingDependencyError
 
 WORDS = ["the", ",", "of", "n't", "well-known", "straße", "你好", "\xa0", "a\x85b", "1.5", "#", "'s"]

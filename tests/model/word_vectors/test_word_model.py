@@ -9,7 +9,8 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
-from essent.model.word_vectors import WordVectors, read_word_vectors, word_model
+from essent.model.word_vectors.files import WordVectors, read_word_vectors
+from essent.model.word_vectors.model import word_model
 from essent.tokens.by_word import words_apart
 from essent.types import DataError, InputError, RecipeError
 

@@ -55,7 +55,7 @@ def mask(
         raise InputError('Give texts: essent lab explain mask "a text", or --texts FILE.')
     check_output(json_file, run.force)
     check_torch("essent lab explain")
-    from essent.lab.explain import mask_predictions
+    from essent.lab.explain.predictions import mask_predictions
 
     inputs = [*(text or []), *read_files(texts or [], column)]
     silence_libraries()
@@ -99,8 +99,8 @@ def bias(
     """
     check_torch("essent lab explain")
     optional_import("matplotlib", "demo")
-    from essent.lab.explain import token_bias, write_bias
-    from essent.lab.explain.files import BIAS_FILES
+    from essent.lab.explain.bias import token_bias
+    from essent.lab.explain.files import BIAS_FILES, write_bias
 
     if output.is_file():
         raise InputError(f"{output} is a file; the output is a folder.")

@@ -16,14 +16,15 @@ from essent.cli.files import check_output, write_json_file
 from essent.cli.labels import row_labels, short_name, short_names
 from essent.cli.texts import read_files
 from essent.lazy import check_torch
-from essent.recipe import Recipe
+from essent.recipe.recipe import Recipe
 from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from essent.tasks import HerosTask, Result
+    from essent.tasks.heros import HerosTask
+    from essent.tasks.result import Result
 
 AS_IT_IS = "as it is"
 
@@ -80,8 +81,9 @@ def evaluate(
     if not recipes and fit is not None:
         raise InputError("--fit gives texts that a recipe learns from; name one with --recipe.")
     check_torch("essent lab minimal-pairs")
-    from essent.engine import EngineChoice
-    from essent.tasks import load_heros, save_results
+    from essent.engine.choice import EngineChoice
+    from essent.tasks.heros_files import load_heros
+    from essent.tasks.result import save_results
 
     task = load_heros(data, None if order is None else [name.strip() for name in order.split(",")])
     fit_texts = None if fit is None else read_files(fit, column)
@@ -108,9 +110,9 @@ def _scored(
     options: dict[str, Any],
 ) -> Iterator[tuple[str, Result]]:
     """Every recipe's result on one model; without recipes the model's own, whatever modules it has."""
-    from essent.encoder import Encoder
-    from essent.engine import choose
-    from essent.evaluation import Bench
+    from essent.encoder.encoder import Encoder
+    from essent.engine.choice import choose
+    from essent.evaluation.run import Bench
     from essent.types import RecipeError
 
     if recipes:
@@ -122,7 +124,7 @@ def _scored(
         encoder: Any = Encoder(model, **options)
         text = str(encoder.recipe)
     except RecipeError:  # modules that no recipe describes, a trained Dense say: that is still an encoder
-        from essent.model import open_model
+        from essent.model.loading import open_model
 
         encoder, text = open_model(model, options), AS_IT_IS
     encoder = choose(encoder, settings["choice"].engine, settings["choice"].precision)
@@ -139,7 +141,7 @@ def _labels(rows: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _draw(shown: dict[str, Result], picture: Path, name: str) -> None:
-    from essent.report import draw_heros
+    from essent.report.heat import draw_heros
 
     models = list(dict.fromkeys(short_name(str(result.provenance["model"])) for result in shown.values()))
     of_one = f", {models[0]}" if len(models) == 1 and list(shown) != models else ""
@@ -149,7 +151,7 @@ def _draw(shown: dict[str, Result], picture: Path, name: str) -> None:
 def _print(shown: dict[str, Result], task: HerosTask, run: opt.Run, console: Console) -> None:
     from rich.text import Text
 
-    from essent.tasks import verdict
+    from essent.tasks.heros import verdict
 
     console.print(_table(shown))
     console.print("Synonym and typo keep the meaning, the others change it. In words:")
@@ -170,7 +172,7 @@ def _table(shown: dict[str, Result]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from essent.tasks import CHANGED, KEPT
+    from essent.tasks.heros import CHANGED, KEPT
 
     present = [s for s in (*KEPT, *CHANGED) if any(s in result.subsets for result in shown.values())]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)  # fits into 80 columns

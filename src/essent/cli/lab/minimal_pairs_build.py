@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from essent.lab.minimal_pairs import PairRow, Quality, Resources
-    from essent.tasks import Tokenize
+    from essent.lab.minimal_pairs.build import Resources
+    from essent.lab.minimal_pairs.rows import PairRow, Quality
+    from essent.tasks.overlap import Tokenize
 
 SAMPLE = 2  # pairs per subset
 SHOWN = 20  # problems
@@ -72,8 +73,9 @@ def build(
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         batch_size: Sentences per batch.
     """
-    from essent.lab import minimal_pairs
-    from essent.lab.minimal_pairs import Confidence
+    from essent.lab.minimal_pairs.build import build as build_pairs
+    from essent.lab.minimal_pairs.confidence import Confidence
+    from essent.lab.minimal_pairs.rows import as_dict, write_rows
 
     check_output(output, run.force, (".jsonl",))
     check_output(json_file, run.force)
@@ -86,11 +88,11 @@ def build(
     resources = replace(resources, confidence=weights)
     unit, tokenize = _tokens(resources, model)
     with _bar(run.progress) as show:
-        rows, quality = minimal_pairs.build(sentences, resources, originals, seed, look_at, show)
+        rows, quality = build_pairs(sentences, resources, originals, seed, look_at, show)
     if not rows:
         raise DataError(f"{listed(texts)}: no sentence is suitable. The most frequent reasons: {_reasons(quality)}.")
-    minimal_pairs.write_rows(rows, output)
-    quality_report = {**minimal_pairs.as_dict(quality, rows, tokenize), "unit": unit}
+    write_rows(rows, output)
+    quality_report = {**as_dict(quality, rows, tokenize), "unit": unit}
     write_json_file(json_file, partial(write_json, value=quality_report))
     if not run.quiet:
         _print(rows, quality, unit, tokenize, results(json_file))
@@ -119,8 +121,10 @@ def check(
         parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
         quiet: Show no notes.
     """
-    from essent.lab.minimal_pairs import English, Parser, check_rows
-    from essent.tasks import load_heros
+    from essent.lab.minimal_pairs.check import check_rows
+    from essent.lab.minimal_pairs.english import English
+    from essent.lab.minimal_pairs.language import Parser
+    from essent.tasks.heros_files import load_heros
 
     pairs = load_heros(file).pairs
     problems = check_rows(pairs, Parser(English(), parser), _misspellings())
@@ -161,8 +165,8 @@ def sheet(
         seed: Seed of the sample.
         force: Replace existing output.
     """
-    from essent.lab.minimal_pairs import RULES, write_sheet
-    from essent.tasks import load_heros
+    from essent.lab.minimal_pairs.judge import RULES, write_sheet
+    from essent.tasks.heros_files import load_heros
 
     check_output(output, force, (".csv",))
     rows = write_sheet(load_heros(file).pairs, output, count, seed)
@@ -198,7 +202,7 @@ def fit(
         wordnet: NLTK's data folder with WordNet. Default: where NLTK looks.
         parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
     """
-    from essent.lab.minimal_pairs import fit_judgements
+    from essent.lab.minimal_pairs.judge import fit_judgements
 
     check_output(output, run.force, (".json",))
     resources = _resources(parser, wordnet, model, run.device, 64, run.hub_options)
@@ -213,7 +217,7 @@ def fit(
 
 def _tokens(resources: Resources, mlm: str | None) -> tuple[str, Tokenize]:
     """What lengths and distances are counted in: the model's tokens as in the paper, or words and marks."""
-    from essent.tasks import words_and_marks
+    from essent.tasks.overlap import words_and_marks
 
     if resources.model is None:
         return "words and marks", words_and_marks
@@ -247,7 +251,7 @@ def _reasons(quality: Quality) -> str:
 def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize, console: Console) -> None:
     from rich.text import Text
 
-    from essent.lab.minimal_pairs import sample
+    from essent.lab.minimal_pairs.rows import sample
 
     console.print(_funnel(quality))
     console.print(_overlaps(rows, tokenize))
@@ -283,7 +287,7 @@ def _overlaps(rows: Sequence[PairRow], tokenize: Tokenize) -> Table:
     from rich import box
     from rich.table import Table
 
-    from essent.lab.minimal_pairs import overlaps
+    from essent.lab.minimal_pairs.rows import overlaps
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("overlap")
@@ -296,7 +300,7 @@ def _overlaps(rows: Sequence[PairRow], tokenize: Tokenize) -> Table:
 
 def _misspellings() -> dict[str, tuple[str, ...]]:
     """codespell's, or none with a note."""
-    from essent.lab.minimal_pairs import misspellings
+    from essent.lab.minimal_pairs.typos import misspellings
 
     try:
         return misspellings()
@@ -314,7 +318,11 @@ def _resources(
     options: Mapping[str, Any],
 ) -> Resources:
     """What pairs are built from; cheap things first."""
-    from essent.lab.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet
+    from essent.lab.minimal_pairs.build import Resources
+    from essent.lab.minimal_pairs.english import English
+    from essent.lab.minimal_pairs.language import Parser
+    from essent.lab.minimal_pairs.masked import MaskedModel
+    from essent.lab.minimal_pairs.wordnet import WordNet
 
     parse, wordnet = Parser(English(), parser), None
     try:

@@ -55,8 +55,8 @@ def pretrain(
         resume: Continue from the last checkpoint in the output folder.
     """
     check_torch("essent lab pretrain")
-    from essent.lab.pretrain import Start
-    from essent.lab.pretrain import pretrain as run_pretraining
+    from essent.lab.pretrain.run import pretrain as run_pretraining
+    from essent.lab.pretrain.start import Start
 
     corpus = read_files(texts, column)
     measured = None if held_out is None else read_files(held_out, column)

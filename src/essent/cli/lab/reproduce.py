@@ -20,7 +20,7 @@ from essent.types import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from essent.lab.reproduce import Table
+    from essent.lab.reproduce.tables import Table
 
 
 def reproduce(
@@ -72,8 +72,10 @@ def reproduce(
         _list()
         return
     check_torch("essent lab reproduce")
-    from essent.lab.reproduce import find_table, render, run_table, settings_of, summary, to_dict
-    from essent.lab.reproduce import only_tasks as with_tasks
+    from essent.lab.reproduce.parts import only_tasks as with_tasks
+    from essent.lab.reproduce.run import run_table
+    from essent.lab.reproduce.show import render, settings_of, summary, to_dict
+    from essent.lab.reproduce.tables import find_table
 
     published = find_table(table)
     if only_tasks:
@@ -118,7 +120,7 @@ def _list() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from essent.lab.reproduce import tables
+    from essent.lab.reproduce.tables import tables
 
     shown = Table("table", "what it shows", "models", box=None)
     for table in tables().values():

@@ -23,7 +23,7 @@ def identify(encoder: Model, name: str) -> Model:
     Raises:
         InputError: an empty name.
     """
-    from essent.pipeline import digest_of, key_of
+    from essent.pipeline.digests import digest_of, key_of
 
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"A model's name is a text such as 'me/minilm-zscore', not {name!r}.")

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from essent.tasks import Result
+from essent.tasks.result import Result
 from essent.types import DataError
 
 SPLIT = "test"

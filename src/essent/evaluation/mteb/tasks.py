@@ -9,7 +9,10 @@ from functools import cache
 from typing import Any, Protocol
 
 from essent.evaluation.mteb.results import OWN, SPLIT
-from essent.tasks import GeometryTask, HerosTask, PairTask, Result
+from essent.tasks.geometry import GeometryTask
+from essent.tasks.heros import HerosTask
+from essent.tasks.pairs import PairTask
+from essent.tasks.result import Result
 from essent.types import InputError, optional_import
 
 
@@ -64,7 +67,11 @@ def to_mteb(
 
 
 def _type_of(task: Task) -> str:
-    from essent.tasks import ClusterTask, DuplicateTask, LabelTask, RetrievalTask, TripletTask
+    from essent.tasks.clusters import ClusterTask
+    from essent.tasks.duplicates import DuplicateTask
+    from essent.tasks.labels import LabelTask
+    from essent.tasks.retrieval import RetrievalTask
+    from essent.tasks.triplets import TripletTask
 
     kinds: dict[str, Any] = {
         "Classification": LabelTask,

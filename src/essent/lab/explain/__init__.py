@@ -4,8 +4,6 @@ from essent.lazy import needs_torch
 
 with needs_torch(__name__):
     from essent.lab.explain.bias import BiasReport, SentenceAnisotropy, TokenMap, token_bias
-    from essent.lab.explain.bias import token_map as token_map
-    from essent.lab.explain.files import BIAS_FILES as BIAS_FILES
     from essent.lab.explain.files import write_bias
     from essent.lab.explain.importance import (
         Agreement,
@@ -15,7 +13,6 @@ with needs_torch(__name__):
         impact_agreement,
         impact_matrix,
     )
-    from essent.lab.explain.importance import backbone_of as backbone_of
     from essent.lab.explain.picture import draw_bias
     from essent.lab.explain.predictions import MaskPrediction, MaskPredictions, Predicted, mask_predictions
 

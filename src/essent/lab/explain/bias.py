@@ -16,13 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent.evaluation import Bench, name_of
+from essent.evaluation.run import Bench, name_of
 from essent.lab.explain.importance import backbone_of
-from essent.model import make_frame, open_model, read_capabilities
-from essent.recipe import Recipe
-from essent.tasks import PairTask, Task, average_cosine, load_task
+from essent.model.loading import open_model, read_capabilities
+from essent.model.template import make_frame
+from essent.recipe.recipe import Recipe
+from essent.tasks.base import Task
+from essent.tasks.geometry import average_cosine
+from essent.tasks.locate import load_task
+from essent.tasks.pairs import PairTask
 from essent.texts import check_texts
-from essent.tokens import Vocabulary, count_tokens, framed_ids
+from essent.tokens.ids import Vocabulary, count_tokens, framed_ids
 from essent.types import InputError, ModelError, ModelLike
 
 if TYPE_CHECKING:

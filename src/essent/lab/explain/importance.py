@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from essent.model import Backbone, RequiredOutputs, load, make_frame
-from essent.recipe import Recipe
+from essent.model.backbone import Backbone, RequiredOutputs
+from essent.model.loading import load
+from essent.model.template import make_frame
+from essent.recipe.recipe import Recipe
 from essent.texts import check_texts
-from essent.tokens import Frame, batches, count_tokens, framed_ids, pad, portions
+from essent.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
 from essent.types import InputError, ModelError, ModelLike, Tokens
-from essent.weighting import ByToken, weightings
+from essent.weighting.base import ByToken, weightings
 
 TOKENS = 8192  # of one batch of masked sequences
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from essent.atomic import replacing_file
 from essent.lab.explain.bias import BiasReport, TokenMap
-from essent.report import short_name, shortened
+from essent.report.heat import shortened
+from essent.report.labels import short_name
 from essent.types import optional_import
 
 INK, FAINT, UNSEEN = "#1B1F24", "#6A7178", "#DDDDDD"

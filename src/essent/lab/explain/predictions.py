@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from essent.model import NO_HEAD, Backbone, RequiredOutputs, check_room, debias, load, make_frame, read_capabilities
-from essent.recipe import MASK, Recipe, read_field
+from essent.model.backbone import Backbone, RequiredOutputs
+from essent.model.loading import load, read_capabilities
+from essent.model.mlm_head import NO_HEAD
+from essent.model.template import check_room, make_frame
+from essent.model.template_bias import debias
+from essent.recipe.recipe import MASK, Recipe, read_field
 from essent.texts import check_texts
-from essent.tokens import Vocabulary, batches, framed_ids, pad
+from essent.tokens.ids import Vocabulary, batches, framed_ids, pad
 from essent.types import InputError, ModelError, ModelLike, RecipeError
 
 if TYPE_CHECKING:

@@ -14,16 +14,10 @@ from essent.lazy import needs_torch
 with needs_torch(__name__):
     from essent.lab.minimal_pairs.build import Resources, build
     from essent.lab.minimal_pairs.check import Finding, check_rows
-    from essent.lab.minimal_pairs.confidence import Confidence as Confidence
     from essent.lab.minimal_pairs.english import English
-    from essent.lab.minimal_pairs.judge import RULES as RULES
-    from essent.lab.minimal_pairs.judge import fit_judgements as fit_judgements
-    from essent.lab.minimal_pairs.judge import write_sheet as write_sheet
     from essent.lab.minimal_pairs.language import Language, Negation, Parser
-    from essent.lab.minimal_pairs.language import UnsuitableError as UnsuitableError
     from essent.lab.minimal_pairs.masked import MaskedModel
     from essent.lab.minimal_pairs.rows import PairRow, Quality, overlaps, sample, write_rows
-    from essent.lab.minimal_pairs.rows import as_dict as as_dict
     from essent.lab.minimal_pairs.typos import misspellings
     from essent.lab.minimal_pairs.wordnet import WordNet
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from essent.tasks import located_rows
+from essent.tasks.data import located_rows
 
 DATA = Path(__file__).parent / "data"
 

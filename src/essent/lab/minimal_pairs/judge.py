@@ -18,7 +18,8 @@ from essent.lab.minimal_pairs.confidence import RELATIONS, Confidence, fit
 from essent.lab.minimal_pairs.language import Doc, Negation
 from essent.lab.minimal_pairs.rows import sample
 from essent.lab.minimal_pairs.substitutes import Substitutes
-from essent.tasks import MinimalPair, located_rows
+from essent.tasks.data import located_rows
+from essent.tasks.heros import MinimalPair
 from essent.types import DataError, InputError
 
 COLUMNS = ("subset", "original", "converted", "good")

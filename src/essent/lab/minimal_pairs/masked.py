@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from essent.folders import guarded, opening
+from essent.folders.opening import guarded, opening
 from essent.hub import reach_model
 from essent.lab.minimal_pairs.edits import read_table
-from essent.tasks import unit_rows
+from essent.tasks.base import unit_rows
 from essent.types import ModelError
 
 FILLERS = 60
@@ -51,7 +51,7 @@ class MaskedModel:
     def __init__(self, name: str, device: str | None = None, batch_size: int = 64, **options: Any) -> None:
         from transformers import AutoTokenizer
 
-        from essent.model import MaskedLMHead, load_masked
+        from essent.model.mlm_head import MaskedLMHead, load_masked
 
         options = reach_model(name, options)
         with opening(name, options):

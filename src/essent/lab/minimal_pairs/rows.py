@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from essent.atomic import write_text
-from essent.tasks import PUBLISHED, SUBSETS, MinimalPair, Tokenize, lexical_overlap, words_and_marks
+from essent.tasks.heros import SUBSETS, MinimalPair
+from essent.tasks.overlap import PUBLISHED, Tokenize, lexical_overlap, words_and_marks
 
 
 @dataclass(frozen=True)

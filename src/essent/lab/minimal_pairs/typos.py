@@ -15,7 +15,7 @@ import numpy as np
 
 from essent.lab.minimal_pairs.edits import like_case
 from essent.lab.minimal_pairs.language import Language, UnsuitableError
-from essent.tasks import levenshtein
+from essent.tasks.overlap import levenshtein
 from essent.types import optional_import
 
 SHORTEST = 3

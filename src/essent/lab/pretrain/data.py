@@ -11,7 +11,7 @@ import torch
 from transformers import DataCollatorForLanguageModeling
 
 from essent.texts import check_texts, mend_surrogates
-from essent.tokens import fast_backend, portions
+from essent.tokens.ids import fast_backend, portions
 from essent.types import InputError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from essent.atomic import remove_leftovers, replacing_folder, require_replaceable, write_text
-from essent.folders import is_read
-from essent.train import WRITE_ERRORS, check_checkpoint, check_same_run, last_checkpoint, left_over
+from essent.folders.names import is_read
+from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, check_same_run, last_checkpoint, left_over
 from essent.types import DataError, TrainingError
 
 ABOUT, CHECKPOINTS, STARTED = "training.json", "checkpoints", "run.json"

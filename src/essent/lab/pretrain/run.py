@@ -15,8 +15,10 @@ from essent.arithmetic import has_bfloat16
 from essent.lab.pretrain.folder import RunFolder
 from essent.lab.pretrain.settings import Pretraining
 from essent.lab.pretrain.start import Prepared, Start, prepare
-from essent.tasks import library_versions
-from essent.train import find_device, go_on, history_of, on_device, total_steps, where_it_goes_on
+from essent.tasks.result import library_versions
+from essent.train.checkpoints import history_of, where_it_goes_on
+from essent.train.device import find_device, on_device
+from essent.train.stopping import go_on, total_steps
 from essent.types import optional_import
 
 Note = Callable[[str], None]

@@ -18,7 +18,9 @@ from transformers import EvalPrediction, PrinterCallback, ProgressCallback, Trai
 from essent.lab.pretrain.data import IGNORED, mask
 from essent.lab.pretrain.model import logits_at
 from essent.lab.pretrain.settings import Pretraining
-from essent.train import left_over, on_device, quick_dropout, writing_checkpoint
+from essent.train.checkpoints import left_over, writing_checkpoint
+from essent.train.device import on_device
+from essent.train.dropout import quick_dropout
 from essent.types import TrainingError
 
 VALIDATION, LOG = 0.1, 0.01  # how often, by default, in shares of the run

@@ -13,11 +13,8 @@ One table with a model for each of its roles:
 from essent.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.lab.reproduce.parts import only_tasks as only_tasks
     from essent.lab.reproduce.run import Measured, Reproduction, run_table
     from essent.lab.reproduce.show import render, summary
-    from essent.lab.reproduce.show import settings_of as settings_of
-    from essent.lab.reproduce.show import to_dict as to_dict
     from essent.lab.reproduce.tables import Cell, Published, Table, find_table, tables
 
 __all__ = [

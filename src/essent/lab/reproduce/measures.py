@@ -6,11 +6,15 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from essent.evaluation import Bench
-from essent.lab.explain import HeadAgreement, backbone_of, head_agreement, impact_agreement
+from essent.evaluation.run import Bench
+from essent.lab.explain.importance import HeadAgreement, backbone_of, head_agreement, impact_agreement
 from essent.lab.reproduce.scores import Score
-from essent.recipe import Recipe
-from essent.tasks import HerosTask, PairTask, Task, average_cosine, lexical_overlap
+from essent.recipe.recipe import Recipe
+from essent.tasks.base import Task
+from essent.tasks.geometry import average_cosine
+from essent.tasks.heros import HerosTask
+from essent.tasks.overlap import lexical_overlap
+from essent.tasks.pairs import PairTask
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from essent.tasks import Result
+from essent.tasks.result import Result
 
 NORMAL_95 = 1.96
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from essent.lab.reproduce.run import Measured, Reproduction
 from essent.notebook import html_block, html_lines, html_table, html_title
-from essent.tasks import library_versions
+from essent.tasks.result import library_versions
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -24,7 +24,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from essent.recipe import Recipe
+from essent.recipe.recipe import Recipe
 from essent.registry import did_you_mean
 from essent.types import UnknownNameError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from essent.registry import did_you_mean
-from essent.tasks import located_rows
+from essent.tasks.data import located_rows
 from essent.types import DataError
 
 

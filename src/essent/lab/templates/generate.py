@@ -21,11 +21,12 @@ import torch
 from tqdm.auto import tqdm
 
 from essent.atomic import write_json
-from essent.folders import guarded, opening, weight_shapes
+from essent.folders.opening import guarded, opening
+from essent.folders.weights import weight_shapes
 from essent.hub import file_options, reach_model
 from essent.lab.templates.definitions import DEFINITIONS, Definition
-from essent.model import require_weights
-from essent.recipe import MASK, SLOT
+from essent.model.weights import require_weights
+from essent.recipe.recipe import MASK, SLOT
 from essent.types import DataError, InputError, ModelError
 
 if TYPE_CHECKING:
