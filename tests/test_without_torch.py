@@ -120,6 +120,13 @@ def test_help_recipes_and_files(place: Path) -> None:
     assert [code for code, _, _ in several(place, *asked)] == [0] * len(asked)
 
 
+def test_a_static_folder_is_compared_and_its_health_checks_are_left_out(place: Path) -> None:
+    ((code, shown, errors),) = several(place, "check static")
+    assert code == 0, errors
+    assert "same vectors" in shown
+    assert "The health checks are left out." in errors
+
+
 def test_a_changed_folder_is_damaged_and_not_in_need_of_torch(place: Path, tmp_path: Path) -> None:
     shutil.copytree(place / "static", tmp_path / "static")
     (path := tmp_path / "static" / "model.safetensors").write_bytes(path.read_bytes()[:-4])

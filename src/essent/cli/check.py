@@ -13,7 +13,8 @@ from essent.cli.console import is_stream, results, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import read_files
 from essent.folders.contents import is_essent_folder, is_exported_folder
-from essent.types import InputError
+from essent.lazy import check_torch
+from essent.types import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     from essent.verification import Verification
@@ -78,6 +79,13 @@ def check(
         comparison = compare_with_server(model, against, **run.options)
         if not run.quiet:
             results().print(str(comparison), markup=False, soft_wrap=True)
+        return None
+    try:
+        check_torch("Checking the health of a model")
+    except MissingDependencyError as error:
+        if not saved:
+            raise
+        run.note(f"The health checks are left out. {error}")
         return None
     from essent.doctor.checks import diagnose
 
