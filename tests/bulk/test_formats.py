@@ -315,7 +315,7 @@ def test_an_empty_file_of_json_lines_has_the_columns_of_the_others(
 ) -> None:
     (tmp_path / names[0]).write_text("", "utf-8")
     (tmp_path / names[1]).write_text('{"text": "a dog", "n": 5}\n', "utf-8")
-    run = embed([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], static_folder, tmp_path / "out", id="n", where="n > 4")
+    run = embed([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], static_folder, tmp_path / "out", id="n")
     assert (run.rows, run.parts) == (1, 2)
     assert table_of(tmp_path / "out")["n"].to_pylist() == [5]
 

@@ -13,7 +13,7 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bulk_helpers import contents, sentences, table_of, vectors_of
+from bulk_helpers import sentences, table_of, vectors_of
 
 from essent import EssentError, StaticEncoder
 from essent.bulk.run import embed
@@ -111,58 +111,3 @@ def test_others_read_it(rows: Path, static_folder: Path, tmp_path: Path, dtype: 
         loaded = datasets.Dataset.from_parquet(files, cache_dir=str(tmp_path / "cache"))
         same(loaded["embedding"])
     assert pq.read_table(out).num_rows == 300
-
-
-@pytest.mark.slow
-def test_lance(rows: Path, static_folder: Path, tmp_path: Path) -> None:
-    """A table of LanceDB with all rows, which it searches; a run that goes on has it too."""
-    import lancedb  # not above: it takes a second
-
-    out = tmp_path / "out"
-    embed(rows, static_folder, out, format="lance", rows_per_part=90)
-    before = contents(out)
-    (out / list(before)[1]).unlink()
-    embed(rows, static_folder, out, format="lance", rows_per_part=90)
-    assert contents(out) == before
-    table = lancedb.connect(out).open_table("vectors")
-    assert table.count_rows() == 300
-    assert table.to_arrow()["n"].to_pylist() == list(range(300))
-    encoder = StaticEncoder.load(static_folder)
-    near = table.search(encoder.encode(TEXTS[7])).limit(1).to_list()
-    assert near[0]["text"] == TEXTS[7]
-
-
-# -- some rows ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("where", "keeps"),
-    [
-        ("n < 30", lambda n: n < 30),
-        ("n >= 30 and not (n == 40 or n in (50, 60))", lambda n: n >= 30 and n not in (40, 50, 60)),
-        ("text is None", lambda n: TEXTS[n] is None),
-        ("text is not None and n not in (1, 2)", lambda n: TEXTS[n] is not None and n not in (1, 2)),
-        ('column("n") > -1 and text == "She plays the flute. 3"', lambda n: TEXTS[n] == "She plays the flute. 3"),
-    ],
-)
-def test_where(where: str, keeps: Callable, rows: Path, static_folder: Path, tmp_path: Path) -> None:
-    embed(rows, static_folder, tmp_path / "out", where=where, rows_per_part=90)
-    assert table_of(tmp_path / "out")["n"].to_pylist() == [n for n in range(300) if keeps(n)]
-    embed(rows, static_folder, tmp_path / "id", where=where, rows_per_part=90, id="text")
-    assert table_of(tmp_path / "id").num_rows == sum(map(keeps, range(300)))
-
-
-@pytest.mark.parametrize(
-    ("where", "said"),
-    [
-        ("n <", "cannot be read"),
-        ("__import__('os').system('x')", "is no condition on columns"),
-        ("n + 1 > 2", "'n \\+ 1' is no condition on columns"),
-        ("m > 2", "asks for the column 'm'; it has n, text"),
-        ("n == 'a'", "does not fit the columns: n is int64"),
-        ("n", "does not fit the columns"),
-    ],
-)
-def test_conditions_that_are_refused(where: str, said: str, rows: Path, tmp_path: Path) -> None:
-    with pytest.raises(EssentError, match=said):
-        embed(rows, "no model", tmp_path / "out", where=where)

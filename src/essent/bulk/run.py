@@ -19,12 +19,11 @@ from essent.bulk.chunks import chunk_fields
 from essent.bulk.fitting import FITTED, fitted
 from essent.bulk.interrupt import interruptible
 from essent.bulk.job import Job
-from essent.bulk.lance_format import write_lance
 from essent.bulk.memory import windows_ahead
 from essent.bulk.models import Model, as_graph, open_encoder, ready, without_model
 from essent.bulk.parts import Part, check_same, clean, read_parts, remove_parts
 from essent.bulk.places import EXTRA, find_sources
-from essent.bulk.settings import FORMATS, STATUS, BulkSettings, check_choice
+from essent.bulk.settings import STATUS, BulkSettings
 from essent.bulk.spec import ModelSpec
 from essent.bulk.units import Input, Unit, look_at, output_fields, plan
 from essent.bulk.vectors import together, vector_fields
@@ -102,7 +101,6 @@ def embed(
     memory: int | None = None,
     force: bool = False,
     progress: bool = False,
-    format: str = "parquet",
     options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> BulkResult:
@@ -126,7 +124,6 @@ def embed(
         memory: bytes that all processes may use, about, or on a cluster each; refused where that is too little.
         force: begin anew, whatever the folder holds.
         progress: whether a bar counts the rows, or lines where standard error is a file or pipe.
-        format: parquet, or lance: a data set of Lance beside the parts.
         options: device, revision, trust_remote_code, for an Encoder.
         settings: see `BulkSettings`.
 
@@ -136,14 +133,10 @@ def embed(
         KeyboardInterrupt: after the part that was begun, when Ctrl-C was pressed.
     """
     began = time.monotonic()
-    check_choice("format", format, FORMATS)
     if workers is not None:
         check_size(workers, "workers")
     spec = ModelSpec(model, recipe, engine, precision, fit is not None, dict(options or {}))
     chosen = _settings(settings)
-    if format == "lance":
-        optional_import("lance", "lance")
-        chosen = replace(chosen, vectors="fixed")  # Lance searches in lists of a fixed size
     with _cluster(ray):
         run = prepare(
             sources,
@@ -166,8 +159,6 @@ def embed(
             if stop.is_set():
                 bar.close()
                 raise KeyboardInterrupt(_stopped(made, run))
-    if format == "lance":
-        write_lance(run.job.folder, made, renewed=made.keys() != run.parts.keys())
     return _result(run, made, before, time.monotonic() - began)
 
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from essent.arguments import check_size
-from essent.bulk.filters import parse_filter
 from essent.registry import did_you_mean
 from essent.types import InputError
 
 DTYPES = ("float32", "float16", "int8")
 VECTORS = ("list", "fixed")
-FORMATS = ("parquet", "lance")
 CHUNKED = ("rows", "mean")
 CHUNK = re.compile(r"sentences|tokens:([1-9][0-9]*)")
 EMBEDDING, STATUS, SCALE, OTHERS = "embedding", "status", "scale", "other_values"
@@ -40,7 +38,6 @@ class BulkSettings:
     Attributes:
         column: column with the texts; files of lines have the one column "text".
         id: columns that are kept beside the vectors; without it all columns of the input are kept.
-        where: keep the rows alone for which this holds, such as `lang == "en" and year >= 2020`.
         prompt: text that is put before every text; by default the model's own default prompt.
         prompt_name: name of one of the model's prompts, such as query.
         normalize: scale every vector to length 1.
@@ -57,7 +54,6 @@ class BulkSettings:
 
     column: str = "text"
     id: tuple[str, ...] = ()
-    where: str | None = None
     prompt: str | None = None
     prompt_name: str | None = None
     normalize: bool = False
@@ -82,8 +78,6 @@ class BulkSettings:
             raise InputError("prompt and prompt_name exclude each other: give one of them.")
         if self.chunk is not None and not CHUNK.fullmatch(self.chunk):
             raise InputError(f"chunk={self.chunk!r}: must be 'sentences' or 'tokens:N', for example tokens:200.")
-        if self.where is not None:
-            parse_filter(self.where)
         if isinstance(self.id, str):
             object.__setattr__(self, "id", (self.id,))
         object.__setattr__(self, "id", tuple(dict.fromkeys(self.id)))

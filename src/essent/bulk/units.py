@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from essent.bulk.filters import check_filter, parse_filter
 from essent.bulk.lines import bytes_a_row, cut, range_size, read_range
 from essent.bulk.places import EXTRA, TABLES, Source
 from essent.bulk.records import Records, Values, begin, infer_fields, missing_column, to_json_table, to_table
@@ -83,14 +82,6 @@ class Input:
         Raises:
             DataError: the file is damaged, or has gone.
         """
-        found = self._windows(unit, settings, table)
-        if settings.where is None:
-            yield from found
-            return
-        condition, _ = parse_filter(settings.where)
-        yield from (_filtered(window, condition) for window in found)
-
-    def _windows(self, unit: Unit, settings: BulkSettings, table: TableFile | None) -> Iterator[Window]:
         if self.source.kind in TABLES:
             names = [item.name for item in self._wanted(settings)]
             for rows in (table or open_table(self.source)).read(unit.start, unit.stop, names):
@@ -117,20 +108,8 @@ class Input:
         """Fields of the columns that are read."""
         if not settings.id:
             return self.fields
-        names = {*settings.id, settings.column, *(parse_filter(settings.where)[1] if settings.where else ())}
+        names = {*settings.id, settings.column}
         return [item for item in self.fields if item.name in names]
-
-
-def _filtered(window: Window, condition: Any) -> Window:
-    """The rows for which a condition holds, and those that could not be read."""
-    arrow = optional_import("pyarrow", EXTRA)
-    table = window.table.append_column("", arrow.array(np.arange(window.table.num_rows)))
-    kept = np.zeros(table.num_rows, bool)
-    kept[table.filter(condition).column("").to_numpy()] = True
-    if window.unread is not None:
-        kept |= window.unread
-    unread, not_text = (None if mask is None else mask[kept] for mask in (window.unread, window.not_text))
-    return Window(window.table.filter(arrow.array(kept)), unread, not_text)
 
 
 def look_at(sources: Sequence[Source], settings: BulkSettings) -> list[Input]:
@@ -155,11 +134,7 @@ def look_at(sources: Sequence[Source], settings: BulkSettings) -> list[Input]:
         arrow = optional_import("pyarrow", EXTRA)
         fields = list(shared.values()) or [arrow.field(settings.column, arrow.string())]  # where no file has rows
         inputs = [_with_fields(one, fields) if one.source.kind == "jsonl" else one for one in inputs]
-    inputs.sort(key=lambda one: one.number)
-    for one in inputs:
-        if settings.where is not None:
-            check_filter(settings.where, one.source.address, one.fields)
-    return inputs
+    return sorted(inputs, key=lambda source_input: source_input.number)
 
 
 def _with_fields(one: Input, fields: list[Any]) -> Input:
