@@ -140,7 +140,7 @@ def test_a_graph_and_its_use(tiny: str, lines: Path, pairs: Path, tmp_path: Path
         wrong = (lines, "-o", tmp_path / "other.npy") if command == "encode" else ("-d", pairs)
         assert "with its own recipe" in run(command, "-m", folder, "-r", "mean", *wrong, code=2).stderr
         assert "saved graph" in run(command, "-m", folder, "--max-seq-length", "8", *wrong, code=2).stderr
-    assert "learns nothing" in run("encode", "-m", folder, "--fit", lines, lines, "-o", vectors, "-f").stderr
+    assert "learns nothing" in run("encode", lines, "-m", folder, "--fit", lines, "-o", vectors, "-f").stderr
 
 
 @pytest.mark.slow

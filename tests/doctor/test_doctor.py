@@ -201,7 +201,7 @@ def test_what_other_servers_would_do(folder: Path) -> None:
     before = pooling.read_text("utf-8")
     write_json(pooling, {"embedding_dimension": 96, "pooling_mode": "mean"})
     assert "pooling_mode alone: TEI" in said()
-    assert "--layout legacy" in said()
+    assert "--format legacy" in said()
     write_json(pooling, {"word_embedding_dimension": 96, "include_prompt": True, "pooling_mode_mean_tokens": True})
     assert "vLLM takes the first key of 1_Pooling/config.json that is true, include_prompt" in said()
     (folder / "README.md").unlink()

@@ -1,4 +1,4 @@
-"""Collections: texts of files and of `essent embed`, the nearest of them, their map; and the page at `/`."""
+"""Collections: texts of files and of `essent encode`, the nearest of them, their map; and the page at `/`."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def loaded(models: list[Prepared], *texts: object, **settings: object) -> tuple[
 
 @pytest.fixture(scope="module")
 def parts(static_folder: Path, texts_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `essent embed` makes of the texts, one of which is empty, in two parts."""
+    """What `essent encode` makes of the texts, one of which is empty, in two parts."""
     folder = tmp_path_factory.mktemp("embedded")
     lines = texts_file.read_text("utf-8").splitlines(keepends=True)
     for name, some in (("a", lines[:5]), ("b", lines[5:])):
@@ -221,7 +221,7 @@ def test_wrong_files(static: Prepared, static_folder: Path, texts_file: Path, pa
         loaded([static], texts_file, max_texts=7)
     with pytest.raises(DataError, match="has 9 rows, and at most 8"):
         loaded([static], parts, max_texts=8)
-    with pytest.raises(DataError, match="no parts of `essent embed`"):
+    with pytest.raises(DataError, match="no parts of `essent encode`"):
         loaded([static], tmp_path)
     (tmp_path / "empty.txt").write_text("\n\n", "utf-8")
     with pytest.raises(DataError, match="has no texts"):

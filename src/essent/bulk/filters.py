@@ -1,4 +1,4 @@
-"""`--where`: which rows are kept, as a condition on the columns that is read and never run.
+"""`where`: which rows are kept, as a condition on the columns that is read and never run.
 
 lang == "en" and year >= 2020        comparisons: == != < <= > >=, joined by and, or, not, with parentheses
 source in ("wiki", "news")           one of several values; also: not in

@@ -38,7 +38,7 @@ def test_the_synonym_weighs_more() -> None:
 
 
 def test_the_package_s_coefficients_are_of_its_judgements() -> None:
-    """Refit after a change: essent heros fit src/essent/lab/minimal_pairs/data/judgements.tsv …"""
+    """Refit after a change: essent lab minimal-pairs fit src/essent/lab/minimal_pairs/data/judgements.tsv …"""
     about = Confidence.load().fitted_on
     assert about["sha256"] == hashlib.sha256((DATA / "judgements.tsv").read_bytes()).hexdigest()
     assert min(about["held-out area"].values()) > 0.7
@@ -46,7 +46,7 @@ def test_the_package_s_coefficients_are_of_its_judgements() -> None:
 
 def test_what_is_no_file_of_coefficients(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}", "utf-8")
-    with pytest.raises(DataError, match="no coefficients of `essent heros fit`"):
+    with pytest.raises(DataError, match="no coefficients of `essent lab minimal-pairs fit`"):
         Confidence.load(tmp_path / "x.json")
 
 
