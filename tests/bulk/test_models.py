@@ -262,7 +262,6 @@ def test_memory_that_is_too_little(static_folder: Path, tmp_path: Path, parquet:
         ({"dtype": "float64"}, "dtype='float64' is not known"),
         ({"engine": "tensorrt"}, "engine='tensorrt'; allowed: auto, torch, openvino, onnx"),
         ({"precision": "half"}, "precision='half'; allowed: auto, float32, bfloat16"),
-        ({"format": "csv"}, "format='csv' is not known"),
         ({"rows_per_part": 0}, "rows_per_part=0: must be a whole number"),
         ({"prompt": "a", "prompt_name": "b"}, "exclude each other"),
         ({"colum": "a"}, "unexpected keyword argument 'colum'"),
