@@ -22,7 +22,7 @@ from essent.train.dropout import quick_dropout
 from essent.train.loss import ContrastiveLoss
 from essent.train.projection import ProjectionHead
 from essent.train.stopping import go_on
-from essent.types import InputError, TrainingError
+from essent.types import InputError, NotFiniteError, TrainingError
 
 HEAD_FILE = "projection_head.safetensors"
 UNDEFINED = -100.0  # stands for an undefined correlation: no checkpoint is worse
@@ -137,15 +137,17 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         """
         folder = Path(str(output_dir or self.args.output_dir))
         encoder = self._encoder
+        after = f"After step {self.state.global_step}"
+        advice = f"{left_over(folder.parent)} A lower learning rate (it is {self.args.learning_rate:g}) may help."
         broken = [name for name, weight in self._loss.named_parameters() if not torch.isfinite(weight).all()]
         if broken:
-            raise TrainingError(
-                f"After step {self.state.global_step} the weights {broken[0]} are not finite. "
-                f"{left_over(folder.parent)} A lower learning rate (it is {self.args.learning_rate:g}) may help."
-            )
+            raise TrainingError(f"{after} the weights {broken[0]} are not finite. {advice}")
         head = {key: value.contiguous() for key, value in self._head.state_dict().items()}
-        with exact_forward(encoder), torch.random.fork_rng(devices=()):
-            encoder.write_folder(folder, "stock", lambda place, _: save_file(head, place / HEAD_FILE))
+        try:
+            with exact_forward(encoder), torch.random.fork_rng(devices=()):
+                encoder.write_folder(folder, "stock", lambda place, _: save_file(head, place / HEAD_FILE))
+        except NotFiniteError as error:  # of weights that are finite and huge
+            raise TrainingError(f"{after} no vector is finite: {error} {advice}") from error
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Weights of the encoder and the head back from `_save`."""

@@ -160,5 +160,5 @@ def test_published() -> None:
 
 def test_unknown_table() -> None:
     assert find_table("Stankevicius-a9").name == "stankevicius-A9"
-    with pytest.raises(UnknownNameError, match=r"'ditto-7'.*Did you mean.*--list"):
+    with pytest.raises(UnknownNameError, match=r"'ditto-7'.*Did you mean.*essent lab reproduce"):
         find_table("ditto-7")
