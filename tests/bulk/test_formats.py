@@ -281,7 +281,7 @@ def test_the_error_for_a_truncated_file_says_what_is_written(workers: int, tmp_p
     [
         ("a.txt", b""),
         ("a.txt", b"\xef\xbb\xbf"),
-        ("a.txt.gz", gzip.compress(b"")),
+        ("a.txt.gz", gzip.compress(b"", mtime=0)),
         ("a.csv", b"text,n\n"),
         ("a.tsv", b"text\tn\n"),
         ("a.jsonl", b""),
