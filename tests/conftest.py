@@ -32,7 +32,7 @@ if speed := os.environ.get("ESSENT_TEST_SPEED"):  # plan as on a machine so many
 if count := os.environ.get("ESSENT_TEST_CORES"):  # report so many cores
     os.sched_getaffinity = lambda pid: set(range(int(count)))
     os.cpu_count = lambda: int(count)
-    cores.__defaults__ = (Path(os.devnull),)  # whatever share of time a container has
+    cores.__defaults__ = (Path(os.devnull), Path(os.devnull))  # whatever share of time a container has
 
 settings.register_profile(
     "essent", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
