@@ -65,15 +65,6 @@ class EngineChoice:
         """Whether nothing was chosen."""
         return self == EngineChoice()
 
-    def refuse_graph(self, what: str) -> None:
-        """Refuse what only torch runs.
-
-        Raises:
-            EngineError: a graph's engine was asked for.
-        """
-        if self.makes_graph:
-            raise EngineError(f"{what} runs in torch; engine={self.engine!r} runs whole encoders only.")
-
 
 def choose(
     model: Any,
