@@ -1,7 +1,8 @@
-"""Folders that essent 0.1 saved, before folders listed the digests of their files: they load, with the same vectors.
+"""Folders that earlier trees saved load and give the same vectors.
 
-`saved_by_0.1.tar.xz` was made by that version: a BERT of 2 layers and 16 dimensions with random weights, saved in every
-way there was; `vectors.npz` has the vectors that each gave for `texts.json`.
+`saved_by_0.1.tar.xz` is of version 0.1, before folders listed the digests of their files;
+`saved_before_packages_moved.tar.xz` of the last tree in which `essent.saving` was a package. Both hold a BERT of 2 layers
+and 16 dimensions with random weights, saved in every way there was; `vectors.npz` has the vectors of `texts.json`.
 """
 
 from __future__ import annotations
@@ -22,16 +23,24 @@ from essent.folders.digests import has_digests
 from essent.types import EngineError, ModelError, VerificationError
 from samples import daily
 
-ARCHIVE = Path(__file__).with_name("saved_by_0.1.tar.xz")
 ENCODERS = ("stock", "legacy", "own", "prompt", "head", "rows", "table")
 GRAPHS = ("openvino", "onnx")
 
 
+def extracted(name: str, folder: Path) -> Path:
+    with tarfile.open(Path(__file__).with_name(f"{name}.tar.xz")) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / name
+
+
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path_factory.mktemp("old"), filter="data")
-        return tmp_path_factory.getbasetemp() / "old0" / "saved_by_0.1"
+    return extracted("saved_by_0.1", tmp_path_factory.mktemp("saved_by_0.1"))
+
+
+@pytest.fixture(scope="session")
+def saved_before_move(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return extracted("saved_before_packages_moved", tmp_path_factory.mktemp("saved_before_move"))
 
 
 def expected(saved: Path, name: str) -> tuple[list[str], np.ndarray]:
@@ -56,6 +65,21 @@ def test_plain_sentence_transformers_loads_them(saved: Path, name: str) -> None:
     texts, vectors = expected(saved, name)
     model = SentenceTransformer(str(saved / name), device="cpu", trust_remote_code=name in ("own", "head"))
     np.testing.assert_allclose(model.encode(texts), vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [*ENCODERS, *GRAPHS, "distilled"])
+def test_folders_from_before_the_packages_moved(saved_before_move: Path, name: str) -> None:
+    texts, vectors = expected(saved_before_move, name)
+    encoder = essent.load(str(saved_before_move / name))
+    scale = max(1.0, float(np.linalg.norm(vectors, axis=1).max()))
+    assert np.abs(np.asarray(encoder.encode(texts)) - vectors).max() / scale <= (1e-4 if name == "onnx" else 1e-5)
+    assert essent.verify(str(saved_before_move / name)).passed
+    assert (getattr(encoder, "calibration", None) is not None) == (name in ("stock", "own", "openvino", "onnx"))
+    if name not in (*GRAPHS, "distilled"):
+        model = SentenceTransformer(
+            str(saved_before_move / name), device="cpu", trust_remote_code=name in ("own", "head")
+        )
+        np.testing.assert_allclose(model.encode(texts), vectors, atol=1e-5)
 
 
 def test_a_table_is_read_without_torch(saved: Path) -> None:
