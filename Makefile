@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # what needs no extra
-CORE := $(addprefix tests/,recipe tokens weighting shaping model pipeline saving encoder folders test_compat.py test_atomic.py \
-	test_registry.py test_pooling.py) --ignore tests/encoder/test_libraries.py -k "not openvino and not onnx and not graph and not export"
+CORE := $(addprefix tests/,recipe model encoder core) \
+	--ignore tests/encoder/test_libraries.py -k "not openvino and not onnx and not graph and not export"
 
 .PHONY: help demo test test-all test-machines test-oldest check format lint types imports check-slim check-data check-browser check-site check-clients check-faults docs pictures bench clean
 
@@ -74,7 +74,7 @@ check-clients:  ## embed by a server with the clients of langchain, llama-index 
 	.venv-clients/bin/python -m pytest -m clients tests/serving/test_clients.py
 
 check-faults: $(INSTALLED)  ## hostile and damaged folders; kills at every write, a hundred of bulk runs and engines (Linux, a C compiler; minutes)
-	$(BIN)/python tests/faults/kill_harness.py -m faults --numprocesses 2 --dist worksteal tests/faults tests/folders tests/bulk tests/serving
+	$(BIN)/python tests/faults/kill_harness.py -m faults --numprocesses 2 --dist worksteal tests/faults tests/core/folders tests/bulk tests/serving
 
 docs: $(INSTALLED)  ## build the site with its notebooks, in docs/_build/html: minutes; after that seconds for a page
 	$(BIN)/python -m sphinx -W --keep-going --quiet docs docs/_build/html

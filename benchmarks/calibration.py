@@ -17,9 +17,9 @@ from scipy.stats import rankdata
 from sklearn.isotonic import IsotonicRegression
 
 from essent import Encoder
-from essent.calibration.calibrating import expected_calibration_error
-from essent.calibration.fitting import FEWEST_JUDGED, probability_curve, share_curve
 from essent.tasks.base import unit_rows
+from essent.tasks.calibration.calibrating import expected_calibration_error
+from essent.tasks.calibration.fitting import FEWEST_JUDGED, probability_curve, share_curve
 from essent.tasks.duplicates import DuplicateTask
 from essent.tasks.locate import load_task
 from essent.tasks.pairs import PairTask

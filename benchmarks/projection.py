@@ -18,7 +18,7 @@ from transformers.utils import logging
 from essent import Encoder
 from essent.tasks.locate import load_pairs
 from essent.tasks.text_files import read_texts
-from essent.train.run import train
+from essent.training.run import train
 
 TASKS = ("sts12", "sts13", "sts16", "stsb.test", "sickr.test")
 RECIPES = ("mean", "mean | whiten | normalize", "ditto:4-8 | whiten | normalize")

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from sklearn.preprocessing import QuantileTransformer
 
-from essent.shaping.quantile import QuantileUniform
+from essent.recipe.shaping.quantile import QuantileUniform
 
 
 def seconds(work: Callable[[], np.ndarray]) -> tuple[float, float, np.ndarray]:

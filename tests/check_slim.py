@@ -18,6 +18,7 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import essent
+from essent._core.lazy import IN_TORCH
 
 INSTALL = 'pip install "essent[torch]"'
 WORDS = "[UNK] a man dogs bark plays the flute".split()
@@ -27,14 +28,14 @@ def main() -> None:
     """Check, and print sizes and times."""
     site = Path(essent.__file__).parents[1]
     assert "site-packages" in site.parts, f"{site}: install the wheel"
-    there = [name for name in essent.lazy.IN_TORCH[:4] if importlib.util.find_spec(name)]
+    there = [name for name in IN_TORCH[:4] if importlib.util.find_spec(name)]
     assert not there, f"{there} are installed: this is no slim environment"
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_static(folder / "static")
         (folder / "texts.txt").write_text("a man plays the flute\ndogs bark\n", "utf-8")
         start = time.perf_counter()
-        run(folder, 0, "encode", "-m", "static", "-t", "texts.txt", "-o", "vectors.npy")
+        run(folder, 0, "encode", "texts.txt", "-m", "static", "-o", "vectors.npy")
         seconds = time.perf_counter() - start
         expected = essent.StaticEncoder.load(folder / "static").encode(["a man plays the flute", "dogs bark"])
         np.testing.assert_array_equal(np.load(folder / "vectors.npy"), expected)
@@ -42,7 +43,7 @@ def main() -> None:
             run(folder, 0, *arguments)
         for arguments in (
             ["evaluate", "-m", "bert-base-uncased"],
-            ["encode", "-m", "other", "-t", "texts.txt", "-o", "x.npy"],
+            ["encode", "texts.txt", "-m", "other", "-o", "x.npy"],
         ):
             assert INSTALL in run(folder, 2, *arguments)
     code = "import essent; essent.Encoder"

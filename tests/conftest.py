@@ -16,8 +16,8 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch and NumPy start: on tiny mat
 import pytest
 from hypothesis import HealthCheck, settings
 
-from essent import clock
-from essent.cores import cores
+from essent._core import clock
+from essent._core.cores import cores
 
 if TYPE_CHECKING:  # torch takes seconds to import, and the process that hands the tests to the others needs none of it
     from playwright.sync_api import Browser

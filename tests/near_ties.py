@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from essent.evaluation.run import evaluate
 from essent.recipe.recipe import Recipe
+from essent.selection.evaluation import evaluate
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import Result
 

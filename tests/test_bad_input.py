@@ -11,8 +11,8 @@ import sklearn.exceptions
 
 import essent
 from essent import Encoder
+from essent.errors import InputError, ModelError, NotFittedError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.selection.space import Grid, Space
-from essent.types import InputError, ModelError, NotFittedError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from families import CORPUS, build_family
 
 

@@ -12,13 +12,13 @@ from sentence_transformers import SentenceTransformer
 
 import essent
 from essent import Encoder
-from essent.types import MissingDependencyError
-from essent.weighting.base import weightings
+from essent.errors import MissingDependencyError
+from essent.recipe.weighting.base import weightings
 
 SOURCE = """
 import numpy as np
 from dataclasses import dataclass
-from essent.weighting import ByToken, weightings
+from essent.recipe.weighting import ByToken, weightings
 
 @dataclass(frozen=True)
 class RSqrt(ByToken):
@@ -51,7 +51,7 @@ def run(code: str, site: Path, *arguments: object) -> str:
 
 USE = """
 from essent.recipe import Recipe
-from essent.types import EssentError
+from essent.errors import EssentError
 for name in ("uniform", "idf", "module", "decorated", "absent", "failing", "broken", "right"):
     try:
         print("has", Recipe.parse(f"weights={name}"))

@@ -19,12 +19,12 @@ import pytest
 
 from command_line import commands
 from essent import NAMED, TEMPLATES, EssentError, Recipe, evaluate, search
-from essent.pooling import reductions
+from essent.recipe.pooling import reductions
+from essent.recipe.shaping.base import shapers
+from essent.recipe.sources.layers import token_tables
+from essent.recipe.weighting.base import weightings
 from essent.selection.leaderboard import Leaderboard, Trial
-from essent.shaping.base import shapers
-from essent.sources.layers import token_tables
 from essent.tasks.comparison import Comparison
-from essent.weighting.base import weightings
 from test_docs import PAGES, ROOT, blocks
 
 sys.path.insert(0, str(ROOT / "docs" / "site"))

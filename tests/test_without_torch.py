@@ -19,7 +19,7 @@ import pytest
 
 from command_line import commands
 from essent import Encoder, StaticEncoder
-from essent.lazy import IN_TORCH
+from essent._core.lazy import IN_TORCH
 from families import build_tokenizer
 from samples import TEXTS
 from static_models import static_model
@@ -165,12 +165,12 @@ STATEMENTS = {
     **{
         f"import essent.{package}": f"essent.{package}"
         for package in (
-            "encoder model pipeline saving shaping lab.explain lab.minimal_pairs lab.reproduce lab.templates"
+            "encoder model recipe.shaping lab.explain lab.minimal_pairs lab.reproduce lab.templates"
         ).split()
     },
     "from essent.engine import compile": "essent.engine.compile",
     "from essent.static import distill": "essent.static.distill",
-    "from essent.train import train": "essent.train.train",
+    "from essent.training import train": "essent.training.train",
     "from essent.lab.pretrain import pretrain": "essent.lab.pretrain.pretrain",
     "from essent import Recipe; Recipe.parse('mean | zscore')": "The shaping 'zscore'",
     "from essent import verify; verify('other')": "Loading this folder",

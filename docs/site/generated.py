@@ -19,15 +19,13 @@ ROOT = Path(__file__).parents[2]
 USERS = tuple(
     f"essent{door and '.'}{door}"
     for door in (
-        " encoder recipe demo evaluation evaluation.mteb tasks selection improvement report static engine bulk "
-        "calibration train doctor verification types "
+        " encoder recipe recipe.weighting recipe.shaping recipe.pooling recipe.types tasks tasks.sample "
+        "tasks.calibration selection selection.mteb improvement report static engine bulk training verification errors "
         "lab.explain lab.minimal_pairs lab.pretrain lab.reproduce lab.templates"
     ).split(" ")
 )
 # packages that only other packages of essent use: ARCHITECTURE.md describes them; `essent serve` is the server's door
-INSIDE = {
-    f"essent.{name}" for name in "cli compat portable folders model pipeline saving serving sources tokens".split()
-}
+INSIDE = {f"essent.{name}" for name in "_core cli portable saving model serving".split()}
 
 
 def make_all(app: Any) -> None:
@@ -112,7 +110,7 @@ def doors() -> Iterator[str]:
             continue
         if module.ispkg or module.name in USERS or hasattr(importlib.import_module(module.name), "__all__"):
             yield module.name
-    yield "essent.evaluation.mteb"
+    yield from (name for name in USERS if name.count(".") == 2 and not name.startswith("essent.lab."))
 
 
 def door_page(name: str, module: Any, homes: dict[int, str]) -> str:
@@ -175,11 +173,11 @@ def described(value: Any) -> str:
 
 def parts_page() -> str:
     """What the registries know, each with its arguments and its docstring, and a recipe that uses it."""
-    from essent.pooling import reductions
     from essent.recipe.named import NAMED, TEMPLATES
-    from essent.shaping.base import shapers
-    from essent.sources.layers import token_tables
-    from essent.weighting.base import weightings
+    from essent.recipe.pooling import reductions
+    from essent.recipe.shaping.base import shapers
+    from essent.recipe.sources.layers import token_tables
+    from essent.recipe.weighting.base import weightings
 
     kinds = (
         ("Token weights ω, field `weights`", weightings, "layers=0+L weights={}"),

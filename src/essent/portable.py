@@ -1,5 +1,5 @@
-"""What folders of version 0.1 import when plain sentence-transformers loads them; later ones import `essent.saving`."""
+"""What saved folders import when plain sentence-transformers loads them."""
 
-from essent.saving.load import load_folder
+from essent.encoder.saving.load import load_folder
 
 __all__ = ["load_folder"]

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from command_line import run
-from essent.demo.files import minimal_pairs_path, pairs_path
-from essent.demo.picture import DemoRow, draw
+from essent.cli.demo_picture import DemoRow, draw
 from essent.tasks.heros import CHANGED, KEPT, SUBSETS
+from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 
 
 def test_demo(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, path, rows in (
-        ("pairs_path", pairs_path(), slice(0, None, 8)),
-        ("minimal_pairs_path", minimal_pairs_path(), slice(36)),
+        ("sample_pairs_path", sample_pairs_path(), slice(0, None, 8)),
+        ("sample_minimal_pairs_path", sample_minimal_pairs_path(), slice(36)),
     ):
         few = tmp_path / f"{name}.jsonl"
         few.write_text("".join(path.read_text().splitlines(keepends=True)[rows]))
-        monkeypatch.setattr(f"essent.demo.run.{name}", lambda few=few: few)
+        monkeypatch.setattr(f"essent.cli.demo_run.{name}", lambda few=few: few)
     output = tmp_path / "new" / "demo.png"
     output.parent.mkdir()
     output.write_bytes(b"an older picture")

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from command_line import run
-from essent.arithmetic import has_bfloat16
-from essent.train import device as devices
-from essent.train.device import find_device, on_device
-from essent.types import InputError
+from essent._core.arithmetic import has_bfloat16
+from essent.errors import InputError
+from essent.training import device as devices
+from essent.training.device import find_device, on_device
 
 CPUS = {"with bf16": {"avx2": True, "avx512_bf16": True}, "without": {"avx2": True, "avx512_bf16": False}}
 DEVICES: dict[str, tuple[object, ...]] = {"no device": (), "cpu": ("--device", "cpu")}

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from command_line import run
-from essent import atomic
+from essent._core import atomic
 from essent.cli.distill import CHECKPOINT
 from essent.cli.texts import read_corpus
 from essent.encoder.encoder import Encoder
+from essent.errors import DataError
 from essent.recipe.recipe import Recipe
 from essent.static.distillation import distill
-from essent.types import DataError
 from families import CORPUS
 
 
@@ -67,7 +67,7 @@ def test_choices_are_searched(tiny: str, corpus: Path, pairs: Path, tmp_path: Pa
 
 
 def test_a_log_says_how_far_it_is(tiny: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.progress.FIRST", 0.0)
+    monkeypatch.setattr("essent._core.progress.FIRST", 0.0)
     command = ("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static")
     said = run(*command).stderr
     assert " of 9 texts, " in said
@@ -99,10 +99,10 @@ def test_a_run_killed_while_it_saved_goes_on(
 
     command = ("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static")
     with monkeypatch.context() as patched:
-        patched.setattr("essent.saving.save._write_state", interrupted)
+        patched.setattr("essent.encoder.saving.save._write_state", interrupted)
         run(*command, code=130)
     assert [path.name for path in (tmp_path / "static").iterdir()] == [CHECKPOINT]
-    monkeypatch.setattr("essent.progress.FIRST", 0.0)
+    monkeypatch.setattr("essent._core.progress.FIRST", 0.0)
     again = run(*command).stderr
     assert "Goes on after 9 of 9 texts" in again
     assert " a second, " not in again  # nothing is read again

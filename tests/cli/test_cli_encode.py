@@ -200,8 +200,8 @@ def test_columns_of_parquet_keep_their_types(call, tiny: str, tmp_path: Path) ->
 
 def test_a_log_is_told_how_far_it_is(call, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard error is no terminal here: lines and no bar; none with --quiet."""
-    monkeypatch.setattr("essent.progress.FIRST", 0.0)
-    monkeypatch.setattr("essent.progress.LATER", 0.0)
+    monkeypatch.setattr("essent._core.progress.FIRST", 0.0)
+    monkeypatch.setattr("essent._core.progress.LATER", 0.0)
     lines.write_text("".join(f"{'A long text. ' * 20} {n}\n" for n in range(3)), encoding="utf-8")
     result = call("-r", "mean", lines, "-o", tmp_path / "v.npy", "--batch-size", 1)
     assert "1 of 3 texts, " in result.stderr

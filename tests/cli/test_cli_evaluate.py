@@ -17,8 +17,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 
 from command_line import run
 from essent import evaluate
-from essent.demo.files import minimal_pairs_path
 from essent.tasks.result import load_results
+from essent.tasks.sample import sample_minimal_pairs_path
 
 
 def test_table_and_json(tiny: str, pairs: Path, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_labelled_files_run_as_they_are_and_refusals_name_what_runs(tiny: str, t
 def test_a_report_of_results_and_a_leaderboard(tiny: str, pairs: Path, tmp_path: Path) -> None:
     """What evaluate, minimal-pairs and search write goes in, beside what is run now; one file comes out."""
     few = tmp_path / "few.jsonl"
-    few.write_text("".join(minimal_pairs_path().read_text("utf-8").splitlines(keepends=True)[:36]), "utf-8")
+    few.write_text("".join(sample_minimal_pairs_path().read_text("utf-8").splitlines(keepends=True)[:36]), "utf-8")
     files = [tmp_path / f"{name}.json" for name in ("pairs", "heros", "search")]
     run("evaluate", "-m", tiny, "-d", pairs, "-r", "mean", "first-last | zscore", "--json", files[0])
     run("lab", "minimal-pairs", "evaluate", "-m", tiny, "-r", "mean", "-d", few, "--json", files[1])

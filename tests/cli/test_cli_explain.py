@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from command_line import run
-from essent.evaluation.run import evaluate
 from essent.lab.explain.predictions import mask_predictions
+from essent.selection.evaluation import evaluate
 
 
 def test_mask(tiny: str, lines: Path, tmp_path: Path) -> None:

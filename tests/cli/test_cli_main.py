@@ -16,9 +16,10 @@ import pytest
 from cyclopts import Argument
 
 from command_line import PROGRAM, commands, run
-from essent import __version__, demo
+from essent import __version__
 from essent.cli.app import app
-from essent.types import EssentError
+from essent.errors import EssentError
+from essent.tasks.sample import sample_minimal_pairs_path
 
 HEAVY = ("torch", "transformers", "sklearn", "scipy", "numpy", "pandas")
 LIGHT = [["--help"], ["--version"], ["recipes"], ["recipes", "--json", "-"], ["recipes", "mean"]]
@@ -168,7 +169,7 @@ def test_json_on_standard_output(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "grammar.yaml").write_text("template: '{text} {relation} [MASK] .'\nrelation: [is, means]\n", "utf-8")
-    names = {"MODEL": tiny, "PAIRS": pairs, "GRAMMAR": "grammar.yaml", "HEROS": demo.minimal_pairs_path()}
+    names = {"MODEL": tiny, "PAIRS": pairs, "GRAMMAR": "grammar.yaml", "HEROS": sample_minimal_pairs_path()}
     done = run(*(names.get(word, word) for word in line.split()), "--json", "-")
     assert key in json.loads(done.stdout)
     assert table in done.stderr

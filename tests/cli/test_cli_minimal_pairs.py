@@ -10,9 +10,9 @@ import pytest
 
 from command_line import run
 from essent import Encoder
-from essent.demo.files import minimal_pairs_path
 from essent.tasks.heros import verdict
 from essent.tasks.heros_files import load_heros
+from essent.tasks.sample import sample_minimal_pairs_path
 
 COMMAND = ("lab", "minimal-pairs", "evaluate")
 
@@ -21,7 +21,7 @@ COMMAND = ("lab", "minimal-pairs", "evaluate")
 def few(tmp_path: Path) -> Path:
     """Six of the demo's originals."""
     path = tmp_path / "few.jsonl"
-    path.write_text("".join(minimal_pairs_path().read_text("utf-8").splitlines(keepends=True)[:36]), "utf-8")
+    path.write_text("".join(sample_minimal_pairs_path().read_text("utf-8").splitlines(keepends=True)[:36]), "utf-8")
     return path
 
 

@@ -10,8 +10,8 @@ import pytest
 from command_line import run
 from essent import NAMED, TEMPLATES, Recipe
 from essent.cli.parts import in_source, parts, registered, shaping_steps
-from essent.shaping.base import shapers
-from essent.shaping.centre import Centre
+from essent.recipe.shaping.base import shapers
+from essent.recipe.shaping.centre import Centre
 
 
 def test_everything_is_listed() -> None:
@@ -63,8 +63,8 @@ def test_no_word_of_the_lists_is_broken(width: int, monkeypatch: pytest.MonkeyPa
 
 
 def test_parts_are_described_as_they_are_registered() -> None:
-    assert in_source("essent.shaping") == registered(shapers)
-    assert list(in_source("essent.shaping")) == list(shapers)
+    assert in_source("essent.recipe.shaping") == registered(shapers)
+    assert list(in_source("essent.recipe.shaping")) == list(shapers)
 
 
 def test_steps_of_other_packages_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,4 +77,4 @@ def test_steps_of_other_packages_are_listed(monkeypatch: pytest.MonkeyPatch) -> 
     point = SimpleNamespace(name="mine", load=lambda: Mine)
     monkeypatch.setattr("essent.cli.parts.offered", lambda group: [point] if group == "essent.shapers" else [])
     monkeypatch.setitem(shapers._parts, "mine", Mine)
-    assert shaping_steps() == {**in_source("essent.shaping"), "mine": ("share=0.5", "Mine, first.")}
+    assert shaping_steps() == {**in_source("essent.recipe.shaping"), "mine": ("share=0.5", "Mine, first.")}

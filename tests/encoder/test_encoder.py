@@ -17,8 +17,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
+from essent.errors import InputError, NotFittedError
 from essent.recipe.recipe import Recipe
-from essent.types import InputError, NotFittedError
 from samples import LONG, TEXTS
 
 Shells = Callable[[str], SentenceTransformer]

@@ -26,8 +26,9 @@ import essent
 import essent.encoder.estimator
 from essent import Encoder, EncoderTransformer, Recipe
 from essent.encoder.estimator import forget_model
+from essent.errors import InputError, ModelError, NotFittedError, RecipeError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
-from essent.types import InputError, ModelError, NotFittedError, RecipeError, Tokens, UnsupportedRecipeError
+from essent.recipe.types import Tokens
 from families import CORPUS
 from samples import TEXTS
 

@@ -17,9 +17,9 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 
 import essent
 from command_line import run
+from essent._core.texts import require_finite
 from essent.encoder.encoder import Encoder
-from essent.texts import require_finite
-from essent.types import EssentError, NotFiniteError
+from essent.errors import EssentError, NotFiniteError
 
 TEXTS = ["a man plays a flute", "dogs run", "how far is the moon"]
 ROWS = [{"sentence1": text, "sentence2": f"{text} again", "score": place} for place, text in enumerate(TEXTS)]

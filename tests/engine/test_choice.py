@@ -11,12 +11,12 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense
 
 from essent import Encoder
-from essent.arithmetic import FLOAT16, FLOAT32, check_bfloat16, has_bfloat16, precision_of
+from essent._core.arithmetic import FLOAT16, FLOAT32, check_bfloat16, has_bfloat16, precision_of
+from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.engine import choice
 from essent.engine.choice import ENGINES, EngineChoice, choose, computing_in, offer_bfloat16
 from essent.engine.loss import cosines
-from essent.pipeline.digests import digest_of_backbone
-from essent.types import EngineError, InputError
+from essent.errors import EngineError, InputError
 from families import CORPUS
 
 here = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
@@ -122,8 +122,8 @@ def test_what_bfloat16_would_give_is_said_where_it_is_worth_it(bert: Path, monke
 
 @here
 def test_the_score_of_the_task_at_hand_is_said_too(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from essent.evaluation import offer
-    from essent.evaluation.offer import offer_for
+    from essent.selection import offer
+    from essent.selection.offer import offer_for
     from essent.tasks.locate import load_pairs
     from essent.tasks.sample import sample_pairs_path
 

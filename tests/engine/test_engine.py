@@ -17,16 +17,16 @@ from sentence_transformers.base.modules import Dense, Normalize
 
 import essent
 from essent import NAMED, Encoder
+from essent._core.folders.digests import write_digests
 from essent.engine.compiled import CompiledEncoder, cosines
 from essent.engine.files import load
 from essent.engine.graph import QuantileGraph, graph_of, shaping_graph
 from essent.engine.libraries import openvino
 from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision
-from essent.folders.digests import write_digests
+from essent.errors import EngineError, InputError, ModelError, NotFittedError
 from essent.recipe.named import NamedRecipe
-from essent.shaping.chain import Chain
-from essent.shaping.quantile import QuantileMap, column_quantiles
-from essent.types import EngineError, InputError, ModelError, NotFittedError
+from essent.recipe.shaping.chain import Chain
+from essent.recipe.shaping.quantile import QuantileMap, column_quantiles
 from families import CORPUS, FAMILIES
 
 RECIPE = "layers=0+2 weights=idf*ditto:1-2 template='This sentence : \"{text}\" means [MASK] .' | zscore | normalize"

@@ -12,7 +12,7 @@ from essent import Encoder
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.gain import ALONE, Gain, Ratio, compare, texts_to_compare
 from essent.engine.loss import Loss, loss_of, texts_to_judge
-from essent.types import InputError
+from essent.errors import InputError
 
 TEXTS = [f"Text number {number} {'is about the moon ' * (number % 7)}." for number in range(24)]
 

@@ -25,7 +25,7 @@ from essent.engine.files import load
 from essent.engine.graph import graph_of
 from essent.engine.module import _windows
 from essent.engine.runtime import SHAPES, SHAPES_KEPT, SHAPES_OF_LANES, Batch, OpenVINORuntime
-from essent.types import EngineError, InputError, ModelError, NotFiniteError
+from essent.errors import EngineError, InputError, ModelError, NotFiniteError
 from families import CORPUS
 from samples import daily
 from waiting import LIMIT

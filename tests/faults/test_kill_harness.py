@@ -1,4 +1,4 @@
-"""The harness itself: everything is counted, what is not atomic is found, and `essent.atomic` holds at every call."""
+"""The harness itself: everything is counted, what is not atomic is found, and `atomic` holds at every call."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import safetensors.torch
 import torch
 from kill_harness import check_old_or_new, killed_at_every_write, run_in_child, shim, tree_of
 
-from essent import atomic
-from essent.atomic import recover, replacing_file, replacing_folder, write_json, write_text
+from essent._core import atomic
+from essent._core.atomic import recover, replacing_file, replacing_folder, write_json, write_text
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("under_the_shim")]
 
@@ -180,7 +180,7 @@ def test_actions_that_fail_or_do_nothing_are_errors(tmp_path: Path) -> None:
         check_old_or_new(lambda: None, tmp_path / "place")
 
 
-# -- essent.atomic ----------------------------------------------------------------------------------------------------
+# -- essent._core.atomic -----------------------------------------------------------------------------------------------
 
 
 def replace_file(place: Path, text: str) -> None:

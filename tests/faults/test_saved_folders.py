@@ -64,7 +64,7 @@ def test_a_graph_over_another(bert: Path, tmp_path: Path, engine: str) -> None:
 
 def test_where_folders_cannot_be_exchanged(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There a death between two renames leaves the old folder aside, and whoever reads or writes next puts it back."""
-    monkeypatch.setattr("essent.atomic._exchange", lambda *_: False)
+    monkeypatch.setattr("essent._core.atomic._exchange", lambda *_: False)
     place = tmp_path / "model"
     old, new = encoder(bert, "cls"), encoder(bert, "mean")
     old.save(str(place))

@@ -15,10 +15,10 @@ from sentence_transformers import SentenceTransformer
 
 from essent.cli.files import WRITERS, write_vectors
 from essent.cli.table import TextTable
+from essent.encoder.pipeline.cache import PooledCache
 from essent.model.loading import load
-from essent.pipeline.cache import PooledCache
 from essent.recipe.recipe import Recipe
-from essent.sources.contexts import Contexts
+from essent.recipe.sources.contexts import Contexts
 from essent.tasks.data import Pair
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import Result, load_results, save_results
@@ -230,10 +230,10 @@ SETTINGS: dict[str, Any] = {
 def test_one_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
     """The one before goes when the new one is whole: at every moment one is, and what looks whole is whole."""
     pytest.importorskip("accelerate")
-    from essent.train.build import Run, make_loss, make_trainer, open_encoder
-    from essent.train.checkpoints import check_checkpoint, is_whole, last_checkpoint
-    from essent.train.examples import as_examples
-    from essent.train.settings import resolve_settings
+    from essent.training.build import Run, make_loss, make_trainer, open_encoder
+    from essent.training.checkpoints import check_checkpoint, is_whole, last_checkpoint
+    from essent.training.examples import as_examples
+    from essent.training.settings import resolve_settings
 
     run = Run(tmp_path / "run", device="cpu")
     encoder = open_encoder(str(folder_of("bert")), run)
@@ -269,8 +269,8 @@ def test_one_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str]
 def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
     """A checkpoint that looks whole is; the resumed run ends with the bytes of one that was not killed."""
     pytest.importorskip("accelerate")
-    from essent.train.checkpoints import check_checkpoint, last_checkpoint
-    from essent.train.run import train
+    from essent.training.checkpoints import check_checkpoint, last_checkpoint
+    from essent.training.run import train
 
     place, model = tmp_path / "run", folder_of("bert")
 

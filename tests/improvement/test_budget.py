@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from essent import clock
-from essent.cores import cores
+from essent._core import clock
+from essent._core.cores import cores
 from essent.improvement.context import Context
 from essent.improvement.given import Given
 from essent.improvement.journal import Journal

@@ -20,13 +20,13 @@ from sentence_transformers import SentenceTransformer
 
 import essent
 from command_line import run
-from essent import clock
+from essent._core import clock
+from essent.errors import DataError, EngineError, EssentError, InputError, UnknownNameError
 from essent.improvement import plan, steps
 from essent.improvement.journal import Journal
 from essent.improvement.outcome import Improved
 from essent.improvement.settings import Settings
 from essent.tasks.pairs import PairTask
-from essent.types import DataError, EngineError, EssentError, InputError, UnknownNameError
 
 TEXTS = made_texts(90)
 CPU = {"device": "cpu"}

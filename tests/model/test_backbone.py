@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 from essent.encoder.encoder import Encoder
 from essent.model import attention
 from essent.model.backbone import Backbone, RequiredOutputs, find_layers, number_of_layers
-from essent.tokens.ids import Frame, pad
-from essent.types import Tokens
+from essent.recipe.tokens.ids import Frame, pad
+from essent.recipe.types import Tokens
 from families import FAMILIES
 from reference import Reference
 from samples import LONG, TEXTS, daily

@@ -14,9 +14,9 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from essent.encoder.encoder import Encoder
+from essent.errors import ModelError, RecipeError
 from essent.model.backbone import find_layers
 from essent.recipe.recipe import Recipe
-from essent.types import ModelError, RecipeError
 from families import FAMILIES
 from samples import LONG, TEXTS, daily
 

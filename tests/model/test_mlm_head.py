@@ -17,15 +17,15 @@ from transformers import AutoModelForMaskedLM
 
 import essent
 from essent import Encoder, Recipe
-from essent.evaluation.run import evaluate
+from essent.encoder.pipeline.digests import digest_of
+from essent.errors import EngineError, ModelError, RecipeError, UnsupportedRecipeError
 from essent.model.loading import open_model, read_capabilities
 from essent.model.mlm_head import MaskedLMHead, expected_rows, load_masked
-from essent.pipeline.digests import digest_of
+from essent.selection.evaluation import evaluate
 from essent.selection.run import search
 from essent.selection.space import Grid, Space
 from essent.tasks.data import Pair
 from essent.tasks.pairs import PairTask
-from essent.types import EngineError, ModelError, RecipeError, UnsupportedRecipeError
 from families import CORPUS, FAMILIES, MASKED, RELATIVE, WITHOUT_MASK
 from samples import daily
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from essent.errors import UnsupportedRecipeError
 from essent.model.template import make_frame
 from essent.recipe.named import TEMPLATES
-from essent.tokens.ids import framed_ids
-from essent.types import UnsupportedRecipeError
+from essent.recipe.tokens.ids import framed_ids
 from families import CORPUS, DECODERS, FAMILIES, build_tokenizer
 from samples import LONG, TEXTS
 

@@ -16,15 +16,15 @@ from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import AutoModel
 
+from essent._core.folders.digests import write_digests
 from essent.encoder.as_it_is import open_as_it_is
 from essent.encoder.encoder import Encoder
-from essent.folders.digests import write_digests
+from essent.errors import DamagedError, VerificationError
 from essent.lab.templates.generate import Generator
 from essent.model.loading import load, open_model
 from essent.model.mlm_head import load_masked
 from essent.recipe.recipe import Recipe
-from essent.types import DamagedError, VerificationError
-from essent.verification import verify
+from essent.verification.golden import verify
 from families import FAMILIES
 from samples import TEXTS, daily
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from essent.errors import RecipeError, UnknownNameError
 from essent.recipe.named import NAMED, TEMPLATES, NamedRecipe
 from essent.recipe.recipe import Recipe
-from essent.sources.layers import format_mix, parse_mix
-from essent.types import RecipeError, UnknownNameError
+from essent.recipe.sources.layers import format_mix, parse_mix
 
 EXAMPLES = [row.name if not row.argument else f"{row.name}:{row.example}" for row in NAMED.values()]
 

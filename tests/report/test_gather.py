@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from report_helpers import MODELS, board, everything, geometry, heros, named, pairs, scored
 
+from essent.errors import DataError, InputError
 from essent.recipe.recipe import Recipe
 from essent.report.boards import MOST_ROWS
 from essent.report.gather import gather
@@ -23,7 +24,6 @@ from essent.report.rows import MOST_BARS, bar_chart
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.heros import CHANGED, KEPT, comparisons
 from essent.tasks.result import Result
-from essent.types import DataError, InputError
 
 
 def only(section: Section, kind: type):

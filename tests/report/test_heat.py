@@ -10,11 +10,11 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from essent.errors import InputError, MissingDependencyError
 from essent.report import heat
 from essent.report.heat import draw_heros, heat_map, shortened
 from essent.tasks.heros import CHANGED, KEPT, SUBSETS, HerosTask, MinimalPair
 from essent.tasks.result import Result
-from essent.types import InputError, MissingDependencyError
 
 
 def result(seed: int, subsets: tuple[str, ...] = SUBSETS) -> Result:

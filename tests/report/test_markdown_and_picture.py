@@ -10,13 +10,13 @@ import pytest
 from matplotlib.figure import Figure
 from report_helpers import HOSTILE, board, everything, heros, named, pairs, scored
 
+from essent.errors import InputError
 from essent.recipe.recipe import Recipe
 from essent.report.gather import gather
 from essent.report.markdown import escaped, markdown_report
 from essent.report.write import write_report
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.result import Result
-from essent.types import InputError
 
 
 def tables_of(text: str) -> list[list[str]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from report_helpers import HOSTILE, board, everything, geometry, heros, named, pairs, scored
 
+from essent.errors import MissingDependencyError
 from essent.report.colours import DARK, LEVELS, LIGHT, SERIES, contrast, palette
 from essent.report.gather import gather
 from essent.report.html import html_report, line_of
@@ -20,7 +21,6 @@ from essent.report.write import write_report
 from essent.selection.checks import Check
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.result import Result
-from essent.types import MissingDependencyError
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "polyline"}
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from essent import Encoder, search
+from essent.errors import DataError, InputError
 from essent.selection.asked import PRIOR, Asked, AskedPairs, read_asked, read_judged, write_pairs
 from essent.selection.asking import Ask, ask, choose
 from essent.tasks.comparison import with_prior
 from essent.tasks.pairs import PairTask
-from essent.types import DataError, InputError
 from selection_samples import PAIRS, TASK, planted
 
 TEXTS = [text for text in TASK.texts() if text]

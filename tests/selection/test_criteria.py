@@ -13,6 +13,7 @@ from scipy import stats
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from essent.errors import DataError, InputError, RecipeError, UnknownNameError
 from essent.selection.combined import PseudoPairs, criteria, default_criterion
 from essent.selection.criterion import area_under_curve, mean_rank, unit_ranks
 from essent.selection.pseudo import (
@@ -26,7 +27,6 @@ from essent.selection.pseudo import (
     target_pairs,
     words_of,
 )
-from essent.types import DataError, InputError, RecipeError, UnknownNameError
 
 ON_COSINES = [name for name in criteria if not criteria[name].reads_weights and name != "mean-rank"]
 WORDS = 20

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from essent.errors import InputError
 from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.selection.picture import draw_leaderboard
 from essent.selection.run import search
 from essent.selection.space import Space
 from essent.tasks.pairs import PairTask
-from essent.types import InputError
 from selection_samples import TASK
 
 Shells = Callable[[str], SentenceTransformer]

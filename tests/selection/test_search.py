@@ -14,9 +14,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
+from essent.errors import DataError, InputError, RecipeError, UnknownNameError
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
+from essent.recipe.shaping.chain import Chain
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.pairs import TextPairs
 from essent.selection.program import Program
@@ -26,10 +28,8 @@ from essent.selection.space import SPACES, Grid, Space
 from essent.selection.store import Store
 from essent.selection.stored import judge_stored
 from essent.selection.sweep import Sweep
-from essent.shaping.chain import Chain
 from essent.tasks.data import Pair
 from essent.tasks.pairs import PairTask
-from essent.types import DataError, InputError, RecipeError, UnknownNameError
 from near_ties import Watched, one_by_one
 from samples import daily
 from selection_samples import PAIRS, TASK, planted

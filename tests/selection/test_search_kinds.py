@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from essent import Encoder, clock
-from essent.evaluation.run import evaluate
+from essent import Encoder
+from essent._core import clock
+from essent.errors import InputError, UnknownNameError
 from essent.recipe.recipe import Recipe
 from essent.selection.cost import TEXTS
+from essent.selection.evaluation import evaluate
 from essent.selection.run import search
 from essent.selection.space import Grid, Space
 from essent.tasks.clusters import ClusterTask
@@ -27,7 +29,6 @@ from essent.tasks.judged import JudgedTask
 from essent.tasks.labels import LabelTask
 from essent.tasks.retrieval import RetrievalTask
 from essent.tasks.triplets import TripletTask
-from essent.types import InputError, UnknownNameError
 from samples import daily
 from waiting import wait_until
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from essent.arithmetic import has_bfloat16
+from essent._core.arithmetic import has_bfloat16
+from essent.errors import DataError, EngineError, InputError
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
+from essent.recipe.tokens.ids import framed_ids, pad
 from essent.selection.program import Program
 from essent.selection.run import search
 from essent.selection.settings import Settings
 from essent.tasks.locate import load_pairs
 from essent.tasks.sample import sample_pairs_path, sample_texts
-from essent.tokens.ids import framed_ids, pad
-from essent.types import DataError, EngineError, InputError
 from families import CORPUS
 
 here = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from essent.errors import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.model.capabilities import ModelCapabilities
 from essent.recipe.recipe import Recipe
 from essent.selection.grammar import PROMPT_BERT, Grammar
 from essent.selection.space import SPACES, Grid, Space, find_space
-from essent.types import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 
 BERT = ModelCapabilities("bert", 6, 12, mask=True)
 DECODER = ModelCapabilities("gpt2", 4, 2, mask=False)

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from essent.errors import DataError
 from essent.selection import store as module
 from essent.selection.store import Store
-from essent.types import DataError
 
 
 def test_a_folder_that_was_begun_and_not_finished_is_begun_again(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from essent.cores import cores
+from essent._core.cores import cores
+from essent.errors import InputError
 from essent.serving.machine import divide
 from essent.serving.prepared import Prepared, named
 from essent.serving.settings import Settings
-from essent.types import InputError
 from servers import Running, paused, running
 from waiting import LIMIT, wait_until
 

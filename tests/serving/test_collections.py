@@ -17,6 +17,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from essent import Encoder, StaticEncoder, embed
+from essent.errors import DataError, EngineError, InputError, VerificationError
 from essent.serving.collection import ON_MAP, Index
 from essent.serving.explorer import explorer
 from essent.serving.loading import open_collections, read_collections
@@ -24,7 +25,6 @@ from essent.serving.machine import Threads
 from essent.serving.prepared import Prepared, prepare
 from essent.serving.service import Service
 from essent.serving.settings import Settings
-from essent.types import DataError, EngineError, InputError, VerificationError
 from families import CORPUS, build_tokenizer
 from servers import running
 from static_models import table_of

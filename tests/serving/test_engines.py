@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from essent import Encoder
-from essent.arithmetic import has_bfloat16
+from essent._core.arithmetic import has_bfloat16
+from essent.errors import EngineError
 from essent.serving.prepared import prepare
-from essent.types import EngineError
 from samples import LONG, TEXTS
 from servers import running
 

@@ -16,12 +16,12 @@ import httpx
 import numpy as np
 import pytest
 
+from essent.errors import EssentError
 from essent.serving.engine import Engine
 from essent.serving.prepared import Prepared
 from essent.serving.schedule import Batch, Job
 from essent.serving.wire import digest, frame, receive_frame
 from essent.serving.worker import PRIMITIVES, PRIMITIVES_KEPT, Source, load
-from essent.types import EssentError
 from samples import TEXTS
 from servers import Running, running
 from waiting import LIMIT, wait_until

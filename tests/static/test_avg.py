@@ -15,12 +15,12 @@ from sentence_transformers import SentenceTransformer
 
 from essent import evaluate, verify
 from essent.encoder.encoder import Encoder
+from essent.errors import RecipeError, UnsupportedRecipeError
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
-from essent.sources.contexts import Contexts
-from essent.sources.layers import AverageTable, parse_mix
+from essent.recipe.sources.contexts import Contexts
+from essent.recipe.sources.layers import AverageTable, parse_mix
 from essent.static.gather import Settings, average_contexts
-from essent.types import RecipeError, UnsupportedRecipeError
 from families import CORPUS
 from samples import TEXTS
 

@@ -11,16 +11,16 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
+from essent.encoder.pipeline.plan import Plan
+from essent.errors import DataError, InputError, ModelError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.model.loading import load
 from essent.model.token_rows import rows_backbone
-from essent.pipeline.plan import Plan
 from essent.recipe.recipe import Recipe
-from essent.sources.contexts import Contexts
+from essent.recipe.sources.contexts import Contexts
 from essent.static import gather as passes
 from essent.static.gather import Settings, average_contexts
 from essent.static.vocabulary import Extension, _count, extended, find_extension
-from essent.types import DataError, InputError, ModelError, UnsupportedRecipeError
 from families import CORPUS, build_tokenizer
 from samples import LONG, TEXTS
 

@@ -16,7 +16,9 @@ from sentence_transformers.base.modules import Dense
 
 from essent import verify
 from essent.encoder.encoder import Encoder
+from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
+from essent.recipe.tokens.ids import text_ids, unknown_token
 from essent.static.choose import find_choice
 from essent.static.coverage import coverage_of, share_of_new
 from essent.static.distillation import Material, collect, distill, make_encoder
@@ -26,8 +28,6 @@ from essent.static.smaller import agreement, reduce_table
 from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import load_pairs
-from essent.tokens.ids import text_ids, unknown_token
-from essent.types import InputError, RecipeError
 from families import CORPUS
 from samples import TEXTS
 

@@ -28,11 +28,11 @@ from tokenizers import Tokenizer
 import essent.static.encoder
 from essent import StaticEncoder
 from essent.encoder.encoder import Encoder
+from essent.errors import InputError, ModelError
 from essent.model.word_vectors.model import word_model
+from essent.recipe.tokens.ids import unknown_token
 from essent.static.distillation import encoder_of
 from essent.tasks.locate import load_task
-from essent.tokens.ids import unknown_token
-from essent.types import InputError, ModelError
 from families import build_tokenizer
 from odd_texts import ODD
 from samples import LONG, TEXTS

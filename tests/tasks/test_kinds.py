@@ -10,6 +10,7 @@ from typing import Any
 import pandas
 import pytest
 
+from essent.errors import DataError, InputError
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.duplicates import DuplicateTask
 from essent.tasks.labels import LabelTask
@@ -17,7 +18,6 @@ from essent.tasks.locate import as_task, load_judged, load_task
 from essent.tasks.pairs import PairTask
 from essent.tasks.retrieval import RetrievalTask
 from essent.tasks.triplets import TripletTask
-from essent.types import DataError, InputError
 
 
 def put(path: Path, rows: list[dict[str, Any]]) -> Path:

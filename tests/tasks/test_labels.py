@@ -7,11 +7,11 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
+from essent.errors import DataError, InputError
 from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
 from essent.tasks.probes import scaled
 from essent.tasks.result import Result
-from essent.types import DataError, InputError
 
 WORDS = {"cat": (2.0, 0.0, 0.0), "dog": (0.0, 2.0, 0.0), "eel": (0.0, 0.0, 2.0)}
 

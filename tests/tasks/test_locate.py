@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from essent.errors import DataError, InputError, UnknownNameError
 from essent.tasks import catalogue
 from essent.tasks.catalogue import STS7, Pairs, add
 from essent.tasks.data import Pair
 from essent.tasks.locate import load_task
 from essent.tasks.names import find_row, task_names
-from essent.types import DataError, InputError, UnknownNameError
 
 LINE = '{"sentence1": "a", "sentence2": "b", "score": %s}\n'
 

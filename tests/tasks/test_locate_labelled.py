@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from essent.errors import DataError, InputError, UnknownNameError
 from essent.tasks import catalogue
 from essent.tasks.catalogue import STS7
 from essent.tasks.clusters import ClusterTask
@@ -16,7 +17,6 @@ from essent.tasks.labelled_sets import CLASSIFICATION12, CLUSTERING6, TRANSFER7
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import load_pairs, load_task
 from essent.tasks.names import task_names
-from essent.types import DataError, InputError, UnknownNameError
 
 
 def put(path: Path, text: str, encoding: str = "utf-8") -> Path:

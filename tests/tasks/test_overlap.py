@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from essent.errors import DataError, InputError
 from essent.tasks.overlap import PUBLISHED, common_subsequence, levenshtein, lexical_overlap, words_and_marks
-from essent.types import DataError, InputError
 
 words = st.lists(st.sampled_from("a b c d".split()), max_size=7)
 

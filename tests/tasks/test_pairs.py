@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from essent.errors import DataError, InputError
 from essent.tasks.data import Pair
 from essent.tasks.pairs import PairTask, interval
-from essent.types import DataError, InputError
 
 GENERATOR = np.random.default_rng(7)
 WORDS = ["cat", "dog", "sat", "ran", "mat", "sun", "rain", "", "the"]

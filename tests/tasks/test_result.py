@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from essent.errors import DataError, InputError
 from essent.tasks.result import LIBRARIES, Result, _installed, library_versions, load_results, save_results
-from essent.types import DataError, InputError
 
 
 def result(score: float = 71.25, **changes: object) -> Result:

@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from essent import EncoderTransformer
-from essent.evaluation.run import evaluate
+from essent.errors import InputError, UnknownNameError
+from essent.selection.evaluation import evaluate
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.duplicates import DuplicateTask
 from essent.tasks.examples import Example
@@ -23,7 +24,6 @@ from essent.tasks.pairs import PairTask
 from essent.tasks.retrieval import RetrievalTask
 from essent.tasks.scoring import scorer
 from essent.tasks.triplets import TripletTask
-from essent.types import InputError, UnknownNameError
 
 WORDS = "cats dogs rain hills music bread winter trains".split()
 RECIPES = ["mean", "weights=idf | zscore", "layers=1"]

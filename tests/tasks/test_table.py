@@ -8,9 +8,9 @@ import math
 import pytest
 from rich.console import Console
 
+from essent.errors import InputError
 from essent.tasks.result import Result
 from essent.tasks.table import few_labels_tables, results_table
-from essent.types import InputError
 
 MAIN = ("ndcg@10", "all")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from essent.errors import DataError
 from essent.tasks.text_files import read_texts
-from essent.types import DataError
 
 
 @pytest.fixture

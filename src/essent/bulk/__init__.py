@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from essent.lazy import lazy_door
+from essent._core.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.bulk.parts import Part

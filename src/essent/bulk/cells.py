@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from essent._core.lazy import optional_import
+from essent._core.texts import mend_surrogates
 from essent.bulk.places import EXTRA
 from essent.bulk.settings import EMPTY, NOT_TEXT, NULL, STATUSES, TRUNCATED, UNREADABLE
-from essent.texts import mend_surrogates
-from essent.types import optional_import
 
 CODES = {name: code for code, name in enumerate(STATUSES)}
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent._core.lazy import optional_import
 from essent.bulk.cells import CODES, Cells
 from essent.bulk.places import EXTRA
 from essent.bulk.settings import NOT_FINITE, OK, PLACES, TRUNCATED, ZERO, BulkSettings
-from essent.types import InputError, optional_import
+from essent.errors import InputError
 
 if TYPE_CHECKING:
     from essent.bulk.models import Model

@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from essent.atomic import write_json
+from essent._core.atomic import write_json
+from essent._core.folders.names import STATE_FOLDER
+from essent._core.folders.reading import read_json
+from essent._core.types import TextsLike
 from essent.bulk.cells import read_cells
 from essent.bulk.parts import read_parts
 from essent.bulk.settings import BulkSettings
 from essent.bulk.units import Input, plan
-from essent.folders.names import STATE_FOLDER
-from essent.folders.reading import read_json
+from essent.errors import DataError, InputError, NotFittedError
 from essent.static.encoder import StaticEncoder
-from essent.types import DataError, InputError, NotFittedError, TextsLike
 
 FITTED = "_encoder"
 ABOUT = "fit.json"
@@ -41,7 +42,7 @@ def fitted(
     if not _must_fit(encoder, texts is not None):
         return None
     from essent.encoder.encoder import Encoder
-    from essent.pipeline.digests import digest_of_backbone
+    from essent.encoder.pipeline.digests import digest_of_backbone
 
     wanted = {
         "model": digest_of_backbone(encoder.module.backbone),

@@ -7,7 +7,7 @@ import sys
 from essent.bulk.job import AHEAD
 from essent.bulk.models import Model
 from essent.bulk.tables import WINDOW_BYTES, WINDOW_ROWS
-from essent.types import InputError
+from essent.errors import InputError
 
 COPIES = 4  # of a window's texts and vectors: as read, as texts, as vectors, as they are written
 MOST = 8

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from essent.arguments import check_prompt
-from essent.arithmetic import AUTO, BFLOAT16, FLOAT32
-from essent.atomic import write_json
+from essent._core.arguments import check_prompt
+from essent._core.arithmetic import AUTO, BFLOAT16, FLOAT32
+from essent._core.atomic import write_json
+from essent._core.folders.contents import is_exported_folder
+from essent._core.folders.digests import digest_of_file
+from essent._core.folders.reading import read_json
+from essent._core.lazy import check_torch
+from essent._core.texts import encoded_anyway, require_finite
 from essent.bulk.settings import BulkSettings
 from essent.bulk.spec import ModelSpec
-from essent.folders.contents import is_exported_folder
-from essent.folders.digests import digest_of_file
-from essent.folders.reading import read_json
-from essent.lazy import check_torch
+from essent.errors import InputError, RecipeError
 from essent.static.encoder import StaticEncoder, static_of
-from essent.texts import encoded_anyway, require_finite
-from essent.types import InputError, RecipeError
 
 Lengths = Callable[[list[str]], np.ndarray]
 PROBES = ("A man is playing a large flute.", "the", "42")
@@ -128,9 +128,9 @@ def _in_precision(encoder: Any, spec: ModelSpec, *, shared: bool) -> Any:
 
 
 def _graph(name: str, spec: ModelSpec, settings: BulkSettings) -> Any:
+    from essent._core.folders.names import STATE_FOLDER
     from essent.engine.choice import check_graph
     from essent.engine.files import load, read_about
-    from essent.folders.names import STATE_FOLDER
 
     given = [*spec.options, *(["max_seq_length"] if settings.max_seq_length else [])]
     if given:
@@ -169,7 +169,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     check_torch("This model")
     from sentence_transformers import SentenceTransformer
 
-    from essent.compat import prompt_of
+    from essent._core.compat import prompt_of
     from essent.encoder.encoder import Encoder
     from essent.engine.compiled import CompiledEncoder
 
@@ -231,8 +231,8 @@ Kept = tuple[dict[str, Any], "int | None", "Lengths | None", Any]
 
 
 def _of_encoder(encoder: Any) -> Kept:
-    from essent.pipeline.digests import digest_of, digest_of_backbone, key_of
-    from essent.tokens.ids import fast_backend, text_ids
+    from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
+    from essent.recipe.tokens.ids import fast_backend, text_ids
 
     module = encoder.module
     frame, tokenizer, limit = module.plan.frame, module.backbone.tokenizer, module.backbone.max_seq_length
@@ -257,7 +257,7 @@ def _of_encoder(encoder: Any) -> Kept:
 
 def _of_graph(encoder: Any) -> Kept:
     from essent.engine.libraries import ALL_FILES
-    from essent.tokens.ids import fast_backend, text_ids, tokenizer_digest
+    from essent.recipe.tokens.ids import fast_backend, text_ids, tokenizer_digest
 
     module = encoder.engine_module
     runtime, inputs = module.runtime, module.inputs
@@ -283,7 +283,7 @@ def _of_graph(encoder: Any) -> Kept:
 
 
 def _of_model(encoder: Any) -> Kept:
-    from essent.pipeline.digests import digest_of
+    from essent.encoder.pipeline.digests import digest_of
 
     tokenizer, limit = getattr(encoder, "tokenizer", None), getattr(encoder, "max_seq_length", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from essent.atomic import remove_leftovers, replacing_file
+from essent._core.atomic import remove_leftovers, replacing_file
+from essent._core.lazy import optional_import
 from essent.bulk.places import EXTRA, difference
 from essent.bulk.settings import EMBEDDING
-from essent.types import DataError, optional_import
+from essent.errors import DataError
 
 FORMAT = 1
 KEY = b"essent"

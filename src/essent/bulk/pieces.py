@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from essent._core.lazy import optional_import
 from essent.bulk.cells import CODES, Cells, counted, read_cells
 from essent.bulk.chunks import Pieces, cut_cells
 from essent.bulk.job import Job
@@ -19,7 +20,7 @@ from essent.bulk.settings import NOT_FINITE, STATUS, STATUSES, TRUNCATED, ZERO, 
 from essent.bulk.tables import TableFile, open_table
 from essent.bulk.units import Input, Unit, Window
 from essent.bulk.vectors import loss, vector_arrays
-from essent.types import DataError, optional_import
+from essent.errors import DataError
 
 
 @dataclass

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from essent.registry import did_you_mean
-from essent.types import DataError, optional_import
+from essent._core.lazy import optional_import
+from essent._core.registry import did_you_mean
+from essent.errors import DataError
 
 EXTRA = "bulk"
 KINDS = {

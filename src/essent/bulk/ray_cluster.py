@@ -24,12 +24,13 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
+from essent._core.lazy import optional_import
 from essent.bulk.job import Job
 from essent.bulk.models import Model
 from essent.bulk.parts import Part
 from essent.bulk.ray_crew import ToDo, working_crew
 from essent.bulk.units import Unit
-from essent.types import InputError, optional_import
+from essent.errors import InputError
 
 AUTO, LOCAL = "auto", "local"
 REACHED_WITHIN = 10.0  # seconds

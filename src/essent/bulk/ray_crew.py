@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from essent.atomic import write_text
+from essent._core.atomic import write_text
+from essent._core.lazy import optional_import
 from essent.bulk.job import Job
 from essent.bulk.models import Model
 from essent.bulk.parts import Part, read_part
@@ -19,7 +20,7 @@ from essent.bulk.ray_slots import cpus_a_worker, may_use_gpus, wanted_slots
 from essent.bulk.ray_worker import SEEN, NodeWorker, sendable
 from essent.bulk.units import Unit
 from essent.bulk.workers import Failed
-from essent.types import DataError, EssentError, MissingDependencyError, optional_import
+from essent.errors import DataError, EssentError, MissingDependencyError
 from essent.version import __version__
 
 IN_HAND = 2  # units of a worker: one that is computed, and one that is read meanwhile

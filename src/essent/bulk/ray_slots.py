@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from essent._core.lazy import optional_import
 from essent.bulk.job import Job
 from essent.bulk.models import Model
 from essent.static.encoder import StaticEncoder
-from essent.types import optional_import
 
 
 def may_use_gpus(job: Job, model: Model) -> bool:

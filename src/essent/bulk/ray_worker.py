@@ -14,6 +14,7 @@ from threading import Event, Lock, Thread
 
 import numpy as np
 
+from essent._core.lazy import optional_import
 from essent.bulk.job import Job
 from essent.bulk.models import Model
 from essent.bulk.parts import Part
@@ -22,7 +23,7 @@ from essent.bulk.units import Input, Unit
 from essent.bulk.versions import library_versions
 from essent.bulk.work import do_units
 from essent.bulk.workers import THREADS, Failed
-from essent.types import DataError, InputError, MissingDependencyError, ModelError, optional_import
+from essent.errors import DataError, InputError, MissingDependencyError, ModelError
 
 SEEN = "_nodes"  # a file in the output by which a node sees that it is the same folder
 SEEN_WITHIN = 15.0  # seconds that a shared file system may take to show it

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from essent._core.lazy import optional_import
+from essent._core.registry import did_you_mean
+from essent._core.texts import mend_surrogates
 from essent.bulk.places import EXTRA, Source
 from essent.bulk.settings import OTHERS
-from essent.registry import did_you_mean
-from essent.texts import mend_surrogates
-from essent.types import DataError, optional_import
+from essent.errors import DataError
 
 TEXT = "text"
 BOM = b"\xef\xbb\xbf"

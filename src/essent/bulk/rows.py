@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from essent._core.lazy import optional_import
 from essent.bulk.parts import read_parts
 from essent.bulk.places import EXTRA
 from essent.bulk.settings import EMBEDDING, OK, PLACES, SCALE, STATUS
-from essent.types import DataError, optional_import
+from essent.errors import DataError
 
 CHUNKS = f"{PLACES[0]}s"
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from essent.arguments import check_path, check_size
+from essent._core.arguments import check_path, check_size
+from essent._core.lazy import optional_import
 from essent.bulk.bar import RowBar, say, say_nothing
 from essent.bulk.chunks import chunk_fields
 from essent.bulk.fitting import FITTED, fitted
@@ -30,8 +31,8 @@ from essent.bulk.vectors import together, vector_fields
 from essent.bulk.versions import library_versions
 from essent.bulk.work import do_units
 from essent.bulk.workers import do_units_by_workers
+from essent.errors import DataError, InputError
 from essent.tasks.base import prompt_note
-from essent.types import DataError, InputError, optional_import
 
 GRAPH_FOLDER = "_graph"
 

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any
 
-from essent.arguments import check_size
-from essent.registry import did_you_mean
-from essent.types import InputError
+from essent._core.arguments import check_size
+from essent._core.registry import did_you_mean
+from essent.errors import InputError
 
 DTYPES = ("float32", "float16", "int8")
 VECTORS = ("list", "fixed")

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from essent.arguments import check_model
+from essent._core.arguments import check_model
 from essent.engine.choice import EngineChoice
-from essent.types import ModelError
+from essent.errors import ModelError
 
 
 @dataclass(frozen=True)

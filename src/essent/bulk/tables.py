@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
+from essent._core.lazy import optional_import
 from essent.bulk.places import EXTRA, Source, file_system
-from essent.types import DataError, optional_import
+from essent.errors import DataError
 
 WINDOW_ROWS, WINDOW_BYTES = 8192, 16 * 2**20  # what is read, encoded and written at a time
 FEWEST = 64  # rows of a window, however large they are

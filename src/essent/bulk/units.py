@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from essent._core.lazy import optional_import
 from essent.bulk.lines import bytes_a_row, cut, range_size, read_range
 from essent.bulk.places import EXTRA, TABLES, Source
 from essent.bulk.records import Records, Values, begin, infer_fields, missing_column, to_json_table, to_table
 from essent.bulk.settings import OTHERS, BulkSettings
 from essent.bulk.tables import WINDOW_ROWS, TableFile, open_table
-from essent.types import DataError, optional_import
+from essent.errors import DataError
 
 STRINGS = ("string", "large_string", "string_view")  # Arrow's types of texts
 SAMPLED = 1000  # rows of a JSON file that tell the types of its columns

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from essent._core.lazy import optional_import
 from essent.bulk.places import EXTRA
 from essent.bulk.settings import EMBEDDING, SCALE, BulkSettings
-from essent.types import InputError, optional_import
+from essent.errors import InputError
 
 MEASURED = 512  # vectors of a part on which the loss is measured
 

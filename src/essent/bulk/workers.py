@@ -21,15 +21,15 @@ from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any
 
-from essent.atomic import temporary_folder
+from essent._core.atomic import temporary_folder
+from essent._core.cores import cores
 from essent.bulk.job import Job
 from essent.bulk.models import Model, open_encoder, ready
 from essent.bulk.parts import SHARED_MODEL, Part, cannot_write, clean
 from essent.bulk.units import Unit
 from essent.bulk.work import do_units
-from essent.cores import cores
+from essent.errors import DataError, EssentError, InputError
 from essent.static.encoder import StaticEncoder
-from essent.types import DataError, EssentError, InputError
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 GUARD = '`if __name__ == "__main__":`'

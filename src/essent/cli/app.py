@@ -23,7 +23,7 @@ from essent.cli.save import save
 from essent.cli.search import search
 from essent.cli.serve import ENVIRONMENT, serve
 from essent.cli.train import train
-from essent.types import DamagedError, EssentError, VerificationError
+from essent.errors import DamagedError, EssentError, VerificationError
 from essent.version import __version__
 
 DONE, DAMAGED, WRONG_INPUT, INTERRUPTED, UNREAD = 0, 1, 2, 130, 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from essent.cli.console import show_note
 from essent.cli.files import check_output
-from essent.types import InputError
+from essent.errors import InputError
 
 if TYPE_CHECKING:
     from essent.selection.asked import Asked, AskedPairs

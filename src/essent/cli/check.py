@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from essent.atomic import write_text
+from essent._core.atomic import write_text
+from essent._core.folders.contents import is_essent_folder, is_exported_folder
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import is_stream, results, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import read_files
-from essent.folders.contents import is_essent_folder, is_exported_folder
-from essent.lazy import check_torch
-from essent.types import InputError, MissingDependencyError
+from essent.errors import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from essent.verification import Verification
+    from essent.verification.golden import Verification
 
 PROBLEMS = 3  # exit code: neither a damaged folder (1) nor wrong input (2)
 
@@ -64,7 +64,7 @@ def check(
     sample = None if texts is None else read_files(texts, column)
     saved = is_exported_folder(model) or is_essent_folder(model, {})
     if saved or files_only:
-        from essent.verification import verify
+        from essent.verification.golden import verify
 
         silence_libraries()
         verification = verify(model, untrusted=files_only)
@@ -73,7 +73,7 @@ def check(
     if files_only:
         return None
     if against is not None:
-        from essent.doctor.against import compare_with_server
+        from essent.verification.against import compare_with_server
 
         silence_libraries()
         comparison = compare_with_server(model, against, **run.options)
@@ -87,7 +87,7 @@ def check(
             raise
         run.note(f"The health checks are left out. {error}")
         return None
-    from essent.doctor.checks import diagnose
+    from essent.verification.checks import diagnose
 
     silence_libraries()
     diagnosis = diagnose(model, sample, skip=skip or (), **run.options)
@@ -108,7 +108,7 @@ def _check_combination(files_only: bool, against: str | None, of_health: dict[st
         InputError: names the options.
     """
     if against is not None:
-        from essent.doctor.against import check_address
+        from essent.verification.against import check_address
 
         check_address(against)
     if files_only or against is not None:

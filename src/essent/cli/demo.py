@@ -7,9 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import results, silence_libraries, wants_progress
-from essent.lazy import check_torch
 
 
 def demo(
@@ -30,7 +30,7 @@ def demo(
         quiet: Show no progress bar.
     """
     check_torch("essent demo")
-    from essent.demo.run import run_demo
+    from essent.cli.demo_run import run_demo
 
     silence_libraries()
     run_demo(output, model=model, device=None, console=results(), progress=wants_progress(quiet))

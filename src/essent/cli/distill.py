@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from essent.atomic import remove_leftovers
+from essent._core.atomic import remove_leftovers
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.check import show_verification
 from essent.cli.console import results, silence_libraries
 from essent.cli.files import check_folder
 from essent.cli.texts import expand_groups, listed, read_corpus, read_judged
-from essent.lazy import check_torch
-from essent.types import InputError
+from essent.errors import InputError
 
 if TYPE_CHECKING:
     from essent.static.choose import Trial
@@ -100,7 +100,7 @@ def distill(
     from essent.static.gather import Settings
     from essent.static.settings import Choice
     from essent.tasks.locate import load_task
-    from essent.verification import verify
+    from essent.verification.golden import verify
 
     choice = Choice(layers, weights, ridge, shaping)
     if validate is not None and choice != Choice():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import show_note, silence_libraries
 from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
@@ -18,8 +19,7 @@ from essent.cli.fitting import is_ready, learns, note_unused
 from essent.cli.table import TextTable, check_columns, read_table
 from essent.cli.texts import STANDARD_INPUT, listed, read_files
 from essent.engine.choice import EngineChoice, check_graph, choose, computing_in, offer_bfloat16
-from essent.lazy import check_torch
-from essent.types import DataError, InputError
+from essent.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from essent.bulk.run import BulkResult
@@ -217,7 +217,7 @@ def _load(options: EncodeOptions, choice: EngineChoice, refit: bool) -> Any:
 
     A recipe, an option of the model or texts to fit on always give an Encoder.
     """
-    from essent.folders.contents import is_exported_folder
+    from essent._core.folders.contents import is_exported_folder
     from essent.recipe.recipe import Recipe
     from essent.static.encoder import static_of
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import results, show_note, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.labels import row_labels
 from essent.cli.report import check_report, read_reports, write_page
 from essent.cli.texts import expand_groups, read_files
-from essent.lazy import check_torch
-from essent.types import InputError
+from essent.errors import InputError
 
 if TYPE_CHECKING:
     from essent.engine.choice import EngineChoice
-    from essent.evaluation.by_recipe import ByRecipe
+    from essent.selection.by_recipe import ByRecipe
     from essent.tasks.base import Task
     from essent.tasks.result import Result
 
@@ -126,11 +126,11 @@ def _scores(
     run: opt.Run,
 ) -> ByRecipe:
     """The results of every model and recipe, one per task; rows are labelled by both where there are several models."""
-    from essent.evaluation.by_recipe import ByRecipe
-    from essent.evaluation.defaults import default_recipes
-    from essent.evaluation.offer import offer_for
-    from essent.evaluation.run import evaluate as run_evaluation
-    from essent.hub import reach_model
+    from essent._core.hub import reach_model
+    from essent.selection.by_recipe import ByRecipe
+    from essent.selection.defaults import default_recipes
+    from essent.selection.evaluation import evaluate as run_evaluation
+    from essent.selection.offer import offer_for
 
     for name in models[1:]:  # before the first model has run for an hour
         reach_model(name, run.options)

@@ -9,11 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from essent.atomic import replacing_file
+from essent._core.atomic import replacing_file
+from essent._core.lazy import optional_import
+from essent._core.registry import did_you_mean
 from essent.cli.console import is_stream
 from essent.cli.table import EMBEDDING, TextTable, arrow_column, json_text
-from essent.registry import did_you_mean
-from essent.types import DataError, optional_import
+from essent.errors import DataError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from essent.cli import options as opt
 from essent.cli.console import show_note
 from essent.cli.texts import listed
-from essent.types import NotFittedError
+from essent.errors import NotFittedError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

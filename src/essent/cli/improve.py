@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import results, silence_libraries
 from essent.cli.texts import expand_groups, read_files
-from essent.lazy import check_torch
 
 
 def improve(

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from essent.registry import offered
+from essent._core.registry import offered
 
 Described = dict[str, tuple[str, str]]  # name -> (arguments with their defaults, what it does)
 NOTHING = inspect.Parameter.empty
@@ -22,9 +22,9 @@ NOTHING = inspect.Parameter.empty
 
 def parts() -> dict[str, Described]:
     """Every part by its kind."""
-    from essent.pooling import reductions
-    from essent.sources.layers import token_tables
-    from essent.weighting.base import weightings
+    from essent.recipe.pooling import reductions
+    from essent.recipe.sources.layers import token_tables
+    from essent.recipe.weighting.base import weightings
 
     return {
         "weights": registered(weightings),
@@ -37,10 +37,10 @@ def parts() -> dict[str, Described]:
 def shaping_steps() -> Described:
     """The steps of shaping, essent's and those of other packages."""
     if offered("essent.shapers"):
-        from essent.shaping.base import shapers
+        from essent.recipe.shaping.base import shapers
 
         return registered(shapers)
-    return in_source("essent.shaping")
+    return in_source("essent.recipe.shaping")
 
 
 def registered(registry: Any) -> Described:

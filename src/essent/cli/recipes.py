@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from essent.atomic import write_json
+from essent._core.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import results
 from essent.cli.files import write_json_file
@@ -112,7 +112,7 @@ def _show_one(name: str, console: Console) -> Recipe:
     from rich.text import Text
 
     from essent.recipe.recipe import Recipe
-    from essent.sources.layers import format_mix
+    from essent.recipe.sources.layers import format_mix
 
     row = NAMED.get(name.strip())
     recipe = Recipe.parse(name if row is None else row.one)

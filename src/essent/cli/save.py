@@ -8,16 +8,16 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from essent.arithmetic import BFLOAT16, FLOAT32, INT8, precision_of
+from essent._core.arithmetic import BFLOAT16, FLOAT32, INT8, precision_of
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.check import show_verification
 from essent.cli.console import results, silence_libraries
 from essent.cli.files import check_folder
 from essent.cli.fitting import fit_on
 from essent.cli.texts import expand_groups, read_files, read_judged
-from essent.lazy import check_torch
+from essent.errors import EngineError, InputError
 from essent.recipe.recipe import Recipe
-from essent.types import EngineError, InputError
 
 GRAPHS = ("openvino", "onnx")
 CALIBRATION = Group("Calibration", sort_key=0)
@@ -82,12 +82,12 @@ def save(
     _check_combination(format, precision, calibrate, match_pairs, match_score, compare)
     parsed = None if recipe is None else Recipe.parse(recipe)
     check_torch("essent save")
+    from essent._core.folders.names import GRAPH
+    from essent._core.folders.places import check_replaceable
     from essent.encoder.as_it_is import open_as_it_is
     from essent.encoder.encoder import Encoder
     from essent.engine.gain import texts_to_compare
-    from essent.folders.names import GRAPH
-    from essent.folders.places import check_replaceable
-    from essent.verification import verify
+    from essent.verification.golden import verify
 
     texts = {
         name: None if files is None else read_files(files, column)

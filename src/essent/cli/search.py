@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.ask import check_ask, judged_pairs
 from essent.cli.console import results, show_note, silence_libraries
 from essent.cli.files import check_folder, check_output, write_json_file
 from essent.cli.report import check_report, write_page
 from essent.cli.texts import expand_groups, read_files
-from essent.lazy import check_torch
-from essent.types import InputError
+from essent.errors import InputError
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard

@@ -47,10 +47,10 @@ def serve(
     Args:
         models: Folders or models on the hub, each MODEL or NAME=MODEL; requests choose among several by name.
     """
-    from essent.demo.files import pairs_path
     from essent.serving.run import serve as run_server
+    from essent.tasks.sample import sample_pairs_path
 
     if not logging.root.handlers:  # --debug has set up the logs of everything
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
         logging.getLogger("essent.serving").setLevel(logging.INFO)
-    run_server(models, settings, pairs=pairs_path(), progress=True, note=show_note)
+    run_server(models, settings, pairs=sample_pairs_path(), progress=True, note=show_note)

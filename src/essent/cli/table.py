@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from essent._core.lazy import optional_import
+from essent._core.registry import did_you_mean
 from essent.cli.console import is_stream
 from essent.cli.texts import check_streams, read_texts
-from essent.registry import did_you_mean
+from essent.errors import DataError
 from essent.tasks.data import SUFFIXES, Row, located_rows, text_value
-from essent.types import DataError, optional_import
 
 EMBEDDING, TEXT = "embedding", "text"
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from essent import tasks
 from essent.cli.console import is_stream, show_note
+from essent.errors import DataError, InputError
 from essent.tasks.data import split_lines
-from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
     from essent.tasks.judged import JudgedTask

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
+from essent._core.lazy import check_torch, optional_import
 from essent.cli import options as opt
 from essent.cli.console import results, silence_libraries
 from essent.cli.files import check_folder
 from essent.cli.texts import expand_groups, read_files, read_judged
-from essent.lazy import check_torch
-from essent.types import InputError, optional_import
+from essent.errors import InputError
 
 LEARNING = Group("Training, by default as the preset says", sort_key=0)
 
@@ -23,7 +23,7 @@ LEARNING = Group("Training, by default as the preset says", sort_key=0)
 @Parameter(name="*", group=LEARNING)
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Settings of `essent.train.Settings`; None leaves the preset's."""
+    """Settings of `essent.training.Settings`; None leaves the preset's."""
 
     recipe: opt.Recipe = None
     """Recipe of the trained encoder: prompt or prompt-denoised; with simcse cls, mean and others."""
@@ -100,9 +100,9 @@ def train(
     """
     check_torch("essent train")
     from essent.tasks.locate import load_judged
-    from essent.train.checkpoints import check_unfinished
-    from essent.train.continuous import train_continuous
-    from essent.train.run import train as run_training
+    from essent.training.checkpoints import check_unfinished
+    from essent.training.continuous import train_continuous
+    from essent.training.run import train as run_training
 
     chosen = preset or ("promptbert-unsup" if pairs is None else "promptbert-sup")
     if not (run.force or resume):
@@ -144,6 +144,6 @@ def _read(texts: Sequence[Path] | None, pairs: Path | None, column: str) -> Any:
         return read_files(texts, column)
     if pairs is None or texts is not None:
         raise InputError("Give either --texts (unlabelled) or --pairs (anchor, positive and perhaps negative).")
-    from essent.train.examples import read_examples
+    from essent.training.examples import read_examples
 
     return read_examples(pairs)

@@ -1,6 +1,6 @@
 """An Encoder is a SentenceTransformer that runs a recipe; EncoderTransformer is one in scikit-learn's pipelines."""
 
-from essent.lazy import needs_torch
+from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
     from essent.encoder.encoder import Encoder

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
+from essent.errors import RecipeError
 from essent.model.loading import open_model
-from essent.types import ModelLike, RecipeError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

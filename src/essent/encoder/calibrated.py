@@ -10,12 +10,12 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 
-from essent.arguments import check_device, check_vectors
-from essent.calibration.calibrating import calibrate
-from essent.calibration.stored import Calibration, calibrated_similarities, require_cosine, write_calibration
-from essent.compat import prompt_of, prompts_unannounced
-from essent.texts import require_finite
-from essent.types import TextsLike
+from essent._core.arguments import check_device, check_vectors
+from essent._core.compat import prompt_of, prompts_unannounced
+from essent._core.texts import require_finite
+from essent._core.types import TextsLike
+from essent.tasks.calibration.calibrating import calibrate
+from essent.tasks.calibration.stored import Calibration, calibrated_similarities, require_cosine, write_calibration
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -73,7 +73,7 @@ class CalibratedTransformer(SentenceTransformer):
             seed: of the draw.
 
         Raises:
-            InputError: a similarity other than cosine; or see `essent.calibration.calibrate`.
+            InputError: a similarity other than cosine; or see `essent.tasks.calibration.calibrate`.
         """
         require_cosine(str(self.similarity_fn_name))
         before = prompt_of(self, prompt, prompt_name)

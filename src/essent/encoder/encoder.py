@@ -15,28 +15,29 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
-from essent.arguments import check_options, check_path, check_size, with_checked_arguments
-from essent.calibration.stored import read_calibration
-from essent.compat import config_of, device_for, prompt_of, write_stock_card
+from essent._core.arguments import check_options, check_path, check_size, with_checked_arguments
+from essent._core.compat import config_of, device_for, prompt_of, write_stock_card
+from essent._core.folders.contents import is_essent_folder
+from essent._core.hub import reach_model
+from essent._core.progress import text_progress
+from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
+from essent._core.types import ModelLike, NamesItsModel, TextsLike
 from essent.encoder.calibrated import CalibratedTransformer
 from essent.encoder.html import encoder_html
-from essent.folders.contents import is_essent_folder
-from essent.hub import reach_model
+from essent.encoder.pipeline.cache import PooledCache
+from essent.encoder.pipeline.digests import digest_of, key_of
+from essent.encoder.pipeline.kept import kept_vectors
+from essent.encoder.pipeline.kept_states import KeptStates
+from essent.encoder.pipeline.module import RecipeModule
+from essent.encoder.pipeline.static_pooler import PORTION
+from essent.encoder.saving.card import amend_card
+from essent.encoder.saving.load import folder_of, load_folder
+from essent.encoder.saving.save import SavableModule, packages_of, save_folder
+from essent.errors import RecipeError
 from essent.model.loading import load
-from essent.pipeline.cache import PooledCache
-from essent.pipeline.digests import digest_of, key_of
-from essent.pipeline.kept import kept_vectors
-from essent.pipeline.kept_states import KeptStates
-from essent.pipeline.module import RecipeModule
-from essent.pipeline.static_pooler import PORTION
-from essent.progress import text_progress
 from essent.recipe.recipe import Recipe
-from essent.saving.card import amend_card
-from essent.saving.load import folder_of, load_folder
-from essent.saving.save import SavableModule, packages_of, save_folder
-from essent.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
-from essent.tokens.ids import batches, portions
-from essent.types import ModelLike, NamesItsModel, RecipeError, TextsLike
+from essent.recipe.tokens.ids import batches, portions
+from essent.tasks.calibration.stored import read_calibration
 
 if TYPE_CHECKING:
     import numpy as np
@@ -301,7 +302,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         *,
         layout: str = "stock",
     ) -> None:
-        """Write a folder that plain SentenceTransformer loads wherever that is exact; see `essent.saving`.
+        """Write a folder that plain SentenceTransformer loads wherever that is exact; see `essent.encoder.saving`.
 
         Args:
             layout: "stock" (current sentence-transformers), or "legacy": class paths and boolean pooling flags that

@@ -12,15 +12,16 @@ from sentence_transformers import SentenceTransformer
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils import Tags
 
+from essent._core.folders.contents import is_essent_folder, is_exported_folder
+from essent._core.texts import check_texts
+from essent._core.types import ModelLike, TextsLike
 from essent.encoder.encoder import Encoder
-from essent.folders.contents import is_essent_folder, is_exported_folder
+from essent.encoder.pipeline.cache import PooledCache
+from essent.encoder.pipeline.kept_states import KeptStates, StatesStore
+from essent.errors import InputError, not_fitted
 from essent.model.loading import load, open_model
-from essent.pipeline.cache import PooledCache
-from essent.pipeline.kept_states import KeptStates, StatesStore
 from essent.recipe.recipe import Recipe
-from essent.sources.layers import reads_mlm_head
-from essent.texts import check_texts
-from essent.types import InputError, ModelLike, TextsLike, not_fitted
+from essent.recipe.sources.layers import reads_mlm_head
 
 _one_loader = Lock()
 KEPT = 2**30  # bytes of pooled vectors kept in a temporary folder, after which they are forgotten

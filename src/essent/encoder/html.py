@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from essent.notebook import html_block, html_lines, html_pairs, html_title
-from essent.pipeline.module import RecipeModule
+from essent._core.notebook import html_block, html_lines, html_pairs, html_title
+from essent.encoder.pipeline.module import RecipeModule
 
 if TYPE_CHECKING:
     from essent.encoder.encoder import Encoder

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from essent.arithmetic import AUTO, BFLOAT16, FLOAT32, PASSES, check_bfloat16, has_bfloat16, precision_of
-from essent.types import EngineError, InputError
+from essent._core.arithmetic import AUTO, BFLOAT16, FLOAT32, PASSES, check_bfloat16, has_bfloat16, precision_of
+from essent.errors import EngineError, InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

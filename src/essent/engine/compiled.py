@@ -17,26 +17,27 @@ import torch
 from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 
-from essent.arguments import check_path, with_checked_arguments
-from essent.arithmetic import SHORT
-from essent.atomic import replacing_folder
-from essent.calibration.stored import write_calibration
-from essent.compat import settings_of
+from essent._core.arguments import check_path, with_checked_arguments
+from essent._core.arithmetic import SHORT
+from essent._core.atomic import replacing_folder
+from essent._core.compat import settings_of
+from essent._core.folders.digests import write_digests
+from essent._core.folders.names import GRAPH, STATE_FOLDER
+from essent._core.folders.places import check_replaceable, names_to_keep
+from essent._core.progress import text_progress
+from essent._core.texts import check_texts, distinct_texts
+from essent._core.types import NamesItsModel
 from essent.encoder.calibrated import CalibratedTransformer
+from essent.encoder.saving.save import GOLDEN_TEXTS
 from essent.engine.convert import convert, quantise
 from essent.engine.graph import Graph, graph_of
 from essent.engine.libraries import ALL_FILES
 from essent.engine.loss import Loss, cosines, loss_of, texts_to_judge
 from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import hidden_instructions, runtime_of
-from essent.folders.digests import write_digests
-from essent.folders.names import GRAPH, STATE_FOLDER
-from essent.folders.places import check_replaceable, names_to_keep
-from essent.progress import text_progress
-from essent.saving.save import GOLDEN_TEXTS
-from essent.texts import check_texts, distinct_texts
-from essent.tokens.ids import batches, pad
-from essent.types import EngineError, InputError, NamesItsModel
+from essent.errors import EngineError, InputError
+from essent.recipe.tokens.ids import batches, pad
+from essent.tasks.calibration.stored import write_calibration
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)

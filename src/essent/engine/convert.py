@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
+from essent._core.lazy import optional_import
 from essent.engine.graph import Graph
 from essent.engine.libraries import FILES, onnxruntime, openvino
-from essent.tokens.ids import pad
-from essent.types import EngineError, optional_import
+from essent.errors import EngineError
+from essent.recipe.tokens.ids import pad
 
 EXAMPLE = ("A man is playing a large flute.", "How far is the moon?", "the")
 

@@ -14,25 +14,25 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
-from essent.arguments import check_path
-from essent.arithmetic import SHORT
-from essent.atomic import recover
-from essent.calibration.stored import read_calibration
+from essent._core.arguments import check_path
+from essent._core.arithmetic import SHORT
+from essent._core.atomic import recover
+from essent._core.folders.check import check_folder
+from essent._core.folders.contents import kept_settings
+from essent._core.folders.digests import check_digests, digest_of_file
+from essent._core.folders.names import STATE_FOLDER
+from essent._core.folders.opening import guarded
+from essent._core.folders.reading import damage_named, read_arrays, read_json
+from essent._core.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
 from essent.encoder.encoder import Encoder
 from essent.engine.compiled import ABOUT, FORMAT, CompiledEncoder, check_golden
 from essent.engine.libraries import ALL_FILES
 from essent.engine.loss import Loss
 from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import runtime_of
-from essent.folders.check import check_folder
-from essent.folders.contents import kept_settings
-from essent.folders.digests import check_digests, digest_of_file
-from essent.folders.names import STATE_FOLDER
-from essent.folders.opening import guarded
-from essent.folders.reading import damage_named, read_arrays, read_json
-from essent.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
-from essent.tokens.ids import Frame
-from essent.types import DamagedError, ModelError
+from essent.errors import DamagedError, ModelError
+from essent.recipe.tokens.ids import Frame
+from essent.tasks.calibration.stored import read_calibration
 from essent.version import __version__
 
 ENTRIES: dict[str, Kind] = {

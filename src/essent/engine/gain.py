@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
+from essent._core.texts import check_texts
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.loss import Loss, loss_of
-from essent.texts import check_texts
-from essent.types import InputError
+from essent.errors import InputError
 
 FEWEST = 16  # texts: fewer take too little time to measure, and rank too few similarities
 ALONE = 20  # texts that are encoded one by one in a round

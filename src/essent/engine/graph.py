@@ -17,17 +17,18 @@ from sentence_transformers.sentence_transformer.modules import LayerNorm, Poolin
 from torch import nn
 
 from essent.encoder.encoder import Encoder
+from essent.encoder.pipeline.module import RecipeModule
+from essent.errors import EngineError, ModelError
 from essent.model.loading import POOLING
 from essent.model.template_bias import template_states
-from essent.pipeline.module import RecipeModule
-from essent.pooling import mix_sources
-from essent.shaping.affine import Affine
-from essent.shaping.centre import is_noise
-from essent.shaping.chain import Chain
-from essent.shaping.quantile import QuantileMap, QuantileUniform
-from essent.sources.layers import format_mix
-from essent.tokens.ids import content_of
-from essent.types import EngineError, ModelError, States, Tokens
+from essent.recipe.pooling import mix_sources
+from essent.recipe.shaping.affine import Affine
+from essent.recipe.shaping.centre import is_noise
+from essent.recipe.shaping.chain import Chain
+from essent.recipe.shaping.quantile import QuantileMap, QuantileUniform
+from essent.recipe.sources.layers import format_mix
+from essent.recipe.tokens.ids import content_of
+from essent.recipe.types import States, Tokens
 
 HEADS = (Transformer, WordEmbeddings)
 TAILS = (Dense, LayerNorm, Normalize)  # what a sentence-transformers model may have behind its pooling
@@ -153,7 +154,7 @@ class AffineGraph(nn.Module):
 
 
 class QuantileGraph(nn.Module):
-    """`essent.shaping.quantile.QuantileMap` by binary search over all quantiles, in float32 throughout.
+    """`essent.recipe.shaping.quantile.QuantileMap` by binary search over all quantiles, in float32 throughout.
 
     Graph engines compute in float32: quantiles are rounded to it first and slopes are made of the rounded ones, so that
     a value's place never jumps. A value within rounding of one that several quantiles share goes to the middle of their

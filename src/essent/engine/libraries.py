@@ -9,7 +9,7 @@ from types import ModuleType
 
 import numpy as np
 
-from essent.types import optional_import
+from essent._core.lazy import optional_import
 
 FILES = {"openvino": "model.xml", "onnx": "model.onnx"}
 ALL_FILES = ("model.xml", "model.bin", "model.onnx", "model.onnx.data")  # the last where onnx has more than 2 GB

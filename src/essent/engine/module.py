@@ -14,10 +14,10 @@ import torch
 from sentence_transformers.base.modules.input_module import InputModule
 from transformers import PreTrainedTokenizerBase
 
+from essent._core.texts import check_texts
 from essent.engine.runtime import Batch, Runtime
-from essent.texts import check_texts
-from essent.tokens.ids import Frame, batches, framed_ids, pad
-from essent.types import EngineError
+from essent.errors import EngineError
+from essent.recipe.tokens.ids import Frame, batches, framed_ids, pad
 
 WINDOW = 2048  # texts tokenised ahead while the ones before are computed,
 WINDOW_LETTERS = 2**22  # fewer where they are long: their ids are all in memory before they are cut
@@ -85,7 +85,7 @@ class EngineModule(InputModule):
         """Vectors (N,K) of distinct texts in their order; `advance` is told how many texts are done.
 
         Texts are taken longest first by their letters, so that the windows that are tokenised ahead hold texts of
-        nearly the same length; within a window batches are made by tokens (essent.tokens.ids.batches).
+        nearly the same length; within a window batches are made by tokens (essent.recipe.tokens.ids.batches).
         """
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         if len(texts) == 1:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from essent.cores import cores
+from essent._core.cores import cores
 from essent.engine.libraries import FILES, onnxruntime, openvino
-from essent.types import EngineError
+from essent.errors import EngineError
 
 Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows of the result (B,), ids (B,T), attention mask (B,T)
 Keep = Callable[[np.ndarray, np.ndarray], None]  # takes rows (B,) and vectors (B,K)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from essent._core.texts import check_texts, mend_surrogates
+from essent.errors import InputError
 from essent.selection.checks import held_out
 from essent.tasks.judged import JudgedTask
 from essent.tasks.locate import load_judged
-from essent.texts import check_texts, mend_surrogates
-from essent.types import InputError
 
 FEWEST_TEXTS = 50
 HELD_OUT, MOST_HELD_OUT = 0.1, 1000  # the share of the texts that nothing is learned from, and the most of them

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from essent import clock
-from essent.atomic import remove_leftovers, write_bytes, write_json
+from essent._core import clock
+from essent._core.atomic import remove_leftovers, write_bytes, write_json
+from essent.errors import DataError
 from essent.tasks.result import plain
-from essent.types import DataError
 from essent.version import __version__
 
 WORK, PLAN, RESULT, FOUND = ".work", "plan.json", "result.json", "evidence.npz"

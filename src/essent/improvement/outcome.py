@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from essent.atomic import write_json
+from essent._core.atomic import write_json
 from essent.tasks.result import library_versions, plain
 
 if TYPE_CHECKING:

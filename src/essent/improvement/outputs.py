@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from essent import clock
-from essent.atomic import require_replaceable
+from essent._core import clock
+from essent._core.atomic import require_replaceable
 from essent.encoder.encoder import Encoder
 from essent.engine.compiled import compile as compile_graph
 from essent.engine.files import load as load_graph
+from essent.errors import EngineError, InputError
 from essent.improvement.context import Context
 from essent.improvement.plan import ROUNDS, TIMED, Speed
 from essent.improvement.steps import Found
 from essent.improvement.yardstick import Evidence, agreement
 from essent.recipe.recipe import Recipe
-from essent.shaping.base import AffineShaper
+from essent.recipe.shaping.base import AffineShaper
 from essent.static.distillation import Distilled, Material, collect, make_encoder
 from essent.static.gather import Settings as Passing
 from essent.static.settings import Choice
 from essent.tasks.duplicates import DuplicateTask
 from essent.tasks.pairs import PairTask
-from essent.types import EngineError, InputError
 
 ENCODER, STATIC, GRAPH = "encoder", "static", "graph"
 SMALLER = (2, 4)  # the parts of the dimensions that smaller encoders and tables have

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from essent import clock
-from essent.cores import cores
+from essent._core import clock
+from essent._core.cores import cores
 from essent.encoder.encoder import Encoder
 from essent.improvement.given import Given
 from essent.improvement.yardstick import Yardstick
@@ -170,7 +170,7 @@ def plan_search(
 
 
 def candidates(capabilities: ModelCapabilities, dropout: bool, seed: int) -> list[dict[str, Any]]:
-    """Settings of training to try, the likeliest first; fields of `essent.train.Settings`."""
+    """Settings of training to try, the likeliest first; fields of `essent.training.Settings`."""
     base = {"objective": "simcse", "recipe": "mean", "learning_rate": 1e-4, "batch_size": BATCH, "seed": seed}
     base |= {"temperature": 0.05, "projection_head": "none", "max_seq_length": TRAINED_TOKENS}
     whitened = {**base, "projection_head": "whiten", "temperature": 0.1}

@@ -16,7 +16,11 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from essent.arithmetic import check_bfloat16
+from essent._core.arithmetic import check_bfloat16
+from essent._core.registry import did_you_mean
+from essent._core.types import ModelLike
+from essent.encoder.pipeline.digests import digest_of_backbone
+from essent.errors import UnknownNameError
 from essent.improvement import outputs, steps
 from essent.improvement.context import Choice, Context
 from essent.improvement.given import Given, read_given
@@ -27,10 +31,7 @@ from essent.improvement.plan import announced, make_plan
 from essent.improvement.settings import Settings
 from essent.improvement.yardstick import Scores, Yardstick
 from essent.model.loading import load, open_model
-from essent.pipeline.digests import digest_of_backbone
-from essent.registry import did_you_mean
 from essent.report.write import check_library
-from essent.types import ModelLike, UnknownNameError
 
 logger = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from essent.arithmetic import AUTO, BFLOAT16, FLOAT32, precision_of
-from essent.registry import did_you_mean
-from essent.types import InputError, UnknownNameError
+from essent._core.arithmetic import AUTO, BFLOAT16, FLOAT32, precision_of
+from essent._core.registry import did_you_mean
+from essent.errors import InputError, UnknownNameError
 
 GOALS = ("quality", "speed", "size")
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}

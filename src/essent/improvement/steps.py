@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from essent import clock
-from essent.evaluation.run import Bench
+from essent._core import clock
+from essent._core.texts import distinct_texts
 from essent.improvement.context import Choice, Context
 from essent.improvement.plan import FEWEST_STEPS, VALIDATIONS, space_of
 from essent.improvement.yardstick import REFERENCE, Evidence, fewer_units
 from essent.recipe.recipe import Recipe
+from essent.selection.evaluation import Bench
 from essent.selection.run import search as search_recipes
 from essent.selection.settings import Settings as SearchSettings
 from essent.selection.space import Grid, Space
 from essent.tasks.comparison import Comparison
-from essent.texts import distinct_texts
-from essent.train.run import train
+from essent.training.run import train
 
 Found = tuple[dict[str, Any], dict[str, Evidence]]
 BASELINES = ("mean", "first-last")

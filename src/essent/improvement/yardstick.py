@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from essent import clock
+from essent._core import clock
+from essent.errors import EssentError
 from essent.improvement.given import Given
 from essent.selection.combined import criteria
 from essent.selection.verdict import Judged
@@ -23,7 +24,6 @@ from essent.tasks.data import Pair
 from essent.tasks.judged import JudgedTask
 from essent.tasks.pairs import PairTask
 from essent.tasks.resampling import interval
-from essent.types import EssentError
 
 CRITERION = "teacher"  # without labels
 REFERENCE = "reference"  # what the names of the recipes begin with that a criterion compares with

@@ -1,6 +1,6 @@
 """A pretrained transformer: loading, what it offers to recipes, its states, templates, masked-LM head, token tables."""
 
-from essent.lazy import needs_torch
+from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
     from essent.model.attention import probabilities

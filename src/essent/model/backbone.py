@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from essent.arithmetic import AUTO, FLOAT32, check_bfloat16, computing
-from essent.compat import (
+from essent._core.arithmetic import AUTO, FLOAT32, check_bfloat16, computing
+from essent._core.compat import (
     attention_of,
     can_set_attention,
     hidden_states_of,
@@ -25,11 +25,12 @@ from essent.compat import (
     set_attention,
     without_capturing,
 )
+from essent.errors import ModelError
 from essent.model.attention import DIAGONAL, SHORT_ATTENTION, DiagonalRecorder, recorder_in_use
 from essent.model.mlm_head import MaskedLMHead
 from essent.model.weights import require_rows
-from essent.tokens.ids import Vocabulary
-from essent.types import ModelError, States, Tokens
+from essent.recipe.tokens.ids import Vocabulary
+from essent.recipe.types import States, Tokens
 
 LAYER_LISTS = ("layer_types", "mlp_layer_types")  # one entry a layer in some families' configurations
 FINAL_NORMS = ("final_norm", "final_layer_norm", "ln_f", "norm")  # applied after the last layer by some families

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.model.mlm_head import NO_HEAD
 from essent.recipe.recipe import MASK, Recipe
-from essent.sources.layers import format_mix, resolve
-from essent.types import UnsupportedRecipeError
-from essent.weighting.base import weightings
+from essent.recipe.sources.layers import format_mix, resolve
+from essent.recipe.weighting.base import weightings
 
 
 @dataclass(frozen=True)

@@ -18,21 +18,22 @@ from sentence_transformers.util import get_device_name
 from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
-from essent.arguments import check_model, check_options
-from essent.compat import prompts_unannounced, settings_of
-from essent.folders.contents import is_bare_table, is_essent_folder, is_exported_folder, read_modules
-from essent.folders.opening import guarded, opening
-from essent.folders.weights import WEIGHTS, weight_shapes
-from essent.hub import file_options, full_name, reach_model
+from essent._core.arguments import check_model, check_options
+from essent._core.compat import prompts_unannounced, settings_of
+from essent._core.folders.contents import is_bare_table, is_essent_folder, is_exported_folder, read_modules
+from essent._core.folders.opening import guarded, opening
+from essent._core.folders.weights import WEIGHTS, weight_shapes
+from essent._core.hub import file_options, full_name, reach_model
+from essent._core.types import ModelLike
+from essent.errors import ModelError, RecipeError, UnsupportedRecipeError
 from essent.model.backbone import LAYER_LISTS, Backbone, RequiredOutputs
 from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe, is_relative
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
 from essent.model.weights import Shapes, check_sizes, reports_hidden, require_rows, require_weights
 from essent.recipe.recipe import Recipe
-from essent.sources.layers import reads_mlm_head, resolve
-from essent.types import ModelError, ModelLike, RecipeError, UnsupportedRecipeError
-from essent.weighting.base import weightings
+from essent.recipe.sources.layers import reads_mlm_head, resolve
+from essent.recipe.weighting.base import weightings
 
 HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only", "trust_remote_code")
 AS_IT_IS = "load it with sentence_transformers.SentenceTransformer to use it as it is."

@@ -14,12 +14,12 @@ from torch import nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from essent.compat import unread_weights
-from essent.folders.opening import guarded
-from essent.folders.weights import weight_shapes
-from essent.hub import file_options
+from essent._core.compat import unread_weights
+from essent._core.folders.opening import guarded
+from essent._core.folders.weights import weight_shapes
+from essent._core.hub import file_options
+from essent.errors import ModelError
 from essent.model.weights import require_weights
-from essent.types import ModelError
 
 SCORES = 2**24  # logits held at a time, 64 MiB in float32
 NO_HEAD = (

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from essent.errors import UnsupportedRecipeError
 from essent.recipe.recipe import MASK, SLOT
-from essent.tokens.ids import Frame, fast_backend
-from essent.types import UnsupportedRecipeError
+from essent.recipe.tokens.ids import Frame, fast_backend
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from essent.model.backbone import RequiredOutputs
-from essent.tokens.ids import Frame
-from essent.types import Tokens
+from essent.recipe.tokens.ids import Frame
+from essent.recipe.types import Tokens
 
 if TYPE_CHECKING:
     from essent.model.backbone import Backbone

@@ -28,10 +28,10 @@ from transformers import (
 )
 from transformers.modeling_outputs import BaseModelOutput
 
-from essent.folders.contents import read_config, read_modules
+from essent._core.folders.contents import read_config, read_modules
+from essent.errors import ModelError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
-from essent.tokens.ids import DROPPED, fast_backend, unknown_token
-from essent.types import ModelError, UnsupportedRecipeError
+from essent.recipe.tokens.ids import DROPPED, fast_backend, unknown_token
 
 
 class RowsConfig(PretrainedConfig):

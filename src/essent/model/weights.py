@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-from essent.compat import unread_weights
-from essent.types import DamagedError
+from essent._core.compat import unread_weights
+from essent.errors import DamagedError
 
 MEND = "Get the config.json and the weights that belong together"
 Shapes = Mapping[str, list[int]]  # of the tensors of a checkpoint, by their names

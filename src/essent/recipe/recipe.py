@@ -3,10 +3,10 @@
     e(s) = g( Σ_n ω_n · Σ_k α_k · h_n^(k) )
 
     template   t   None, or text with one {text} and any number of [MASK]
-    layers     h, α  sources and their weights, "0+L", "0.3*0+0.7*L", "static", "L-bias"      (essent.sources.layers)
-    weights    ω   a product of token weightings, "idf", "ditto:1-10", "idf*ditto:1-10"       (essent.weighting)
-    reduce     Σ   "sum", "max", "power:3", "dct:2"                                           (essent.pooling)
-    shaping    g   a chain of steps, "zscore", "whiten", "normalize" …                        (essent.shaping)
+    layers     h, α  sources and their weights, "0+L", "0.3*0+0.7*L", "static", "L-bias"  (essent.recipe.sources.layers)
+    weights    ω   a product of token weightings, "idf", "ditto:1-10", "idf*ditto:1-10"       (essent.recipe.weighting)
+    reduce     Σ   "sum", "max", "power:3", "dct:2"                                           (essent.recipe.pooling)
+    shaping    g   a chain of steps, "zscore", "whiten", "normalize" …                        (essent.recipe.shaping)
 
 Text form: a name or `field=value` words, then the chain: `ditto:1-10 | zscore`, `mean layers=3`,
 `template="{text} means [MASK]" weights=mask | whiten:256 | normalize`.
@@ -23,12 +23,12 @@ from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from essent.lazy import needs_torch
-from essent.notebook import html_block, html_pairs, html_title
+from essent._core.lazy import needs_torch
+from essent._core.notebook import html_block, html_pairs, html_title
+from essent._core.registry import did_you_mean
+from essent.errors import RecipeError, UnknownNameError
 from essent.recipe.named import NAMED, TEMPLATES, NamedRecipe
-from essent.registry import did_you_mean
-from essent.sources.layers import Mix, check_source, checked_mix, format_mix, parse_mix, reads_mlm_head
-from essent.types import RecipeError, UnknownNameError
+from essent.recipe.sources.layers import Mix, check_source, checked_mix, format_mix, parse_mix, reads_mlm_head
 
 FIELDS = ("template", "layers", "weights", "reduce")
 ALLOWED = {  # for the error on a value of another type
@@ -73,8 +73,8 @@ class Recipe:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        from essent.pooling import reductions
-        from essent.weighting.base import weightings
+        from essent.recipe.pooling import reductions
+        from essent.recipe.weighting.base import weightings
 
         for key in (*FIELDS, "shaping"):
             object.__setattr__(self, key, _field_of(key, getattr(self, key)))
@@ -307,7 +307,7 @@ def _checked_steps(shaping: tuple[str, ...]) -> tuple[str, ...]:
     if not shaping:
         return ()
     with needs_torch(f"The shaping {' | '.join(shaping)!r}"):
-        from essent.shaping.base import shapers
+        from essent.recipe.shaping.base import shapers
     return tuple(shapers.create(spec).spec() for spec in shaping)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from essent.errors import DataError, InputError
 from essent.report.labels import NO_MODEL, Key, Names, key_of, names_of, short_name, short_paths
 from essent.report.measured import geometry_section, heros_section, plain_section
 from essent.report.parts import Column, Line, Number, Report, Section, Table
 from essent.report.scored import scored_section
 from essent.tasks.result import Result
-from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard

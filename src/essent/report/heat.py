@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from essent.atomic import replacing_file
+from essent._core.atomic import replacing_file
+from essent._core.lazy import optional_import
+from essent.errors import InputError
 from essent.tasks.heros import CHANGED, KEPT, comparisons
 from essent.tasks.result import Result
-from essent.types import InputError, optional_import
 
 INK, FAINT, EMPTY = "#222222", "#6B6B6B", "#F0F0F0"
 GAP = 0.18  # between groups of columns, in columns

@@ -7,9 +7,9 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from essent._core.lazy import optional_import
 from essent.report.colours import level_of, page_colours
 from essent.report.parts import Block, Curves, Heat, Report, Table, finite, shown, shown_interval
-from essent.types import optional_import
 
 TEMPLATES = Path(__file__).parent / "templates"
 

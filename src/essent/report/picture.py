@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from essent._core.lazy import optional_import
+from essent.errors import InputError
 from essent.report.colours import LIGHT, SERIES, level_of, palette
 from essent.report.heat import shortened
 from essent.report.parts import Axis, Bars, Block, Curves, Heat, Number, Points, Report, Table, finite, shown
-from essent.types import InputError, optional_import
 
 INK, FAINT, RULE, EMPTY = "#1A1F26", "#5A6470", "#DFE3E8", "#F0F0F0"
 WIDTH, MARGIN, GUTTER = 13.0, 0.4, 0.5  # inches

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from essent.lazy import needs_torch
+from essent._core.lazy import needs_torch
+from essent.errors import DataError, EssentError
 from essent.tasks.result import FORMAT, Result, load_results
-from essent.types import DataError, EssentError
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard

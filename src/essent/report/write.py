@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from essent.atomic import replacing_file
-from essent.registry import did_you_mean
+from essent._core.atomic import replacing_file
+from essent._core.lazy import optional_import
+from essent._core.registry import did_you_mean
+from essent.errors import InputError
 from essent.report.gather import gather
 from essent.report.html import html_report
 from essent.report.markdown import markdown_report
 from essent.report.parts import Report
 from essent.report.picture import draw_report
 from essent.tasks.result import Result
-from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard

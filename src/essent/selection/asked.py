@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from essent.atomic import write_text
-from essent.registry import did_you_mean
+from essent._core.atomic import write_text
+from essent._core.registry import did_you_mean
+from essent._core.texts import check_texts
+from essent.errors import DataError
 from essent.tasks.data import Pair, Row, located_rows, pairs_from_rows
 from essent.tasks.pairs import PairTask
-from essent.texts import check_texts
-from essent.types import DataError
 
 TEACHER = "teacher"
 PRIOR = 30  # judgements that the score by TEACHER counts for, beside those of the user; measured by benchmarks/ask.py

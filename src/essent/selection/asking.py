@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from essent._core.types import ModelLike
+from essent.errors import InputError
 from essent.selection.asked import Asked, AskedPairs, judged_pairs, read_judged, write_pairs
 from essent.selection.criterion import unit_ranks, usable
 from essent.selection.question import Question
 from essent.selection.run import prepare, split_options, work_folder
 from essent.selection.settings import Settings
 from essent.selection.space import Space, find_space
-from essent.types import InputError, ModelLike
 
 CANDIDATES = "lexical"  # the criterion whose pairs are the candidates: the user's, or near, related and random ones
 EACH = 2  # pairs of a stratum: one that the recipes disagree on, the others at random

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from essent.evaluation.run import Bench
+from essent._core.types import ModelLike
+from essent.errors import DataError, InputError
 from essent.recipe.recipe import Recipe
+from essent.selection.evaluation import Bench
 from essent.tasks.comparison import Comparison, Scored, against
 from essent.tasks.judged import JudgedTask
 from essent.tasks.locate import load_judged
 from essent.tasks.resampling import interval
-from essent.types import DataError, InputError, ModelLike
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from essent.errors import RecipeError
 from essent.selection.criterion import (
     CONSTANT,
     Criterion,
@@ -31,7 +32,6 @@ from essent.selection.criterion import (
 )
 from essent.selection.pseudo import PseudoPairs, all_texts, neighbours_of
 from essent.selection.signals import Halves, Length, Lexical, Neighbours, Perturbed
-from essent.types import RecipeError
 
 __all__ = ["Criterion", "PseudoPairs", "criteria", "default_criterion"]
 

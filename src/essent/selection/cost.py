@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from essent import clock
-from essent.cores import cores
+from essent._core import clock
+from essent._core.cores import cores
+from essent.errors import EssentError
 from essent.selection.question import Question
 from essent.selection.stored import judged_at_once
 from essent.selection.sweep import GIB, Sweep
 from essent.tasks.judged import JudgedTask
-from essent.types import EssentError
 
 TEXTS = 24  # of the sample; a fraction of a second
 UNITS = 200  # that are judged for the sample

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from essent.registry import Registry, format_spec
+from essent._core.registry import Registry, format_spec
+from essent.errors import InputError, RecipeError
 from essent.selection.pseudo import PseudoPairs
-from essent.types import InputError, RecipeError
 
 CONSTANT = 1e-6  # a narrower spread of float32 cosines is rounding: to rank it would be to rank noise
 ROWS = 256  # recipes ranked at a time

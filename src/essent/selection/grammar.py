@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from essent._core.registry import did_you_mean
+from essent.errors import DataError, RecipeError, UnknownNameError
 from essent.recipe.recipe import SLOT
-from essent.registry import did_you_mean
-from essent.types import DataError, RecipeError, UnknownNameError
 
 FIELD = re.compile(r"\{(\w+)\}")
 

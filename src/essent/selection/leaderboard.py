@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent.atomic import write_json
+from essent._core.atomic import write_json
+from essent._core.lazy import optional_import
+from essent._core.notebook import html_block, html_lines, html_picture, html_table, html_title
 from essent.encoder.encoder import Encoder
-from essent.notebook import html_block, html_lines, html_picture, html_table, html_title
+from essent.errors import InputError, MissingDependencyError
 from essent.recipe.recipe import Recipe
+from essent.recipe.sources.layers import LAYER
 from essent.selection.checks import Check
-from essent.sources.layers import LAYER
 from essent.tasks.comparison import Comparison, Scored
 from essent.tasks.result import plain
-from essent.types import InputError, MissingDependencyError, optional_import
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from essent.texts import distinct_texts
+from essent._core.texts import distinct_texts
 
 
 @dataclass(frozen=True)

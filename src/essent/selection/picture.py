@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from essent.atomic import replacing_file
+from essent._core.atomic import replacing_file
+from essent._core.lazy import optional_import
+from essent.errors import InputError
 from essent.selection.criterion import is_label_free
 from essent.selection.leaderboard import Leaderboard
-from essent.types import InputError, optional_import
 
 INK, FAINT, GRID = "#1B1F24", "#6A7178", "#E4E4E4"
 BEST, OTHER, BASELINE = "#C8553D", "#4C78A8", "#9AA5B1"

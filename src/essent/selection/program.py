@@ -16,17 +16,17 @@ from functools import reduce
 import torch
 from torch import nn
 
+from essent.encoder.pipeline.plan import Plan
 from essent.model.backbone import Backbone, RequiredOutputs
 from essent.model.capabilities import capabilities_of, check_recipe
 from essent.model.template import make_frame
 from essent.model.template_bias import debias
-from essent.pipeline.plan import Plan
 from essent.recipe.recipe import Recipe
-from essent.sources.layers import Source, resolve
-from essent.tokens.ids import Frame
-from essent.types import CorpusStats, States, Tokens
-from essent.weighting.base import Weighting, weightings
-from essent.weighting.product import combine_many
+from essent.recipe.sources.layers import Source, resolve
+from essent.recipe.tokens.ids import Frame
+from essent.recipe.types import CorpusStats, States, Tokens
+from essent.recipe.weighting.base import Weighting, weightings
+from essent.recipe.weighting.product import combine_many
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from essent.errors import DataError, InputError
 from essent.tasks.data import SUFFIXES, located_rows, read_text, split_lines
-from essent.types import DataError, InputError
 
 FEWEST = 8  # of anything to draw from: fewer pairs rank recipes by chance
 WORDS = 4  # a text of fewer words is not taken apart

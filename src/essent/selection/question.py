@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from essent._core.registry import did_you_mean
+from essent._core.texts import check_texts
+from essent.errors import InputError, UnknownNameError
 from essent.recipe.recipe import Recipe
-from essent.registry import did_you_mean
+from essent.recipe.weighting.frequency import inverse_document_frequency
 from essent.selection.asked import TEACHER, AskedPairs
 from essent.selection.combined import Criterion, PseudoPairs, criteria, default_criterion
 from essent.selection.criterion import is_label_free
@@ -22,9 +25,6 @@ from essent.tasks.judged import JudgedTask
 from essent.tasks.kinds import COLUMNS, SCORE_NAMES
 from essent.tasks.locate import load_judged
 from essent.tasks.pairs import rows_of
-from essent.texts import check_texts
-from essent.types import InputError, UnknownNameError
-from essent.weighting.frequency import inverse_document_frequency
 
 Parts = tuple[tuple[Criterion, PseudoPairs, slice], ...]
 

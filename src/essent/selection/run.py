@@ -16,11 +16,13 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from essent.arithmetic import BFLOAT16
+from essent._core.arithmetic import BFLOAT16
+from essent._core.registry import did_you_mean
+from essent._core.types import ModelLike
+from essent.encoder.pipeline.digests import digest_of_backbone
+from essent.errors import InputError
 from essent.model.loading import Loaded, load, read_capabilities
-from essent.pipeline.digests import digest_of_backbone
 from essent.recipe.recipe import Recipe
-from essent.registry import did_you_mean
 from essent.selection.checks import HeldOut, check_on, held_out
 from essent.selection.cost import announced
 from essent.selection.judging import make_board
@@ -36,7 +38,6 @@ from essent.selection.verdict import decided_by_tests
 from essent.tasks.base import prompt_note
 from essent.tasks.judged import JudgedTask
 from essent.tasks.result import library_versions
-from essent.types import InputError, ModelLike
 
 WEIGHED = 20_000  # tokens that a criterion on token weights sees
 GIB = 2**30

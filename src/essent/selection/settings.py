@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from essent.arguments import check_size
-from essent.arithmetic import AUTO, precision_of
-from essent.types import InputError
+from essent._core.arguments import check_size
+from essent._core.arithmetic import AUTO, precision_of
+from essent.errors import InputError
 
 BASELINES = ("mean", "first-last")
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from essent.errors import InputError, RecipeError
 from essent.selection.criterion import (
     Criterion,
     Pairs,
@@ -40,7 +41,6 @@ from essent.selection.pseudo import (
     target_pairs,
     words_of,
 )
-from essent.types import InputError, RecipeError
 
 # -- the geometry of random pairs -------------------------------------------------------------------------------------
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from essent._core.registry import did_you_mean
+from essent.errors import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.model.capabilities import ModelCapabilities, check_recipe
 from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import MASK, Recipe, read_field, split_chain
-from essent.registry import did_you_mean
+from essent.recipe.sources.layers import reads_mlm_head
 from essent.selection.grammar import Grammar, read_yaml
-from essent.sources.layers import reads_mlm_head
-from essent.types import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 
 EVERY = "*"
 MIXES = ("static", "0", "L", "0+L", "L-1+L", "1+2+L", "0+1+2+L")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from essent.atomic import remove_leftovers, sync, write_text
-from essent.types import DataError
+from essent._core.atomic import remove_leftovers, sync, write_text
+from essent.errors import DataError
 
 FORMAT = "essent-search/2"
 FLOAT, DOUBLE = np.dtype("<f4"), np.dtype("<f8")  # of vectors, of rows

@@ -14,15 +14,15 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from essent.cores import cores
+from essent._core.cores import cores
+from essent.errors import NoSpreadError
+from essent.recipe.shaping.base import AffineShaper, Moments
+from essent.recipe.shaping.chain import Chain
 from essent.selection.pairs import TextPairs
 from essent.selection.program import Place
 from essent.selection.question import Question
 from essent.selection.store import Store
 from essent.selection.sweep import Sweep, pair_cosines
-from essent.shaping.base import AffineShaper, Moments
-from essent.shaping.chain import Chain
-from essent.types import NoSpreadError
 
 FLOAT = 4  # bytes
 Weighting = tuple[int, int, int]  # pass, block and row in it

@@ -16,12 +16,13 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
+from essent._core.texts import require_finite
+from essent.errors import InputError
+from essent.recipe.tokens.ids import batches, count_tokens, framed_ids, pad, portions
+from essent.recipe.types import CorpusStats, Tokens
 from essent.selection.pairs import Portion, TextPairs, portions_of
 from essent.selection.program import Block, Pass, Place, Program
 from essent.selection.store import Store
-from essent.texts import require_finite
-from essent.tokens.ids import batches, count_tokens, framed_ids, pad, portions
-from essent.types import CorpusStats, InputError, Tokens
 
 ALL_FLOATS = 4  # bytes
 GIB = 2**30

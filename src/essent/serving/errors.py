@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from essent.types import EssentError
+from essent.errors import EssentError
 
 KINDS = {  # status: OpenAI's type, TEI's error_type
     400: ("invalid_request_error", "Validation"),

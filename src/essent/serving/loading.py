@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from essent.progress import text_progress
+from essent._core.progress import text_progress
+from essent.errors import DataError, EngineError, InputError, VerificationError
 from essent.serving.collection import SMALLEST, TEXT_PROMPTS, Collection, Index
 from essent.serving.errors import RequestError
 from essent.serving.model import Model
@@ -21,7 +22,6 @@ from essent.serving.prepared import named
 from essent.serving.service import Service
 from essent.serving.settings import Settings
 from essent.tasks.text_files import read_texts
-from essent.types import DataError, EngineError, InputError, VerificationError
 
 if TYPE_CHECKING:
     from essent.bulk.rows import Rows

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent.arithmetic import AUTO, BFLOAT16
-from essent.calibration.stored import Calibration
+from essent._core.arithmetic import AUTO, BFLOAT16
+from essent._core.folders.contents import ABOUT, is_essent_folder, is_exported_folder, read_about
+from essent._core.folders.names import STATE_FOLDER
+from essent._core.hub import reach_model
 from essent.engine.choice import EngineChoice, check_graph
-from essent.folders.contents import ABOUT, is_essent_folder, is_exported_folder, read_about
-from essent.folders.names import STATE_FOLDER
-from essent.hub import reach_model
+from essent.errors import EngineError, EssentError, MissingDependencyError, ModelError, RecipeError
 from essent.serving.machine import ignore_stop_signals
 from essent.serving.reading import Reading
 from essent.static.encoder import StaticEncoder, static_of
-from essent.types import EngineError, EssentError, MissingDependencyError, ModelError, RecipeError
-from essent.verification import Verification, verify
+from essent.tasks.calibration.stored import Calibration
+from essent.verification.golden import Verification, verify
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -224,7 +224,7 @@ def _torch(name: str, source: str, model: SentenceTransformer, checked: Verifica
 
 def _common(name: str, source: str, model: SentenceTransformer, checked: Verification | None) -> dict[str, Any]:
     """What every encoder says of itself, and its golden vectors as it gives them now, once it is verified."""
-    from essent.saving.save import GOLDEN_TEXTS
+    from essent.encoder.saving.save import GOLDEN_TEXTS
 
     golden = np.asarray(model.encode(list(GOLDEN_TEXTS), prompt="", show_progress_bar=False), np.float32)
     if not np.isfinite(golden).all():
@@ -263,8 +263,8 @@ def _fitted(source: str) -> str:
 def _weights(model: SentenceTransformer) -> np.ndarray | None:
     """The weight of every token, where the recipe's weights depend on the token alone."""
     from essent.encoder.encoder import Encoder
-    from essent.weighting.base import ByToken
-    from essent.weighting.position import Uniform
+    from essent.recipe.weighting.base import ByToken
+    from essent.recipe.weighting.position import Uniform
 
     if not isinstance(model, Encoder):
         return None

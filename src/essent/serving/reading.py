@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from essent.texts import mend_surrogates
-from essent.tokens.ids import Frame, dropped_ids, fast_backend, in_frame, read_ids
+from essent._core.texts import mend_surrogates
+from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, in_frame, read_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent.cores import cores
-from essent.lazy import check_torch
+from essent._core.cores import cores
+from essent._core.lazy import check_torch, optional_import
+from essent.errors import DamagedError, EngineError, EssentError, InputError
 from essent.serving.loading import Given, open_collections, read_collections
 from essent.serving.machine import divide
 from essent.serving.prepared import Prepared, named, prepare_in_process, served_static
 from essent.serving.service import Service
 from essent.serving.settings import Settings
-from essent.types import DamagedError, EngineError, EssentError, InputError, optional_import
 
 if TYPE_CHECKING:
     from essent.serving.connections import Server

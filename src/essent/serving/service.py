@@ -12,6 +12,8 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
+from essent._core.texts import distinct_texts
+from essent.errors import VerificationError
 from essent.serving.dispatch import Dispatcher
 from essent.serving.engine import Engine
 from essent.serving.errors import RequestError, overloaded, unhealthy
@@ -22,8 +24,6 @@ from essent.serving.schedule import Schedule
 from essent.serving.settings import Settings
 from essent.serving.static import StaticModel
 from essent.serving.worker import Source
-from essent.texts import distinct_texts
-from essent.types import VerificationError
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from essent.arithmetic import PASSES, precision_of
+from essent._core.arithmetic import PASSES, precision_of
 from essent.engine.choice import ENGINES
-from essent.types import InputError
+from essent.errors import InputError
 
 MEGABYTE = 1_000_000
 

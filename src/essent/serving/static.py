@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from essent.recipe.tokens.by_word import Ragged, cut
 from essent.static.encoder import StaticEncoder
-from essent.tokens.by_word import Ragged, cut
 
 
 class StaticModel:

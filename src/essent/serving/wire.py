@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from essent.types import EngineError
+from essent.errors import EngineError
 
 SIZES = struct.Struct("<II")  # of header and body
 MOST_HEADER, MOST_BODY = 1 << 20, 1 << 30

@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from essent.recipe.tokens.ids import pad_arrays
 from essent.serving.machine import give_back_memory, ignore_stop_signals
 from essent.serving.wire import digest, frame, receive_frame, sequences_of
-from essent.tokens.ids import pad_arrays
 
 logger = logging.getLogger(__name__)
 BEAT = 0.4  # seconds between signs of life

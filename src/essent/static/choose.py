@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
+from essent.recipe.tokens.ids import text_ids
 from essent.static.distillation import Choice, Material
 from essent.static.regress import bag_matrix
 from essent.tasks.base import unit_rows
-from essent.tokens.ids import text_ids
 
 if TYPE_CHECKING:
     from essent.tasks.judged import JudgedTask

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from essent.recipe.tokens.ids import text_ids
 from essent.static.regress import flat_ids
-from essent.tokens.ids import text_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

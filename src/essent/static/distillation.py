@@ -14,27 +14,29 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from essent._core.texts import check_texts
+from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
+from essent.encoder.pipeline.plan import Plan
+from essent.encoder.saving.static_table import STORED, UNIT, rounded
+from essent.errors import InputError, RecipeError
 from essent.model.backbone import Backbone
 from essent.model.loading import load
 from essent.model.token_rows import unlimited
-from essent.pipeline.plan import Plan
 from essent.recipe.recipe import Recipe
-from essent.saving.static_table import STORED, UNIT, rounded
-from essent.shaping.base import AffineShaper
-from essent.shaping.chain import Chain
-from essent.sources.contexts import Contexts
-from essent.sources.layers import Mix, parse_mix, resolve
+from essent.recipe.shaping.base import AffineShaper
+from essent.recipe.shaping.chain import Chain
+from essent.recipe.sources.contexts import Contexts
+from essent.recipe.sources.layers import Mix, parse_mix, resolve
+from essent.recipe.tokens.ids import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
+from essent.recipe.types import CorpusStats
+from essent.recipe.weighting.base import ByToken, weightings
 from essent.static.coverage import warn_of_new
 from essent.static.gather import Settings, average_contexts
 from essent.static.regress import bag_matrix, fit_rows, is_strength
 from essent.static.settings import Choice, TableSettings
 from essent.static.smaller import Losses, agreement, check_dimensions, reduce_table
 from essent.static.vocabulary import extended, find_extension
-from essent.texts import check_texts
-from essent.tokens.ids import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
-from essent.types import CorpusStats, InputError, ModelLike, RecipeError
-from essent.weighting.base import ByToken, weightings
 
 
 @dataclass

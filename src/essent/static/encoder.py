@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from essent.arguments import check_path, check_prompt, check_size
-from essent.calibration.stored import Calibration, calibrated_similarities, read_calibration
-from essent.folders.contents import read_settings
-from essent.lazy import check_torch
+from essent._core.arguments import check_path, check_prompt, check_size
+from essent._core.folders.contents import read_settings
+from essent._core.lazy import check_torch
+from essent._core.texts import check_texts, require_finite
+from essent._core.types import NamesItsModel, TextsLike
+from essent.errors import DamagedError, InputError, MissingDependencyError, ModelError
+from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, whole_ids, words_apart
+from essent.recipe.tokens.ids import read_ids
 from essent.static.similarity import NAMES, similarities, similarities_of_pairs, unit
 from essent.static.stored import StoredTable, read_table
-from essent.texts import check_texts, require_finite
-from essent.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, whole_ids, words_apart
-from essent.tokens.ids import read_ids
-from essent.types import DamagedError, InputError, MissingDependencyError, ModelError, NamesItsModel, TextsLike
+from essent.tasks.calibration.stored import Calibration, calibrated_similarities, read_calibration
 
 MOST_TEXTS, MOST_LETTERS = 4096, 1_000_000  # of one portion, which bounds what is held beside the vectors
 FEW, FEW_TOKENS = 8, 4096  # texts and their tokens that are added up without scipy

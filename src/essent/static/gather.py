@@ -19,19 +19,19 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from scipy import sparse
 
-from essent.arithmetic import AUTO
-from essent.atomic import replacing_file
+from essent._core.arithmetic import AUTO
+from essent._core.atomic import replacing_file
+from essent._core.progress import text_progress
+from essent._core.texts import check_texts
+from essent.encoder.pipeline.digests import digest_of_backbone
+from essent.encoder.pipeline.plan import Plan
+from essent.errors import DataError, InputError, ModelError
 from essent.model.backbone import Backbone, RequiredOutputs
 from essent.model.template import make_frame
-from essent.pipeline.digests import digest_of_backbone
-from essent.pipeline.plan import Plan
-from essent.progress import text_progress
-from essent.sources.contexts import UNSEEN, Contexts
+from essent.recipe.sources.contexts import UNSEEN, Contexts
+from essent.recipe.tokens.ids import batches, fast_backend, pad, portions
 from essent.static.occurrences import read
 from essent.static.regress import bag_matrix
-from essent.texts import check_texts
-from essent.tokens.ids import batches, fast_backend, pad, portions
-from essent.types import DataError, InputError, ModelError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -55,7 +55,7 @@ class Settings:
         renew: begin again where `state` holds another run, or cannot be read, instead of refusing it.
         every: seconds between two writings of it.
         batch_size: how much a batch holds: 32 is as much as 32 texts of 64 tokens.
-        precision: of the passes, see `essent.arithmetic`; sums are in float64 whatever it is.
+        precision: of the passes, see `essent._core.arithmetic`; sums are in float64 whatever it is.
         progress: whether to show a bar, or lines where standard error is a file or pipe.
         note: is called with a line about what takes a while, and where a run goes on.
     """

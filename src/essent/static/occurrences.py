@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent.texts import mend_surrogates
-from essent.tokens.ids import Frame, fast_backend, framed_ids
+from essent._core.texts import mend_surrogates
+from essent.recipe.tokens.ids import Frame, fast_backend, framed_ids
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -16,8 +16,8 @@ import numpy as np
 from scipy import sparse
 from tqdm.auto import tqdm
 
+from essent.errors import InputError
 from essent.tasks.base import unit_rows
-from essent.types import InputError
 
 TOLERANCE = 1e-4  # of the first residual, in each dimension
 STEPS = 100  # at most; preconditioned, a few dozen are taken

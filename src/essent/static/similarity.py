@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from essent.types import InputError
+from essent.errors import InputError
 
 NAMES = ("cosine", "dot", "euclidean", "manhattan")
 TINY = np.float32(1e-12)  # the least length that is divided by, as torch has it

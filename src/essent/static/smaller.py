@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse, stats
 
+from essent.errors import InputError
 from essent.tasks.base import unit_rows
-from essent.types import InputError
 
 PAIRS = 20_000  # random pairs of texts on which a loss is measured
 PORTION = 8192  # texts whose vectors are in memory at a time

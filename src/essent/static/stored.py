@@ -10,13 +10,13 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
-from essent.atomic import recover
-from essent.folders.check import check_folder
-from essent.folders.contents import read_settings
-from essent.folders.digests import check_digests, has_digests
-from essent.folders.reading import read_json
-from essent.tokens.ids import unknown_token
-from essent.types import ModelError
+from essent._core.atomic import recover
+from essent._core.folders.check import check_folder
+from essent._core.folders.contents import read_settings
+from essent._core.folders.digests import check_digests, has_digests
+from essent._core.folders.reading import read_json
+from essent.errors import ModelError
+from essent.recipe.tokens.ids import unknown_token
 
 KEPT = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int8))  # as they are stored; others become float32
 NAMES = ("embedding.weight", "embeddings")  # of the rows: sentence-transformers', model2vec's

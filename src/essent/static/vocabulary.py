@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from tokenizers import AddedToken, Tokenizer
 
-from essent.types import InputError, UnsupportedRecipeError
+from essent.errors import InputError, UnsupportedRecipeError
 
 WORD_SCORE = 0.0  # of a whole word in a Unigram vocabulary: log-probability 0, above any pieces
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
+from essent._core.texts import distinct_texts, require_finite
+from essent.errors import InputError
 from essent.tasks.result import Result
-from essent.texts import distinct_texts, require_finite
-from essent.types import InputError
 
 ROWS = 4096  # converted at a time
 

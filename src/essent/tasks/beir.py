@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from essent.errors import DataError
 from essent.tasks.data import Row, located_rows, text_value
 from essent.tasks.retrieval import RetrievalTask
-from essent.types import DataError
 
 
 def is_beir_folder(path: Path) -> bool:

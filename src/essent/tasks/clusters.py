@@ -19,13 +19,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from essent.cores import cores
-from essent.lazy import needs_torch
+from essent._core.cores import cores
+from essent._core.lazy import needs_torch
+from essent.errors import DataError, InputError
 from essent.tasks.examples import Example, check_examples
 from essent.tasks.judged import JudgedTask, Scorer, bootstrap
 from essent.tasks.resampling import interval, weighted_mean
 from essent.tasks.result import Result, library_versions
-from essent.types import DataError, InputError
 
 SEEDS = tuple(range(10))
 # Standard deviation of the lengths by their mean; below it unit length changed accuracy by 1 point at most.

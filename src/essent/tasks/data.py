@@ -22,9 +22,10 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from essent.hub import check_dataset
-from essent.registry import did_you_mean
-from essent.types import DataError, optional_import
+from essent._core.hub import check_dataset
+from essent._core.lazy import optional_import
+from essent._core.registry import did_you_mean
+from essent.errors import DataError
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from essent.lazy import needs_torch
+from essent._core.lazy import needs_torch
+from essent.errors import DataError
 from essent.tasks.judged import Scorer, TwoTextTask, with_interval
 from essent.tasks.resampling import Order
 from essent.tasks.result import Result, library_versions
-from essent.types import DataError
 
 
 @dataclass(frozen=True)

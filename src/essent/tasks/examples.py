@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from essent.errors import DataError
 from essent.tasks.data import PAIR_COLUMNS, Row, pairs_from_rows, text_value
-from essent.types import DataError
 
 PARTS = ("train", "dev", "test")
 PART_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "trial": "dev", "test": "test"}

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from essent.registry import did_you_mean
+from essent._core.registry import did_you_mean
+from essent.errors import InputError, UnknownNameError
 from essent.tasks.base import Task, unit_rows
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import Result, library_versions
-from essent.types import InputError, UnknownNameError
 
 BLOCK = 1024  # rows at a time
 

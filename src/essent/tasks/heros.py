@@ -16,11 +16,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from essent.registry import did_you_mean
+from essent._core.registry import did_you_mean
+from essent.errors import DataError, InputError
 from essent.tasks.base import Task, unit_rows
 from essent.tasks.pairs import SAME_COSINE
 from essent.tasks.result import Result, library_versions
-from essent.types import DataError, InputError
 
 KEPT = ("Synonym", "Typo")  # subsets whose change keeps the meaning
 CHANGED = ("Antonym", "Random MLM", "Negation (Main)", "Negation (Antonym)")  # subsets whose change alters it

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from essent.registry import did_you_mean
+from essent._core.registry import did_you_mean
+from essent.errors import DataError
 from essent.tasks.data import Row, hub_rows, located_rows, text_value
 from essent.tasks.heros import SUBSETS, HerosTask, MinimalPair
-from essent.types import DataError
 
 HUB = "dcml0714/Heros"
 HUB_NOTE = "The revision of {} is not pinned: none could be confirmed."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from essent.errors import DataError
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.data import PAIR_COLUMNS, Row, pairs_from_rows, text_value
 from essent.tasks.duplicates import DuplicateTask
@@ -14,7 +15,6 @@ from essent.tasks.labels import LabelTask
 from essent.tasks.pairs import PairTask, columns_of, rows_of
 from essent.tasks.retrieval import RetrievalTask
 from essent.tasks.triplets import TripletTask
-from essent.types import DataError
 
 # Accepted names of columns, without regard to case; the first one present counts.
 ANCHOR = ("anchor", "query", "question", "sentence", "sentence1", "text")

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from essent.errors import DataError, InputError
 from essent.tasks.examples import Example, check_examples
 from essent.tasks.judged import JudgedTask, Scorer, with_interval
 from essent.tasks.label_protocol import choice_note, few_labels_note, protocol_of
@@ -27,7 +28,6 @@ from essent.tasks.pairs import correlations, interval
 from essent.tasks.probes import STRENGTHS, cross_validated, few_labels, held_out
 from essent.tasks.resampling import correlation, weighted_correlation, weighted_mean
 from essent.tasks.result import Result, library_versions
-from essent.types import DataError, InputError
 
 SEED = 1111  # SentEval's
 CHOICE_FOLDS = 5

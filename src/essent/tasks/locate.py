@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from essent.errors import DataError, InputError, UnknownNameError
 from essent.tasks.base import Task
 from essent.tasks.beir import beir_task, is_beir_folder
 from essent.tasks.catalogue import Pairs
@@ -16,7 +17,6 @@ from essent.tasks.kinds import COLUMNS, kind_of, rows_in_memory, task_of_example
 from essent.tasks.locate_labelled import labelled_task, task_of_file
 from essent.tasks.names import find_row, task_names
 from essent.tasks.pairs import PairTask
-from essent.types import DataError, InputError, UnknownNameError
 
 GEOMETRY = {"geometry": "simcse", "geometry-raw": "raw"}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from essent.errors import DataError
 from essent.tasks.catalogue import Clusters, Labels
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.data import SUFFIXES, Row, hub_rows, located_rows
@@ -14,7 +15,6 @@ from essent.tasks.judged import JudgedTask
 from essent.tasks.kinds import hint_of_kind, kind_of, task_of_rows
 from essent.tasks.labels import LabelTask
 from essent.tasks.names import task_names
-from essent.types import DataError
 
 DEALT = "classification:FILE and clustering:FILE take your own files."
 

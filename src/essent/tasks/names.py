@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import essent.tasks.labelled_sets  # noqa: F401 — which adds its rows
-from essent.registry import did_you_mean
+from essent._core.registry import did_you_mean
+from essent.errors import InputError, UnknownNameError
 from essent.tasks.catalogue import Clusters, Labels, Pairs, listed
-from essent.types import InputError, UnknownNameError
 
 KINDS = ("pairs", "classification", "clustering", "duplicates", "triplets", "retrieval")  # of the last three none yet
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import pairwise
 
-from essent.types import DataError, InputError
+from essent.errors import DataError, InputError
 
 PUBLISHED = {  # Table 1 of the paper
     "STS-b": {"rouge1": 55.8, "rouge2": 32.5, "rougeL": 53.2, "levenshtein": 0.54, "length": 12.2},

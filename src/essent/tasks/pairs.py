@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from essent.errors import DataError, InputError
 from essent.tasks.data import Pair, Row, pairs_from_rows
 from essent.tasks.judged import Scorer, TwoTextTask
 from essent.tasks.resampling import Order, correlation, weighted_correlation
 from essent.tasks.result import Result, library_versions
-from essent.types import DataError, InputError
 
 METRICS = ("spearman", "pearson")
 SAME_COSINE = 1e-13  # a narrower spread of cosines is float64 rounding: to rank it would be to rank noise

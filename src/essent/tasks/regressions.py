@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from essent.lazy import needs_torch
+from essent._core.lazy import needs_torch
 
 if TYPE_CHECKING:
     import torch

@@ -12,9 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from essent.atomic import write_json
-from essent.notebook import html_block, html_lines, html_table, html_title
-from essent.types import DataError, InputError
+from essent._core.atomic import write_json
+from essent._core.notebook import html_block, html_lines, html_table, html_title
+from essent.errors import DataError, InputError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from essent.lazy import needs_torch
+from essent._core.lazy import needs_torch, optional_import
+from essent._core.texts import distinct_texts
+from essent.errors import DataError
 from essent.tasks.base import UnitRows, as_matrix
 from essent.tasks.judged import JudgedTask, Scorer, with_interval
 from essent.tasks.resampling import weighted_mean
 from essent.tasks.result import Result, library_versions
-from essent.texts import distinct_texts
-from essent.types import DataError, optional_import
 
 DEPTH = 100  # documents of each query that are scored
 SPARE = 100  # more, taken in float32 and compared again in float64: cosines of an anisotropic model lie close together

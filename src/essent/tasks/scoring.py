@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from essent.registry import did_you_mean
+from essent._core.registry import did_you_mean
+from essent._core.texts import distinct_texts
+from essent.errors import UnknownNameError
 from essent.tasks.base import as_matrix
 from essent.tasks.judged import JudgedTask
 from essent.tasks.locate import load_judged
-from essent.texts import distinct_texts
-from essent.types import UnknownNameError
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from essent.errors import DataError
 from essent.tasks.data import Row, check_file, read_text, split_lines
-from essent.types import DataError
 
 
 @dataclass(frozen=True)

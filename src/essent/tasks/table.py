@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from essent.notebook import html_block, html_table, html_title
+from essent._core.notebook import html_block, html_table, html_title
+from essent.errors import InputError
 from essent.tasks.kinds import SCORE_NAMES
 from essent.tasks.result import Result
-from essent.types import InputError
 
 AVERAGE = "avg"
 OWN = " · "  # between a task without a main score and one of its numbers

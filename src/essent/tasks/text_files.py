@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from essent.registry import did_you_mean
+from essent._core.registry import did_you_mean
+from essent.errors import DataError
 from essent.tasks.data import PAIR_COLUMNS, SUFFIXES, Row, located_rows, read_text, split_lines, text_value
-from essent.types import DataError
 
 SIDES = ("sentence1", "sentence2")
 

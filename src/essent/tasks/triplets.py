@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from essent.errors import DataError
 from essent.tasks.judged import JudgedTask, Scorer, pair_cosines, with_interval
 from essent.tasks.resampling import weighted_mean
 from essent.tasks.result import Result, library_versions
-from essent.types import DataError
 
 SAME = 1e-6  # a smaller difference of cosines may be rounding of float32
 

@@ -17,11 +17,11 @@ from sklearn.decomposition import PCA
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from essent import Encoder
+from essent.errors import DataError, InputError
 from essent.lab.explain.bias import between_groups, token_bias, token_map
 from essent.lab.explain.picture import draw_bias
 from essent.tasks.data import Pair
 from essent.tasks.pairs import PairTask
-from essent.types import DataError, InputError
 from families import CORPUS
 
 CASED = ["Alpha", "beta", "Gamma", "##ing", "##Ed", "[CLS]", "", "[unused7]", "delta", "eps"]

@@ -14,6 +14,7 @@ from scipy.stats import pearsonr, spearmanr
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
+from essent.errors import InputError, ModelError, UnknownNameError
 from essent.lab.explain import importance
 from essent.lab.explain.importance import (
     HeadAgreement,
@@ -23,7 +24,6 @@ from essent.lab.explain.importance import (
     impact_agreement,
     impact_matrix,
 )
-from essent.types import InputError, ModelError, UnknownNameError
 from families import CORPUS, WITHOUT_MASK, build_tokenizer
 from reference import Counts, Reference
 

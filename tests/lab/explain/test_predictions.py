@@ -11,10 +11,10 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
+from essent.errors import InputError, ModelError, RecipeError
 from essent.lab.explain.predictions import mask_predictions, shown
 from essent.model.loading import open_model
 from essent.recipe.named import TEMPLATES
-from essent.types import InputError, ModelError, RecipeError
 from families import MASKED
 from reference import Reference
 

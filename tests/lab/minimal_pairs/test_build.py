@@ -11,6 +11,7 @@ from heros_sentences import LEFT_OUT, PAPER, SENTENCES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.build import Resources, build
 from essent.lab.minimal_pairs.check import check_rows
 from essent.lab.minimal_pairs.edits import word_lists
@@ -20,7 +21,6 @@ from essent.lab.minimal_pairs.rows import PairRow, as_dict, overlaps, sample, wr
 from essent.lab.minimal_pairs.sentences import Filters, Suitable
 from essent.tasks.heros import SUBSETS, MinimalPair
 from essent.tasks.heros_files import load_heros
-from essent.types import DataError, InputError
 
 WRONG = frozenset({"definately"})
 

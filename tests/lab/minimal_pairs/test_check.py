@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from heros_sentences import PAPER
 
-from essent.demo.files import minimal_pairs_path
 from essent.lab.minimal_pairs.check import check_rows
 from essent.lab.minimal_pairs.language import Parser
 from essent.tasks.heros import MinimalPair
 from essent.tasks.heros_files import load_heros
+from essent.tasks.sample import sample_minimal_pairs_path
 
 ASKED = "How do I change the HEAD?"
 SAID = "He runs an old shop."
@@ -70,7 +70,7 @@ def test_the_papers_negations_pass(parser: Parser) -> None:
 
 def test_pairs_written_by_hand_pass_but_for_a_few(parser: Parser) -> None:
     """The 120 pairs of the demonstration; numbers begin at 1."""
-    found = check_rows(load_heros(minimal_pairs_path()).pairs, parser)
+    found = check_rows(load_heros(sample_minimal_pairs_path()).pairs, parser)
     assert len(found) <= 6, [(one.pair, one.problem) for one in found]
     (one,) = check_rows([MinimalPair("He ran.", "He jumped.", "Synonym"), MinimalPair("a", "a", "Synonym")], parser)
     assert (one.number, one.problem) == (2, "the two sentences are equal")

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from heros_sentences import SENTENCES
 
+from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.build import Resources, build
 from essent.lab.minimal_pairs.confidence import Confidence, Evidence, both, fit
 from essent.lab.minimal_pairs.edits import DATA
 from essent.lab.minimal_pairs.judge import read_sheets
 from essent.lab.minimal_pairs.language import Parser
-from essent.types import DataError, InputError
 
 WEIGHTS = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "prefix": 3.0}
 ONE = Confidence({"synonym": WEIGHTS, "antonym": {"constant": -1.0}}, {})

@@ -9,11 +9,11 @@ import pytest
 import spacy
 from heros_sentences import PAPER
 
+from essent.errors import MissingDependencyError, ModelError
 from essent.lab.minimal_pairs.build import Resources, build
 from essent.lab.minimal_pairs.edits import Edit, read_table
 from essent.lab.minimal_pairs.english import English, inflect
 from essent.lab.minimal_pairs.language import Language, Negation, Parser, UnsuitableError
-from essent.types import MissingDependencyError, ModelError
 
 ENDINGS = {"verb": ("as", "is", "os", "i"), "noun": ("o", "on", "oj", "ojn"), "adj": ("a", "an", "aj", "ajn")}
 FORM = re.compile(r"(as|is|os|i|[oa]j?n?)$")

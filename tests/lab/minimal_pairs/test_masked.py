@@ -13,9 +13,9 @@ import torch
 from heros_sentences import SENTENCES
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
+from essent.errors import ModelError
 from essent.lab.minimal_pairs.edits import read_table
 from essent.lab.minimal_pairs.masked import Asked, MaskedModel
-from essent.types import ModelError
 
 
 def places(*words: str) -> list[Asked]:

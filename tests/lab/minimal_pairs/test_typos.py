@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from essent.errors import MissingDependencyError
 from essent.lab.minimal_pairs.english import English
 from essent.lab.minimal_pairs.language import UnsuitableError, attempt
 from essent.lab.minimal_pairs.typos import is_near, make_typo, misspellings
 from essent.tasks.overlap import levenshtein
-from essent.types import MissingDependencyError
 
 ENGLISH = English()
 

@@ -13,14 +13,14 @@ from heros_sentences import SENTENCES
 
 from command_line import run
 from essent import Encoder
-from essent.evaluation.mteb.results import read_mteb_results
-from essent.evaluation.mteb.tasks import to_mteb
+from essent.errors import DataError
 from essent.lab.minimal_pairs.build import Resources, build
 from essent.lab.minimal_pairs.language import Parser
 from essent.lab.minimal_pairs.rows import PairRow, write_rows
 from essent.lab.minimal_pairs.typos import misspellings
+from essent.selection.mteb.results import read_mteb_results
+from essent.selection.mteb.tasks import to_mteb
 from essent.tasks.heros_files import load_heros
-from essent.types import DataError
 
 
 @pytest.fixture(scope="module")

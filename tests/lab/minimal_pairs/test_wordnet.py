@@ -8,11 +8,11 @@ import nltk.data
 import pytest
 from tiny_wordnet import write_wordnet
 
+from essent.errors import DataError
 from essent.lab.minimal_pairs.english import English
 from essent.lab.minimal_pairs.language import Parser
 from essent.lab.minimal_pairs.substitutes import Substitutes
 from essent.lab.minimal_pairs.wordnet import WordNet, spelled
-from essent.types import DataError
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from essent.errors import InputError
 from essent.lab.pretrain.data import mask, masked_once, masking_of, pack, split_texts
 from essent.lab.pretrain.word_pieces import train_word_pieces
-from essent.types import InputError
 from families import CORPUS
 
 TEXTS = CORPUS[:8]

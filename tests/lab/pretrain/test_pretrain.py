@@ -17,13 +17,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from essent.arithmetic import has_bfloat16
-from essent.atomic import PARTIAL
+from essent._core.arithmetic import has_bfloat16
+from essent._core.atomic import PARTIAL
+from essent.errors import DataError, InputError, TrainingError
 from essent.lab.pretrain import trainer as mlm_trainer
 from essent.lab.pretrain.run import pretrain
 from essent.lab.pretrain.settings import Pretraining
 from essent.lab.pretrain.start import Start
-from essent.types import DataError, InputError, TrainingError
 from samples import daily
 
 TEXTS = [

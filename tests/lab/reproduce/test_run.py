@@ -14,12 +14,12 @@ from reproduce_helpers import text
 from safetensors.torch import load_file, save_file
 
 from essent import Encoder, evaluate
+from essent.errors import InputError
 from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
 from essent.lab.reproduce.run import Reproduction, run_table
 from essent.lab.reproduce.show import agrees, render, settings_of, summary, to_dict
 from essent.lab.reproduce.tables import find_table, tables
 from essent.tasks.locate import load_pairs, load_task
-from essent.types import InputError
 
 CORPUS = [text(number) for number in range(40, 70)]
 SOME = {"avg.", "BERT", "RE", "Avg."}  # rows and columns of the tables with k-means and classifiers, for time
@@ -232,7 +232,7 @@ def test_a_run_that_is_stopped_while_it_saves_averages_can_be_run_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("essent.sources.contexts.save_file", stopped)
+        patch.setattr("essent.recipe.sources.contexts.save_file", stopped)
         with pytest.raises(KeyboardInterrupt):
             run_table(table, models, **given)
     assert values(run_table(table, models, **given)) == expected

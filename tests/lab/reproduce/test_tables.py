@@ -8,10 +8,10 @@ import statistics
 
 import pytest
 
+from essent.errors import UnknownNameError
 from essent.lab.reproduce.measures import MEASURES
 from essent.lab.reproduce.tables import Published, Table, find_table, tables
 from essent.tasks.names import task_names
-from essent.types import UnknownNameError
 
 STS7 = [f"ditto-{n}" for n in (1, 2, 3, 4, 5, 6)]
 NAMES = [

@@ -10,12 +10,12 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
+from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.lab.templates.search import search_templates
 from essent.selection.grammar import PROMPT_BERT, Grammar, find_grammar
 from essent.selection.settings import Settings
 from essent.tasks.data import Pair
 from essent.tasks.pairs import PairTask
-from essent.types import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from near_ties import one_by_one
 from selection_samples import TASK, planted
 

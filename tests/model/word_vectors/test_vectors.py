@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import essent.model.word_vectors.files
+from essent.errors import DataError, InputError, MissingDependencyError
 from essent.model.word_vectors.files import WordVectors, is_word_vectors, read_word_vectors
-from essent.types import DataError, InputError, MissingDependencyError
 
 WORDS = ["the", ",", "of", "n't", "well-known", "straße", "你好", "\xa0", "a\x85b", "1.5", "#", "'s"]
 MATRIX = np.random.default_rng(0).standard_normal((len(WORDS), 7)).astype(np.float32)

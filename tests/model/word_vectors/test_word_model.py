@@ -9,10 +9,10 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
+from essent.errors import DataError, InputError, RecipeError
 from essent.model.word_vectors.files import WordVectors, read_word_vectors
 from essent.model.word_vectors.model import word_model
-from essent.tokens.by_word import words_apart
-from essent.types import DataError, InputError, RecipeError
+from essent.recipe.tokens.by_word import words_apart
 
 WORDS = """the , . a of to man dog flute plays runs well-known n't 's do does u.s. 3.5 1990s % x ... straße i co-op
 ca ' 's-hertogenbosch at""".split()

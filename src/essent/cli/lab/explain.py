@@ -7,13 +7,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from essent.atomic import write_json
+from essent._core.atomic import write_json
+from essent._core.lazy import check_torch, optional_import
 from essent.cli import options as opt
 from essent.cli.console import results, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import read_files
-from essent.lazy import check_torch
-from essent.types import InputError, optional_import
+from essent.errors import InputError
 
 
 def mask(

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from essent._core.lazy import check_torch, optional_import
 from essent.cli import options as opt
 from essent.cli.console import results, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.labels import row_labels, short_name, short_names
 from essent.cli.texts import read_files
-from essent.lazy import check_torch
+from essent.errors import InputError
 from essent.recipe.recipe import Recipe
-from essent.types import InputError, optional_import
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -112,8 +112,8 @@ def _scored(
     """Every recipe's result on one model; without recipes the model's own, whatever modules it has."""
     from essent.encoder.encoder import Encoder
     from essent.engine.choice import choose
-    from essent.evaluation.run import Bench
-    from essent.types import RecipeError
+    from essent.errors import RecipeError
+    from essent.selection.evaluation import Bench
 
     if recipes:
         bench = Bench(model, recipes, **settings, options=options)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from essent.atomic import write_json
+from essent._core.atomic import write_json
+from essent._core.lazy import optional_import
 from essent.cli import options as opt
 from essent.cli.console import results, show_note, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import listed, read_files
-from essent.types import DataError, MissingDependencyError, VerificationError, optional_import
+from essent.errors import DataError, MissingDependencyError, VerificationError
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,11 +9,11 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import silence_libraries
 from essent.cli.texts import read_files
 from essent.lab.pretrain.settings import Pretraining
-from essent.lazy import check_torch
 
 LEARNING = Group("Learning", sort_key=1)
 

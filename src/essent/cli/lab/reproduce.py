@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from essent.atomic import write_json
+from essent._core.atomic import write_json
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import results, show_note, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import read_files
-from essent.lazy import check_torch
-from essent.types import InputError
+from essent.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from essent.atomic import write_json
+from essent._core.atomic import write_json
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import results, show_note, silence_libraries
 from essent.cli.files import write_json_file
 from essent.cli.search import SearchOptions, save_best, show_board
 from essent.cli.texts import expand_groups, read_pairs
-from essent.lazy import check_torch
-from essent.types import InputError
+from essent.errors import InputError
 
 GENERATED = "generated.json"  # in the work folder
 

@@ -1,6 +1,6 @@
 """Looks into a model: which tokens matter to it, which attention heads know, what it predicts, how its tokens lie."""
 
-from essent.lazy import needs_torch
+from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
     from essent.lab.explain.bias import BiasReport, SentenceAnisotropy, TokenMap, token_bias

@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent.evaluation.run import Bench, name_of
+from essent._core.texts import check_texts
+from essent._core.types import ModelLike
+from essent.errors import InputError, ModelError
 from essent.lab.explain.importance import backbone_of
 from essent.model.loading import open_model, read_capabilities
 from essent.model.template import make_frame
 from essent.recipe.recipe import Recipe
+from essent.recipe.tokens.ids import Vocabulary, count_tokens, framed_ids
+from essent.selection.evaluation import Bench, name_of
 from essent.tasks.base import Task
 from essent.tasks.geometry import average_cosine
 from essent.tasks.locate import load_task
 from essent.tasks.pairs import PairTask
-from essent.texts import check_texts
-from essent.tokens.ids import Vocabulary, count_tokens, framed_ids
-from essent.types import InputError, ModelError, ModelLike
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from essent.atomic import replacing_file, write_json
+from essent._core.atomic import replacing_file, write_json
 from essent.lab.explain.bias import BiasReport
 from essent.lab.explain.picture import draw_bias
 

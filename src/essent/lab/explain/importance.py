@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from essent._core.texts import check_texts
+from essent._core.types import ModelLike
+from essent.errors import InputError, ModelError
 from essent.model.backbone import Backbone, RequiredOutputs
 from essent.model.loading import load
 from essent.model.template import make_frame
 from essent.recipe.recipe import Recipe
-from essent.texts import check_texts
-from essent.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
-from essent.types import InputError, ModelError, ModelLike, Tokens
-from essent.weighting.base import ByToken, weightings
+from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
+from essent.recipe.types import Tokens
+from essent.recipe.weighting.base import ByToken, weightings
 
 TOKENS = 8192  # of one batch of masked sequences
 

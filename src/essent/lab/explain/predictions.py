@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from essent._core.texts import check_texts
+from essent._core.types import ModelLike
+from essent.errors import InputError, ModelError, RecipeError
 from essent.model.backbone import Backbone, RequiredOutputs
 from essent.model.loading import load, read_capabilities
 from essent.model.mlm_head import NO_HEAD
 from essent.model.template import check_room, make_frame
 from essent.model.template_bias import debias
 from essent.recipe.recipe import MASK, Recipe, read_field
-from essent.texts import check_texts
-from essent.tokens.ids import Vocabulary, batches, framed_ids, pad
-from essent.types import InputError, ModelError, ModelLike, RecipeError
+from essent.recipe.tokens.ids import Vocabulary, batches, framed_ids, pad
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,7 +9,7 @@ Source: Chiang et al. 2023, "Revealing the Blind Spot of Sentence Encoder Evalua
 chose the words by hand, here WordNet offers them and a masked language model judges them.
 """
 
-from essent.lazy import needs_torch
+from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
     from essent.lab.minimal_pairs.build import Resources, build

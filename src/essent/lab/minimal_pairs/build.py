@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from essent._core.types import TextsLike
+from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.choose import Choice, Chooser, negatable
 from essent.lab.minimal_pairs.confidence import RELATIONS, Confidence, both
 from essent.lab.minimal_pairs.language import Parser, UnsuitableError, attempt
@@ -18,7 +20,6 @@ from essent.lab.minimal_pairs.rows import PairRow, Quality
 from essent.lab.minimal_pairs.sentences import FILTERS, Filters, Suitable
 from essent.lab.minimal_pairs.typos import make_typo
 from essent.lab.minimal_pairs.wordnet import WordNet
-from essent.types import DataError, InputError, TextsLike
 
 CHUNK = 128  # sentences whose words are masked together
 LATER = ("repeated", "replaceable word", "negation of the word", "synonym and antonym", "in context", "typo", "wanted")

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from essent.atomic import write_json
+from essent._core.atomic import write_json
+from essent.errors import DataError
 from essent.lab.minimal_pairs.edits import DATA
-from essent.types import DataError
 
 UNSEEN, LEAST = -12.0, -14.0  # log-probability of a word that the model has no token for, and of the improbable
 SYNONYM_WEIGHT = 3.0  # of the synonym's log-probability against the antonym's: it is the harder of the two

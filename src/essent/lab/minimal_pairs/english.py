@@ -8,10 +8,10 @@ from functools import lru_cache
 from itertools import pairwise
 from types import ModuleType
 
+from essent._core.lazy import optional_import
 from essent.lab.minimal_pairs.edits import Edit, like_case, read_table, word_lists
 from essent.lab.minimal_pairs.language import Doc, Language, Negation, Token, UnsuitableError
 from essent.lab.minimal_pairs.negation import NEGATORS, carrier, negate_adjective, negate_verb, subject
-from essent.types import optional_import
 
 VOWEL_SOUND = re.compile(r"(?:[aeio]|u(?!n[ai][^nmd]|s[eiu]|t[ei]|r[aeiou]|b[ei])|h(?:our|on[eo]|eir))", re.IGNORECASE)
 CONSONANT_SOUND = re.compile(r"(?:eu|ewe|one\b|once\b|uni(?!n|m|d)|use|usu|uti)", re.IGNORECASE)

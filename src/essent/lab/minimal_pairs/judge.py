@@ -11,7 +11,8 @@ import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from essent.atomic import write_text
+from essent._core.atomic import write_text
+from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.build import Resources
 from essent.lab.minimal_pairs.choose import Choice
 from essent.lab.minimal_pairs.confidence import RELATIONS, Confidence, fit
@@ -20,7 +21,6 @@ from essent.lab.minimal_pairs.rows import sample
 from essent.lab.minimal_pairs.substitutes import Substitutes
 from essent.tasks.data import located_rows
 from essent.tasks.heros import MinimalPair
-from essent.types import DataError, InputError
 
 COLUMNS = ("subset", "original", "converted", "good")
 RULES = {  # what a reader asks of each subset

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from essent._core.lazy import optional_import
+from essent._core.types import TextsLike
+from essent.errors import InputError, ModelError
 from essent.lab.minimal_pairs.edits import Edit, apply_edits, like_case
-from essent.types import InputError, ModelError, TextsLike, optional_import
 
 Doc: TypeAlias = Any  # spaCy's, which is an extra
 Token: TypeAlias = Any

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from essent.folders.opening import guarded, opening
-from essent.hub import reach_model
+from essent._core.folders.opening import guarded, opening
+from essent._core.hub import reach_model
+from essent.errors import ModelError
 from essent.lab.minimal_pairs.edits import read_table
 from essent.tasks.base import unit_rows
-from essent.types import ModelError
 
 FILLERS = 60
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from essent.atomic import write_text
+from essent._core.atomic import write_text
 from essent.tasks.heros import SUBSETS, MinimalPair
 from essent.tasks.overlap import PUBLISHED, Tokenize, lexical_overlap, words_and_marks
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from warnings import catch_warnings, simplefilter
 
-from essent.types import DataError, optional_import
+from essent._core.lazy import optional_import
+from essent.errors import DataError
 
 Lemma: TypeAlias = Any  # NLTK's, which is an extra: one word in one meaning
 PARTS = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from transformers import DataCollatorForLanguageModeling
 
-from essent.texts import check_texts, mend_surrogates
-from essent.tokens.ids import fast_backend, portions
-from essent.types import InputError
+from essent._core.texts import check_texts, mend_surrogates
+from essent.errors import InputError
+from essent.recipe.tokens.ids import fast_backend, portions
 
 if TYPE_CHECKING:
     from datasets import Dataset

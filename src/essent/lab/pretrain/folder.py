@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from essent.atomic import remove_leftovers, replacing_folder, require_replaceable, write_text
-from essent.folders.names import is_read
-from essent.train.checkpoints import WRITE_ERRORS, check_checkpoint, check_same_run, last_checkpoint, left_over
-from essent.types import DataError, TrainingError
+from essent._core.atomic import remove_leftovers, replacing_folder, require_replaceable, write_text
+from essent._core.folders.names import is_read
+from essent.errors import DataError, TrainingError
+from essent.training.checkpoints import WRITE_ERRORS, check_checkpoint, check_same_run, last_checkpoint, left_over
 
 ABOUT, CHECKPOINTS, STARTED = "training.json", "checkpoints", "run.json"
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from essent.types import InputError
+from essent.errors import InputError
 
 FRAMES = (  # none is a template of PromptBERT, so that those remain a test
     'The text " {text} " is about {first} .',

@@ -15,14 +15,14 @@ from torch import nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from essent.folders.opening import guarded, opening
-from essent.folders.weights import weight_shapes
-from essent.hub import file_options, reach_model
+from essent._core.folders.opening import guarded, opening
+from essent._core.folders.weights import weight_shapes
+from essent._core.hub import file_options, reach_model
+from essent._core.registry import did_you_mean
+from essent.errors import InputError, ModelError
 from essent.lab.pretrain.settings import SIZES
 from essent.lab.pretrain.word_pieces import train_word_pieces
 from essent.model.weights import require_weights
-from essent.registry import did_you_mean
-from essent.types import InputError, ModelError
 
 # -- tokenizer and configuration --------------------------------------------------------------------------------------
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from essent.arithmetic import has_bfloat16
+from essent._core.arithmetic import has_bfloat16
+from essent._core.lazy import optional_import
 from essent.lab.pretrain.folder import RunFolder
 from essent.lab.pretrain.settings import Pretraining
 from essent.lab.pretrain.start import Prepared, Start, prepare
 from essent.tasks.result import library_versions
-from essent.train.checkpoints import history_of, where_it_goes_on
-from essent.train.device import find_device, on_device
-from essent.train.stopping import go_on, total_steps
-from essent.types import optional_import
+from essent.training.checkpoints import history_of, where_it_goes_on
+from essent.training.device import find_device, on_device
+from essent.training.stopping import go_on, total_steps
 
 Note = Callable[[str], None]
 

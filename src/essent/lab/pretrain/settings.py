@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from essent.arithmetic import precision_of
-from essent.types import InputError
+from essent._core.arithmetic import precision_of
+from essent.errors import InputError
 
 PRECISIONS = ("float32", "bfloat16")
 # Layers and dimensions of BERT and its miniatures (Turc et al. 2019): heads of 64 dimensions, four times as wide inside

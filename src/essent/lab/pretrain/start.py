@@ -8,11 +8,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from essent.errors import InputError
 from essent.lab.pretrain.data import masked_once, masking_of, pack, split_texts
 from essent.lab.pretrain.frames import in_frames
 from essent.lab.pretrain.model import fit_config, open_tokenizer, read_config
 from essent.lab.pretrain.settings import Pretraining
-from essent.types import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -15,13 +15,13 @@ from torch.nn import functional
 from tqdm import tqdm
 from transformers import EvalPrediction, PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
 
+from essent.errors import TrainingError
 from essent.lab.pretrain.data import IGNORED, mask
 from essent.lab.pretrain.model import logits_at
 from essent.lab.pretrain.settings import Pretraining
-from essent.train.checkpoints import left_over, writing_checkpoint
-from essent.train.device import on_device
-from essent.train.dropout import quick_dropout
-from essent.types import TrainingError
+from essent.training.checkpoints import left_over, writing_checkpoint
+from essent.training.device import on_device
+from essent.training.dropout import quick_dropout
 
 VALIDATION, LOG = 0.1, 0.01  # how often, by default, in shares of the run
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from essent.texts import mend_surrogates
+from essent._core.texts import mend_surrogates
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LETTERS = 1000  # the most frequent ones get a token; a word with any other is [UNK]

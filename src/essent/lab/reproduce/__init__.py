@@ -10,7 +10,7 @@ One table with a model for each of its roles:
     rich.print(render(done))
 """
 
-from essent.lazy import needs_torch
+from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
     from essent.lab.reproduce.run import Measured, Reproduction, run_table

@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from essent.evaluation.run import Bench
 from essent.lab.explain.importance import HeadAgreement, backbone_of, head_agreement, impact_agreement
 from essent.lab.reproduce.scores import Score
 from essent.recipe.recipe import Recipe
+from essent.selection.evaluation import Bench
 from essent.tasks.base import Task
 from essent.tasks.geometry import average_cosine
 from essent.tasks.heros import HerosTask

@@ -10,21 +10,21 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from essent.evaluation.run import Bench
+from essent.encoder.pipeline.digests import digest_of_backbone
+from essent.errors import DataError, EssentError, InputError, UnsupportedRecipeError
 from essent.lab.reproduce.measures import MEASURES, Bound
 from essent.lab.reproduce.scores import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
 from essent.lab.reproduce.tables import Cell, Table
 from essent.model.capabilities import ModelCapabilities, check_recipe
 from essent.model.loading import load, read_capabilities
-from essent.pipeline.digests import digest_of_backbone
 from essent.recipe.recipe import Recipe
-from essent.sources.layers import AverageTable
+from essent.recipe.sources.layers import AverageTable
+from essent.selection.evaluation import Bench
 from essent.static.gather import Settings, average_contexts
 from essent.tasks.base import Task
 from essent.tasks.heros_files import load_heros
 from essent.tasks.locate import load_task
 from essent.tasks.pairs import PairTask
-from essent.types import DataError, EssentError, InputError, UnsupportedRecipeError
 
 SEVERAL = str | Sequence[str]
 

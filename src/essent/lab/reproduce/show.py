@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from essent._core.notebook import html_block, html_lines, html_table, html_title
 from essent.lab.reproduce.run import Measured, Reproduction
-from essent.notebook import html_block, html_lines, html_table, html_title
 from essent.tasks.result import library_versions
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from essent._core.registry import did_you_mean
+from essent.errors import UnknownNameError
 from essent.recipe.recipe import Recipe
-from essent.registry import did_you_mean
-from essent.types import UnknownNameError
 
 PAPERS = ("ditto", "promptbert", "stankevicius", "heros")
 

@@ -1,6 +1,6 @@
 """Template search: slot by slot over a grammar (PromptBERT 4.2), or over candidates that a T5 generates."""
 
-from essent.lazy import needs_torch
+from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
     from essent.lab.templates.definitions import Definition

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from essent.registry import did_you_mean
+from essent._core.registry import did_you_mean
+from essent.errors import DataError
 from essent.tasks.data import located_rows
-from essent.types import DataError
 
 
 class Definition(NamedTuple):

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from tqdm.auto import tqdm
 
-from essent.atomic import write_json
-from essent.folders.opening import guarded, opening
-from essent.folders.weights import weight_shapes
-from essent.hub import file_options, reach_model
+from essent._core.atomic import write_json
+from essent._core.folders.opening import guarded, opening
+from essent._core.folders.weights import weight_shapes
+from essent._core.hub import file_options, reach_model
+from essent.errors import DataError, InputError, ModelError
 from essent.lab.templates.definitions import DEFINITIONS, Definition
 from essent.model.weights import require_weights
 from essent.recipe.recipe import MASK, SLOT
-from essent.types import DataError, InputError, ModelError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

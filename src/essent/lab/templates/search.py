@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from essent._core.types import ModelLike
+from essent.errors import InputError, UnsupportedRecipeError
 from essent.lab.templates.generate import Candidate
 from essent.model.loading import open_model, read_capabilities
 from essent.model.template import check_room, make_frame
 from essent.recipe.recipe import MASK
+from essent.recipe.sources.layers import parse_mix, reads_mlm_head
 from essent.selection.checks import HeldOut, held_out
 from essent.selection.grammar import PROMPT_BERT, Grammar
 from essent.selection.judging import judged
@@ -22,9 +25,7 @@ from essent.selection.question import Question
 from essent.selection.run import model_name, search, tested
 from essent.selection.settings import Settings
 from essent.selection.space import Grid, Space
-from essent.sources.layers import parse_mix, reads_mlm_head
 from essent.tasks.judged import JudgedTask
-from essent.types import InputError, ModelLike, UnsupportedRecipeError
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from essent.types import DataError, InputError, optional_import
+from essent._core.lazy import optional_import
+from essent.errors import DataError, InputError
 
 GZIP, FASTTEXT = b"\x1f\x8b", (793712314).to_bytes(4, "little")
 HEADER = re.compile(rb"\s*(\d+)[ \t]+(\d+)\s*")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
+from essent.errors import DataError, InputError
 from essent.model.word_vectors.files import WordVectors, check_arguments, read_word_vectors
-from essent.types import DataError, InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -1,0 +1,373 @@
+"""Whether a folder, or a repository on the hub, would run code, read elsewhere or download; asked before loading."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from essent._core.folders.digests import check_digests, has_digests
+from essent._core.folders.names import ENCODER, GRAPH, STATE_FOLDER
+from essent._core.folders.places import check_places, is_inside
+from essent._core.folders.reading import read_json
+from essent._core.folders.rules import (
+    CONFIG,
+    MODULE,
+    MODULE_SETTINGS,
+    MODULES,
+    NULL,
+    SENTENCE_TRANSFORMERS,
+    SPECIAL_TOKENS,
+    TOKENIZER,
+    WITHOUT_WEIGHTS,
+    Rule,
+    is_stock_class,
+)
+from essent._core.hub import file_options, has_file
+from essent._core.lazy import needs_torch
+from essent.errors import DamagedError
+
+ROUTERS = ("Router", "Asym")
+OWN_CLASS = "essent_module.RecipeModule"  # of a folder that no stock modules compute; essent reads it by itself
+MOST_MODULES = 64
+LEGACY_SETTINGS = tuple(
+    f"sentence_{name}_config.json" for name in "roberta distilbert camembert albert xlm-roberta xlnet".split()
+)
+CONFIGS = (
+    "config.json",
+    *(f"{kind}_config.json" for kind in ("tokenizer", "processor", "preprocessor", "video_preprocessor")),
+)
+
+
+class Files(Protocol):
+    """The files of a model, each by its name: "1_Pooling/config.json"."""
+
+    def find(self, file: str) -> Path | None:
+        """Where the file lies; None where the model has none of this name."""
+
+    def has(self, file: str) -> bool:
+        """Whether the model has it; nothing is fetched, weights least of all."""
+
+
+class Folder:
+    """The files of a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def find(self, file: str) -> Path | None:
+        """The path of a file, or None where there is none."""
+        path = self.root / file
+        if path.parent != self.root:
+            check_places(self.root, path.parent)
+        return path if path.is_file() else None
+
+    def has(self, file: str) -> bool:
+        """Whether there is such a file."""
+        return self.find(file) is not None
+
+
+class Repository:
+    """The files of a repository on the hub, or what the cache has of it."""
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        self.name, self.hub = name, file_options(options)
+
+    def find(self, file: str) -> Path | None:
+        """The path of a file, or None where there is none."""
+        with needs_torch(f"Reading {self.name!r}"):
+            from sentence_transformers.util import load_file_path  # late: static encoders do without
+
+        folder, _, last = file.rpartition("/")
+        found = load_file_path(self.name, last, subfolder=folder, **self.hub)
+        return None if found is None else Path(found)
+
+    def has(self, file: str) -> bool:
+        """Whether there is such a file."""
+        return has_file(self.name, file, self.hub)
+
+
+class Settings(NamedTuple):
+    """A module of sentence-transformers, and the file of its settings."""
+
+    module: str
+    path: Path
+
+
+def files_of(name: str, options: Mapping[str, Any]) -> Files:
+    """The files of a folder, or of a repository on the hub."""
+    return Folder(Path(name)) if Path(name).is_dir() else Repository(name, options)
+
+
+def check_model(name: str, options: Mapping[str, Any]) -> list[Settings]:
+    """Refuse a model whose files would have code run, or anything read that is not its own.
+
+    Args:
+        name: a folder, or a name on the hub, of which only the files of settings are fetched here.
+        options: SentenceTransformer's; with a true `trust_remote_code` nothing is checked.
+
+    Returns:
+        The settings of its modules.
+
+    Raises:
+        DamagedError: names the file, the key, what is allowed there, and what to do.
+    """
+    if options.get("trust_remote_code"):
+        return []
+    root = Path(name)
+    if not root.is_dir():
+        return _check(Repository(name, options), name)
+    settings = check_folder(root)
+    if has_digests(root):
+        check_digests(root, whole=False)
+    return settings
+
+
+def check_folder(root: Path) -> list[Settings]:
+    """The same for a folder, whose links and special files are looked at too.
+
+    Raises:
+        DamagedError: names the file, the key, what is allowed there, and what to do.
+    """
+    check_places(root)
+    return _check(Folder(root), str(root))
+
+
+# -- contents ---------------------------------------------------------------------------------------------------------
+
+
+def _check(files: Files, name: str) -> list[Settings]:
+    _check_file(files, "config_sentence_transformers.json", Rule(SENTENCE_TRANSFORMERS))
+    settings = []
+    for place, kind in _modules(files, name):
+        if kind == "Transformer":
+            file = _check_transformer(files, place)
+        else:
+            file = _check_file(files, place + MODULES[kind], MODULE_SETTINGS) if MODULES[kind] else None
+        if file is not None:
+            settings.append(Settings(kind, file))
+        if kind == "WordEmbeddings":
+            _check_tokenizer(files, place, guarded=False)
+        if kind not in WITHOUT_WEIGHTS:
+            _check_weights(files, place, name, kind)
+    if files.has(ENCODER):
+        for place in (f"{STATE_FOLDER}/", f"{STATE_FOLDER}/tokenizer/"):
+            _check_file(files, f"{place}config.json", CONFIG)
+            _check_tokenizer(files, place, guarded=False)
+    if files.has(GRAPH):
+        _check_tokenizer(files, "", guarded=False)
+    return settings
+
+
+def _modules(files: Files, name: str) -> list[tuple[str, str]]:
+    """Folder ("" or "1_Pooling/") and class of each module; of a plain model the transformer in its root."""
+    path = files.find("modules.json")
+    listed = None if path is None else read_json(path, list)
+    if path is None or listed is None:
+        return [("", "Transformer")]
+    if not 0 < len(listed) <= MOST_MODULES:
+        raise DamagedError(f"{path}: lists {len(listed)} modules; 1 to {MOST_MODULES} are allowed.")
+    modules = []
+    for number, module in enumerate(listed):
+        if not isinstance(module, dict) or not {"path", "type"} <= module.keys():
+            raise DamagedError(f"{path} is damaged: module {number} must be an object with path and type.")
+        _check_keys(path, f"[{number}].", module, MODULE)
+        own = module["type"] == OWN_CLASS and files.has(ENCODER)
+        kind = "Transformer" if own else _stock_class(files, path, f"module {number}", module["type"])
+        folder = _subfolder(path, f"module {number}", module["path"])
+        modules.append((folder, kind))
+        if kind in ROUTERS:
+            modules += _routed(files, folder)
+    return modules
+
+
+def _routed(files: Files, router: str) -> list[tuple[str, str]]:
+    """Folder and class of each module that a router sends texts to."""
+    path = files.find(f"{router}{MODULES['Router']}") or files.find(f"{router}config.json")
+    types = (read_json(path) or {}).get("types") if path is not None else None
+    if path is None or not isinstance(types, dict) or not all(isinstance(kind, str) for kind in types.values()):
+        raise DamagedError(
+            f"{path or router + MODULES['Router']} is damaged: 'types' must be an object of class paths."
+        )
+    if len(types) > MOST_MODULES:
+        raise DamagedError(f"{path}: lists {len(types)} modules; {MOST_MODULES} are allowed.")
+    modules = []
+    for folder, kind in types.items():
+        stock = _stock_class(files, path, f"{folder!r:.80}", kind)
+        if stock in ROUTERS:
+            raise DamagedError(f"{path}: {folder!r:.80} is a {stock} inside another, which essent does not open.")
+        modules.append((router + _subfolder(path, f"{folder!r:.80}", folder), stock))
+    return modules
+
+
+def _subfolder(path: Path, module: str, folder: str) -> str:
+    """The folder of a module as the beginning of a path."""
+    if not is_inside(folder):
+        raise DamagedError(f"{path}: the path of {module}, {folder!r:.80}, leads out of the model's folder.")
+    return "" if folder in ("", ".") else f"{folder}/"
+
+
+def _stock_class(files: Files, path: Path, module: str, kind: str) -> str:
+    """The bare name of a module's class, which must be one of sentence-transformers' for text."""
+    if is_stock_class(kind, MODULES):
+        return kind.rpartition(".")[2]
+    unknown = (
+        f"{path}: the type of {module}, {kind!r:.80}, is not one of sentence-transformers' modules for text "
+        f"({', '.join(MODULES)})"
+    )
+    if kind.startswith("sentence_transformers."):
+        raise DamagedError(f"{unknown}. {upgrade_or(files, 'essent does not open it.')}")
+    raise DamagedError(f"{unknown}, and would have code run. {_what_would_run(files, [kind])}")
+
+
+def upgrade_or(files: Files, otherwise: str) -> str:
+    """What to do about something that the installed sentence-transformers does not know.
+
+    Args:
+        otherwise: what to do where the folder says that no newer version wrote it.
+    """
+    with needs_torch("Reading this folder"):
+        from packaging.version import parse
+        from sentence_transformers import __version__ as installed  # late: static encoders do without
+
+    path = files.find("config_sentence_transformers.json")
+    versions = ((read_json(path) or {}) if path is not None else {}).get("__version__")
+    written = versions.get("sentence_transformers") if isinstance(versions, dict) else None
+    if written is not None and parse(str(written)) <= parse(installed):
+        return otherwise
+    return (
+        f"It was written by a newer version of sentence-transformers ({written or 'the folder does not say which'}); "
+        f"installed is {installed}. Upgrade: pip install -U sentence-transformers."
+    )
+
+
+# -- code -------------------------------------------------------------------------------------------------------------
+
+
+def code_in(name: str, options: Mapping[str, Any]) -> str:
+    """Where a model says that code is to run, and what that code is; for a model that a library refused for it."""
+    files = files_of(name, options)
+    folders = dict.fromkeys(["", *(folder for folder, _ in _modules(files, name))])
+    named: dict[str, list[str]] = {}
+    for file in (folder + config for folder in folders for config in CONFIGS):
+        path = files.find(file)
+        classes = None if path is None else (read_json(path) or {}).get("auto_map")
+        if isinstance(classes, dict):
+            named[file] = [str(kind) for kind in _flat(classes.values()) if kind]
+    has = f"{' and '.join(named)} {'have' if len(named) > 1 else 'has'}" if named else "its files have"
+    return f"{has} the key 'auto_map', which would have code run. {_what_would_run(files, _flat(named.values()))}"
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        yield from value if isinstance(value, list) else [value]
+
+
+def _what_would_run(files: Files, classes: Iterable[str]) -> str:
+    """Which files would run for classes as folders name them: "modeling.Model", "owner/repository--modeling.Model"."""
+    code, missing = [], []
+    for kind in dict.fromkeys(classes):
+        repository, _, module = kind.rpartition("--")
+        file = f"{module.rpartition('.')[0]}.py"
+        if repository:
+            code.append(f"{file} of the repository {repository!r:.80}")
+        elif is_inside(file) and files.has(file):
+            code.append(f"{file} of the model itself")
+        else:
+            missing.append(file)
+    if not code and not missing:
+        return "The files that essent reads do not say which."
+    if not code:
+        return f"The code that it names, {' and '.join(dict.fromkeys(missing))}, is not there: get the whole folder."
+    return (
+        f"That is {' and '.join(dict.fromkeys(code))}: read it, and if you trust it, trust_remote_code=True "
+        "(--trust-remote-code) runs it."
+    )
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def _check_transformer(files: Files, place: str) -> Path | None:
+    """Check a transformer; the file of its settings."""
+    names = (MODULES["Transformer"], *LEGACY_SETTINGS)  # of which sentence-transformers reads the first that is there
+    settings = next((path for name in names if (path := _check_file(files, place + name, MODULE_SETTINGS))), None)
+    _check_file(files, f"{place}config.json", CONFIG)
+    _check_tokenizer(files, place, guarded=True)
+    if (adapter := files.find(f"{place}adapter_config.json")) is not None:
+        raise DamagedError(
+            f"{adapter} makes this an adapter of another model, which essent does not load. Merge the two first, with "
+            "PEFT's merge_and_unload(), and save the result as a folder of its own."
+        )
+    return settings
+
+
+def _check_tokenizer(files: Files, place: str, *, guarded: bool) -> None:
+    """Check a tokenizer's settings; `guarded`: the library that reads them is asked not to follow `auto_map`."""
+    rule = TOKENIZER if guarded else Rule({**TOKENIZER.keys, "auto_map": NULL}, endings=TOKENIZER.endings)
+    _check_file(files, f"{place}tokenizer_config.json", rule)
+    _check_file(files, f"{place}special_tokens_map.json", SPECIAL_TOKENS)
+
+
+def _check_weights(files: Files, place: str, name: str, kind: str) -> None:
+    """Refuse weights that are pickled, and lists of parts that lie elsewhere."""
+    if files.has(f"{place}model.safetensors"):
+        return
+    if (index := files.find(f"{place}model.safetensors.index.json")) is not None:
+        parts = (read_json(index) or {}).get("weight_map")
+        if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
+            raise DamagedError(f"{index} is damaged: weight_map must be an object of file names.")
+        for part in sorted(set(parts.values())):
+            if set("/\\") & set(part) or not part.endswith(".safetensors"):
+                raise DamagedError(
+                    f"{index}: weight_map names {part!r:.80}, which is not a safetensors file of the folder itself."
+                )
+        return
+    for file in ("pytorch_model.bin", "pytorch_model.bin.index.json"):
+        if files.has(place + file):
+            raise DamagedError(
+                f"{name}/{place}{file} holds pickled weights, which can run code when they are read; essent reads "
+                f"safetensors. Convert them where that does no harm: {_conversion(name, kind)}"
+            )
+
+
+def _conversion(name: str, kind: str) -> str:
+    """Commands to paste into a shell; whoever named the folder must not have written a part of them."""
+    whole = f"from sentence_transformers import SentenceTransformer as S; S({name!r}).save('converted')"
+    said = f"python -c {shlex.quote(whole)} writes a sentence encoder to the folder 'converted'"
+    if kind != "Transformer":
+        return f"{said}."
+    masked = (
+        f"import transformers as t; n = {name!r}; t.AutoModelForMaskedLM.from_pretrained(n).save_pretrained("
+        "'converted'); t.AutoTokenizer.from_pretrained(n).save_pretrained('converted')"
+    )
+    return f"{said}; for a masked language model: python -c {shlex.quote(masked)} does the same."
+
+
+def _check_file(files: Files, file: str, rule: Rule) -> Path | None:
+    """Check the keys and values of a file; None where there is no such file."""
+    path = files.find(file)
+    content = None if path is None else read_json(path)
+    if path is None or content is None:
+        return None
+    _check_keys(path, "", content, rule)
+    return path
+
+
+def _check_keys(path: Path, before: str, content: Mapping[str, Any], rule: Rule) -> None:
+    """Refuse values that a key may not have."""
+    for key, value in content.items():
+        kind = rule.kind_of(key)
+        if isinstance(kind, Rule):
+            if not isinstance(value, dict):
+                raise DamagedError(f"{path}: {before + key!r:.100} must be an object, not {value!r:.60}.")
+            _check_keys(path, f"{before}{key}.", value, kind)
+        elif not kind.allows(value):
+            raise DamagedError(
+                f"{path}: {before + key!r:.100} must be {kind.expected}, not {value!r:.60}. Correct or remove it."
+            )
+        elif rule.deep and key not in rule.keys:  # configurations of parts hold the same keys as the whole
+            for inner in value if isinstance(value, list) else [value]:
+                if isinstance(inner, dict):
+                    _check_keys(path, f"{before}{key}.", inner, rule)

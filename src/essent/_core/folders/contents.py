@@ -1,0 +1,173 @@
+"""What a model's folder says of itself: whether essent saved it, its settings; clear errors where it is damaged.
+
+essent/encoder.json        the recipe, the golden texts, versions
+essent/state.safetensors   token counts, learned shaping, golden vectors
+essent/files.json          length and SHA-256 of every file, see `essent._core.folders.digests`
+essent/engine.json         what encoder.json says, for a graph that `essent save --format openvino` wrote
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from essent._core.folders.names import STATE_FOLDER
+from essent._core.folders.places import check_places
+from essent._core.folders.reading import read_json
+from essent._core.hub import file_options, reach_model
+from essent._core.lazy import needs_torch
+from essent.errors import DamagedError, ModelError, RecipeError
+from essent.version import __version__
+
+ABOUT, ARRAYS = "encoder.json", "state.safetensors"
+FORMAT = 1
+LAYOUTS = ("stock", "legacy")
+_ABOUT_TYPES: dict[str, tuple[type, ...]] = {
+    "recipe": (dict,),
+    "text": (str,),
+    "layers": (int,),
+    "max_length": (int, type(None)),
+    "texts_counted": (int, type(None)),
+    "portable": (bool,),
+    "reason": (str,),
+    "golden_texts": (list,),
+}
+_TABLES = ("bare", "folded", None)
+
+
+def check_layout(layout: str) -> None:
+    """Refuse a layout that no folder has.
+
+    Raises:
+        RecipeError: names those there are.
+    """
+    if layout not in LAYOUTS:
+        raise RecipeError(f"Unknown layout {layout!r}; known: {', '.join(LAYOUTS)}.")
+
+
+# -- whose folder it is -----------------------------------------------------------------------------------------------
+
+
+def is_essent_folder(name: str, options: dict[str, Any]) -> bool:
+    """Whether a folder, or a repository on the hub, was saved by an Encoder.
+
+    Raises:
+        ModelError: neither the cache nor the hub can have it.
+    """
+    if Path(name).is_dir():
+        return (Path(name) / STATE_FOLDER / ABOUT).is_file()
+    if Path(name).exists() or Path(name).is_absolute() or name.startswith(".") or name.count("/") != 1:
+        return False
+    options = reach_model(name, options)
+    try:
+        return find_file(name, ABOUT, file_options(options), STATE_FOLDER) is not None
+    except (OSError, ValueError):
+        return False  # no such repository, no network: loading the model will say so
+
+
+def is_exported_folder(name: str) -> bool:
+    """Whether a folder holds a graph that `essent save --format openvino` wrote, which `essent.load` reads."""
+    return (Path(name) / STATE_FOLDER / "engine.json").is_file()
+
+
+def is_bare_table(name: str, options: dict[str, Any]) -> bool:
+    """Whether a folder that an Encoder saved is a table of token vectors and nothing else: other recipes run on it.
+
+    Raises:
+        ModelError: see `read_about`; or a link that leads out of the folder.
+    """
+    if Path(name).is_dir():
+        check_places(Path(name))
+    found = find_file(name, ABOUT, file_options(options), STATE_FOLDER)
+    return found is not None and read_about(found).get("table") == "bare"
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """What encoder.json says, with every entry that loading needs.
+
+    Raises:
+        ModelError: no such file, damaged, or of another format.
+    """
+    about = read_json(path)
+    if about is None:
+        raise ModelError(f"There is no {str(path)!r}: an Encoder writes it.")
+    if about.get("format") != FORMAT:
+        raise ModelError(
+            f"{str(path)!r} has format {about.get('format')!r} (essent {about.get('essent')}); this essent "
+            f"{__version__} reads format {FORMAT}. Upgrade essent."
+        )
+    for name, allowed in _ABOUT_TYPES.items():
+        if name not in about or not isinstance(about[name], allowed):
+            kinds = " or ".join("null" if kind is type(None) else kind.__name__ for kind in allowed)
+            found = f"{about[name]!r:.60}" if name in about else "missing"
+            raise DamagedError(f"{path} is damaged: {name!r} must be {kinds}, and is {found}.")
+    if not all(isinstance(text, str) for text in about["golden_texts"]):
+        raise DamagedError(f"{path} is damaged: 'golden_texts' must be a list of strings.")
+    if about.get("table") not in _TABLES:
+        raise DamagedError(
+            f"{path} is damaged: 'table' must be 'bare', 'folded' or null, and is {about['table']!r:.60}."
+        )
+    return dict(about)
+
+
+def read_settings(root: Path) -> dict[str, Any]:
+    """What config_sentence_transformers.json says, {} without one.
+
+    Raises:
+        ModelError: no JSON, prompts that are no texts, or a default one that is not among them.
+    """
+    settings = read_json(root / "config_sentence_transformers.json") or {}
+    prompts, name = settings.get("prompts") or {}, settings.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(text, (str, type(None))) for text in prompts.values()):
+        raise ModelError(f"{str(root)!r}: prompts must be texts by their names, not {prompts!r:.60}.")
+    if name is not None and (not isinstance(name, str) or name not in prompts):
+        raise ModelError(
+            f"{str(root)!r}: the default prompt {name!r:.60} is none of {', '.join(prompts) or 'no prompts'}."
+        )
+    return dict(settings)
+
+
+def kept_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Prompts, similarity and dimensions that a file says, as arguments of SentenceTransformer's __init__."""
+    prompts = {key: value for key, value in (config.get("prompts") or {}).items() if value is not None}
+    named = {key: config.get(key) for key in ("default_prompt_name", "similarity_fn_name", "truncate_dim")}
+    return {"prompts": prompts or None, **named}
+
+
+def read_modules(name: str, hub: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The modules that sentence-transformers lists for a folder or hub name; None where it has no list.
+
+    Args:
+        hub: see `essent._core.hub.file_options`.
+
+    Raises:
+        ModelError: no JSON, or no list of objects.
+    """
+    path = find_file(name, "modules.json", hub)
+    listed = None if path is None else read_json(path, list)
+    if listed is not None and not all(isinstance(module, dict) for module in listed):
+        raise ModelError(f"{path}: expected a list of objects, not {listed!r:.60}.")
+    return None if listed is None else list(listed)
+
+
+def read_config(name: str, hub: dict[str, Any]) -> dict[str, Any] | None:
+    """config.json of a folder or hub name; None where there is none.
+
+    Raises:
+        ModelError: no JSON, or no object.
+    """
+    path = find_file(name, "config.json", hub)
+    return None if path is None else read_json(path)
+
+
+def find_file(name: str, file: str, hub: dict[str, Any], subfolder: str = "") -> Path | None:
+    """The path of a file of a folder, or of a repository on the hub, which is fetched; None where there is none."""
+    with needs_torch(f"Reading {name!r}"):
+        from sentence_transformers.util import load_file_path  # late: static encoders do without
+
+    found = load_file_path(name, file, subfolder=subfolder, **hub)
+    return None if found is None else Path(found)

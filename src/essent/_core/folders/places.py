@@ -1,0 +1,114 @@
+"""Where the files of a model may lie, and whose folder may be replaced by a new one."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterable
+from pathlib import Path, PurePosixPath
+
+from essent._core.folders.digests import has_digests, listed_names
+from essent._core.folders.names import ENCODER, GRAPH, STATE_FOLDER, is_read
+from essent.errors import DamagedError, ModelError
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def check_places(root: Path, folder: Path | None = None, *, also: Collection[str] = ()) -> None:
+    """Refuse links that leave the model, and what is neither a file nor a folder, where libraries would read it.
+
+    Args:
+        root: the model's folder.
+        folder: a folder of the model; by default the root and everything that essent wrote there.
+        also: names of files that are read, beside those that libraries read.
+
+    Raises:
+        DamagedError: names the file, and what to do.
+    """
+    if folder is None:
+        for place in (root, root / STATE_FOLDER, root / STATE_FOLDER / "tokenizer"):
+            check_places(root, place, also=also)
+        return
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DamagedError(f"{folder} cannot be read: {error.strerror or error}.") from error
+    inside = _real_places(root)
+    if not any(folder.resolve().is_relative_to(place) for place in inside):
+        raise DamagedError(f"{folder} is a link that leads out of the model's folder. Put the files themselves there.")
+    whole = folder.is_relative_to(root / STATE_FOLDER)  # essent reads all of it
+    for entry in entries:
+        if whole or is_read(entry.name) or entry.name in also or entry.name.endswith(".safetensors"):
+            _check_entry(entry, inside)
+
+
+def is_inside(path: str) -> bool:
+    """Whether a relative path, as a file of the folder names it, stays in the folder."""
+    parts = PurePosixPath(path.replace("\\", "/"))
+    return not parts.is_absolute() and ".." not in parts.parts and ":" not in path and "\0" not in path
+
+
+def _check_entry(entry: os.DirEntry[str], inside: tuple[Path, ...]) -> None:
+    path = Path(entry.path)
+    if entry.is_symlink() and not any(path.resolve().is_relative_to(place) for place in inside):
+        raise DamagedError(
+            f"{path} is a link that leads out of the model's folder, to {os.readlink(path)!r}. Put the file itself "
+            "there."
+        )
+    if not entry.is_dir() and path.exists() and not stat.S_ISREG(path.stat().st_mode):
+        raise DamagedError(f"{path} is not a file that can be read, but a pipe or a device. Remove it.")
+
+
+def _real_places(root: Path) -> tuple[Path, ...]:
+    """Where files of the model may really lie: its folder; in the hub's cache also the store that it links to."""
+    here = root.resolve()
+    stored = next((parent.parent / "blobs" for parent in here.parents if parent.name == "snapshots"), None)
+    return (here,) if stored is None else (here, stored)
+
+
+# -- replacing --------------------------------------------------------------------------------------------------------
+
+
+def check_replaceable(path: Path, kind: str) -> None:
+    """Refuse a place where a model must not be written.
+
+    Args:
+        kind: of the model to come, ENCODER or GRAPH, which may replace one of its own kind alone.
+
+    Raises:
+        ModelError: it is a file, or a folder that holds another model.
+    """
+    if path.is_file():
+        raise ModelError(f"{str(path)!r} is a file; a model is saved as a folder.")
+    if _is_own(path, kind):
+        return
+    models = (GRAPH, ENCODER, "modules.json", "config.json")
+    if found := next((name for name in models if (path / name).is_file()), None):
+        raise ModelError(
+            f"The folder {str(path)!r} holds another model ({found}), which would be lost: choose a folder of its own."
+        )
+
+
+def names_to_keep(path: Path, kind: str, older: Iterable[str] = ()) -> list[str]:
+    """Names of what lies in a folder and does not belong to the model that was saved there before.
+
+    Args:
+        kind: of the model, ENCODER or GRAPH.
+        older: names that versions wrote which listed no digests, beside those that libraries read.
+    """
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    if not _is_own(path, kind):
+        return sorted(names)
+    own = listed_names(path) if has_digests(path) else {name for name in names if is_read(name)} | set(older)
+    return sorted(names - own - {STATE_FOLDER} - ({"README.md"} if kind == ENCODER else set()))  # its model card
+
+
+def _is_own(path: Path, kind: str) -> bool:
+    """Whether a model of this kind was saved there; an encoder also with a head that no recipe describes."""
+    if (path / (GRAPH if kind == ENCODER else ENCODER)).is_file():
+        return False
+    if (path / kind).is_file():
+        return True
+    return kind == ENCODER and has_digests(path) and "modules.json" in listed_names(path)

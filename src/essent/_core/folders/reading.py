@@ -1,0 +1,74 @@
+"""Files of a folder that somebody else may have written: JSON and arrays, with the file named where one is damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from essent.errors import DamagedError, DataError, EssentError, InputError, RecipeError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+LARGEST = 32 * 2**20  # bytes of a JSON file of settings; a tokenizer.json, which may be larger, is not read here
+
+
+def read_json(path: Path, kind: type = dict) -> Any:
+    """What a JSON file holds; None where there is no such file.
+
+    Raises:
+        DamagedError: too large, nested too deeply, not JSON, or not of this kind; names the file.
+    """
+    if not path.is_file():
+        return None
+    if (size := path.stat().st_size) > LARGEST:
+        raise DamagedError(f"{path} has {size:,} bytes; a file of settings has {LARGEST:,} at most.")
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except RecursionError:
+        raise DamagedError(f"{path} is damaged: its JSON is nested too deeply.") from None
+    except ValueError as error:
+        raise DamagedError(f"{path} is damaged: it is not JSON: {error}") from error
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if type(found) is not kind:
+        raise DamagedError(f"{path} is damaged: expected a {kind.__name__}, found {found!r:.60}.")
+    return found
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of a safetensors file.
+
+    Raises:
+        DamagedError: no such file, or a damaged one.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, SafetensorError) as error:
+        raise DamagedError(f"{path} is damaged: {error}") from error
+
+
+@contextlib.contextmanager
+def damage_named(name: str) -> Iterator[None]:
+    """Turn whatever libraries raise while they read a folder that essent wrote into one error that names the folder.
+
+    Raises:
+        DamagedError: "is damaged".
+    """
+    try:
+        yield
+    except (RecipeError, InputError, DataError) as error:  # of what the files say, not of what the caller asks for
+        raise DamagedError(f"The folder {name!r}, which essent wrote, is damaged: {error}") from error
+    except EssentError:
+        raise
+    except Exception as error:  # any library's own class: tokenizers raises the bare one
+        said = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        raise DamagedError(
+            f"The folder {name!r}, which essent wrote, is damaged: {type(error).__name__}: {said[0]}"
+        ) from error

@@ -1,0 +1,246 @@
+"""Keys by which a model's folder could run code, read elsewhere or download, with the values that are safe.
+
+Other keys are plain settings: they go to sentence-transformers and transformers as they are, whatever version wrote
+them (`essent._core.folders.opening` says so where a library does not know one).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The values that a key may have: `expected` says them in words for an error."""
+
+    expected: str
+    allows: Callable[[Any], bool]
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**31  # 1e30 stands for no limit
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _has_path(value: Any) -> bool:
+    return (
+        any(map(_has_path, value))
+        if isinstance(value, list)
+        else bool(isinstance(value, str) and set("/\\") & set(value))
+    )
+
+
+TEXT = Kind("a string", lambda value: isinstance(value, str))
+WHOLE = Kind("a whole number", _whole)
+SIZE = Kind("a whole number below 10**9", lambda value: _whole(value) and value < 10**9)
+LAYERS = Kind("a whole number up to 10,000", lambda value: _whole(value) and value <= 10_000)
+NUMBER = Kind("a finite number", _number)
+ANYTHING = Kind("anything", lambda value: True)
+NULL = Kind("null", lambda value: value is None)
+PLAIN = Kind("a string, a number, true, false or null", lambda v: v is None or isinstance(v, (str, bool, int, float)))
+NO_PATH = Kind(
+    "a value without / and \\, which lead to other folders and repositories", lambda value: not _has_path(value)
+)
+FILE_NAME = Kind(
+    "the name of a file in the folder itself, or null",
+    lambda value: value is None or (isinstance(value, str) and not set("/\\") & set(value) and value not in ("", "..")),
+)
+
+
+def optional(kind: Kind) -> Kind:
+    """The same, or null."""
+    return Kind(f"{kind.expected}, or null", lambda value: value is None or kind.allows(value))
+
+
+def either(*kinds: Kind) -> Kind:
+    """What any of the kinds allows."""
+    return Kind(" or ".join(kind.expected for kind in kinds), lambda value: any(kind.allows(value) for kind in kinds))
+
+
+def listed(kind: Kind) -> Kind:
+    """A list of such values."""
+    return Kind(f"a list (each value: {kind.expected})", lambda v: isinstance(v, list) and all(map(kind.allows, v)))
+
+
+def mapping(kind: Kind) -> Kind:
+    """An object with such values."""
+    return Kind(
+        f"an object (each value: {kind.expected})", lambda v: isinstance(v, dict) and all(map(kind.allows, v.values()))
+    )
+
+
+def one_of(*values: Any) -> Kind:
+    """One of these."""
+    return Kind(
+        " or ".join(map(repr, values)), lambda value: any(value == v and type(value) is type(v) for v in values)
+    )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the keys of a file, or of an object in it, may be.
+
+    Attributes:
+        keys: kinds, or rules for objects, by key.
+        others: what keys that are not listed may be.
+        endings: the same for unlisted keys that end so.
+        deep: whether the rule holds for objects below unlisted keys too.
+    """
+
+    keys: Mapping[str, Kind | Rule]
+    others: Kind = ANYTHING
+    endings: Mapping[str, Kind] = field(default_factory=dict)
+    deep: bool = False
+
+    def kind_of(self, key: str) -> Kind | Rule:
+        """What a key may be."""
+        if key in self.keys:
+            return self.keys[key]
+        return next((kind for ending, kind in self.endings.items() if key.endswith(ending)), self.others)
+
+
+# -- transformers -----------------------------------------------------------------------------------------------------
+
+ATTENTION = optional(one_of("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"))
+DTYPE = optional(one_of("float32", "float16", "bfloat16", "float64", "auto"))
+SIDE = one_of("left", "right")
+# Keys of a configuration that lead elsewhere: other kernels, other weights, other layouts of the numbers.
+STEERING: dict[str, Kind] = {
+    **dict.fromkeys(
+        ("attn_implementation", "_attn_implementation", "_attn_implementation_internal"),
+        either(ATTENTION, mapping(ATTENTION)),
+    ),
+    "_experts_implementation": optional(one_of("eager", "grouped_mm", "batched_mm")),
+    "experts_implementation": optional(one_of("eager", "grouped_mm", "batched_mm")),
+    **dict.fromkeys(
+        ("quantization_config", "compression_config", "distributed_config", "use_kernels", "kernel_config"),
+        either(NULL, one_of(False)),
+    ),
+    "transformers_weights": Kind(
+        "the name of a safetensors file in the folder itself, or null",
+        lambda v: v is None or (FILE_NAME.allows(v) and v.endswith((".safetensors", ".safetensors.index.json"))),
+    ),
+    "torch_dtype": DTYPE,
+    "dtype": DTYPE,
+}
+# Arguments of from_pretrained, which choose what is read, and from where. In config.json they have no effect.
+SAFETY: dict[str, Kind] = {
+    "trust_remote_code": one_of(False),
+    "weights_only": one_of(True),
+    "use_safetensors": optional(one_of(True)),
+}
+ELSEWHERE = dict.fromkeys(
+    (
+        "adapter_kwargs adapter_name allow_all_kernels auto_map cache_dir code_revision config force_download "
+        "gguf_file local_files_only model_type offload_folder proxies resume_download return_unused_kwargs revision "
+        "subfolder token use_auth_token variant _commit_hash _configuration_file _from_auto _from_pipeline"
+    ).split(),
+    NULL,
+)
+CONFIG = Rule(
+    {
+        **STEERING,
+        "model_type": TEXT,
+        "architectures": optional(listed(TEXT)),
+        "configuration_files": optional(listed(FILE_NAME)),
+        **dict.fromkeys(("num_attention_heads", "hidden_size", "vocab_size"), optional(SIZE)),
+        **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layers", "n_layer"), optional(LAYERS)),
+    },
+    deep=True,
+)  # it may have an auto_map, which nobody follows without trust_remote_code
+ARGUMENTS = Rule(
+    {**STEERING, **SAFETY, **ELSEWHERE},
+    NO_PATH,
+    {"_token": ANYTHING, **dict.fromkeys(("_file", "_filename", "_path", "_dir"), NULL)},
+    deep=True,
+)
+_TOKEN = optional(either(TEXT, mapping(ANYTHING)))
+_TOKENS = ("unk", "sep", "pad", "cls", "mask", "bos", "eos")
+TOKENIZER = Rule(
+    {
+        "trust_remote_code": one_of(False),
+        "tokenizer_class": optional(TEXT),
+        "model_max_length": optional(Kind("a number above 0", lambda value: _number(value) and value > 0)),
+        "padding_side": SIDE,
+        "truncation_side": SIDE,
+        "added_tokens_decoder": mapping(mapping(ANYTHING)),
+        "model_input_names": listed(TEXT),
+        **{f"{name}_token": _TOKEN for name in _TOKENS},
+        "init_inputs": Kind("an empty list", lambda value: value == []),
+        "fast_tokenizer_files": optional(listed(FILE_NAME)),
+        "tokenizer_object": NULL,
+        # where these lay on the machine that wrote them: transformers looks in the folder all the same
+        **dict.fromkeys(("tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file"), optional(TEXT)),
+    },
+    endings={"_file": FILE_NAME},
+)
+SPECIAL_TOKENS = Rule(
+    {},
+    endings={
+        "_file": FILE_NAME,
+        "_token": _TOKEN,
+        "_tokens": either(listed(either(TEXT, mapping(ANYTHING))), mapping(_TOKEN)),
+    },
+)
+
+# -- sentence-transformers --------------------------------------------------------------------------------------------
+
+SENTENCE_TRANSFORMERS: dict[str, Kind] = {
+    "prompts": optional(mapping(optional(TEXT))),
+    "default_prompt_name": optional(TEXT),
+    "similarity_fn_name": optional(one_of("cosine", "dot", "euclidean", "manhattan")),
+    "truncate_dim": optional(Kind("a whole number above 0", lambda value: _whole(value) and value > 0)),
+    "model_type": TEXT,
+}
+MODULE = Rule({"name": TEXT, "path": TEXT, "type": TEXT, "kwargs": listed(TEXT)})
+OLD_ARGUMENTS = {"model_args": "model_kwargs", "config_args": "config_kwargs", "tokenizer_args": "processor_kwargs"}
+_WORD_TOKENIZERS = ("TransformersTokenizerWrapper", "WhitespaceTokenizer", "PhraseTokenizer")
+
+
+def _is_word_tokenizer(value: Any) -> bool:
+    return isinstance(value, str) and is_stock_class(value, _WORD_TOKENIZERS)
+
+
+def is_stock_class(path: str, names: Collection[str]) -> bool:
+    """Whether a dotted path leads to one of these classes inside sentence-transformers."""
+    *packages, name = path.split(".")
+    return packages[:1] == ["sentence_transformers"] and name in names and all(p.isidentifier() for p in packages)
+
+
+MODULE_SETTINGS = Rule(
+    {
+        **dict.fromkeys((*OLD_ARGUMENTS, *OLD_ARGUMENTS.values()), ARGUMENTS),
+        "processing_kwargs": optional(mapping(mapping(PLAIN))),
+        "modality_config": mapping(mapping(ANYTHING)),
+        "backend": one_of("torch"),
+        "cache_dir": NULL,
+        "max_seq_length": optional(WHOLE),
+        "activation_function": Kind(
+            "a class of torch.nn, such as 'torch.nn.modules.linear.Identity'",
+            lambda value: isinstance(value, str) and value.startswith("torch.nn."),
+        ),
+        "tokenizer_class": Kind("a tokenizer of sentence-transformers", _is_word_tokenizer),
+    },
+    endings={"_name_or_path": NULL},
+)
+# The modules for text, and the file in which each has its settings.
+MODULES: dict[str, str] = {
+    "Transformer": "sentence_bert_config.json",
+    "StaticEmbedding": "",
+    "WordEmbeddings": "wordembedding_config.json",
+    "CNN": "cnn_config.json",
+    "LSTM": "lstm_config.json",
+    "Router": "router_config.json",
+    "Asym": "router_config.json",
+    **dict.fromkeys(
+        ("Pooling", "Normalize", "Dense", "LayerNorm", "Dropout", "WordWeights", "WeightedLayerPooling", "BoW"),
+        "config.json",
+    ),
+}
+WITHOUT_WEIGHTS = ("Pooling", "Normalize", "Dropout", "BoW", "Router", "Asym")

@@ -1,0 +1,149 @@
+"""Whether a name leads anywhere, asked once before libraries ask for file after file.
+
+huggingface_hub retries each of several files six times: three minutes, without a network, until a mistyped name fails.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from essent._core.arguments import check_path
+from essent._core.atomic import recover
+from essent.errors import DataError, ModelError
+
+SECONDS = 10.0  # that the hub has to answer at all
+REMEMBERED = 30.0  # seconds for which an answer counts
+ENOUGH = ("config.json", "modules.json", "adapter_config.json", "tokenizer_config.json")  # one of them is in the cache
+
+logger = logging.getLogger(__name__)
+_answers: dict[str, tuple[float, str]] = {}  # endpoint -> when it was asked, and why it cannot be reached
+
+
+def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The options to load a model with: those given, and the cache alone where the hub does not answer.
+
+    Args:
+        options: of from_pretrained: cache_folder or cache_dir, revision, local_files_only.
+
+    Raises:
+        ModelError: no such folder; or no folder, not in the cache, and the hub does not answer.
+    """
+    _check_folder(check_path(name, "model"))
+    options = dict(options or {})
+    if Path(name).exists() or options.get("local_files_only") or not _is_repository(name):
+        return options  # what is no name of a repository, the library refuses at once
+    if not (reason := _unreachable()):
+        return options
+    # sentence-transformers' own models go without their owner
+    repositories = (name,) if "/" in name else (name, f"sentence-transformers/{name}")
+    if any(_is_cached(repository, options) for repository in repositories):
+        logger.warning("%s: %s is read from the cache.", reason, name)
+        return {**options, "local_files_only": True}
+    raise ModelError(
+        f"Cannot load the model {name!r}: it is no folder here, the cache does not have it, and {reason}. Give a "
+        "folder with config.json, tokenizer.json and weights, or a hub name while the hub can be reached "
+        "(HF_HUB_OFFLINE=1 uses only what is cached)."
+    )
+
+
+def full_name(name: str) -> str:
+    """The name of a model with its owner; sentence-transformers takes "all-MiniLM-L6-v2" for one of its own."""
+    from sentence_transformers.util import ORIGINAL_TRANSFORMER_MODELS
+
+    if "/" in name or Path(name).exists() or name.lower() in ORIGINAL_TRANSFORMER_MODELS or not _is_repository(name):
+        return name
+    return f"sentence-transformers/{name}"
+
+
+def file_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of SentenceTransformer's options that its readers of single files take."""
+    given: dict[str, Any] = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
+    return given | {"local_files_only": bool(options.get("local_files_only"))}
+
+
+def has_file(name: str, file: str, hub: Mapping[str, Any]) -> bool:
+    """Whether a repository has a file, which is not fetched: by the cache, else by the hub.
+
+    Args:
+        hub: see `file_options`.
+    """
+    from huggingface_hub import HfApi, constants, try_to_load_from_cache
+
+    found = try_to_load_from_cache(name, file, hub["cache_folder"], hub["revision"])
+    if found is not None or hub["local_files_only"] or constants.HF_HUB_OFFLINE:
+        return isinstance(found, str)
+    return HfApi().file_exists(name, file, revision=hub["revision"], token=hub["token"])
+
+
+def check_dataset(name: str, instead: str) -> None:
+    """Refuse a data set of the hub that is no folder, is not in its cache, and cannot be asked for.
+
+    Args:
+        instead: how to give local files, for the message.
+
+    Raises:
+        DataError: names the data set and what can be given instead.
+    """
+    if Path(name).exists() or not (reason := _unreachable()):
+        return
+    from datasets import config
+
+    if not (Path(config.HF_DATASETS_CACHE) / name.replace("/", "___")).exists():
+        raise DataError(
+            f"Cannot load the data set {name!r}: it is no folder here, the cache does not have it, and {reason}. "
+            f"Local files are an alternative: {instead}."
+        )
+
+
+def _check_folder(name: str) -> None:
+    path = Path(name)
+    recover(path)  # a run that was killed while it saved may have moved it aside
+    looks_local = path.is_absolute() or name.startswith(".") or name.count("/") > 1 or "\\" in name
+    if looks_local and not path.exists():
+        beside = sorted(p.name for p in path.parent.iterdir() if p.is_dir())[:8] if path.parent.is_dir() else []
+        raise ModelError(
+            f"There is no model folder {name!r}." + (f" Beside it: {', '.join(beside)}." if beside else "")
+        )
+
+
+def _is_repository(name: str) -> bool:
+    """Whether a repository of the hub can have this name."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
+
+
+def _is_cached(repository: str, options: Mapping[str, Any]) -> bool:
+    from huggingface_hub import try_to_load_from_cache
+
+    place = options.get("cache_folder") or options.get("cache_dir")
+    found = (try_to_load_from_cache(repository, file, place, options.get("revision")) for file in ENOUGH)
+    return any(isinstance(path, str) for path in found)
+
+
+def _unreachable() -> str:
+    """Why the hub cannot be reached; "" where it answers, whatever it says, or must not be asked anyway."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    if constants.HF_HUB_OFFLINE:
+        return ""  # refused by the library itself, without a wait
+    now, endpoint = time.monotonic(), constants.ENDPOINT
+    asked, reason = _answers.get(endpoint, (-REMEMBERED, ""))
+    if now - asked >= REMEMBERED:
+        try:
+            get_session().head(endpoint, timeout=SECONDS)
+            reason = ""
+        except Exception as error:  # the error of whichever HTTP library this version uses
+            reason = f"{endpoint} cannot be reached ({str(error) or type(error).__name__})"
+        _answers[endpoint] = now, reason
+    return reason

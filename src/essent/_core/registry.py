@@ -1,0 +1,166 @@
+"""Names to parts: "idf", "ditto:1-10", "abtt:2". One registry a kind, one line a part.
+
+A spec is `name` or `name:argument[,argument…]`, arguments positional or `key=value`; numbers become numbers.
+Third parties add parts through the entry-point groups `essent.weightings`, `essent.shapers`, `essent.tables`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
+from typing import Any, Generic, TypeVar
+
+from essent.errors import RecipeError, UnknownNameError
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+Argument = int | float | str
+_all_offered = cache(entry_points)  # which reads a file of every installed package
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """A clause that names the nearest known names, or lists them all when nothing is near."""
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    if near:
+        return f"Did you mean {' or '.join(repr(n) for n in near)}?"
+    return f"Known: {', '.join(sorted(known))}."
+
+
+def parse_argument(text: str) -> Argument:
+    """ "2" -> 2, "1e-3" -> 0.001, "1-10" -> "1-10"."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def split_spec(spec: str) -> tuple[str, list[Argument], dict[str, Argument]]:
+    """Split "name:a,b,key=c" into its name, positional and keyword arguments."""
+    name, colon, rest = spec.strip().partition(":")
+    positional: list[Argument] = []
+    keyword: dict[str, Argument] = {}
+    if colon and not rest.strip():
+        raise RecipeError(f"{spec!r} ends in ':' without an argument; write {name!r} alone or give one.")
+    for piece in filter(None, (p.strip() for p in rest.split(","))):
+        key, equals, value = piece.partition("=")
+        if equals:
+            keyword[key.strip()] = parse_argument(value.strip())
+        elif keyword:
+            raise RecipeError(f"{spec!r}: the argument {piece!r} stands after a key=value argument.")
+        else:
+            positional.append(parse_argument(piece))
+    return name.strip(), positional, keyword
+
+
+def offered(group: str) -> EntryPoints:
+    """What other packages offer under an entry-point group."""
+    return _all_offered().select(group=group)
+
+
+class Registry(Generic[T]):
+    """Parts of one kind by name, with did-you-mean errors.
+
+    Args:
+        kind: what an entry is called in messages, e.g. "token weighting".
+        group: entry-point group in which other packages offer parts of this kind.
+    """
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind = kind
+        self.group = group
+        self._parts: dict[str, type[T]] = {}
+        self._packages: dict[str, str] = {}  # that offer a name by an entry point
+        self._failed: dict[str, str] = {}  # why there is no part of a name that a package offers
+        self._plugins_loaded = False
+
+    def register(self, name: str) -> Callable[[type[T]], type[T]]:
+        """Class decorator: make the part known under `name`.
+
+        Raises:
+            ValueError: when the name is taken.
+        """
+
+        def add(part: type[T]) -> type[T]:
+            if name in self._parts and self._parts[name] is not part:
+                raise ValueError(f"The {self.kind} name {name!r} is taken by {self._parts[name].__qualname__}.")
+            self._parts[name] = part
+            part.name = name  # type: ignore[attr-defined]
+            return part
+
+        return add
+
+    def _load_plugins(self) -> None:
+        if self._plugins_loaded:
+            return
+        self._plugins_loaded = True
+        for point in offered(self.group):
+            package = self._packages[point.name] = point.dist.name if point.dist else point.module
+            try:
+                part = point.load()
+                if not isinstance(part, type):
+                    raise TypeError(f"it must name a class, as in '{point.module}:{point.attr or 'Class'}'")
+                self.register(point.name)(part)
+            except Exception as error:  # whatever the import of somebody else's package raises
+                reason = f"{type(error).__name__}: {error}".rstrip(".")
+                self._failed[point.name] = (
+                    f"The package {package!r} offers the {self.kind} {point.name!r} by the entry point "
+                    f"{point.value!r}, which does not work: {reason}. Correct or uninstall it."
+                )
+                logger.warning("%s essent goes on without it.", self._failed[point.name])
+
+    def __iter__(self) -> Iterator[str]:
+        self._load_plugins()
+        return iter(sorted(self._parts))
+
+    def __contains__(self, name: object) -> bool:
+        self._load_plugins()
+        return name in self._parts
+
+    def __getitem__(self, name: str) -> type[T]:
+        self._load_plugins()
+        try:
+            return self._parts[name]
+        except KeyError:
+            if name in self._failed:
+                raise UnknownNameError(self._failed[name]) from None
+            raise UnknownNameError(f"Unknown {self.kind} {name!r}. {did_you_mean(name, list(self))}") from None
+
+    def package_of(self, name: str) -> str | None:
+        """The package that brings a part, or the module where there is no package of it; None for essent's own."""
+        module = self[name].__module__.partition(".")[0]
+        return None if module == "essent" else self._packages.get(name, module)
+
+    def create(self, spec: str) -> T:
+        """Build the part that `spec` names, e.g. "abtt:2".
+
+        Raises:
+            UnknownNameError: no such name.
+            RecipeError: arguments that the part does not take; the message shows its signature.
+        """
+        name, positional, keyword = split_spec(spec)
+        part = self[name]
+        signature = inspect.signature(part)
+        try:
+            signature.bind(*positional, **keyword)
+        except TypeError as error:
+            shown = ", ".join(str(p) for p in signature.parameters.values()) or "no arguments"
+            raise RecipeError(f"{self.kind} {spec!r}: {error}. {name!r} takes: {shown}.") from None
+        return part(*positional, **keyword)
+
+
+def format_spec(name: str, values: dict[str, Any], defaults: dict[str, Any]) -> str:
+    """The shortest spec that `create` turns back into the same part: defaults left out."""
+    changed = {key: value for key, value in values.items() if value != defaults.get(key)}
+    if not changed:
+        return name
+    keys = list(values)
+    first = len(changed)
+    if list(changed) == keys[:first]:  # a prefix of the signature: positional reads better
+        return f"{name}:{','.join(str(v) for v in changed.values())}"
+    return f"{name}:{','.join(f'{k}={v}' for k, v in changed.items())}"

@@ -1,0 +1,1 @@
+"""A recipe on a model: plan, module, static pooling, one pass for many recipes, kept vectors and states."""

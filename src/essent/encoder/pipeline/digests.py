@@ -1,0 +1,88 @@
+"""Digests of what makes a vector: weights, configuration, tokenizer, recipe, counts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from essent._core.arithmetic import BFLOAT16
+from essent.recipe.tokens.ids import tokenizer_digest
+from essent.recipe.types import CorpusStats
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from essent.model.backbone import Backbone
+
+NOT_COMPUTED = ("_name_or_path", "transformers_version")  # entries of a configuration that change nothing
+BLOCK = 1024  # words of 8 bytes that are added up together
+MOST = 64  # digests that are remembered: a grid search has one for each depth at which it cuts the model
+_digests: dict[bytes, str] = {}  # by `_fingerprint`
+_one_writer = Lock()
+
+
+def key_of(model: str, recipe: str, stats: CorpusStats | None) -> str:
+    """The key of a recipe's rows: the model's digest, the recipe's, and what it has counted."""
+    total = hashlib.sha256(f"{model}\n{recipe}\n".encode())
+    if stats is not None:
+        total.update(str(stats.texts).encode() + stats.document_frequency.tobytes() + stats.count.tobytes())
+    return total.hexdigest()[:32]
+
+
+def digest_of_backbone(backbone: Backbone, *settings: object) -> str:
+    """SHA-256 of what makes a backbone's states: parameters, configuration, tokenizer, length limit; settings."""
+    config = {key: value for key, value in backbone.model.config.to_dict().items() if key not in NOT_COMPUTED}
+    computed = json.dumps(config, sort_keys=True, default=str)
+    passes = [BFLOAT16] if backbone.precision == BFLOAT16 else []
+    return digest_of(
+        backbone, computed, tokenizer_digest(backbone.tokenizer), backbone.max_seq_length, *passes, *settings
+    )
+
+
+def digest_of(model: nn.Module, *settings: object) -> str:
+    """SHA-256 of a model's parameters and settings: other weights under the same name are another model.
+
+    Every weight is read, each time: torch's counts of changes miss those through `.data`. What has the fingerprint of
+    weights that this process has digested before has their digest, which costs a tenth of SHA-256.
+    """
+    state, said = model.state_dict(), repr(settings).encode()
+    fingerprint = _fingerprint(state, said)
+    found = _digests.get(fingerprint)
+    if found is None:
+        total = hashlib.sha256(said)
+        for name, value in sorted(state.items()):
+            total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            total.update(_bytes_of(value).data)
+        found = total.hexdigest()
+        with _one_writer:
+            if len(_digests) >= MOST:
+                _digests.clear()
+            _digests[fingerprint] = found
+    return found
+
+
+def _fingerprint(state: Mapping[str, torch.Tensor], said: bytes) -> bytes:
+    """Sums of the weights' bytes as whole numbers, modulo 2^64: those of blocks, and those across blocks.
+
+    Any other byte changes both, and so do weights that have changed places.
+    """
+    total = hashlib.sha256(said)
+    for name, value in sorted(state.items()):
+        total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        data = _bytes_of(value)
+        whole = len(data) // (8 * BLOCK) * (8 * BLOCK)
+        blocks = data[:whole].view(np.uint64).reshape(-1, BLOCK)
+        for part in (blocks.sum(axis=0), blocks.sum(axis=1), data[whole:]):
+            total.update(part.data)
+    return total.digest()
+
+
+def _bytes_of(value: torch.Tensor) -> np.ndarray:
+    found: np.ndarray = value.detach().cpu().contiguous().flatten().view(dtype=torch.uint8).numpy()
+    return found

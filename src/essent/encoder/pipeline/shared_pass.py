@@ -1,0 +1,96 @@
+"""Many recipes, few forward passes: recipes with the same template share one pass over the texts.
+
+The pass gives the union of the layers and heads that the recipes read; each then pools its own vectors from it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import torch
+from torch import nn
+from tqdm.auto import tqdm
+
+from essent._core.texts import distinct_texts, require_finite
+from essent.encoder.pipeline.plan import Plan
+from essent.encoder.pipeline.static_pooler import StaticPooler, static_pooler_of
+from essent.model.backbone import Backbone, RequiredOutputs
+from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
+from essent.recipe.types import CorpusStats
+
+
+def count_frames(backbone: Backbone, plans: Sequence[Plan], texts: Sequence[str]) -> dict[Frame, CorpusStats]:
+    """Token counts of the texts for every frame in which some plan reads them."""
+    frames: dict[Frame, StaticPooler | None] = {}
+    for plan in (plan for plan in plans if plan.reads_stats):
+        frames[plan.frame] = frames.get(plan.frame) or static_pooler_of(plan, backbone)
+    rows = len(backbone.vocabulary)
+
+    def counted(frame: Frame, static_pooler: StaticPooler | None) -> CorpusStats:
+        if static_pooler is not None:
+            return static_pooler.count(texts)
+        return count_tokens(
+            lambda some: framed_ids(backbone.tokenizer, frame, list(some), backbone.max_seq_length), texts, rows
+        )
+
+    return {frame: counted(frame, static_pooler) for frame, static_pooler in frames.items()}
+
+
+@torch.inference_mode()
+def pool_texts(
+    backbone: Backbone,
+    plans: Sequence[Plan],
+    texts: Sequence[str],
+    stats: dict[Frame, CorpusStats],
+    *,
+    batch_size: int = 32,
+    progress: bool = False,
+) -> list[np.ndarray]:
+    """Pooled vectors (N,K) of every plan, before shaping: one pass a template, each distinct text once.
+
+    Args:
+        stats: token counts by frame, see `count_frames`.
+
+    Raises:
+        NotFiniteError: names a text.
+    """
+    distinct, inverse = distinct_texts(texts)
+    pooled = [np.empty((len(distinct), plan.width(backbone)), np.float32) for plan in plans]
+    groups: dict[Frame, list[int]] = {}
+    for index, plan in enumerate(plans):
+        groups.setdefault(plan.frame, []).append(index)
+    backbone.eval()
+    device = backbone.static_table.device
+    with tqdm(total=len(distinct) * len(groups), desc="Texts", unit="text", disable=not progress) as bar:
+        for frame, members in groups.items():
+            fast = {
+                i: static_pooler for i in members if (static_pooler := static_pooler_of(plans[i], backbone)) is not None
+            }
+            members = [i for i in members if i not in fast]
+            required = reduce(operator.or_, (plans[i].required for i in members), RequiredOutputs())
+            for start, portion in portions(distinct):
+                if fast:
+                    ids = next(iter(fast.values())).ids(portion)
+                    for index, static_pooler in fast.items():
+                        vectors = static_pooler.pool(ids, stats.get(frame))
+                        pooled[index][start : start + len(portion)] = vectors.float().cpu().numpy()
+                if not members:
+                    bar.update(len(portion))
+                    continue
+                sequences = framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_seq_length)
+                for chosen in batches([len(s) for s in sequences], batch_size):
+                    tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(device)
+                    states = backbone.states(tokens, required)
+                    for index in members:
+                        vectors, _, _ = plans[index].pool(tokens, states, backbone, stats.get(frame))
+                        pooled[index][start + chosen] = vectors.float().cpu().numpy()
+                    bar.update(len(chosen))
+    return [require_finite(vectors, distinct, backbone.named_parameters())[inverse] for vectors in pooled]
+
+
+def as_module(backbone: Backbone, plans: Sequence[Plan]) -> nn.ModuleList:
+    """Everything with buffers in one module, to move between devices together."""
+    return nn.ModuleList([backbone, *plans])

@@ -1,0 +1,150 @@
+"""A folder that `essent.encoder.saving.save` wrote, as a recipe's module and settings for SentenceTransformer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import WordEmbeddings
+from sentence_transformers.util import load_dir_path
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from essent._core.folders.check import check_folder
+from essent._core.folders.contents import ABOUT, ARRAYS, kept_settings, read_about, read_settings
+from essent._core.folders.digests import check_digests, has_digests
+from essent._core.folders.names import STATE_FOLDER
+from essent._core.folders.opening import guarded
+from essent._core.folders.reading import damage_named, read_arrays, read_json
+from essent._core.folders.weights import weight_shapes
+from essent._core.hub import file_options
+from essent.encoder.pipeline.module import RecipeModule
+from essent.encoder.saving.save import SavableModule
+from essent.encoder.saving.static_table import read_table
+from essent.errors import DamagedError, MissingDependencyError, RecipeError, UnknownNameError
+from essent.model.backbone import Backbone
+from essent.model.mlm_head import MaskedLMHead, load_masked
+from essent.model.token_rows import rows_backbone
+from essent.model.weights import require_weights
+from essent.recipe.recipe import Recipe
+from essent.recipe.shaping.chain import Chain
+from essent.recipe.sources.layers import reads_mlm_head, token_tables
+from essent.recipe.tokens.ids import dropped_ids
+from essent.recipe.types import CorpusStats
+
+
+def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[str, Any]]:
+    """Read what `save_folder` wrote: the module, and settings for SentenceTransformer's __init__.
+
+    Raises:
+        ModelError: files are missing or unreadable, or a newer essent wrote them.
+    """
+    root = folder_of(name, options)
+    with damage_named(name):
+        if not options.get("trust_remote_code"):
+            check_folder(root)
+        if has_digests(root):
+            check_digests(root, whole=False)
+        about, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
+        recipe = _recipe(root, about)
+        backbone = _read_backbone(root, about, recipe, arrays, options)
+        stats = _counts(root, about, arrays, len(backbone.vocabulary))
+        state = {key.removeprefix("chain."): value for key, value in arrays.items() if key.startswith("chain.")}
+        chain = Chain.from_state(recipe.shaping, state) if state else None
+        module = SavableModule(backbone, recipe, stats, chain, _carried(recipe, backbone, arrays))
+        if not backbone.only_static and (shapes := weight_shapes(str(root), {})):  # a table stands in a file of its own
+            require_weights(name, backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
+        module.max_seq_length = about["max_length"]
+        return module, _read_settings(root)
+
+
+def _counts(root: Path, about: dict[str, Any], arrays: dict[str, np.ndarray], tokens: int) -> CorpusStats | None:
+    """The token counts that were fitted, where the recipe reads any."""
+    if about["texts_counted"] is None:
+        return None
+    counts = [arrays[f"stats.{name}"] for name in ("document_frequency", "count")]
+    if any(found.shape != (tokens,) or found.dtype != np.int64 for found in counts):
+        raise DamagedError(
+            f"{root / STATE_FOLDER / ARRAYS} does not belong to the model beside it: its counts have the shape "
+            f"{counts[0].shape}, and the model has {tokens} tokens."
+        )
+    return CorpusStats(about["texts_counted"], *counts)
+
+
+def folder_of(name: str, options: dict[str, Any]) -> Path:
+    """The folder itself, or that of the hub's cache."""
+    return Path(name if Path(name).is_dir() else str(load_dir_path(name, subfolder="", **file_options(options))))
+
+
+def _carried(recipe: Recipe, backbone: Backbone, arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    """Rows of the tables that the folder holds, by their source."""
+    sources = [name for name, _ in recipe.layers if name.partition(":")[0] in token_tables]
+    sources = [name for name in sources if token_tables.create(name).carried]
+    rows = {
+        place: torch.from_numpy(arrays[key]) for place in range(len(sources)) if (key := f"table.{place}") in arrays
+    }
+    return {name: rows.get(place, backbone.static_table.detach()) for place, name in enumerate(sources)}
+
+
+def _read_settings(root: Path) -> dict[str, Any]:
+    return {**kept_settings(read_settings(root)), "device": None}
+
+
+def _recipe(root: Path, about: dict[str, Any]) -> Recipe:
+    try:
+        return Recipe.from_dict(about["recipe"])
+    except UnknownNameError as error:
+        packages = about.get("packages") or {}
+        if not isinstance(packages, dict) or not packages:
+            raise DamagedError(
+                f"{root / STATE_FOLDER / ABOUT} is damaged, or needs a package that is not installed: {error}"
+            ) from error
+        needed = " and ".join(f"the {part}, which {package!r} brings" for part, package in packages.items())
+        raise MissingDependencyError(
+            f"The encoder in {str(root)!r} needs {needed}. Install that package, or import that module first. ({error})"
+        ) from error
+    except RecipeError as error:
+        raise DamagedError(f"{root / STATE_FOLDER / ABOUT} is damaged: 'recipe': {error}") from error
+
+
+def _read_backbone(
+    root: Path, about: dict[str, Any], recipe: Recipe, arrays: dict[str, np.ndarray], options: dict[str, Any]
+) -> Backbone:
+    own, trust = root / STATE_FOLDER / "tokenizer", {"trust_remote_code": bool(options.get("trust_remote_code"))}
+    tokenizer = AutoTokenizer.from_pretrained(own if own.is_dir() else root, **trust)
+    first = (read_json(root / "modules.json", list) or [{}])[0]
+    kind = str(first.get("type", "")).rpartition(".")[2]
+    if kind == "StaticEmbedding":
+        rows = arrays["rows"] if "rows" in arrays else read_table(root)
+        made = rows_backbone(rows, tokenizer, dropped=dropped_ids(tokenizer), max_seq_length=about["max_length"])
+        made.model.config.stored = (read_json(root / "config.json") or {})["embedding_dtype"]
+        return made
+    if kind == "WordEmbeddings":  # static: only the rows are there; the rest of the model is never run
+        config = AutoConfig.from_pretrained(root / STATE_FOLDER, **trust)
+        words = WordEmbeddings.load(str(root / str(first["path"])))
+        table = torch.nn.Embedding.from_pretrained(words.emb_layer.weight.detach())
+        with torch.device("meta"):  # the module cuts the rest off
+            model = AutoModel.from_config(config, **trust)
+        model.set_input_embeddings(table)
+        return Backbone(model.eval(), tokenizer, about["max_length"], about["layers"])
+    given, settings = dict(options.get("model_kwargs") or {}), dict(options.get("config_kwargs") or {})
+    if reads_mlm_head(recipe.layers):
+        whole: Any = load_masked(str(root), **{**trust, **settings, **given})
+        backbone = Backbone(whole.base_model, tokenizer, about["max_length"], about["layers"])
+        backbone.mlm_head = MaskedLMHead(whole)
+        return backbone
+    transformer = Transformer(
+        str(root),
+        model_kwargs={**guarded(trust, weights=True), **_without_pooler(root), **given},
+        processor_kwargs=dict(trust),
+        config_kwargs={**trust, **settings},
+    )
+    return Backbone(transformer.model, tokenizer, about["max_length"], about["layers"])
+
+
+def _without_pooler(root: Path) -> dict[str, Any]:
+    """The one setting of the model that a saved folder has: whether a pooler, which no recipe reads, is built."""
+    settings = (read_json(root / "sentence_bert_config.json") or {}).get("model_kwargs") or {}
+    return {key: settings[key] for key in ("add_pooling_layer",) if key in settings}

@@ -1,0 +1,196 @@
+"""A static recipe as one table: weights and affine shaping folded into the rows, so that a text is their mean.
+
+g(1/n Σ_t u_t h_t) with an affine g(x) = (x − m) M + b is the mean of the rows (u_t h_t − m) M + b. Such a table is
+sentence-transformers' StaticEmbedding, and what model2vec reads: as fast as tokenising.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+from sentence_transformers.base.modules import Normalize
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+
+from essent.errors import EssentError, InputError
+from essent.recipe.pooling import mix_sources
+from essent.recipe.shaping.affine import Affine
+from essent.recipe.shaping.unit import Normalize as UnitLength
+from essent.recipe.tokens.ids import dropped_ids, fast_backend
+from essent.recipe.weighting.base import ByToken
+from essent.recipe.weighting.frequency import Sif
+from essent.recipe.weighting.position import Content
+
+if TYPE_CHECKING:
+    from essent.encoder.pipeline.module import RecipeModule
+
+NEGLIGIBLE = 1e-9  # of the largest weight: a removed token, which counts only where nothing else is left
+STORED = ("float32", "float16", "int8")
+HALF = float(np.finfo(np.float16).max)
+
+
+class CannotFoldError(EssentError):
+    """The recipe is no mean of rows; the message says which part."""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """The table (V,K) float32 of a static recipe, one row a token id; `unit`: the mean is scaled to length 1."""
+
+    table: np.ndarray
+    unit: bool
+
+
+def folded(module: RecipeModule) -> Folded:
+    """Fold a recipe on a table of token vectors (essent.model.token_rows) into one table.
+
+    Weights that are scaled to sum 1 in each text (idf) change the length of the vector: they fold when the shaping ends
+    in unit length and does not move the origin.
+
+    Raises:
+        CannotFoldError: names the part of the recipe that does not fold.
+    """
+    plan, backbone = module.plan, module.backbone
+    if not backbone.only_static or len(plan.frame):
+        raise CannotFoldError("special tokens around a text count in its mean")
+    if plan.recipe.reduce != "sum":
+        raise CannotFoldError(f"reduce={plan.recipe.reduce} is no mean")
+    affine, unit = _shaping(module)
+    tokens = 1 + max(backbone.tokenizer.get_vocab().values())
+    weights, scaled = _weights(module)
+    linear = affine is None or bool(np.abs(affine.offset - affine.mean @ affine.matrix).max(initial=0.0) <= 1e-12)
+    if (scaled or dropped_ids(backbone.tokenizer) or not weights[:tokens].all()) and not (unit and linear):
+        raise CannotFoldError(
+            f"weights={'*'.join(plan.recipe.weights)} are divided by their sum in each text, and the shaping "
+            + ("does not end in normalize" if not unit else "moves the origin")
+        )
+    hidden = [
+        backbone.static_table if source.key == "static" else getattr(plan, plan.tables[str(source.key)])
+        for source in plan.sources
+    ]
+    rows = mix_sources([table.detach().cpu().double() for table in hidden], plan.factors).numpy()[:tokens]  # (V,D)
+    weights = np.where(weights > 0, weights, NEGLIGIBLE * weights.max(initial=0.0))[:tokens]
+    table = rows * weights[:, None]
+    if affine is not None:
+        table = (table - affine.mean) @ affine.matrix + affine.offset  # (V,K)
+    table[dropped_ids(backbone.tokenizer)] = 0.0
+    return Folded(table.astype(np.float32), unit)
+
+
+def _shaping(module: RecipeModule) -> tuple[Affine | None, bool]:
+    steps = module.chain.folded()
+    unit = bool(steps) and isinstance(steps[-1], UnitLength)
+    inner = steps[:-1] if unit else steps
+    if len(inner) > 1 or not all(isinstance(step, Affine) for step in inner):
+        raise CannotFoldError(f"the shaping {' | '.join(module.recipe.shaping)} is not affine")
+    return (inner[0] if inner else None), unit
+
+
+def _weights(module: RecipeModule) -> tuple[np.ndarray, bool]:
+    """A weight u_t for each token (V,), and whether they are scaled to sum 1 in each text instead of divided by n."""
+    factors = [factor for factor in module.plan.weightings if factor.name != "uniform"]
+    weights = np.ones(len(module.backbone.vocabulary))
+    for factor in factors:
+        by_token = factor.by_token if isinstance(factor, Content) else factor
+        if not isinstance(by_token, ByToken):
+            raise CannotFoldError(f"weights={factor.spec()} is not a fixed weight for each token")
+        weights = weights * by_token.table(module.backbone.vocabulary, module.stats)
+    sifs = sum(isinstance(factor, Sif) for factor in factors)
+    if sifs > 1 or not all(factor.normalised or isinstance(factor, Sif) for factor in factors):
+        raise CannotFoldError(f"weights={'*'.join(module.recipe.weights)} are no mean over the tokens")
+    return weights, bool(factors) and not sifs
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def stock_modules_of(module: RecipeModule) -> list[torch.nn.Module]:
+    """StaticEmbedding, and Normalize where the recipe ends in it.
+
+    Raises:
+        CannotFoldError: the recipe is no mean of rows.
+    """
+    found = folded(module)
+    first = StaticEmbedding(_limited(module), torch.from_numpy(found.table))
+    return [first, *([Normalize()] if found.unit else [])]
+
+
+def _limited(module: RecipeModule) -> Tokenizer:
+    """The tokenizer, which cuts texts where the encoder does."""
+    backbone = module.backbone
+    backend: Tokenizer = copy.deepcopy(fast_backend(backbone.tokenizer))
+    if backbone.max_seq_length is not None:
+        backend.enable_truncation(backbone.max_seq_length, direction=backbone.tokenizer.truncation_side)
+    return backend
+
+
+def is_trivial(module: RecipeModule) -> bool:
+    """Whether the folded rows are the model's own: the recipe is their mean, scaled to unit length or not."""
+    recipe = module.recipe
+    return recipe.weights == ("uniform",) and recipe.layers == (("static", 1.0),) and recipe.shaping in ((), UNIT)
+
+
+UNIT = ("normalize",)
+
+
+def write_table(module: RecipeModule, table: np.ndarray, unit: bool, path: Path) -> None:
+    """Write the table as model2vec lays out its folders, in the root: config.json, model.safetensors, tokenizer.json.
+
+    Rows of 16 or 8 bits have weights beside them (1, or the scale of the row), which both sentence-transformers and
+    model2vec multiply by: nothing else is lost than the rounding.
+    """
+    kind = str(getattr(module.backbone.model.config, "stored", "float32")) if is_trivial(module) else "float32"
+    save_file(quantised(table, kind), path / "model.safetensors")
+    _limited(module).save(str(path / "tokenizer.json"))
+    config: dict[str, Any] = {
+        "model_type": "model2vec",
+        "architectures": ["StaticModel"],
+        "hidden_dim": int(table.shape[1]),
+        "normalize": unit,
+        "max_length": module.backbone.max_seq_length,
+        "embedding_dtype": kind,
+    }
+    (path / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def read_table(path: Path) -> np.ndarray:
+    """The table (V,K) float32 that `write_table` wrote."""
+    arrays = load_file(path / "model.safetensors")
+    table: np.ndarray = arrays["embeddings"].astype(np.float32)
+    return table * arrays["weights"][:, None] if "weights" in arrays else table
+
+
+def quantised(table: np.ndarray, kind: str) -> dict[str, np.ndarray]:
+    """`embeddings` in the type (float32, float16, int8 of 255 steps a row), and `weights` (V,) to multiply them by.
+
+    Raises:
+        InputError: a number beyond what float16 holds; names its row.
+    """
+    if kind == "float32":
+        return {"embeddings": np.ascontiguousarray(table, np.float32)}
+    largest = np.abs(table).max(axis=1)
+    if kind == "float16":
+        if largest.max() > HALF:
+            row = int(largest.argmax())
+            raise InputError(
+                f"Row {row} of the table has a number of the size {largest[row]:g}; float16 holds {HALF:g} at most. "
+                "Store the table as float32."
+            )
+        return {"embeddings": table.astype(np.float16), "weights": np.ones(len(table), np.float32)}
+    scale = np.where(largest > 0, largest / 127, 1.0).astype(np.float32)  # (V,)
+    return {"embeddings": np.rint(table / scale[:, None]).clip(-127, 127).astype(np.int8), "weights": scale}
+
+
+def rounded(table: np.ndarray, kind: str) -> np.ndarray:
+    """The table (V,K) float32 as it is after being stored in the type."""
+    arrays = quantised(table, kind)
+    weights = arrays.get("weights", np.ones(len(table), np.float32))
+    result: np.ndarray = arrays["embeddings"].astype(np.float32) * weights[:, None]
+    return result

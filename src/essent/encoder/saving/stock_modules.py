@@ -1,0 +1,202 @@
+"""A recipe as stock sentence-transformers modules, where that is exact.
+
+template            the tokenizer's post-processor (ids around the text), its normaliser (dot rule, leading space)
+layer mix           WeightedLayerPooling, with every hidden state returned
+token weights       WordWeights, when they depend on the token alone
+reduction           Pooling: mean, max, first token, last token, rising weights
+affine shaping      one Dense without activation;  unit length: Normalize
+static, random      WordEmbeddings instead of the transformer; StaticEmbedding where all of it is a mean of rows
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from sentence_transformers.base.modules import Dense, Normalize
+from sentence_transformers.sentence_transformer.modules import (
+    Pooling,
+    WeightedLayerPooling,
+    WordEmbeddings,
+    WordWeights,
+)
+from tokenizers import Regex, normalizers, processors
+from torch import nn
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from essent.encoder.saving.static_table import CannotFoldError, stock_modules_of
+from essent.errors import EssentError
+from essent.model.token_rows import LONG
+from essent.recipe.shaping.affine import Affine
+from essent.recipe.shaping.unit import Normalize as UnitLength
+from essent.recipe.sources.layers import format_mix
+from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend
+from essent.recipe.weighting.base import ByToken, Weighting
+from essent.recipe.weighting.position import Content
+
+if TYPE_CHECKING:
+    from essent.encoder.pipeline.module import RecipeModule
+
+POOLING_OF = {"cls": "cls", "last": "lasttoken", "position": "weightedmean", "uniform": "mean"}
+DOT_RULE = Regex(r"(?<=[^.?\"'])\z")  # the end of a text that does not end in . ? " '
+# WordWeights divides by the sum of the weights, at least 1e-9. Weights are therefore scaled up, and a removed token
+# keeps 1e-18 of the largest: nothing beside the others, and the plain mean where nothing else is left.
+LARGEST, NEGLIGIBLE = 1e12, 1e-6
+
+
+class NoStockModulesError(EssentError):
+    """No stock modules compute this recipe; the message says which part."""
+
+
+def stock_modules(module: RecipeModule) -> list[nn.Module]:
+    """The stock modules that follow the Transformer; for static recipes WordEmbeddings and what follows it.
+
+    Raises:
+        CannotLowerError: names the part of the recipe that has no stock module.
+    """
+    try:
+        return stock_modules_of(module)
+    except CannotFoldError:  # the parts, one by one
+        modules = [*_source_modules(module), *_pooling_modules(module)]
+    return [*modules, *_shaping_modules(module)]
+
+
+def is_static(module: RecipeModule) -> bool:
+    """Whether the recipe reads no transformer layer and no attention."""
+    return module.plan.required.depth is None
+
+
+# -- sources ----------------------------------------------------------------------------------------------------------
+
+
+def _source_modules(module: RecipeModule) -> list[nn.Module]:
+    plan, backbone = module.plan, module.backbone
+    if plan.reads_mlm_head:
+        raise NoStockModulesError(f"layers={format_mix(plan.recipe.layers)} runs the model's masked-LM head")
+    if any(source.debiased for source in plan.sources):
+        raise NoStockModulesError("template denoising (L-bias) runs the model a second time")
+    if plan.required.attention_heads:
+        raise NoStockModulesError(f"weights={'*'.join(plan.recipe.weights)} reads attention")
+    if is_static(module):
+        if len(plan.sources) > 1 or plan.factors != [1.0]:
+            raise NoStockModulesError("several tables are mixed")
+        key = plan.sources[0].key
+        rows = backbone.static_table if key == "static" else getattr(plan, plan.tables[str(key)])
+        tokenizer = framed_tokenizer(backbone.tokenizer, plan.frame)
+        tokenizer.model_max_length = int(1e30)  # rows have no positions: texts of any length
+        limit = (backbone.max_seq_length if backbone.only_static else None) or LONG
+        return [WordEmbeddings(tokenizer, rows.detach().float().cpu().clone(), max_seq_length=limit)]
+    layers = [source.key for source in plan.sources]
+    if not all(isinstance(layer, int) for layer in layers):
+        raise NoStockModulesError("token tables and layers are mixed")
+    if not backbone.is_stock:
+        raise NoStockModulesError(f"a {backbone.family} that stops at layer {backbone.depth} has no final norm")
+    if layers == [backbone.top] and plan.factors == [1.0]:
+        return []
+    if abs(sum(plan.factors) - 1.0) > 1e-9:
+        raise NoStockModulesError(f"the layer weights sum to {sum(plan.factors):g}, WeightedLayerPooling's to 1")
+    weights = torch.zeros(backbone.top + 1)
+    for layer, factor in zip(layers, plan.factors, strict=True):
+        weights[int(layer)] += factor
+    start = int(weights.nonzero()[0])
+    return [WeightedLayerPooling(backbone.dimensions, backbone.top, start, nn.Parameter(weights[start:].clone()))]
+
+
+# -- weights and reduction --------------------------------------------------------------------------------------------
+
+
+def _pooling_modules(module: RecipeModule) -> list[nn.Module]:
+    plan = module.plan
+    width = plan.width(module.backbone)
+    factors = [w for w in plan.weightings if w.name != "uniform"]
+    dropped = dropped_ids(module.backbone.tokenizer)
+    if dropped and plan.recipe.reduce != "sum":
+        raise NoStockModulesError(f"reduce={plan.recipe.reduce} would count tokens that leave every text")
+    if plan.recipe.reduce == "max" and not factors:
+        return [Pooling(width, "max")]
+    if plan.recipe.reduce != "sum":
+        raise NoStockModulesError(f"reduce={plan.recipe.reduce} has no stock module")
+    if not factors and not dropped:
+        return [Pooling(width, "mean")]
+    if len(factors) == 1 and factors[0].name in POOLING_OF and not dropped:
+        return [Pooling(width, POOLING_OF[factors[0].name])]
+    return [_word_weights(module, factors), Pooling(width, "mean")]
+
+
+def _word_weights(module: RecipeModule, factors: list[Weighting]) -> WordWeights:
+    vocabulary = module.backbone.vocabulary
+    table = np.ones(len(vocabulary))  # (V,)
+    for factor in factors:
+        if isinstance(factor, Content) and module.recipe.template is None:
+            factor = factor.by_token
+        if not isinstance(factor, ByToken) or not factor.normalised:
+            raise NoStockModulesError(f"weights={factor.spec()} is not a fixed weight for each token")
+        table = table * factor.table(vocabulary, module.stats)
+    table[dropped_ids(module.backbone.tokenizer)] = 0.0
+    largest = float(table.max())
+    scaled = np.where(table > 0, table / largest * LARGEST, NEGLIGIBLE) if largest > 0 else np.ones_like(table)
+    # WordWeights looks weights up by name, and names may repeat in padded tables: number them
+    names = [str(index) for index in range(len(vocabulary))]
+    return WordWeights(names, dict(zip(names, scaled.tolist(), strict=True)))
+
+
+# -- shaping ----------------------------------------------------------------------------------------------------------
+
+
+def _shaping_modules(module: RecipeModule) -> list[nn.Module]:
+    modules: list[nn.Module] = []
+    for step in module.chain.folded():
+        if isinstance(step, Affine):
+            matrix = step.matrix  # (D,K)
+            bias = step.offset - step.mean @ matrix  # (K,)
+            dense = Dense(matrix.shape[0], matrix.shape[1], bias=True, activation_function=None)
+            dense.linear.weight = nn.Parameter(torch.from_numpy(matrix.T.copy()).float())
+            dense.linear.bias = nn.Parameter(torch.from_numpy(bias).float())
+            modules.append(dense)
+        elif isinstance(step, UnitLength):
+            modules.append(Normalize())
+        else:
+            raise NoStockModulesError(f"the shaping step {step.spec()!r} is not affine")
+    return modules
+
+
+# -- tokenizer --------------------------------------------------------------------------------------------------------
+
+
+def framed_tokenizer(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTrainedTokenizerBase:
+    """A copy of the tokenizer that puts every text into the frame by itself, and truncates the text, not the frame.
+
+    A tokenizer without a pad token (GPT-2, Llama) gets its end-of-text as one: sentence-transformers pads batches.
+    """
+    # without a template its own special tokens are the whole frame
+    framed = _with_frame(tokenizer, frame) if frame.plain_text else copy.deepcopy(tokenizer)
+    if framed.pad_token is None:
+        framed.pad_token = framed.eos_token or framed.unk_token
+    return framed
+
+
+def _with_frame(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTrainedTokenizerBase:
+    backend = copy.deepcopy(fast_backend(tokenizer))
+    pieces: list[dict[str, Any]] = []
+    single = ["$A"]
+    for name, ids in (("before", frame.before), ("after", frame.after)):
+        if ids:
+            tokens = [str(backend.id_to_token(i)) for i in ids]
+            pieces.append({"id": name, "ids": list(ids), "tokens": tokens})
+            single.insert(0 if name == "before" else len(single), name)
+    template = processors.TemplateProcessing(single=single, special_tokens=pieces)
+    # a byte-level post-processor only mends offsets; the template replaces it like any other
+    backend.post_processor = template
+    steps: list[Any] = [normalizers.Replace(DOT_RULE, ".")] if frame.dot_rule else []
+    steps += [normalizers.Prepend(" ")] if frame.space else []
+    steps += [backend.normalizer] if backend.normalizer is not None else []
+    backend.normalizer = normalizers.Sequence(steps)
+    copied = {
+        key: getattr(tokenizer, key)
+        for key in ("padding_side", "truncation_side", "model_max_length", "model_input_names")
+    }
+    # special tokens within a text are its letters: the normaliser would take what stands between them for whole texts
+    copied["split_special_tokens"] = True
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **copied, **tokenizer.special_tokens_map)

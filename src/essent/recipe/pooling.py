@@ -1,0 +1,141 @@
+"""The contraction e = Σ_n ω_n Σ_k α_k h_n^(k), and the other ways of reducing tokens to one vector.
+
+One definition, padded or not: weights are 0 on padding, so what stands there never counts.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from essent._core.registry import Registry, format_spec
+from essent.errors import RecipeError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Reduction", "reductions"]
+
+
+class Reduction(ABC):
+    """Reduces mixed states (B,T,D) with weights (B,T) to one vector a text (B,K)."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Vectors (B,K) of mixed states (B,T,D) under weights (B,T), where `attention_mask` (B,T) is true."""
+
+    def width(self, dimensions: int) -> int:
+        """K for a hidden size D."""
+        return dimensions
+
+
+reductions: Registry[Reduction] = Registry("reduction", "essent.reductions")
+
+
+def mix_sources(states: Sequence[torch.Tensor], factors: Sequence[float]) -> torch.Tensor:
+    """Σ_k α_k h^(k): (B,T,D) each -> (B,T,D)."""
+    if len(states) == 1 and factors[0] == 1.0:
+        return states[0]
+    mixed = states[0] * factors[0]
+    for state, factor in zip(states[1:], factors[1:], strict=True):
+        mixed = mixed.add(state, alpha=factor)
+    return mixed
+
+
+def exact_type(tensor: torch.Tensor) -> torch.dtype:
+    """float32 for half precision, the tensor's own type otherwise: sums over tokens are never taken in 16 bits."""
+    import torch
+
+    return torch.promote_types(tensor.dtype, torch.float32)
+
+
+@reductions.register("sum")
+@dataclass(frozen=True)
+class Sum(Reduction):
+    """Σ_n ω_n h_n, the equation itself."""
+
+    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Σ_n ω_n h_n: (B,D)."""
+        hidden = hidden.to(exact_type(hidden))
+        return (weights.to(hidden.dtype).unsqueeze(1) @ hidden).squeeze(1)  # (B,1,T) @ (B,T,D) -> (B,D)
+
+    def spec(self) -> str:
+        """The text form, from which the registry makes the same part."""
+        return self.name
+
+
+@reductions.register("max")
+@dataclass(frozen=True)
+class Max(Reduction):
+    """Largest value of each dimension over the tokens with ω > 0; the weights only select."""
+
+    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """The largest value of each dimension over the tokens with a weight: (B,D)."""
+        return hidden.masked_fill((weights <= 0).unsqueeze(-1), -math.inf).amax(dim=1)  # (B,D)
+
+    def spec(self) -> str:
+        """The text form, from which the registry makes the same part."""
+        return self.name
+
+
+@reductions.register("power")
+@dataclass(frozen=True)
+class Power(Reduction):
+    """Power mean (Σ_n ω_n h_n^p)^(1/p), p a positive integer; odd roots keep the sign (Rücklé et al. 2018, eq. 1)."""
+
+    p: int = 3
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.p, int) or self.p < 1:
+            raise RecipeError(f"reduce=power:{self.p} — p must be a positive integer, e.g. power:3.")
+
+    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """(Σ_n ω_n h_n^p)^(1/p) of each dimension: (B,D)."""
+        powers = Sum().reduce(hidden**self.p, weights, attention_mask)  # (B,D)
+        return powers.sign() * powers.abs() ** (1.0 / self.p)
+
+    def spec(self) -> str:
+        """The text form, from which the registry makes the same part."""
+        return format_spec(self.name, {"p": self.p}, {"p": 3})
+
+
+@reductions.register("dct")
+@dataclass(frozen=True)
+class Dct(Reduction):
+    """The first K coefficients of the orthonormal DCT-II along the text, concatenated (Almarwani et al. 2019, eq. 1).
+
+    Tokens are first scaled by N·ω_n, so uniform weights give the published transform; a text shorter than K tokens has
+    zeros in the places beyond.
+    """
+
+    coefficients: int = 2
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.coefficients, int) or self.coefficients < 1:
+            raise RecipeError(f"reduce=dct:{self.coefficients} — the number of coefficients must be ≥ 1, e.g. dct:2.")
+
+    def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """The first coefficients of each dimension's cosine transform over the tokens: (B,K·D)."""
+        import torch
+
+        hidden = hidden.to(exact_type(hidden))
+        length = attention_mask.sum(dim=1).view(-1, 1, 1).to(hidden.dtype)  # (B,1,1)
+        place = (attention_mask.long().cumsum(dim=1) - 1).unsqueeze(1).to(hidden.dtype)  # (B,1,T)
+        order = torch.arange(self.coefficients, device=hidden.device, dtype=hidden.dtype).view(1, -1, 1)  # (1,C,1)
+        basis = torch.cos(math.pi / length * (place + 0.5) * order) * (2.0 / length).sqrt()  # (B,C,T)
+        basis = torch.where(order == 0, basis / math.sqrt(2.0), basis)
+        basis = basis * (order < length) * (length * weights.to(hidden.dtype).unsqueeze(1))
+        return (basis @ hidden).flatten(1)  # (B,C,T) @ (B,T,D) -> (B,C·D)
+
+    def width(self, dimensions: int) -> int:
+        """The number of dimensions of the result."""
+        return self.coefficients * dimensions
+
+    def spec(self) -> str:
+        """The text form, from which the registry makes the same part."""
+        return format_spec(self.name, {"coefficients": self.coefficients}, {"coefficients": 2})

@@ -1,0 +1,157 @@
+"""Context-averaged token vectors: what a model makes of each token, averaged over all its places in a corpus.
+
+Avg_t^(k) = 1/n_t · Σ_{places of t} h^(k), for every layer k (Stankevičius 3.2.3).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from essent._core.atomic import recover, replacing_folder
+from essent._core.folders.digests import check_digests, has_digests, write_digests
+from essent._core.folders.names import STATE_FOLDER
+from essent._core.folders.places import check_places
+from essent._core.folders.reading import read_json
+from essent.errors import DataError, ModelError
+from essent.recipe.types import CorpusStats
+
+FORMAT = 1
+ENTRIES = {"texts": int, "last": int, "vocabulary": str, "about": dict}
+ABOUT, ARRAYS = "contexts.json", "contexts.safetensors"
+UNSEEN = ("alone", "static", "zero", "mean")
+
+
+@dataclass(frozen=True, eq=False)
+class Contexts:
+    """Averaged states of every token of a vocabulary, with its counts.
+
+    Attributes:
+        tables: layer -> (V,D) float32; a token that the corpus lacks has what the rule `unseen` says.
+        count, document_frequency: places, and texts, that each token was found in: (V,) int64.
+        texts: number of texts.
+        last: the model's last layer L.
+        vocabulary: digest of the tokens (`Vocabulary.digest`), which a model must share to use the tables.
+        about: model, corpus, rule for tokens never seen; for people.
+    """
+
+    tables: dict[int, np.ndarray]
+    count: np.ndarray
+    document_frequency: np.ndarray
+    texts: int
+    last: int
+    vocabulary: str
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def stats(self) -> CorpusStats:
+        """The counts as weightings read them."""
+        return CorpusStats(self.texts, self.document_frequency, self.count)
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Which tokens the corpus has: (V,) bool."""
+        found: np.ndarray = self.count > 0
+        return found
+
+    def table(self, layer: int) -> np.ndarray:
+        """The table of a layer (V,D).
+
+        Raises:
+            DataError: a layer that was not averaged.
+        """
+        if layer not in self.tables:
+            raise _lacking(layer, self.tables, self.last)
+        return self.tables[layer]
+
+    def save(self, folder: str | Path) -> None:
+        """Write contexts.safetensors and contexts.json, which appear together; what else is in the folder stays.
+
+        Raises:
+            DataError: the place is a file, a model's folder, or another place that cannot be replaced.
+        """
+        path = Path(folder)
+        if any((path / STATE_FOLDER / name).is_file() for name in ("encoder.json", "engine.json")):
+            raise DataError(f"{path} holds a model; context-averaged tables are saved to a folder of their own.")
+        own = (ABOUT, ARRAYS, STATE_FOLDER)
+        others = [entry.name for entry in path.iterdir() if entry.name not in own] if path.is_dir() else []
+        arrays = {f"layer.{layer}": np.ascontiguousarray(table) for layer, table in self.tables.items()}
+        about = {"format": FORMAT, "texts": self.texts, "last": self.last, "vocabulary": self.vocabulary}
+        text = json.dumps({**about, "about": self.about}, ensure_ascii=False, indent=2)
+        with replacing_folder(path, others) as whole:
+            save_file({**arrays, "count": self.count, "document_frequency": self.document_frequency}, whole / ARRAYS)
+            (whole / ABOUT).write_text(text, encoding="utf-8")
+            write_digests(whole)
+
+    @classmethod
+    def load(cls, folder: str | Path, layers: set[int] | None = None) -> Contexts:
+        """Read what `save` wrote.
+
+        Args:
+            layers: only these tables; None reads all.
+
+        Raises:
+            DataError: not such a folder, a damaged one, or one without one of the layers.
+        """
+        about = read_about(folder)
+        try:
+            if has_digests(Path(folder)):
+                check_digests(Path(folder), whole=True)
+            with safe_open(Path(folder) / ARRAYS, framework="numpy") as file:
+                there = {int(key[6:]) for key in file.keys() if key.startswith("layer.")}  # noqa: SIM118  no dictionary
+                for layer in sorted(set() if layers is None else layers - there):
+                    raise _lacking(layer, there, about["last"])
+                wanted = [f"layer.{layer}" for layer in sorted(there if layers is None else layers)]
+                arrays = {key: file.get_tensor(key) for key in [*wanted, "count", "document_frequency"]}
+            tables = {int(key[6:]): arrays.pop(key) for key in list(arrays) if key.startswith("layer.")}
+            return cls(
+                tables,
+                arrays["count"],
+                arrays["document_frequency"],
+                int(about["texts"]),
+                int(about["last"]),
+                str(about["vocabulary"]),
+                about["about"],
+            )
+        except ModelError as error:
+            raise DataError(str(error)) from error
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"The context-averaged tables in {str(folder)!r} are damaged: {error!r}") from error
+
+
+def _lacking(layer: int, there: Iterable[int], last: int) -> DataError:
+    return DataError(f"Layer {layer} was not averaged; there are {', '.join(map(str, sorted(there)))}, of L = {last}.")
+
+
+def read_about(folder: str | Path) -> dict[str, Any]:
+    """What contexts.json says.
+
+    Raises:
+        DataError: no such file, another format, damaged, or a file that has changed since it was saved.
+    """
+    path = Path(folder) / ABOUT
+    recover(folder)
+    try:
+        check_places(Path(folder), also=(ABOUT, ARRAYS))
+        about: dict[str, Any] | None = read_json(path)
+        if about is not None and has_digests(Path(folder)):
+            check_digests(Path(folder), whole=False)
+    except ModelError as error:
+        raise DataError(str(error)) from error
+    if about is None:
+        raise DataError(f"{str(folder)!r} has no {ABOUT}: context-averaged tables are made by `essent distill`.")
+    if about.get("format") != FORMAT:
+        raise DataError(f"{path} has format {about.get('format')!r}; this essent reads format {FORMAT}.")
+    for key, kind in ENTRIES.items():
+        if not isinstance(about.get(key), kind):
+            raise DataError(f"{path} is damaged: {key!r} must be {kind.__name__}, and is {about.get(key)!r:.60}.")
+    return about

@@ -1,0 +1,1 @@
+"""Texts to ids: the vocabulary, the frame of a template, batches by tokens, counts, the cache of words."""

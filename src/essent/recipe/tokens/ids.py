@@ -1,0 +1,300 @@
+"""Texts to `Tokens`: the user's words in their frame, sorted by length, batched by a budget of tokens.
+
+A text is tokenised on its own and set into its frame: the ids of the special tokens and the template before and
+after it. Truncation shortens the text, never the frame. Only `pad` and `content_of` need torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from essent._core.texts import mend_surrogates
+from essent.errors import ModelError
+from essent.recipe.types import CorpusStats, Tokens
+
+if TYPE_CHECKING:
+    import torch
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerBase
+
+T = TypeVar("T")
+
+TOKENS_PER_TEXT, SHORT_TEXTS = 64, 16  # what a batch size means, see `batches`
+_digests: dict[tuple[bytes, str], str] = {}  # of tokenizers, by what they and their settings are written as
+_one_reader = Lock()  # tokenizers are shared, and what is set on them for one text must not meet another thread's
+DROPPED = "dropped_ids"  # a tokenizer's own setting, in its tokenizer_config.json: ids that leave every text
+
+
+class Vocabulary:
+    """What the weightings may know about a tokenizer: its tokens as texts, special ids, the mark of a word's start.
+
+    `marker` is "##" where a mark continues a word (WordPiece), "Ġ" or "▁" where it starts one (byte-level BPE,
+    SentencePiece).
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+        self._tokenizer = tokenizer
+        self._rows = rows
+        self._cache: dict[Any, Any] = {}
+        self.mask_id: int | None = tokenizer.mask_token_id
+        self.special_ids: frozenset[int] = frozenset(i for i in tokenizer.all_special_ids if i < rows)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getstate__(self) -> dict[str, Any]:  # worker processes rebuild what is cached
+        return {**self.__dict__, "_cache": {}}
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        """One text a row of the embedding table; rows without a token are empty (models pad their tables)."""
+        names = [""] * self._rows
+        for token, index in self._tokenizer.get_vocab().items():
+            if index < self._rows:
+                names[index] = token
+        return names
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the tokens and their ids: what a table by token must share with a tokenizer."""
+        listed = "\n".join(f"{token} {index}" for index, token in enumerate(self.tokens) if token)
+        return hashlib.sha256(listed.encode("utf-8", "surrogatepass")).hexdigest()
+
+    @cached_property
+    def marker(self) -> str:
+        """What begins a piece that continues a word, or one that begins a word."""
+        tokens = self.tokens
+        counts = {mark: sum(t.startswith(mark) for t in tokens) for mark in ("##", "Ġ", "▁")}
+        return max(counts, key=lambda mark: counts[mark])
+
+    def is_subword(self, token: str) -> bool:
+        """Whether the token continues a word."""
+        return token.startswith("##") if self.marker == "##" else not token.startswith(self.marker)
+
+    def text(self, token: str) -> str:
+        """The letters of a token without its mark; byte-level tokens are decoded ("ĠâĢľ" is “)."""
+        if self.marker == "Ġ" and not token.isascii():
+            return str(self._tokenizer.convert_tokens_to_string([token])).strip()
+        return token.removeprefix(self.marker)
+
+    def cached(self, key: Any, make: Callable[[], T]) -> T:
+        """Make a by-token table once; the last few are kept."""
+        if key not in self._cache:
+            if len(self._cache) >= 16:
+                self._cache.clear()
+            self._cache[key] = make()
+        found: T = self._cache[key]
+        return found
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The ids around every text, and how the text itself is prepared before it is tokenised.
+
+    `space` is put before the text (the template has a space there, or the weights want the first word marked as one);
+    `dot_rule` appends "." to a text that does not end in one of . ? " ' (PromptBERT's code). With either, a special
+    token that the user wrote, "[MASK]", is plain text: only the template has masks.
+    """
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    space: bool = False
+    dot_rule: bool = False
+
+    def __len__(self) -> int:
+        return len(self.before) + len(self.after)
+
+    @property
+    def plain_text(self) -> bool:
+        """Whether special tokens within the text are read as its letters; without a template they are not, as in ST."""
+        return self.dot_rule or self.space
+
+    def prepare(self, texts: list[str]) -> list[str]:
+        """The texts as the tokenizer gets them."""
+        if self.dot_rule:
+            texts = [t + "." if t and t[-1] not in ".?\"'" else t for t in texts]
+        return [" " + t if t else t for t in texts] if self.space else texts  # as the saved tokenizer can
+
+
+def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: bool = False) -> list[list[int]]:
+    """Ids of each text alone: no special tokens around it, no truncation, no padding, all cores.
+
+    Ids in the tokenizer's setting `dropped_ids` leave the text (the unknown word of word vectors).
+    """
+    with _one_reader:
+        backend = fast_backend(tokenizer)
+        backend.encode_special_tokens = plain_text
+        try:
+            found = read_ids(backend, texts)
+        finally:
+            backend.encode_special_tokens = False  # the tokenizer may be shared with a model that reads them
+    dropped = frozenset(dropped_ids(tokenizer))
+    if dropped:
+        return [[i for i in ids if i not in dropped] for ids in found]
+    return found
+
+
+def read_ids(backend: Tokenizer, texts: list[str]) -> list[list[int]]:
+    """Ids of each text alone by a tokenizer as it is set, with lone surrogates mended."""
+    try:
+        encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
+    except (UnicodeEncodeError, TypeError):  # lone surrogates cannot cross into Rust
+        encodings = backend.encode_batch_fast([mend_surrogates(t) for t in texts], add_special_tokens=False)
+    return [encoding.ids for encoding in encodings]
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 of how a tokenizer reads texts, its padding aside: normaliser, vocabulary, special tokens, settings."""
+    written = fast_backend(tokenizer).to_str()
+    special = [tokenizer.mask_token_id, tokenizer.pad_token_id, sorted(tokenizer.all_special_ids)]
+    settings = [special, dropped_ids(tokenizer), getattr(tokenizer, "truncation_side", "right")]
+    said = json.dumps(settings)
+    key = hashlib.sha256(written.encode("utf-8", "surrogatepass")).digest(), said
+    found = _digests.get(key)
+    if found is None:  # reading and writing a vocabulary as JSON takes a hundred times as long
+        pipeline = {**json.loads(written), "padding": None, "truncation": None}
+        whole = json.dumps([pipeline, settings]).encode("utf-8", "surrogatepass")
+        if len(_digests) >= 16:
+            _digests.clear()
+        found = _digests[key] = hashlib.sha256(whole).hexdigest()
+    return found
+
+
+def dropped_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Ids that this tokenizer leaves out of every text; none unless `essent.model.token_rows` made it so."""
+    return list(getattr(tokenizer, "init_kwargs", {}).get(DROPPED) or ())
+
+
+def unknown_token(backend: Tokenizer) -> str | None:
+    """The token that a tokenizer's model gives for what it does not know; None when it has none."""
+    model = json.loads(backend.to_str())["model"]
+    if isinstance(model.get("unk_id"), int):  # Unigram
+        return str(model["vocab"][model["unk_id"]][0])
+    token = model.get("unk_token")
+    return token if isinstance(token, str) else None
+
+
+def fast_backend(tokenizer: PreTrainedTokenizerBase) -> Any:
+    """The Rust tokenizer, with padding and truncation off: batches are padded here, texts cut to fit their frame.
+
+    Raises:
+        ModelError: the model has only a slow (Python) tokenizer.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(
+            f"{type(tokenizer).__name__} is not a fast tokenizer; essent needs a tokenizer.json "
+            "(AutoTokenizer.from_pretrained(..., use_fast=True) makes one for most models)."
+        )
+    if backend.padding is not None:
+        backend.no_padding()
+    if backend.truncation is not None:
+        backend.no_truncation()
+    return backend
+
+
+def framed_ids(
+    tokenizer: PreTrainedTokenizerBase, frame: Frame, texts: list[str], max_seq_length: int | None
+) -> list[list[int]]:
+    """Ids of each text within its frame, cut to `max_seq_length` tokens in all."""
+    left = getattr(tokenizer, "truncation_side", "right") == "left"
+    found = text_ids(tokenizer, frame.prepare(texts), frame.plain_text)
+    return in_frame(found, frame, max_seq_length, left)
+
+
+def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | None, left: bool) -> list[list[int]]:
+    """Each text's ids between the frame's, cut to `max_seq_length` tokens in all, at their beginning where `left`."""
+    before, after = list(frame.before), list(frame.after)
+    room = None if max_seq_length is None else max(max_seq_length - len(frame), 0)
+    framed = []
+    for ids in sequences:
+        if room is not None and len(ids) > room:
+            ids = ids[len(ids) - room :] if left else ids[:room]
+        framed.append(before + ids + after)
+    return framed
+
+
+def count_tokens(tokenise: Callable[[Sequence[str]], list[list[int]]], texts: Sequence[str], rows: int) -> CorpusStats:
+    """Token counts of a corpus, duplicated texts included: how often, and in how many texts, each id occurs.
+
+    Args:
+        tokenise: texts to ids, frame and truncation included.
+        rows: size of the vocabulary V.
+    """
+    frequency, count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+    for start in range(0, len(texts), 8192):
+        sequences = tokenise(texts[start : start + 8192])
+        flat = np.concatenate([np.asarray(s, np.int64) for s in sequences])
+        owner = np.repeat(np.arange(len(sequences)), [len(s) for s in sequences])
+        count += np.bincount(flat, minlength=rows)
+        frequency += np.bincount(np.unique(owner * rows + flat) % rows, minlength=rows)
+    return CorpusStats(len(texts), frequency, count)
+
+
+def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "right") -> Tokens:
+    """Stack sequences of ids into one batch, padded on either side; see `pad_arrays`."""
+    import torch  # late: a static encoder without torch has no padding
+
+    ids, attention_mask = pad_arrays(sequences, pad_id, side)
+    attended = torch.from_numpy(attention_mask)
+    return Tokens(torch.from_numpy(ids), attended, content_of(attended, frame))
+
+
+def pad_arrays(
+    sequences: Sequence[Sequence[int] | np.ndarray], pad_id: int, side: str = "right", least: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ids (B,T) int64 and attention mask (B,T) bool of sequences of ids, padded on either side to `least` at least.
+
+    A sequence of no tokens at all (an empty text for a tokenizer without special tokens) becomes one attended pad
+    token: a text always has a vector.
+    """
+    lengths = np.fromiter((len(s) for s in sequences), dtype=np.int64, count=len(sequences))  # (B,)
+    width = max(int(lengths.max(initial=0)), 1, least)
+    shown = np.maximum(lengths, 1)
+    place = np.arange(width)[None, :]  # (1,T)
+    start = (width - shown)[:, None] if side == "left" else np.zeros((len(sequences), 1), dtype=np.int64)  # (B,1)
+    attention_mask = (place >= start) & (place < start + shown[:, None])  # (B,T)
+    ids = np.full((len(sequences), width), pad_id, dtype=np.int64)
+    ids[(place >= start) & (place < start + lengths[:, None])] = np.concatenate(
+        [np.asarray(s, np.int64) for s in sequences]
+    )
+    return ids, attention_mask
+
+
+def content_of(attention_mask: torch.Tensor, frame: Frame) -> torch.Tensor:
+    """Which of the attended tokens are the user's words, whatever the padding: (B,T) bool."""
+    place = attention_mask.long().cumsum(dim=1)  # (B,T) from 1 within the text
+    last = place[:, -1:] - len(frame.after)
+    return attention_mask & (place > len(frame.before)) & (place <= last)
+
+
+def portions(texts: Sequence[T], size: int = 32_768) -> Iterator[tuple[int, Sequence[T]]]:
+    """Parts of a long list with their start, so that only some texts' ids are held at a time."""
+    for start in range(0, len(texts), size):
+        yield start, texts[start : start + size]
+
+
+def batches(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
+    """Indices of the texts of each batch, longest first: a batch is bounded by its tokens, not by its texts.
+
+    `batch_size` texts are budgeted at TOKENS_PER_TEXT tokens each: longer ones make smaller batches than
+    sentence-transformers', shorter ones larger, up to SHORT_TEXTS times as many.
+
+    Args:
+        lengths: tokens of each text (N,).
+    """
+    order = np.argsort(-np.asarray(lengths), kind="stable")  # (N,)
+    start = 0
+    while start < len(order):
+        longest = max(int(lengths[order[start]]), 1)
+        count = max(1, min(SHORT_TEXTS * batch_size, TOKENS_PER_TEXT * batch_size // longest))
+        yield order[start : start + count]
+        start += count

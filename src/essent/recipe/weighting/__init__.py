@@ -1,0 +1,10 @@
+"""Token weights ω: by position, by frequency, by attention; a recipe multiplies any of them."""
+
+from essent.recipe.weighting import attention, frequency, position  # noqa: F401  each registers its weightings
+from essent.recipe.weighting.base import ByToken, Weighting, weightings
+
+__all__ = [
+    "ByToken",
+    "Weighting",
+    "weightings",
+]

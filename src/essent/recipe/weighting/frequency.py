@@ -1,0 +1,166 @@
+"""Weights by how common a token is: idf, tf-idf, SIF, and removal of biased tokens."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from essent.errors import RecipeError
+from essent.recipe.types import CorpusStats, States, Tokens
+from essent.recipe.weighting.base import ByToken, require_stats, weightings
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from essent.recipe.tokens.ids import Vocabulary
+
+# PromptBERT Table 11, the 36 most frequent tokens as its code has them (the printed table joins cells; Stankevičius
+# counts 33 of them). BERT's list serves cased and uncased models; RoBERTa's marks a word's start by "Ġ".
+FREQUENT_WORDPIECES = frozenset(
+    """. a the in , is to of and ' on man - s with for " at ##s woman are it two that you dog said playing i an as was
+    from : by white""".split()
+)
+FREQUENT_BYTE_LEVEL = frozenset(
+    """Ġ. Ġa Ġthe Ġin a Ġ, Ġis Ġto Ġof Ġand Ġon Ġ' s . the Ġman - Ġwith Ġfor Ġat Ġwoman Ġare Ġ" Ġthat Ġit Ġdog Ġsaid
+    Ġplaying Ġwas Ġas Ġfrom Ġ: Ġyou Ġan i Ġby""".split()
+)
+
+
+def inverse_document_frequency(stats: CorpusStats) -> np.ndarray:
+    """idf_t = ln(N / df_t); a token never seen gets the largest, ln N. (V,) (Stankevičius 3.3)."""
+    import numpy as np
+
+    found: np.ndarray = np.log(max(stats.texts, 1) / np.maximum(stats.document_frequency, 1))
+    return found
+
+
+class NeedsCounts(ByToken):
+    """A by-token weighting learned from a corpus."""
+
+    @property
+    def reads_stats(self) -> bool:
+        """Whether counts of tokens must be known first."""
+        return True
+
+
+@weightings.register("idf")
+@dataclass(frozen=True)
+class Idf(NeedsCounts):
+    """ω ∝ ln(N / df_t), counted on a corpus (idf^W) or on the task's own texts (idf^T), sum 1 (Stankevičius 3.3)."""
+
+    def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        """The weight of every token of the vocabulary, (V,)."""
+        return inverse_document_frequency(require_stats(stats, self.spec()))
+
+
+@weightings.register("tfidf")
+@dataclass(frozen=True)
+class TfIdf(NeedsCounts):
+    """ω ∝ tf_t · idf_t, one weight a token for the whole corpus, sum 1 in each text (Ditto Table 1, first-last TF-IDF).
+
+    Ditto computes "TF-IDF weights on 10^6 sentences … as token importance weights": a table by token. tf_t is the mean
+    count of the token in the texts that contain it, 1 for a token never seen.
+    """
+
+    def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        """The weight of every token of the vocabulary, (V,)."""
+        import numpy as np
+
+        stats = require_stats(stats, self.spec())
+        term_frequency = np.maximum(stats.count, 1) / np.maximum(stats.document_frequency, 1)  # (V,)
+        found: np.ndarray = term_frequency * inverse_document_frequency(stats)
+        return found
+
+
+@weightings.register("sif")
+@dataclass(frozen=True)
+class Sif(NeedsCounts):
+    """ω = (1/N) · a / (a + p_t), p_t the token's share of the corpus, not scaled to sum 1 (Arora et al. 2017)."""
+
+    a: float = 1e-3
+    normalised: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.a, (int, float)) or not self.a > 0:
+            raise RecipeError(f"sif:{self.a} — a must be a positive number, e.g. sif:1e-3.")
+
+    def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        """The weight of every token of the vocabulary, (V,)."""
+        stats = require_stats(stats, self.spec())
+        return self.a / (self.a + stats.count / max(int(stats.count.sum()), 1))
+
+    def weights(
+        self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
+    ) -> torch.Tensor:
+        """The weight of every token of a batch, (B,T)."""
+        length = tokens.attention_mask.sum(dim=1, keepdim=True).clamp(min=1)  # (B,1)
+        return super().weights(tokens, states, vocabulary, stats) / length  # (B,T)
+
+
+@weightings.register("remove")
+@dataclass(frozen=True)
+class Remove(ByToken):
+    """0 for special, most frequent, sub-word and punctuation tokens, 1 for the rest (PromptBERT 3, A.1, Tables 3, 11).
+
+    A sub-word is a token that does not start a word ("##s", or no "Ġ"/"▁" in front). `remove` drops the published 36
+    tokens; `remove:40` drops the 40 most frequent of the corpus given to `fit` instead; `remove:kinds=frequent+subword`
+    only those kinds beside special tokens (the rows of Table 3). Cased models: PromptBERT lowers SICK's sentences
+    first; do so with your texts to reproduce its cased figures.
+    """
+
+    frequent: int | None = None
+    kinds: str = "frequent+subword+punctuation"
+    leading_space: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        unknown = set(self.kinds.split("+")) - {"frequent", "subword", "punctuation"}
+        if unknown:
+            raise RecipeError(
+                f"remove:kinds={self.kinds} — the kinds are frequent, subword and punctuation, with + between them, "
+                f"not {', '.join(map(repr, sorted(unknown)))}."
+            )
+        if self.frequent is not None and (not isinstance(self.frequent, int) or self.frequent < 0):
+            raise RecipeError(f"remove:{self.frequent} — the number of frequent tokens must be an integer ≥ 0.")
+
+    @property
+    def reads_stats(self) -> bool:
+        """Whether counts of tokens must be known first."""
+        return self.frequent is not None
+
+    def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+        """The weight of every token of the vocabulary, (V,)."""
+        import numpy as np
+
+        kinds = set(self.kinds.split("+"))
+        if "frequent" not in kinds:
+            frequent: frozenset[str] = frozenset()
+        elif self.frequent is None:
+            frequent = _published(vocabulary.marker)
+        else:
+            counts = require_stats(stats, self.spec()).count.copy()
+            counts[list(vocabulary.special_ids)] = -1  # they are removed anyway and must not use up the list
+            most = np.argsort(-counts, kind="stable")[: self.frequent]
+            frequent = frozenset(vocabulary.tokens[i] for i in most)
+        keep = [
+            not (
+                token in frequent
+                or ("subword" in kinds and vocabulary.is_subword(token))
+                or ("punctuation" in kinds and _is_punctuation(vocabulary.text(token)))
+            )
+            for token in vocabulary.tokens
+        ]
+        weights = np.asarray(keep, dtype=np.float64)  # (V,)
+        weights[list(vocabulary.special_ids)] = 0.0
+        return weights
+
+
+def _published(marker: str) -> frozenset[str]:
+    if marker == "▁":  # SentencePiece: the same words, its own mark
+        return frozenset(token.replace("Ġ", "▁") for token in FREQUENT_BYTE_LEVEL)
+    return FREQUENT_BYTE_LEVEL if marker == "Ġ" else FREQUENT_WORDPIECES
+
+
+def _is_punctuation(bare: str) -> bool:
+    return all(unicodedata.category(letter)[0] in "PS" for letter in bare)

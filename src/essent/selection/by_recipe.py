@@ -1,0 +1,199 @@
+"""What `evaluate` gives: results by recipe, as a table, a frame, and compared recipe with recipe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from essent._core.lazy import optional_import
+from essent._core.registry import did_you_mean
+from essent.errors import EssentError, InputError
+from essent.recipe.recipe import Recipe
+from essent.tasks.base import Task
+from essent.tasks.comparison import Comparison, Scored, compare_each
+from essent.tasks.judged import JudgedTask
+from essent.tasks.result import Result
+from essent.tasks.table import results_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class ByRecipe(dict[str, list[Result]]):
+    """Results by a recipe's text form; another spelling of a recipe, "whitening", finds those of its form.
+
+    Args:
+        results: what was measured, in the order of the rows.
+        tasks: on what; comparisons need them.
+
+    Attributes:
+        tasks: as given.
+    """
+
+    def __init__(self, results: Mapping[str, list[Result]] | None = None, tasks: Iterable[Task] = ()) -> None:
+        super().__init__(results or {})
+        self.tasks = tuple(tasks)
+        self._tasks = {task.name: task for task in self.tasks if isinstance(task, JudgedTask)}
+
+    def __missing__(self, key: Any) -> list[Result]:
+        try:
+            form = str(Recipe.parse(key))
+        except EssentError:
+            raise KeyError(key) from None
+        if form == key or form not in self:
+            raise KeyError(key)
+        return self[form]
+
+    @property
+    def compared(self) -> list[str]:
+        """The tasks that recipes can be compared on: all but minimal pairs and geometry."""
+        return list(self._tasks)
+
+    def scores_of(self, task: str) -> tuple[str, ...]:
+        """What recipes can be compared by on a task; the first is its main score."""
+        return self._tasks[task].score_names
+
+    @property
+    def has_one_score(self) -> bool:
+        """Whether all of these tasks have the same main score, so that a mean over them says something."""
+        return len({task.score_names[0] for task in self._tasks.values()}) == 1
+
+    def compare(
+        self, first: str, second: str, task: str | None = None, *, score: str = "", seed: int = 0
+    ) -> Comparison:
+        """Two recipes on the same pairs, texts or queries: difference, 95 % interval, and p for one task.
+
+        Args:
+            task: by its name; None: the only one, or the mean of all of them.
+            score: "f1_macro", "v_measure"; by default the main score.
+            seed: of the bootstrap and of the permutation test.
+
+        Raises:
+            InputError: a recipe or task that is not among the results, tasks of different scores without `task`.
+        """
+        pair = (self._name(first), self._name(second))
+        return compare_each(self._scored(task, score, pair), [pair], seed=seed)[0]
+
+    def comparisons(
+        self, baseline: str | None = None, task: str | None = None, *, score: str = "", seed: int = 0
+    ) -> tuple[Comparison, ...]:
+        """Every other recipe against one, by default the first; arguments and errors as in `compare`."""
+        names = list(self)
+        if not names:
+            raise InputError("There are no results to compare.")
+        against = names[0] if baseline is None else self._name(baseline)
+        pairs = [(name, against) for name in names if name != against]
+        return compare_each(self._scored(task, score, names), pairs, seed=seed)
+
+    def in_words(self, score: str = "") -> Iterator[str]:
+        """A heading, and a sentence for each recipe against the first: on all tasks together, or on each of them.
+
+        By the score where all of the tasks can be compared by it, otherwise by the main one. Empty where there is one
+        recipe, or nothing to compare by.
+        """
+        if len(self) < 2 or not self.compared:
+            return
+        if not all(score in self.scores_of(task) for task in self.compared):
+            score = ""
+        for task in [None] if self.has_one_score or score else self.compared:
+            on = [task] if task else self.compared
+            where = f"on {on[0]}" if len(on) == 1 else f"on average over {', '.join(on)}"
+            by = score or self.scores_of(on[0])[0]
+            yield f"Compared with {next(iter(self))} {where}: difference of {by} ×100 and its 95 % interval, paired."
+            yield from (f"  {comparison.in_words()}" for comparison in self.comparisons(task=task, score=score))
+
+    def notes(self) -> list[str]:
+        """What a reader of the numbers needs, each sentence once; with its recipes unless it holds for all.
+
+        How labelled texts are judged comes first.
+        """
+        every = [result for results in self.values() for result in results]
+        protocols = {r.task: r.provenance["protocol"] for r in every if "protocol" in r.provenance}
+        found: dict[str, dict[str, None]] = {
+            f"{task}: {protocol}.": dict.fromkeys(self) for task, protocol in protocols.items()
+        }
+        for recipe, results in self.items():
+            for note in (f"{result.task}: {note}" for result in results for note in result.notes):
+                found.setdefault(note, {})[recipe] = None
+        return [note if len(of) == len(self) else f"{note} ({'; '.join(of)})" for note, of in found.items()]
+
+    def _name(self, recipe: str) -> str:
+        """The key of a recipe in any spelling."""
+        if recipe in self:
+            return recipe
+        try:
+            found = str(Recipe.parse(recipe))
+        except EssentError:
+            found = recipe
+        if found not in self:
+            raise InputError(f"There are no results of {recipe!r}. {did_you_mean(found, list(self))}")
+        return found
+
+    def _scored(self, task: str | None, score: str, names: Sequence[str]) -> list[Scored]:
+        """What the recipes were given on one task or on all."""
+        if task is not None and task not in self._tasks:
+            raise InputError(f"There is no task {task!r} to compare on. {did_you_mean(task, list(self._tasks))}")
+        wanted = list(self._tasks) if task is None else [task]
+        if not wanted:
+            raise InputError("Recipes are compared on judged pairs, texts or queries; these results have none.")
+        if len(wanted) > 1 and not score and not self.has_one_score:
+            scores = ", ".join(f"{name} ({self._tasks[name].score_names[0]})" for name in wanted)
+            raise InputError(f"The tasks have different scores, which have no mean: {scores}. Name one with task=….")
+        return [self._on(self._tasks[name], score, names) for name in wanted]
+
+    def _on(self, task: JudgedTask, score: str, names: Sequence[str]) -> Scored:
+        chosen = score or task.score_names[0]
+        if chosen not in task.score_names:
+            raise InputError(f"Recipes are not compared by {chosen!r} on {task.name}: {', '.join(task.score_names)}.")
+        evidence = []
+        for name in names:
+            found = [result.evidence for result in self[name] if result.task == task.name]
+            if not found or found[0] is None:
+                raise InputError(f"The results of {name!r} on {task.name} hold nothing to compare them by.")
+            evidence.append(found[0])
+        return Scored(task, chosen, list(names), np.stack(evidence))
+
+    # -- views ------------------------------------------------------------------------------------------------------
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each recipe, task and metric: its score ×100 with the 95 % interval (NaN where there is none).
+
+        Column `main` marks the main score of each task:
+        `frame[frame.main].pivot(index="recipe", columns="task", values="score")` is the table.
+
+        Raises:
+            MissingDependencyError: pandas is not installed.
+        """
+        pandas = optional_import("pandas", "data")
+        rows = [
+            {
+                "recipe": label,
+                "task": result.task,
+                "metric": metric,
+                "score": scores[_which(result, metric)],
+                "low": scores.get("low", math.nan),
+                "high": scores.get("high", math.nan),
+                "main": result.main is not None and metric == result.main[0],
+                "n": result.n,
+            }
+            for label, results in self.items()
+            for result in results
+            for metric, scores in result.metrics.items()
+        ]
+        columns = ["recipe", "task", "metric", "score", "low", "high", "main", "n"]
+        frame: pd.DataFrame = pandas.DataFrame(rows, columns=columns)
+        return frame
+
+    def _repr_html_(self) -> str:
+        return results_table(self)._repr_html_()
+
+
+def _which(result: Result, metric: str) -> str:
+    """The key of a metric's number: "all", or what it has instead, such as the mean of runs."""
+    if result.main is not None and result.main[0] == metric:
+        return result.main[1]
+    scores = result.metrics[metric]
+    return "all" if "all" in scores else next(iter(scores))

@@ -1,0 +1,264 @@
+"""The settings of a training run, and the papers' settings as presets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from essent._core.arithmetic import precision_of
+from essent._core.registry import did_you_mean
+from essent.errors import InputError, RecipeError, UnknownNameError
+from essent.recipe.recipe import MASK, Recipe, read_field
+from essent.training.objectives import Objective, find_objective
+
+if TYPE_CHECKING:
+    from essent.model.capabilities import ModelCapabilities
+
+PRECISIONS = ("float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a run depends on besides the model and the texts.
+
+    Attributes:
+        objective: which views are drawn together: simcse, same-template, different-templates,
+            different-templates-denoised or same-template-denoised.
+        templates: templates of the views, names such as "T0" or texts; the first is the one that predicts afterwards.
+            Empty without a template.
+        recipe: what the trained encoder computes: "prompt" or "prompt-denoised" on the first template, or for "simcse"
+            any recipe without a template, such as "cls" or "mean".
+        projection_head: head between the pooled vector and the loss: none, dense-tanh, prediction-transform or whiten.
+        keep_projection_head: save the head behind the encoder instead of dropping it.
+        temperature: τ of the loss.
+        batch_size: texts (or pairs) in a step; also the number of negatives.
+        learning_rate: learning rate of AdamW without weight decay; it falls linearly to 0.
+        epochs: length of the run in passes through the texts or pairs.
+        max_steps: length of the run in steps, instead of epochs.
+        max_seq_length: the most tokens of a text itself, special tokens and template not counted.
+        validate_every: steps between validations, which are also checkpoints.
+        precision: arithmetic in float32, or bfloat16 or float16 for mixed precision.
+        seed: seed of the data's order, dropout and the head.
+
+    Raises:
+        InputError, RecipeError, UnknownNameError: a value that is not allowed; says what is.
+    """
+
+    objective: str
+    templates: tuple[str, ...] = ()
+    recipe: str = "prompt"
+    projection_head: str = "dense-tanh"
+    keep_projection_head: bool = False
+    temperature: float = 0.05
+    batch_size: int = 256
+    learning_rate: float = 1e-5
+    epochs: float = 1.0
+    max_steps: int | None = None
+    max_seq_length: int = 32
+    validate_every: int = 125
+    precision: str = "float32"
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        from essent.training.projection import projection_heads
+
+        given = (self.templates,) if isinstance(self.templates, str) else tuple(self.templates)
+        object.__setattr__(self, "templates", tuple(str(read_field("template", text)) for text in given))
+        for name in ("batch_size", "max_steps", "max_seq_length", "validate_every", "seed"):
+            value = getattr(self, name)
+            low = 0 if name == "seed" else 1
+            if value is None and name == "max_steps":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < low:
+                raise InputError(f"{name}={value!r}: it must be a whole number of at least {low}.")
+        for name in ("temperature", "learning_rate", "epochs"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+                raise InputError(f"{name}={value!r}: it must be a number above 0.")
+        object.__setattr__(self, "precision", precision_of(self.precision, PRECISIONS))
+        objective = self.row
+        if len(self.templates) != objective.templates:
+            raise InputError(
+                f"The objective {objective.name!r} takes {objective.templates} template(s), not {len(self.templates)}"
+                + (f": {self.templates}." if self.templates else ".")
+            )
+        if len(set(self.templates)) < len(self.templates):
+            raise InputError(f"The templates are equal: {self.templates[0]!r}. Take objective='same-template'.")
+        _check_recipe(self.predicts, objective, self.templates)
+        if self.projection_head not in projection_heads:
+            raise UnknownNameError(
+                f"Unknown projection head {self.projection_head!r}. "
+                f"{did_you_mean(self.projection_head, list(projection_heads))}"
+            )
+        if self.keep_projection_head and any(name.endswith("-bias") for name, _ in self.predicts.layers):
+            raise InputError(
+                "keep_projection_head: the head of a denoised recipe has no stock modules; take recipe='prompt'."
+            )
+
+    @property
+    def row(self) -> Objective:
+        """The objective."""
+        return find_objective(self.objective)
+
+    @property
+    def predicts(self) -> Recipe:
+        """The recipe of the trained encoder."""
+        recipe = Recipe.parse(self.recipe)
+        return replace(recipe, template=self.templates[0]) if self.templates else recipe
+
+    @property
+    def views(self) -> tuple[Recipe, ...]:
+        """What the loss encodes with, before denoising: one recipe a view."""
+        if not self.templates:
+            return (self.predicts,)
+        return tuple(Recipe(template=template, weights=("mask",)) for template in self.templates)
+
+    def check(self, capabilities: ModelCapabilities) -> None:
+        """Refuse what the model cannot run.
+
+        Raises:
+            UnsupportedRecipeError: shows the recipe and what the model allows.
+        """
+        from essent.model.capabilities import check_recipe
+
+        for recipe in (self.predicts, *self.views):
+            check_recipe(replace(recipe, layers=(("L-bias", 1.0),)) if self.row.denoised else recipe, capabilities)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**asdict(self), "templates": list(self.templates)}
+
+
+def _check_recipe(recipe: Recipe, objective: Objective, templates: tuple[str, ...]) -> None:
+    if objective.templates == 0:
+        if recipe.template is not None:
+            raise RecipeError(f"objective='simcse' has no template; for {str(recipe)!r} take 'same-template'.")
+    elif recipe.weights != ("mask",) or recipe.layers not in ((("L", 1.0),), (("L-bias", 1.0),)):
+        raise RecipeError(
+            f"The objective {objective.name!r} trains the {MASK} of a template: recipe='prompt' or 'prompt-denoised', "
+            f"not {str(recipe)!r}."
+        )
+    for template in templates:
+        if MASK not in template:
+            raise RecipeError(f"The template {template!r} has no {MASK}, and that is what is trained.")
+    if recipe.shaping:
+        raise RecipeError(f"{str(recipe)!r} shapes its vectors; train without the shaping and fit it afterwards.")
+    if all(name == "static" or name.startswith("random") for name, _ in recipe.layers):
+        raise RecipeError(f"{str(recipe)!r} reads no transformer layer: there is no dropout, and both views are equal.")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A paper's settings; `by_kind` has what it sets for BERT's word pieces and for RoBERTa's byte pairs apart."""
+
+    name: str
+    source: str
+    about: str
+    supervised: bool
+    values: Mapping[str, Any]
+    by_kind: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+BERT_TEMPLATES = ('This sentence of "{text}" means [MASK] .', 'This sentence : "{text}" means [MASK] .')
+ROBERTA_TEMPLATES = ("This sentence : ' {text} ' means [MASK] .", "The sentence : ' {text} ' means [MASK] .")
+BOTH = {"bert": {"templates": BERT_TEMPLATES}, "roberta": {"templates": ROBERTA_TEMPLATES}}
+FIRST = {kind: {"templates": values["templates"][:1]} for kind, values in BOTH.items()}
+PRESETS: dict[str, Preset] = {
+    row.name: row
+    for row in (
+        Preset(
+            "promptbert-unsup",
+            "PromptBERT App. B, Tables 13, 14",
+            "two templates, denoised; dense + tanh in training only",
+            False,
+            {"objective": "different-templates-denoised", "batch_size": 256, "learning_rate": 1e-5},
+            BOTH,
+        ),
+        Preset(
+            "promptbert-sup",
+            "PromptBERT App. B, Tables 13, 14",
+            "one template, denoised; the prediction head's transform (BERT), dense + tanh (RoBERTa)",
+            True,
+            {
+                "objective": "same-template-denoised",
+                "recipe": "prompt-denoised",
+                "batch_size": 512,
+                "learning_rate": 5e-5,
+                "epochs": 3.0,
+            },
+            {"bert": {**FIRST["bert"], "projection_head": "prediction-transform"}, "roberta": FIRST["roberta"]},
+        ),
+        Preset(
+            "simcse-unsup",
+            "SimCSE App. A",
+            "the first token, two dropout views; dense + tanh in training only",
+            False,
+            {"objective": "simcse", "recipe": "cls", "max_seq_length": 30, "validate_every": 250},
+            {
+                "bert": {"batch_size": 64, "learning_rate": 3e-5},
+                "roberta": {"batch_size": 512, "learning_rate": 1e-5},
+            },
+        ),
+        Preset(
+            "simcse-sup",
+            "SimCSE App. A",
+            "the first token; dense + tanh, which the paper keeps (keep_projection_head)",
+            True,
+            {
+                "objective": "simcse",
+                "recipe": "cls",
+                "max_seq_length": 30,
+                "validate_every": 250,
+                "batch_size": 512,
+                "learning_rate": 5e-5,
+                "epochs": 3.0,
+            },
+        ),
+        Preset(
+            "optiprompt",
+            "PromptBERT 4.2, App. B",
+            "a continuous template, the model frozen; the prediction head's transform in training only",
+            False,
+            {
+                "objective": "same-template",
+                "projection_head": "prediction-transform",
+                "learning_rate": 3e-5,
+                "epochs": 5.0,
+                "validate_every": 1000,
+            },
+            {
+                "bert": {"templates": BERT_TEMPLATES[1:]},
+                "roberta": FIRST["roberta"],
+            },
+        ),
+    )
+}
+
+
+def resolve_settings(preset: str, kind: str, changes: Mapping[str, Any]) -> Settings:
+    """A preset's settings for a kind of tokenizer, with changes; templates that a changed objective lacks are dropped.
+
+    Args:
+        preset: a name of `PRESETS`.
+        kind: "bert" (word pieces marked "##") or "roberta" (words marked, byte pairs and SentencePiece).
+        changes: fields of Settings.
+
+    Raises:
+        UnknownNameError: no such preset or field; says the nearest.
+    """
+    if preset not in PRESETS:
+        raise UnknownNameError(f"Unknown preset {preset!r}. {did_you_mean(preset, list(PRESETS))}")
+    known = [part.name for part in fields(Settings)]
+    if unknown := [name for name in changes if name not in known]:
+        raise UnknownNameError(f"Unknown setting {unknown[0]!r}. {did_you_mean(unknown[0], known)}")
+    row = PRESETS[preset]
+    values = {**row.values, **row.by_kind.get(kind, {}), **changes}
+    wanted = find_objective(values["objective"]).templates
+    if "templates" not in changes:
+        own = tuple(values.get("templates", ()))
+        values["templates"] = (own if len(own) >= wanted else BOTH[kind]["templates"])[:wanted]
+    if "recipe" not in changes and ("objective" in changes or "recipe" not in values):
+        values["recipe"] = "prompt" if wanted else "cls"
+    return Settings(**values)

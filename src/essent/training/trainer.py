@@ -1,0 +1,199 @@
+"""sentence-transformers' trainer for encoders: whole checkpoints only, the head with them, no step on a broken loss.
+
+Import this where training begins: it needs accelerate and datasets (the extra `train`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformerTrainer
+from sentence_transformers.base.evaluation import BaseEvaluator
+
+from essent.encoder.encoder import Encoder
+from essent.errors import InputError, NotFiniteError, TrainingError
+from essent.tasks.judged import JudgedTask
+from essent.training.checkpoints import check_checkpoint, is_whole, left_over, writing_checkpoint
+from essent.training.dropout import quick_dropout
+from essent.training.loss import ContrastiveLoss
+from essent.training.projection import ProjectionHead
+from essent.training.stopping import go_on
+
+HEAD_FILE = "projection_head.safetensors"
+UNDEFINED = -100.0  # stands for an undefined correlation: no checkpoint is worse
+
+
+class TaskScore(BaseEvaluator):
+    """The main score ×100 of a task: Spearman's correlation of scored pairs, accuracy of labelled texts ….
+
+    Args:
+        task: judgements of any kind.
+        projection_head: applied to the vectors, when it is kept; None while it is dropped after training.
+    """
+
+    def __init__(self, task: JudgedTask, head: ProjectionHead | None = None) -> None:
+        super().__init__()
+        self.task = task
+        self.projection_head = head
+        self.primary_metric = task.score_names[0]
+        self.greater_is_better = True
+
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
+    ) -> dict[str, float]:
+        """The score by its name, {"spearman": …}; an undefined one (equal vectors everywhere) is the lowest there is.
+
+        Raises:
+            TrainingError: vectors that are not finite; names the step.
+        """
+        try:
+            with exact_forward(model):
+                score = self.task.run(_Encoding(model, self.projection_head)).main_score
+        except InputError as error:  # a vector that is not finite
+            kept = left_over(Path(output_path).parent) if output_path else ""
+            raise TrainingError(f"Step {steps} cannot be validated: {error} {kept}") from error
+        metrics = {str(self.primary_metric): score if score == score else UNDEFINED}
+        self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
+        return metrics
+
+
+class _Encoding:
+    """A model in training as a task sees it: with its prompts, and its projection head where that is kept."""
+
+    def __init__(self, model: Any, projection_head: ProjectionHead | None) -> None:
+        self.model, self.projection_head = model, projection_head
+        self.prompts: dict[str, str] = dict(getattr(model, "prompts", None) or {})
+        self.default_prompt_name = getattr(model, "default_prompt_name", None)
+
+    def encode(self, texts: list[str], prompt: str | None = None) -> torch.Tensor:
+        """Vectors (N,D) of texts; `prompt` as sentence-transformers takes it."""
+        given = {} if prompt is None else {"prompt": prompt}
+        vectors: torch.Tensor = self.model.encode(texts, convert_to_tensor=True, show_progress_bar=False, **given)
+        if self.projection_head is None:
+            return vectors
+        place = next(iter(self.projection_head.state_dict().values())).device
+        with torch.no_grad():
+            found: torch.Tensor = self.projection_head(vectors.to(place))
+        return found
+
+
+@contextlib.contextmanager
+def exact_forward(model: Any) -> Iterator[None]:
+    """The model's own forward pass in this block: for mixed precision, accelerate puts one in 16 bits in its place."""
+    wrapped = {name: vars(model).pop(name) for name in ("forward", "_original_forward") if name in vars(model)}
+    try:
+        yield
+    finally:
+        vars(model).update(wrapped)
+
+
+class ContrastiveTrainer(SentenceTransformerTrainer):
+    """The trainer of `essent.training`: its model is an Encoder, its loss a `ContrastiveLoss`."""
+
+    def run(self, resumed: Path | None) -> None:
+        """Train, from a checkpoint if there is one.
+
+        Raises:
+            KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
+        """
+        if not go_on(self, resumed) and self.args.load_best_model_at_end:
+            self._load_best_model()
+
+    @property
+    def _unfinished(self) -> bool:
+        return self.state.global_step < self.state.max_steps
+
+    def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
+        """One step; the weights do not change when its loss is not finite.
+
+        Raises:
+            TrainingError: names the step and the last good checkpoint.
+        """
+        with quick_dropout(self.args.device.type, model):
+            loss = super().training_step(model, inputs, num_items_in_batch)
+        if not torch.isfinite(loss):
+            raise TrainingError(
+                f"The loss of step {self.state.global_step + 1} is {float(loss)}. "
+                f"{left_over(Path(str(self.args.output_dir)))} A lower learning rate (it is "
+                f"{self.args.learning_rate:g}) or precision='float32' may help."
+            )
+        return loss
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        with writing_checkpoint(self):
+            super()._save_checkpoint(model, trial)
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """The encoder as a folder that loads by itself, and the head beside it.
+
+        Saving draws random numbers; they are put back, so that a checkpoint more (after Ctrl-C) changes no dropout.
+        """
+        folder = Path(str(output_dir or self.args.output_dir))
+        encoder = self._encoder
+        after = f"After step {self.state.global_step}"
+        advice = f"{left_over(folder.parent)} A lower learning rate (it is {self.args.learning_rate:g}) may help."
+        broken = [name for name, weight in self._loss.named_parameters() if not torch.isfinite(weight).all()]
+        if broken:
+            raise TrainingError(f"{after} the weights {broken[0]} are not finite. {advice}")
+        head = {key: value.contiguous() for key, value in self._head.state_dict().items()}
+        try:
+            with exact_forward(encoder), torch.random.fork_rng(devices=()):
+                encoder.write_folder(folder, "stock", lambda place, _: save_file(head, place / HEAD_FILE))
+        except NotFiniteError as error:  # of weights that are finite and huge
+            raise TrainingError(f"{after} no vector is finite: {error} {advice}") from error
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """Weights of the encoder and the head back from `_save`."""
+        path = Path(resume_from_checkpoint)
+        check_checkpoint(path)
+        saved = Encoder(str(path), device="cpu").module.backbone.model
+        backbone = self._encoder.module.backbone
+        backbone.model.load_state_dict(saved.state_dict())
+        backbone.template_states.clear()  # of the weights before, which the last validation has kept
+        self._head.load_state_dict(load_file(path / HEAD_FILE))
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Transformers' own; the next step has the learning rate of the run's length now, which may have been extended.
+
+        A finished run's optimizer has the learning rate 0.
+        """
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None and self.optimizer is not None:
+            schedule: Any = getattr(self.lr_scheduler, "scheduler", self.lr_scheduler)  # without accelerate's wrapper
+            for group, base, factor in zip(
+                self.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
+            ):
+                group["lr"] = base * factor(schedule.last_epoch)
+
+    def _load_best_model(self) -> None:
+        """By the number of its step: the path that the state remembers is that of a folder moved since.
+
+        A run that was stopped has no need of it.
+        """
+        if self._unfinished:
+            return
+        best = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.best_global_step}"
+        if not is_whole(best):
+            raise TrainingError(f"The best checkpoint {best} is gone or broken.")
+        self._load_from_checkpoint(str(best))
+
+    @property
+    def _encoder(self) -> Encoder:
+        assert isinstance(self.model, Encoder)  # noqa: S101  run.py gives one
+        return self.model
+
+    @property
+    def _head(self) -> ProjectionHead:
+        return self._loss.projection_head
+
+    @property
+    def _loss(self) -> ContrastiveLoss:
+        assert isinstance(self.loss, ContrastiveLoss)  # noqa: S101
+        return self.loss

@@ -1,0 +1,184 @@
+"""Whether a saved folder is what was saved: its files by their digests, its vectors by the golden vectors in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from essent._core.arguments import check_path
+from essent._core.atomic import recover
+from essent._core.folders.check import check_folder
+from essent._core.folders.contents import ABOUT, ARRAYS, is_essent_folder, is_exported_folder, read_about
+from essent._core.folders.digests import check_digests, has_digests
+from essent._core.folders.names import STATE_FOLDER
+from essent._core.folders.opening import opening
+from essent._core.folders.reading import damage_named, read_arrays
+from essent._core.lazy import check_torch
+from essent.errors import EssentError, MissingDependencyError, ModelError, VerificationError
+from essent.static.encoder import StaticEncoder
+
+__all__ = ["Verification", "verify"]
+
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found.
+
+    Attributes:
+        recipe: what the folder computes, as text.
+        portable: whether plain sentence-transformers loads it; `reason` says why not. None for a graph of an engine,
+            which it never loads.
+        differences: the largest difference to the golden vectors, by each way of loading the folder.
+        files: how many files have the digests that they were saved with; None where the folder lists no digests.
+        allowed: the largest difference that passes.
+    """
+
+    recipe: str
+    portable: bool | None
+    reason: str
+    differences: dict[str, float]
+    files: int | None = None
+    allowed: float = TOLERANCE
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing differs."""
+        return all(difference <= self.allowed for difference in self.differences.values())
+
+    def in_words(self) -> Iterator[str]:
+        """What was compared, and what loads the folder, line by line."""
+        if self.files is None:
+            yield "The folder lists no digests of its files: an older version saved it."
+        else:
+            yield f"✓ {self.files} files are the ones that were saved (SHA-256)"
+        if not self.differences:
+            yield "Nothing was loaded, so the vectors were not compared."
+            return
+        yield "Largest difference to the saved vectors, by what loads the folder:"
+        for way, difference in self.differences.items():
+            yield f"  {way:<21}  {difference:.1e}  ✓ same vectors"
+        if self.portable is False:
+            yield "  sentence-transformers  –        only with essent's code, trust_remote_code=True"
+        if self.portable:
+            yield "Plain sentence-transformers loads this folder; essent need not be installed."
+        else:
+            yield f"Plain sentence-transformers cannot load this folder: {self.reason}."
+
+
+def verify(name: str, *, untrusted: bool = False) -> Verification:
+    """Compare a saved folder with what was saved: its files with their digests, its vectors with the golden vectors.
+
+    Where torch is not installed, a static encoder is loaded by `StaticEncoder` alone.
+
+    Args:
+        name: a folder that `Encoder.save` or `essent save --format openvino` wrote, or a name on the hub.
+        untrusted: look at the files alone, and load nothing.
+
+    Raises:
+        ModelError: not an essent folder.
+        VerificationError: a file is missing, damaged, changed, or asks for more than to be read; a way of loading
+            differs by more than 1e-5; or there is nothing to compare with.
+        MissingDependencyError: loading the folder needs torch, which is not installed.
+    """
+    name = check_path(name)
+    recover(name)
+    exported = is_exported_folder(name)
+    if not exported and not is_essent_folder(name, {}):
+        raise ModelError(
+            f"{name!r} is not a folder that essent saved: it has neither {STATE_FOLDER}/{ABOUT} (essent save) nor "
+            f"{STATE_FOLDER}/engine.json (a graph)."
+        )
+    root = saved_folder(name)
+    try:
+        with damage_named(name):
+            check_folder(root)
+            files = check_digests(root, whole=True) if has_digests(root) else None
+            report = (_graph if exported else _encoder)(root, files, untrusted)
+    except MissingDependencyError:
+        raise  # which says nothing about the folder
+    except EssentError as error:
+        raise VerificationError(f"{name!r} is not what was saved: {error}") from error
+    if untrusted and files is None:
+        raise VerificationError(
+            f"{name!r} lists no digests, as essent 0.1 saved none: without loading it there is nothing to compare. "
+            "Save it again with this version."
+        )
+    if not report.differences and files is None:
+        raise VerificationError(f"{name!r} has no golden vectors ({report.reason}); save it with Encoder.save.")
+    if not report.passed:
+        shown = ", ".join(f"{way}: {difference:.1e}" for way, difference in report.differences.items())
+        raise VerificationError(
+            f"{name!r} does not give its golden vectors back (largest difference {shown}; allowed "
+            f"{report.allowed:.0e}). The weights, the tokenizer or a library have changed since it was saved."
+        )
+    return report
+
+
+def saved_folder(name: str) -> Path:
+    """The folder itself, or that of the hub's cache."""
+    if Path(name).is_dir():
+        return Path(name)
+    from essent.encoder.saving.load import folder_of
+
+    return folder_of(name, {})
+
+
+def _encoder(root: Path, files: int | None, untrusted: bool) -> Verification:
+    """What a folder of `Encoder.save` gives, in every way of loading it."""
+    about, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
+    texts, golden, portable = about["golden_texts"], arrays["golden"], about["portable"]
+    ways = _ways(root, portable, about["table"] is not None) if texts and not untrusted else {}
+    differences = {
+        way: _difference(model.encode(texts, show_progress_bar=False), golden) for way, model in ways.items()
+    }
+    return Verification(about["text"], portable, about["reason"], differences, files)
+
+
+def _ways(root: Path, portable: bool, static: bool) -> dict[str, Any]:
+    """The encoder as each way of loading the folder gives it."""
+    try:
+        check_torch("Loading this folder")
+    except MissingDependencyError:
+        if not static:
+            raise
+        return {"StaticEncoder": StaticEncoder.load(root)}
+    from essent.encoder.encoder import Encoder
+
+    ways: dict[str, Any] = {"essent": Encoder(str(root))}
+    if portable:
+        from sentence_transformers import SentenceTransformer
+
+        with opening(str(root), {}):
+            ways["sentence-transformers"] = SentenceTransformer(str(root))
+    return ways
+
+
+def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
+    """The vectors of a saved graph; loading it compares precisions below float32 by their cosines."""
+    from essent.engine.compiled import TOLERANCES
+    from essent.engine.files import load, read_about
+
+    about = read_about(root / STATE_FOLDER / "engine.json")
+    engine, reason = about["engine"], "it holds a graph for an engine, which essent.load reads"
+    if untrusted:
+        return Verification(about["recipe"], None, reason, {}, files)
+    compiled: Any = load(root)
+    texts, golden = compiled.golden
+    difference = _difference(compiled.encode(texts, prompt="", show_progress_bar=False), golden)
+    allowed = TOLERANCES[engine] if compiled.precision == "float32" else np.inf
+    way = f"essent, {engine} {compiled.precision}"
+    return Verification(compiled.recipe, None, reason, {way: difference}, files, float(allowed))
+
+
+def _difference(vectors: np.ndarray, golden: np.ndarray) -> float:
+    """Largest difference of an entry, relative to the length of the longest golden vector where that is above 1."""
+    if vectors.shape != golden.shape or not np.isfinite(vectors).all():
+        return float("inf")
+    scale = max(float(np.linalg.norm(golden, axis=1).max(initial=0.0)), 1.0)
+    return float(np.abs(vectors - golden).max(initial=0.0)) / scale

@@ -1,0 +1,234 @@
+"""Nothing in a folder has code run, files outside read, or anything downloaded; what is refused is named."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hostile import ATTACKS, sign
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Router, StaticEmbedding
+
+import essent
+from command_line import Output
+from command_line import run as run_line
+from essent import Encoder, EncoderTransformer, StaticEncoder
+from essent._core.folders.check import check_folder
+from essent.errors import EssentError, ModelError, VerificationError
+from essent.lab.minimal_pairs.masked import MaskedModel
+from essent.lab.templates.generate import Generator
+from families import CORPUS
+
+TEXTS = ["A man is playing a large flute.", "dogs", "How far is the moon from the earth?"]
+
+
+def tree(folder: Path) -> dict[str, bytes | str]:
+    """Everything below a folder; files by their bytes, links by where they lead."""
+    return {
+        str(path.relative_to(folder)): str(path.readlink()) if path.is_symlink() else path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_symlink() or path.is_file()
+    }
+
+
+@pytest.fixture(scope="session")
+def whole_of(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Kind -> a whole folder of it."""
+    root = tmp_path_factory.mktemp("whole")
+
+    @cache
+    def build(kind: str) -> Path:
+        folder = root / kind
+        if kind == "plain":
+            shutil.copytree(bert, folder)
+        elif kind == "stages":
+            modules = [Transformer(str(bert)), Pooling(32, "mean"), Dense(32, 8)]
+            SentenceTransformer(modules=modules, device="cpu").save(str(folder))
+        elif kind == "router":
+            modules = [Router({"query": [Transformer(str(bert)), Pooling(32, "mean")]}, default_route="query")]
+            SentenceTransformer(modules=modules, device="cpu").save(str(folder))
+        elif kind == "table":
+            table = StaticEmbedding(Encoder(str(bert)).tokenizer.backend_tokenizer, embedding_dim=8)
+            source = root / "source"
+            SentenceTransformer(modules=[table], device="cpu").save(str(source))
+            Encoder(str(source), "static | centre").fit(TEXTS).save(str(folder))
+        else:
+            recipe = {"stock": "first-last", "own": "ditto:2-3", "rows": "static"}[kind]
+            Encoder(str(bert), recipe).save(str(folder))
+        return folder
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "texts.txt").write_text("\n".join(CORPUS) + "\n")
+    rows = [
+        {"sentence1": first, "sentence2": second, "score": 5 * (first == second)}
+        for first, second in itertools.product(TEXTS, TEXTS)
+    ]
+    (folder / "pairs.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+    return folder
+
+
+@pytest.fixture
+def attacked(request: pytest.FixtureRequest, whole_of: Callable[[str], Path], tmp_path: Path) -> Iterator[Path]:
+    """A folder after an attack; afterwards nothing has run."""
+    marker = tmp_path / "marker"
+    found = ATTACKS[request.param]
+    folder = tmp_path / "model"
+    shutil.copytree(whole_of(found.kind), folder)
+    found.change(folder, marker)
+    if not any(path.is_fifo() for path in folder.rglob("*")):
+        sign(folder)
+    yield folder
+    assert not marker.exists(), f"{request.param}: code of the folder ran"
+
+
+def said(action: Callable[[], object]) -> str:
+    """The error of essent that an action raises, "" where it succeeds."""
+    try:
+        action()
+    except EssentError as error:
+        return str(error)
+    return ""
+
+
+def by_name(test: Callable[..., None]) -> Callable[..., None]:
+    return pytest.mark.parametrize("attacked", list(ATTACKS), indirect=True)(test)
+
+
+@by_name
+def test_nothing_runs_and_what_is_refused_is_named(attacked: Path, request: pytest.FixtureRequest) -> None:
+    wanted = ATTACKS[request.node.callspec.params["attacked"]].said
+    before = {} if wanted == "pipe" else tree(attacked.parent)
+    for action in (
+        lambda: Encoder(str(attacked)).encode(TEXTS),
+        lambda: essent.load(str(attacked)) if (attacked / "essent").exists() else Encoder(str(attacked)),
+    ):
+        message = said(action)
+        assert re.search(wanted, message) if wanted else not message, message
+        assert not wanted or str(attacked) in message, "the file at fault is named"
+    if (attacked / "essent" / "encoder.json").is_file():
+        for untrusted in (True, False):
+            message = said(lambda chosen=untrusted: essent.verify(str(attacked), untrusted=chosen))
+            assert re.search(wanted, message) if wanted else not message, message
+    if before:
+        assert tree(attacked.parent) == before
+
+
+COMMANDS = {
+    "encode": "encode texts.txt -m MODEL -o OUT/vectors.npy",
+    "encode with a recipe": "encode texts.txt -m MODEL -r mean -o OUT/vectors.npy",
+    "encode into parts": "encode texts.txt -m MODEL -o OUT/parts",
+    "evaluate": "evaluate -m MODEL -r mean -d pairs.jsonl",
+    "evaluate as is": "evaluate -m MODEL --as-is -d pairs.jsonl",
+    "search": "search -m MODEL --data pairs.jsonl --space layers",
+    "save": "save -m MODEL -r mean -o OUT/saved",
+    "save a graph": "save -m MODEL --format openvino -o OUT/graph",
+    "distill": "distill -m MODEL -t texts.txt -o OUT/static",
+    "check": "check MODEL",
+    "check files only": "check MODEL --files-only",
+    "train": "train -m MODEL --texts texts.txt -o OUT/trained --preset simcse-unsup --epochs 1 --batch-size 2",
+    "pretrain": "lab pretrain -m MODEL -t texts.txt -o OUT/on --max-steps 1 --max-seq-length 16 --batch-size 4",
+    "explain": "lab explain mask -m MODEL -t texts.txt",
+}
+
+
+def run(command: str, model: Path, output: Path) -> Output:
+    words = [word.replace("MODEL", str(model)).replace("OUT", str(output)) for word in COMMANDS[command].split()]
+    return run_line(*words, code=None)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_work_on_a_whole_folder(
+    command: str, whole_of: Callable[[str], Path], files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    result = run(command, whole_of("stock" if "check" in command else "plain"), tmp_path)
+    assert result.exit_code in ((0, 3) if command == "check" else (0,)), result.output
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("command", COMMANDS)
+@by_name
+def test_no_command_runs_code(
+    attacked: Path,
+    command: str,
+    files: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    monkeypatch.chdir(files)
+    result = run(command, attacked, tmp_path)
+    assert "Traceback" not in result.output
+    wanted = ATTACKS[request.node.callspec.params["attacked"]].said
+    if wanted and re.search(wanted, result.output):
+        assert result.exit_code == 1
+    assert result.exit_code in (0, 1, 2, 3)  # 2: a recipe for a folder that has its own
+
+
+@by_name
+def test_other_ways_in(attacked: Path) -> None:
+    for action in (
+        lambda: MaskedModel(str(attacked)),
+        lambda: Generator(str(attacked)),
+        lambda: StaticEncoder.load(attacked).encode(TEXTS),
+        lambda: EncoderTransformer(str(attacked)).fit(TEXTS).transform(TEXTS),
+    ):
+        said(action)
+
+
+def test_a_caller_who_trusts_is_let(bert: Path, tmp_path: Path) -> None:
+    folder, marker = tmp_path / "model", tmp_path / "marker"
+    shutil.copytree(bert, folder)
+    ATTACKS["a_configuration_of_its_own"].change(folder, marker)
+    source = (folder / "payload.py").read_text()
+    source = source.replace("class Evil(BertConfig):\n    pass", "class Evil(BertConfig):\n    model_type = 'evil'")
+    source = source.replace("EvilModel(BertModel):\n    pass", "EvilModel(BertModel):\n    config_class = Evil")
+    (folder / "payload.py").write_text(source)
+    assert Encoder(str(folder), "mean", trust_remote_code=True).encode(TEXTS).shape == (3, 32)
+    assert marker.read_text() == "ran"
+
+
+def test_a_cache_of_the_hub_may_link_to_its_store(bert: Path, tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "models--a--b" / "blobs", tmp_path / "models--a--b" / "snapshots" / "0123"
+    blobs.mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    for file in bert.iterdir():
+        shutil.copy(file, blobs / file.name)
+        (snapshot / file.name).symlink_to(Path("..", "..", "blobs", file.name))
+    check_folder(snapshot)
+    assert Encoder(str(snapshot), "mean").encode(TEXTS).shape == (3, 32)
+    (snapshot / "config.json").unlink()
+    (snapshot / "config.json").symlink_to(bert / "config.json")
+    with pytest.raises(ModelError, match=r"config\.json is a link"):
+        check_folder(snapshot)
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_files_that_nobody_reads_may_be_anything(bert: Path, tmp_path: Path, trusted: bool) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(bert, folder)
+    (folder / "notes").symlink_to("/")
+    (folder / "results.csv").symlink_to("/nowhere")
+    assert Encoder(str(folder), "mean", trust_remote_code=trusted).encode(["dogs"]).any()
+
+
+def test_verify_names_what_it_would_not_load(whole_of: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(whole_of("stock"), folder)
+    ATTACKS["settings_that_trust"].change(folder, tmp_path / "marker")
+    sign(folder)
+    with pytest.raises(VerificationError, match=r"sentence_bert_config\.json.*trust_remote_code.* must be False"):
+        essent.verify(str(folder), untrusted=True)

@@ -1,0 +1,180 @@
+"""Folders of newer versions: keys and classes that nobody here knows, and modules that no recipe describes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sentence_transformers
+from hostile import code, edit
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import (
+    CNN,
+    LSTM,
+    BoW,
+    Dense,
+    Dropout,
+    LayerNorm,
+    Normalize,
+    Pooling,
+    Router,
+    WeightedLayerPooling,
+    WordEmbeddings,
+    WordWeights,
+)
+from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
+from torch import nn
+
+from essent import Encoder
+from essent.encoder.as_it_is import open_as_it_is
+from essent.errors import DamagedError, RecipeError
+
+TEXTS = ["A man is playing a large flute.", "dogs", "How far is the moon from the earth?"]
+WORDS = sorted({word for text in TEXTS for word in text.rstrip(".?").split()})
+INSTALLED = sentence_transformers.__version__
+
+
+@pytest.fixture
+def folder(bert: Path, tmp_path: Path) -> Path:
+    modules = [Transformer(str(bert)), Pooling(32, "mean"), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "model"))
+    return tmp_path / "model"
+
+
+def written_by(folder: Path, version: str | None) -> None:
+    edit(folder / "config_sentence_transformers.json", __version__={} if version is None else {
+        "sentence_transformers": version
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("file", "keys"),
+    [
+        ("2_Normalize/config.json", {"new_flag": True}),
+        ("config_sentence_transformers.json", {"new_flag": True}),
+        ("config.json", {"new_flag": {"more": [1, 2]}, "auto_map": {"AutoModel": "modeling.Model"}}),
+        ("tokenizer_config.json", {"new_flag": True}),
+        ("special_tokens_map.json", {"new_flag": True}),
+        ("sentence_bert_config.json", {"processor_kwargs": {"new_flag": "x", "mask_token": "</s>"}}),
+        ("sentence_bert_config.json", {"unpad_inputs": None, "processing_kwargs": {"text": {"padding": True}}}),
+    ],
+)
+def test_a_key_that_does_no_harm_changes_nothing(
+    file: str, keys: dict, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = Encoder(str(folder), device="cpu").encode(TEXTS)
+    edit(folder / file, **keys)
+    with caplog.at_level(logging.WARNING, "essent"):
+        np.testing.assert_array_equal(Encoder(str(folder), device="cpu").encode(TEXTS), before)
+        Encoder(str(folder), device="cpu")
+    said = [record.message for record in caplog.records if record.name.startswith("essent")]
+    wanted = [f"{folder / file}: Normalize does not know the key 'new_flag', which is ignored."]
+    assert said == (wanted if "Normalize" in file else [])  # once for every file
+
+
+@pytest.mark.parametrize("version", ["99.1", None, "2.0.0"])
+@pytest.mark.parametrize(
+    ("file", "keys"),
+    [
+        ("1_Pooling/config.json", {"pooling_dropout": 0.1}),
+        ("sentence_bert_config.json", {"pooling_dropout": 0.1}),
+        ("sentence_bert_config.json", {"model_kwargs": {"pooling_dropout": 0.1}}),
+    ],
+)
+def test_a_key_that_the_library_cannot_take_names_the_version(
+    file: str, keys: dict, version: str | None, folder: Path
+) -> None:
+    edit(folder / file, **keys)
+    written_by(folder, version)
+    with pytest.raises(DamagedError) as caught:
+        Encoder(str(folder))
+    message = str(caught.value)
+    assert f"{folder / file}: " in message
+    assert "does not know the key 'pooling_dropout'" in message
+    newer = f"sentence-transformers ({version or 'the folder does not say which'}); installed is {INSTALLED}. Upgrade"
+    assert ("Remove it." if version == "2.0.0" else newer) in message
+    assert "trust" not in message
+
+
+def add_module(folder: Path, kind: str) -> None:
+    listed = json.loads((folder / "modules.json").read_text())
+    listed.append({"idx": 9, "name": "9", "path": "", "type": kind, "new_flag": 1})
+    (folder / "modules.json").write_text(json.dumps(listed))
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("sentence_transformers.base.modules.Invented", f"installed is {INSTALLED}. Upgrade"),
+        ("payload.EvilModule", "That is payload.py of the model itself: read it, and if you trust it"),
+        ("somebody/code--payload.EvilModule", "That is payload.py of the repository 'somebody/code': read it"),
+        ("elsewhere.models.Module", "The code that it names, elsewhere.models.py, is not there"),
+    ],
+)
+def test_trust_is_only_spoken_of_where_there_is_code(kind: str, said: str, folder: Path, tmp_path: Path) -> None:
+    add_module(folder, kind)
+    written_by(folder, "99.1")
+    if kind == "payload.EvilModule":
+        code(folder, tmp_path / "marker")
+    with pytest.raises(DamagedError) as caught:
+        Encoder(str(folder))
+    assert said in str(caught.value)
+    assert ("trust_remote_code=True" in str(caught.value)) == ("payload" in kind)
+    assert not (tmp_path / "marker").exists()
+
+
+def test_code_that_is_missing_is_named(bert: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(bert, folder)
+    edit(folder / "config.json", model_type="new", auto_map={"AutoConfig": "modeling_new.Config"})
+    with pytest.raises(DamagedError, match=r"names, modeling_new\.py, is not there") as caught:
+        Encoder(str(folder))
+    assert "trust" not in str(caught.value)
+
+
+def pooled(bert: Path, *modules: nn.Module, **options: object) -> list[nn.Module]:
+    return [Transformer(str(bert), **options), *modules]
+
+
+def rows(tokenizer: object) -> WordEmbeddings:
+    return WordEmbeddings(tokenizer, np.random.default_rng(0).normal(size=(len(tokenizer.get_vocab()), 8)))
+
+
+# Name: modules, and how an Encoder opens them: the recipe that they are, or words of its refusal.
+KINDS: dict[str, tuple[Callable[[Path], list[nn.Module]], str]] = {
+    "dropout": (lambda b: pooled(b, Pooling(32, "mean"), Dropout(0.5)), "mean"),
+    "dense": (lambda b: pooled(b, Pooling(32), Dense(32, 8)), "has the module Dense"),
+    "layer norm": (lambda b: pooled(b, Pooling(32), LayerNorm(32)), "has the module LayerNorm"),
+    "word weights": (lambda b: pooled(b, WordWeights(["a"] * 1000, {"a": 2.0}), Pooling(32)), "the module WordWeights"),
+    "layers": (
+        lambda b: pooled(b, WeightedLayerPooling(32, 3, 1), Pooling(32), config_kwargs={"output_hidden_states": True}),
+        "has the module WeightedLayerPooling",
+    ),
+    "bag of words": (lambda b: [BoW(WORDS)], "starts with BoW"),
+    "words": (lambda b: [rows(WhitespaceTokenizer(WORDS)), Pooling(8)], "split texts by WhitespaceTokenizer"),
+    "cnn": (lambda b: [rows(Transformer(str(b)).tokenizer), CNN(8, 4), Pooling(12)], "recipe='static'"),
+    "lstm": (lambda b: [rows(Transformer(str(b)).tokenizer), LSTM(8, 4), Pooling(8)], "recipe='static'"),
+    "router": (lambda b: [Router.for_query_document(pooled(b, Pooling(32)), pooled(b, Pooling(32, "cls")))], "Router"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_modules_without_a_recipe_are_opened_as_they_are(kind: str, bert: Path, tmp_path: Path) -> None:
+    build, said = KINDS[kind]
+    model = SentenceTransformer(modules=build(bert), device="cpu").eval()
+    model.save(str(tmp_path / "model"))
+    wanted = model.encode(TEXTS)
+    opened = open_as_it_is(str(tmp_path / "model"), {"device": "cpu"})
+    np.testing.assert_allclose(opened.encode(TEXTS), wanted, atol=1e-6)
+    if kind == "dropout":
+        assert str(Encoder(str(tmp_path / "model")).recipe) == said
+        return
+    with pytest.raises(RecipeError, match=said) as caught:
+        Encoder(str(tmp_path / "model"))
+    assert "trust" not in str(caught.value)

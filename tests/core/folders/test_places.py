@@ -1,0 +1,159 @@
+"""What a folder may hold beside a model, what a new model replaces, and what is asked of a repository on the hub."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import essent
+from essent import Encoder
+from essent._core.folders import reading as reading_module
+from essent._core.folders.check import _conversion, check_model
+from essent._core.folders.digests import DIGESTS
+from essent._core.folders.names import ENCODER, GRAPH
+from essent._core.folders.places import check_replaceable, names_to_keep
+from essent._core.folders.reading import read_json
+from essent._core.hub import full_name
+from essent.engine.compiled import CompiledEncoder
+from essent.errors import DamagedError, DataError, EssentError, ModelError, UnsupportedRecipeError
+from essent.recipe.sources.contexts import read_about
+
+TEXTS = ["dogs run", "a man plays a flute", "the moon is far"]
+BESIDE = ("handler.py", "training_config.json", "notes.onnx.txt", "vocabulary.csv", "chat_template.jinja", "lora.json")
+
+
+def test_files_that_libraries_do_not_read_may_lie_beside_a_saved_model(bert: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    encoder = Encoder(str(bert), "mean")
+    encoder.save(str(folder))
+    for name in BESIDE:
+        (folder / name).write_text("my own\n")
+    np.testing.assert_array_equal(Encoder(str(folder)).encode(TEXTS), encoder.encode(TEXTS))
+    assert essent.verify(str(folder)).passed
+    encoder.save(str(folder))
+    assert {(folder / name).read_text() for name in BESIDE} == {"my own\n"}
+
+
+@pytest.mark.parametrize(
+    "save", [pytest.param(True, id="encoder"), pytest.param(False, id="graph", marks=pytest.mark.slow)]
+)
+def test_a_folder_that_holds_no_model_keeps_what_is_in_it(
+    save: bool, bert: Path, compiled_by: Callable[[str], CompiledEncoder], tmp_path: Path
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    mine = {*BESIDE, "README.md", "adapter_config.json", "old.safetensors"}
+    for name in mine:
+        (folder / name).write_text("my own\n")
+    (Encoder(str(bert), "mean", device="cpu") if save else compiled_by("onnx")).save(str(folder))
+    written = {"README.md"} if save else set()  # the model card
+    assert {name for name in mine if (folder / name).read_text() == "my own\n"} == mine - written
+
+
+def test_a_graph_replaces_a_graph_and_nothing_beside_it(
+    compiled_by: Callable[[str], CompiledEncoder], tmp_path: Path
+) -> None:
+    folder = tmp_path / "graph"
+    compiled = compiled_by("onnx")
+    compiled.save(str(folder))
+    (folder / "handler.py").write_text("mine")
+    (folder / "README.md").write_text("mine")
+    for digests in (True, False):  # essent 0.1 wrote none
+        if not digests:
+            (folder / DIGESTS).unlink()
+        compiled.save(str(folder))
+        assert (folder / "handler.py").read_text() == (folder / "README.md").read_text() == "mine"
+        assert essent.load(str(folder)).encode(TEXTS).shape == (3, 32)
+
+
+def test_a_model_replaces_only_one_of_its_own_kind(tmp_path: Path) -> None:
+    for kind, other in ((ENCODER, GRAPH), (GRAPH, ENCODER)):
+        folder = tmp_path / Path(kind).stem
+        (folder / "essent").mkdir(parents=True)
+        (folder / kind).write_text("{}")
+        check_replaceable(folder, kind)
+        with pytest.raises(ModelError, match=f"holds another model .{kind}"):
+            check_replaceable(folder, other)
+    assert names_to_keep(tmp_path / "nowhere", ENCODER) == []
+
+
+@pytest.mark.parametrize("name", ["contexts.json", "contexts.safetensors", "essent"])
+def test_averages_outside_their_folder_are_refused(name: str, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "averages", tmp_path / "outside"
+    folder.mkdir()
+    (folder / "contexts.json").write_text("{}")
+    (folder / name).unlink(missing_ok=True)
+    outside.mkdir()
+    (folder / name).symlink_to(outside)
+    with pytest.raises(DataError, match="link that leads out"):
+        read_about(folder)
+
+
+def test_a_file_of_settings_that_is_too_large_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading_module, "LARGEST", 10)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"x": "y" * 100}))
+    with pytest.raises(DamagedError) as caught:
+        read_json(path)
+    assert str(caught.value) == f"{path} has 109 bytes; a file of settings has 10 at most."
+
+
+def test_commands_to_paste_run_nothing_that_a_folder_is_called(tmp_path: Path) -> None:
+    name = f"$(touch {tmp_path}/ran)`touch {tmp_path}/ran`\"'; touch {tmp_path}/ran; '"
+    said = _conversion(name, "Transformer")
+    commands = said.split("python -c ")[1:]
+    assert len(commands) == 2
+    for command in commands:
+        code = shlex.split(command)[0]
+        compile(code, "pasted", "exec")
+        assert repr(name) in code
+        quoted = shlex.quote(code)
+        assert command.startswith(quoted)
+        subprocess.run(["sh", "-c", f"true {quoted}"], check=True)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.fixture
+def cached(bert: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Puts a model into a cache of the hub, without some of its files; gives the cache's folder."""
+
+    def put(repository: str, *without: str) -> Path:
+        commit = "0123456789012345678901234567890123456789"
+        store = tmp_path / f"models--{repository.replace('/', '--')}"
+        (store / "refs").mkdir(parents=True)
+        (store / "refs" / "main").write_text(commit)
+        snapshot = store / "snapshots" / commit
+        snapshot.mkdir(parents=True)
+        for file in bert.iterdir():
+            if file.name not in without:
+                (snapshot / file.name).write_bytes(file.read_bytes())
+        return tmp_path
+
+    return put
+
+
+def test_recipes_are_checked_before_weights_are_fetched(cached: Callable[..., Path]) -> None:
+    cache = cached("somebody/tiny", "model.safetensors")
+    options = {"cache_folder": str(cache), "local_files_only": True}
+    check_model("somebody/tiny", options)
+    with pytest.raises(UnsupportedRecipeError):
+        Encoder("somebody/tiny", "layers=99", **options)
+
+
+def test_a_name_without_an_owner_is_one_of_sentence_transformers(cached: Callable[..., Path]) -> None:
+    cache = cached("sentence-transformers/tiny")
+    options = {"cache_folder": str(cache), "local_files_only": True}
+    assert Encoder("tiny", "mean", **options).encode(TEXTS).shape == (3, 32)
+    pickled = cache / "models--sentence-transformers--tiny" / "snapshots"
+    weights = next(pickled.iterdir()) / "model.safetensors"
+    weights.rename(weights.with_name("pytorch_model.bin"))
+    with pytest.raises(EssentError, match=r"sentence-transformers/tiny/pytorch_model\.bin holds pickled weights"):
+        Encoder("tiny", "mean", **options)
+    assert full_name("bert-base-uncased") == "bert-base-uncased"
+    assert full_name("somebody/tiny") == "somebody/tiny"

@@ -1,0 +1,133 @@
+"""Folders that earlier trees saved load and give the same vectors.
+
+`saved_by_0.1.tar.xz` is of version 0.1, before folders listed the digests of their files;
+`saved_before_packages_moved.tar.xz` of the last tree in which `saving` was a package of its own. Both hold a BERT of
+2 layers and 16 dimensions with random weights, saved in every way there was; `vectors.npz` has the
+vectors of `texts.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import essent
+from essent import Encoder, StaticEncoder
+from essent._core.folders.digests import has_digests
+from essent.errors import EngineError, ModelError, VerificationError
+from samples import daily
+
+ENCODERS = ("stock", "legacy", "own", "prompt", "head", "rows", "table")
+GRAPHS = ("openvino", "onnx")
+
+
+def extracted(name: str, folder: Path) -> Path:
+    with tarfile.open(Path(__file__).with_name(f"{name}.tar.xz")) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / name
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return extracted("saved_by_0.1", tmp_path_factory.mktemp("saved_by_0.1"))
+
+
+@pytest.fixture(scope="session")
+def saved_before_move(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return extracted("saved_before_packages_moved", tmp_path_factory.mktemp("saved_before_move"))
+
+
+def expected(saved: Path, name: str) -> tuple[list[str], np.ndarray]:
+    with np.load(saved / "vectors.npz") as vectors:
+        return json.loads((saved / "texts.json").read_text()), vectors[name]
+
+
+@pytest.mark.parametrize("name", [*ENCODERS, *GRAPHS])
+def test_they_load_and_give_the_same_vectors(saved: Path, name: str) -> None:
+    texts, vectors = expected(saved, name)
+    found = np.asarray(essent.load(str(saved / name)).encode(texts))
+    scale = max(1.0, float(np.linalg.norm(vectors, axis=1).max()))
+    assert np.abs(found - vectors).max() / scale <= (1e-4 if name == "onnx" else 1e-5)
+    report = essent.verify(str(saved / name))
+    assert report.passed
+    assert report.files is None
+
+
+@pytest.mark.parametrize("name", ["stock", "legacy", "own", "head", "rows"])
+def test_plain_sentence_transformers_loads_them(saved: Path, name: str) -> None:
+    """The module in such a folder asks essent for `essent.portable`."""
+    texts, vectors = expected(saved, name)
+    model = SentenceTransformer(str(saved / name), device="cpu", trust_remote_code=name in ("own", "head"))
+    np.testing.assert_allclose(model.encode(texts), vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [*ENCODERS, *GRAPHS, "distilled"])
+def test_folders_from_before_the_packages_moved(saved_before_move: Path, name: str) -> None:
+    texts, vectors = expected(saved_before_move, name)
+    encoder = essent.load(str(saved_before_move / name))
+    scale = max(1.0, float(np.linalg.norm(vectors, axis=1).max()))
+    assert np.abs(np.asarray(encoder.encode(texts)) - vectors).max() / scale <= (1e-4 if name == "onnx" else 1e-5)
+    assert essent.verify(str(saved_before_move / name)).passed
+    assert (getattr(encoder, "calibration", None) is not None) == (name in ("stock", "own", "openvino", "onnx"))
+    if name not in (*GRAPHS, "distilled"):
+        model = SentenceTransformer(
+            str(saved_before_move / name), device="cpu", trust_remote_code=name in ("own", "head")
+        )
+        np.testing.assert_allclose(model.encode(texts), vectors, atol=1e-5)
+
+
+def test_a_table_is_read_without_torch(saved: Path) -> None:
+    texts, vectors = expected(saved, "table")
+    np.testing.assert_allclose(StaticEncoder.load(saved / "table").encode(texts), vectors, atol=1e-6)
+
+
+def test_averages_are_a_source(saved: Path) -> None:
+    texts, vectors = expected(saved, "averages")
+    encoder = Encoder(str(saved / "model"), f"layers=avg:{saved / 'averages'}@1", device="cpu")
+    np.testing.assert_allclose(encoder.encode(texts), vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["stock", "openvino"])
+def test_without_digests_the_files_alone_say_nothing(saved: Path, name: str) -> None:
+    with pytest.raises(VerificationError, match="lists no digests"):
+        essent.verify(str(saved / name), untrusted=True)
+
+
+def test_a_graph_that_has_changed_is_found(saved: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "graph"
+    shutil.copytree(saved / "openvino", folder)
+    content = bytearray((folder / "model.bin").read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / "model.bin").write_bytes(content)
+    with pytest.raises((ModelError, EngineError), match="the graph has changed since it was written"):
+        essent.load(str(folder))
+
+
+@pytest.mark.parametrize("name", daily(ENCODERS, "stock", "own", "table"))
+def test_a_new_encoder_takes_the_place_of_an_old_one(saved: Path, name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(saved / name, folder)
+    (folder / "notes.txt").write_text("mine")
+    encoder = Encoder(str(saved / "model"), "mean", device="cpu")
+    encoder.save(str(folder))
+    encoder.save(str(tmp_path / "new"))
+    new = {path.relative_to(tmp_path / "new") for path in (tmp_path / "new").rglob("*")}
+    assert {path.relative_to(folder) for path in folder.rglob("*")} == {*new, Path("notes.txt")}
+    assert essent.verify(str(folder)).files == essent.verify(str(tmp_path / "new")).files
+
+
+def test_a_half_saved_folder_is_no_longer_possible_to_miss(saved: Path, tmp_path: Path) -> None:
+    """What 0.1 left when it was killed: the transformer is there, `modules.json` is not."""
+    folder = tmp_path / "model"
+    Encoder(str(saved / "model"), "first-last", device="cpu").save(str(folder))
+    (folder / "modules.json").unlink()
+    assert has_digests(folder)
+    with pytest.raises(ModelError, match=re.escape(f"{folder / 'modules.json'} is missing")):
+        Encoder(str(folder))

@@ -1,0 +1,221 @@
+"""Arguments that many functions share: each entry refuses a wrong one by name, before a model is loaded for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import essent
+from command_line import run
+from essent import Encoder, StaticEncoder
+from essent._core.arguments import check_options, check_path
+from essent.errors import EssentError, InputError
+from families import build_family
+from static_models import static_model
+
+TEXTS = ["a cat sat", "the dog ran"]
+PAIRS = [("a cat", "the dog", 1.0), ("a dog", "the cat", 2.0), ("the moon", "a cat", 0.5)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_family("bert", tmp_path_factory.mktemp("arguments") / "bert")
+
+
+@pytest.fixture(scope="module")
+def encoder(folder: Path) -> Encoder:
+    return Encoder(folder, "static")
+
+
+@pytest.fixture(scope="module")
+def static(encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> StaticEncoder:
+    path = tmp_path_factory.mktemp("arguments") / "static"
+    static_model(encoder.tokenizer.backend_tokenizer).save(str(path))
+    return StaticEncoder.load(path)
+
+
+@pytest.fixture
+def without_weights(folder: Path, tmp_path: Path) -> Path:
+    for file in folder.iterdir():
+        if file.suffix != ".safetensors":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+MODELS: dict[str, Callable[[Any], object]] = {
+    "Encoder": Encoder,
+    "Encoder with a recipe": lambda model: Encoder(model, "mean"),
+    "StaticEncoder.load": StaticEncoder.load,
+    "load": essent.load,
+    "evaluate": lambda model: essent.evaluate(model, ["mean"], [PAIRS]),
+    "search": lambda model: essent.search(model, PAIRS),
+    "embed": lambda model: essent.embed("texts.txt", model, "vectors"),
+    "embed, sources": lambda sources: essent.embed(sources, "model", "vectors"),
+    "embed, output": lambda output: essent.embed("texts.txt", "model", output),
+    "verify": essent.verify,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (None, "is NoneType"),
+        (5, "is int"),
+        (b"model", "is bytes"),
+        ("a\0b", "NUL character"),
+        ("x" * 5000, r"5,000 characters.*255"),
+        ("a/" * 2500, r"4,096 bytes"),
+    ],
+)
+@pytest.mark.parametrize("entry", MODELS)
+def test_what_cannot_be_a_name_is_refused_everywhere(entry: str, name: object, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        MODELS[entry](name)
+
+
+@pytest.mark.parametrize("path", [None, 5, "a\0b", "x" * 5000])
+def test_save_refuses_what_is_no_path(encoder: Encoder, path: Any) -> None:
+    with pytest.raises(InputError, match="path="):
+        encoder.save(path)
+
+
+def test_a_name_is_taken_as_it_is() -> None:
+    assert check_path(Path("a") / "b") == str(Path("a") / "b")
+    assert check_path("é" * 100) == "é" * 100
+
+
+OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"device": "gpu"}, "device='gpu' cannot be used here .*torch knows no such device.* This machine has"),
+    ({"device": "meta"}, "device='meta' cannot be used here .*holds no numbers"),
+    ({"truncate_dim": 0}, "truncate_dim=0: must be a whole number of at least 1"),
+    ({"truncate_dim": -5}, "truncate_dim=-5"),
+    ({"truncate_dim": "64"}, "truncate_dim='64'"),
+    ({"prompts": "query: "}, "prompts='query: ': must be a dictionary"),
+    ({"prompts": {"query": 5}}, "every prompt must be a str"),
+    ({"similarity_fn_name": "cos"}, "similarity_fn_name='cos': there are cosine"),
+    ({"model_kwargs": "bfloat16"}, "model_kwargs='bfloat16': must be a dictionary"),
+    ({"model_kwargs": {"dtype": "bf16"}}, "dtype='bf16': give 'auto', or a type such as 'float32'"),
+    ({"model_kwargs": {"dtype": "float32", "torch_dtype": "float16"}}, "give dtype alone"),
+    ({"devise": "cpu"}, "no option 'devise'. Did you mean 'device'"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), OPTIONS)
+def test_options_are_checked_before_weights_are_read(without_weights: Path, options: Any, said: str) -> None:
+    """The folder, which has no weights, is not blamed."""
+    for load in (
+        lambda: Encoder(without_weights, "mean", **options),
+        lambda: Encoder(without_weights, **options),
+        lambda: essent.evaluate(str(without_weights), ["mean"], [PAIRS], **options),
+    ):
+        with pytest.raises(InputError, match=said):
+            load()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", torch.bfloat16, "torch.bfloat16"])
+def test_torch_dtype_is_the_older_name_of_dtype(dtype: object) -> None:
+    named = check_options({"model_kwargs": {"torch_dtype": dtype, "attn_implementation": "eager"}})["model_kwargs"]
+    assert named == {"dtype": dtype, "attn_implementation": "eager"}
+
+
+@pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
+def test_weights_have_the_type_that_was_asked_for(folder: Path, name: str) -> None:
+    loaded = Encoder(folder, "mean", model_kwargs={name: "bfloat16"})
+    assert next(loaded.parameters()).dtype == torch.bfloat16
+
+
+ENCODE: list[tuple[dict[str, Any], str]] = [
+    ({"batch_size": "32"}, "batch_size='32': must be a whole number of at least 1"),
+    ({"batch_size": 0}, "batch_size=0"),
+    ({"batch_size": True}, "batch_size=True"),
+    ({"truncate_dim": 0}, "truncate_dim=0"),
+    ({"truncate_dim": -5}, "truncate_dim=-5"),
+    ({"prompt": 5}, "prompt=5: a prompt is a str"),
+    ({"prompt_name": "passage"}, "prompt_name='passage': the model has 'query', 'document'"),
+]
+OF_TORCH: list[tuple[dict[str, Any], str]] = [
+    ({"device": "gpu"}, "device='gpu' cannot be used here"),
+    ({"device": ["cpu", "meta"]}, "device='meta'"),
+    ({"pool": "x"}, "pool='x': must be what start_multi_process_pool gave"),
+    ({"output_value": "vectors"}, "output_value='vectors': must be one of 'sentence_embedding'"),
+    ({"precision": "int4"}, "precision='int4': must be one of 'float32', 'int8'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), [*ENCODE, *OF_TORCH])
+def test_encode_checks_its_arguments(encoder: Encoder, static: StaticEncoder, arguments: Any, said: str) -> None:
+    before = encoder.encode(TEXTS)
+    for model in (encoder, static) if (arguments, said) in ENCODE else (encoder,):
+        with pytest.raises(InputError, match=said):
+            model.encode(TEXTS, **arguments)
+    assert np.array_equal(encoder.encode(TEXTS), before)  # a refused device took no weights along
+
+
+@pytest.mark.parametrize(("arguments", "said"), ENCODE)
+def test_fit_checks_its_arguments(encoder: Encoder, arguments: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        encoder.fit_encode(TEXTS, **arguments)
+
+
+@pytest.mark.parametrize("size", ["32", 0, 2.5])
+def test_sizes_are_checked_before_weights_are_read(without_weights: Path, size: Any) -> None:
+    model = str(without_weights)
+    for act in (
+        lambda: essent.evaluate(model, ["mean"], [PAIRS], batch_size=size),
+        lambda: essent.evaluate(model, ["mean"], [PAIRS], max_seq_length=size),
+        lambda: essent.search(model, PAIRS, batch_size=size),
+        lambda: essent.embed("texts.txt", model, "vectors", batch_size=size),
+        lambda: essent.embed("texts.txt", model, "vectors", workers=size),
+    ):
+        with pytest.raises(InputError, match=r"(batch_size|max_seq_length|workers)=.*: must be a whole number"):
+            act()
+
+
+@pytest.mark.parametrize("device", ["meta", "gpu", torch.device("meta")])
+def test_weights_stay_where_they_can_be_used(folder: Path, device: Any) -> None:
+    encoder = Encoder(folder, "mean")
+    for move in (lambda: encoder.to(device), lambda: encoder.to(device=device)):
+        with pytest.raises(InputError, match="cannot be used here"):
+            move()
+    assert encoder.to("cpu").to(torch.float64).encode(TEXTS).shape == (2, 32)
+
+
+@pytest.mark.parametrize("wrong", [None, "text", 5, np.zeros((1, 2, 3))])
+def test_similarity_takes_vectors(encoder: Encoder, static: StaticEncoder, wrong: Any) -> None:
+    vectors = encoder.encode(TEXTS)
+    for model in (encoder, static):
+        for similarity in (model.similarity, model.similarity_pairwise):
+            for pair in ((wrong, vectors), (vectors, wrong)):
+                with pytest.raises(InputError, match=r"Expected vectors \(N,"):
+                    similarity(*pair)
+            with pytest.raises(InputError, match=r"have no similarity|make no pairs"):
+                similarity(vectors, vectors[:, :3])
+    assert encoder.similarity(vectors.tolist(), list(torch.from_numpy(vectors))).shape == (2, 2)
+
+
+def test_refusals_are_both_type_errors_and_value_errors(encoder: Encoder) -> None:
+    for kind in (TypeError, ValueError, EssentError):
+        with pytest.raises(kind):
+            encoder.encode(TEXTS, batch_size="32")
+
+
+@pytest.mark.parametrize("command", ["encode", "evaluate", "encode to a folder"])
+def test_the_command_line_says_it_in_one_line(command: str, without_weights: Path, tmp_path: Path) -> None:
+    texts, pairs = tmp_path / "texts.txt", tmp_path / "pairs.jsonl"
+    texts.write_text("\n".join(TEXTS), "utf-8")
+    pairs.write_text(
+        "".join(f'{{"sentence1": "{a}", "sentence2": "{b}", "score": {c}}}\n' for a, b, c in PAIRS), "utf-8"
+    )
+    data = {
+        "encode": [texts, "-o", tmp_path / "v.npy"],
+        "evaluate": ["-d", pairs],
+        "encode to a folder": [texts, "-o", tmp_path / "v"],
+    }
+    done = run(command.split()[0], "-m", without_weights, "-r", "mean", *data[command], "--device", "gpu", code=2)
+    assert "Error: device='gpu' cannot be used here" in done.stderr
+    assert "Traceback" not in done.stderr

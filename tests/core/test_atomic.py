@@ -1,0 +1,473 @@
+"""Files and folders appear whole; what killed runs leave is recognised and removed."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from essent._core import atomic
+from essent._core.atomic import recover, remove_leftovers, replacing_file, replacing_folder, write_json, write_text
+from essent.errors import DataError
+
+posix = pytest.mark.skipif(os.name != "posix", reason="permissions and processes as POSIX has them")
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Relative path -> content of every file below a folder."""
+    return {str(p.relative_to(folder)): p.read_text("utf-8") for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def fill(folder: Path, **files: str | BaseException) -> Path:
+    """Files with these texts; an error in place of a text is raised there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        if isinstance(text, BaseException):
+            raise text
+        (folder / name).write_text(text, "utf-8")
+    return folder
+
+
+@pytest.fixture(params=["exchange", "rename"])
+def any_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With and without the system call that exchanges two folders."""
+    if request.param == "rename":
+        monkeypatch.setattr(atomic, "_exchange", lambda new, old: False)
+    return str(request.param)
+
+
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A folder that every user can reach; pytest's own are private."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def dead_process() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def left_by(target: Path, process: int, kind: str = atomic.PARTIAL, host: str | None = None) -> Path:
+    """A neighbour as a run with that process would have left it."""
+    return target.with_name(f"{atomic._start(target)}{atomic._HOST if host is None else host}-{process}-0123abcd{kind}")
+
+
+# -- old or new -------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_the_old_one_until_it_is_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file.json"
+    with replacing_file(path) as temporary:
+        temporary.write_text("one", "utf-8")
+        assert not path.exists()
+    with replacing_file(path) as temporary:
+        temporary.write_text("two", "utf-8")
+        assert path.read_text("utf-8") == "one"
+    assert tree(tmp_path) == {"new/file.json": "two"}
+
+
+def test_an_error_leaves_the_file_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for there in ({}, {"file": "old"}):
+        fill(tmp_path, **there)
+        with pytest.raises(KeyboardInterrupt), replacing_file(path) as temporary:
+            fill(temporary.parent, **{temporary.name: "half"}, stop=KeyboardInterrupt())
+        assert tree(tmp_path) == there
+
+
+@pytest.mark.usefixtures("any_system")
+def test_a_folder_is_the_old_one_until_it_is_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "place" / "model.v1"
+    for text in ("one", "two"):
+        with replacing_folder(path) as temporary:
+            fill(temporary / "inside", a=text)
+            fill(temporary, **{text: text})
+            assert tree(path) == ({} if text == "one" else {"inside/a": "one", "one": "one"})
+        assert tree(tmp_path / "place") == {"model.v1/inside/a": text, f"model.v1/{text}": text}
+        assert [entry.name for entry in path.parent.iterdir()] == ["model.v1"]
+
+
+@pytest.mark.usefixtures("any_system")
+@pytest.mark.parametrize("there", [None, {}, {"a": "old"}])
+def test_an_error_leaves_the_folder_that_was_there(tmp_path: Path, there: dict[str, str] | None) -> None:
+    path = tmp_path / "folder"
+    if there is not None:
+        fill(path, **there)
+    with pytest.raises(KeyboardInterrupt), replacing_folder(path, carried=["a"]) as temporary:
+        fill(temporary, b="half", stop=KeyboardInterrupt())
+    assert (tree(path) if path.exists() else None) == there
+    assert len(list(tmp_path.iterdir())) == (there is not None)
+
+
+@pytest.mark.usefixtures("any_system")
+def test_an_empty_folder_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with replacing_folder(tmp_path / "empty") as temporary:
+        fill(temporary, a="new")
+    assert tree(tmp_path) == {"empty/a": "new"}
+
+
+def test_where_folders_cannot_be_exchanged_an_error_puts_the_old_one_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = fill(tmp_path / "folder", a="old")
+    monkeypatch.setattr(atomic, "_exchange", lambda new, old: False)
+    renamed = Path.rename
+
+    def broken(self: Path, target: Path) -> Path:
+        if Path(target) == path and self.name.endswith(atomic.PARTIAL):
+            raise OSError(5, "Input/output error")
+        return renamed(self, target)
+
+    monkeypatch.setattr(Path, "rename", broken)
+    with pytest.raises(OSError, match="Input"), replacing_folder(path) as temporary:
+        fill(temporary, a="new")
+    monkeypatch.undo()
+    assert tree(tmp_path) == {"folder/a": "old"}
+
+
+def test_two_threads_on_one_folder_leave_a_whole_one(tmp_path: Path) -> None:
+    path, failed = tmp_path / "folder", []
+
+    def write(text: str) -> None:
+        try:
+            for _ in range(20):
+                with replacing_folder(path) as temporary:
+                    fill(temporary, a=text, b=text)
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    threads = [threading.Thread(target=write, args=(text,)) for text in "xy"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    found = tree(tmp_path)
+    assert set(found) == {"folder/a", "folder/b"}
+    assert len(set(found.values())) == 1
+
+
+# -- what is kept -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("any_system")
+def test_carried_entries_stay_and_are_not_copied(tmp_path: Path) -> None:
+    path = fill(tmp_path / "run", model="old", README="mine")
+    fill(path / "checkpoints" / "checkpoint-1", weights="w", model="1")
+    (path / "link").symlink_to("nowhere")
+    numbers = {name: (path / name).stat().st_ino for name in ("README", "checkpoints/checkpoint-1/weights")}
+    with replacing_folder(path, carried=["checkpoints", "README", "model", "link", "absent"]) as temporary:
+        fill(temporary, model="new")
+    assert tree(path) == {
+        "model": "new", "README": "mine",
+        "checkpoints/checkpoint-1/weights": "w", "checkpoints/checkpoint-1/model": "1",
+    }  # fmt: skip
+    assert {name: (path / name).stat().st_ino for name in numbers} == numbers
+    assert os.readlink(path / "link") == "nowhere"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run"]
+
+
+def test_carried_entries_are_copied_where_there_are_no_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = fill(tmp_path / "run", a="old")
+    fill(path / "deep" / "deeper", b="kept")
+    with replacing_folder(path, carried=["deep"]):
+        pass
+    assert tree(path) == {"deep/deeper/b": "kept"}
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    real = fill(tmp_path / "real", file="old")
+    fill(real / "folder", a="old")
+    (tmp_path / "file").symlink_to(real / "file")
+    (tmp_path / "folder").symlink_to(real / "folder", target_is_directory=True)
+    (tmp_path / "later").symlink_to(real / "later")
+    write_text(tmp_path / "file", "new")
+    write_text(tmp_path / "later", "made")
+    with replacing_folder(tmp_path / "folder") as temporary:
+        assert temporary.parent == real
+        fill(temporary, a="new")
+    assert all((tmp_path / name).is_symlink() for name in ("file", "folder", "later"))
+    assert tree(real) == {"file": "new", "later": "made", "folder/a": "new"}
+
+
+def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(DataError, match="circle"):
+        write_text(tmp_path / "a", "text")
+    assert (tmp_path / "a").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.tar.gz", ".hidden", "noname", "Ünïcödé 数据.json", "a'b\nc.md"])
+def test_names_and_suffixes(tmp_path: Path, name: str) -> None:
+    with replacing_file(tmp_path / name) as temporary:
+        assert temporary.name == name
+        temporary.write_text("text", "utf-8")
+    with replacing_folder(tmp_path / "folder" / name) as temporary:
+        fill(temporary, a="text")
+    assert tree(tmp_path) == {name: "text", f"folder/{name}/a": "text"}
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "数" * 85, "a." + "b" * 253, "a" * 250 + ".json"])
+def test_names_as_long_as_the_system_allows(tmp_path: Path, name: str) -> None:
+    left = left_by(tmp_path / name, dead_process())
+    left.write_text("half", "utf-8")
+    write_text(tmp_path / name, "text")
+    assert tree(tmp_path) == {name: "text"}
+
+
+def test_long_names_that_begin_alike_do_not_meet(tmp_path: Path) -> None:
+    one, other = (tmp_path / ("a" * 200 + end) for end in "xy")
+    fill(left_by(one, dead_process(), atomic.OLD), a="one")
+    recover(other)
+    assert not other.exists()
+    recover(one)
+    assert tree(one) == {"a": "one"}
+
+
+def test_a_writer_that_adds_suffixes_and_files_of_its_own_writes_the_same_file(tmp_path: Path) -> None:
+    with replacing_file(tmp_path / "a.npy") as temporary:
+        np.save(temporary, np.arange(3))
+        fill(temporary.parent, notes="of the writer")
+    assert np.load(tmp_path / "a.npy").tolist() == [0, 1, 2]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.npy"]
+
+
+def test_json_has_no_nan_and_text_keeps_its_line_ends(tmp_path: Path) -> None:
+    write_text(tmp_path / "text", "a\nb\r\nü")
+    assert (tmp_path / "text").read_bytes() == "a\nb\r\nü".encode()
+    write_json(tmp_path / "json", {"ü": [1, None]}, indent=None)
+    assert (tmp_path / "json").read_bytes() == '{"ü": [1, null]}\n'.encode()
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "json", float("nan"))
+    assert (tmp_path / "json").read_bytes() == '{"ü": [1, null]}\n'.encode()
+
+
+@posix
+def test_new_places_have_the_permissions_of_the_umask_and_old_ones_keep_theirs(tmp_path: Path) -> None:
+    def modes() -> list[int]:
+        return [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("file", "folder", "folder/inside")]
+
+    def write() -> None:
+        write_text(tmp_path / "file", "text")
+        with replacing_folder(tmp_path / "folder") as temporary:
+            fill(temporary, inside="text")
+
+    before = os.umask(0o027)
+    try:
+        write()
+        assert modes() == [0o640, 0o750, 0o640]
+        (tmp_path / "file").chmod(0o600)
+        (tmp_path / "folder").chmod(0o700)
+        write()
+        assert modes() == [0o600, 0o700, 0o640]
+    finally:
+        os.umask(before)
+
+
+# -- what killed runs leave -------------------------------------------------------------------------------------------
+
+
+@posix
+def test_what_a_dead_process_left_is_removed_and_what_a_live_one_writes_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    dead, alive = left_by(path, dead_process()), left_by(path, os.getppid())
+    impossible = left_by(path, 10**15)
+    others = [tmp_path / name for name in (".out.json.partial", "out.json.partial", left_by(path, 10**15).name[1:])]
+    fill(dead, a="half")
+    fill(dead / "deep", b="half")
+    for place in (alive, impossible, *others):
+        place.write_text("text", "utf-8")
+    write_text(path, "whole")
+    assert set(tmp_path.iterdir()) == {path, alive, *others}
+
+
+def test_what_this_process_is_writing_is_kept_under_every_name_of_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with replacing_file("out") as temporary:
+        temporary.write_text("text", "utf-8")
+        remove_leftovers("out")
+        remove_leftovers(tmp_path / "out")
+        (tmp_path / "link").symlink_to("out")
+        remove_leftovers("link")
+    assert (tmp_path / "out").read_text("utf-8") == "text"
+
+
+def test_what_another_machine_left_is_removed_when_it_is_old(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    new = left_by(path, 1, host="00000000")
+    old = new.with_name(new.name.replace("0123abcd", "89ab0123"))
+    for place in (new, old):
+        place.write_text("half", "utf-8")
+    past = time.time() - 2 * atomic.FORGOTTEN
+    os.utime(old, (past, past))
+    remove_leftovers(path)
+    assert [entry.name for entry in tmp_path.iterdir()] == [new.name]
+
+
+@posix
+def test_a_folder_that_a_killed_run_moved_aside_is_put_back(tmp_path: Path) -> None:
+    """The state between the two renames, where folders cannot be exchanged in one step."""
+    path, process = tmp_path / "folder", dead_process()
+    fill(left_by(path, process, atomic.OLD), a="old")
+    fill(left_by(path, process), a="new")
+    recover(path)
+    assert tree(path) == {"a": "old"}
+    remove_leftovers(path)
+    assert tree(tmp_path) == {"folder/a": "old"}
+
+
+@posix
+def test_leftovers_of_a_missing_folder_are_never_its_only_copy(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    fill(left_by(path, dead_process(), atomic.OLD), a="old")
+    remove_leftovers(path)
+    assert tree(tmp_path) == {"folder/a": "old"}
+
+
+@posix
+def test_a_folder_that_another_process_has_just_moved_aside_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    moved = fill(left_by(path, os.getppid(), atomic.OLD), a="old")
+    recover(path)
+    remove_leftovers(path)
+    assert not path.exists()
+    assert tree(moved) == {"a": "old"}
+
+
+def test_a_folder_under_an_old_ones_name_is_whole_at_every_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be put back later: one that is being removed must not be."""
+    monkeypatch.setattr(atomic, "_exchange", lambda new, old: False)
+    path, seen = fill(tmp_path / "folder", a="old", b="old"), []
+    removed: Callable[[Path], None] = atomic._remove
+    monkeypatch.setattr(atomic, "_remove", lambda place: (seen.append(place.name), removed(place)))
+    with replacing_folder(path) as temporary:
+        fill(temporary, a="new")
+    assert len(seen) == 1
+    assert seen[0].endswith(atomic.PARTIAL)
+    assert tree(tmp_path) == {"folder/a": "new"}
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_places_that_are_something_else_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, file="text")
+    with pytest.raises(DataError, match="is a file"), replacing_folder(tmp_path / "file"):
+        pass
+    with pytest.raises(DataError, match="is a folder"), replacing_file(tmp_path):
+        pass
+    for place in (tmp_path / "file" / "below", tmp_path / "file" / "far" / "below"):
+        with pytest.raises(DataError, match=r"file is not a folder"), replacing_file(place):
+            pass
+        with pytest.raises(DataError, match=r"file is not a folder"), replacing_folder(place):
+            pass
+    (tmp_path / "deep" / "deeper").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "deep" / "deeper")
+    for place in (".", "..", str(tmp_path / "deep")):
+        with pytest.raises(DataError, match="current folder"), replacing_folder(place):
+            pass
+    with pytest.raises(DataError, match="mount point"), replacing_folder("/proc"):
+        pass
+
+
+@posix
+def test_devices_and_pipes_are_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (Path(os.devnull), tmp_path / "pipe"):
+        with pytest.raises(DataError, match="a device or a pipe"), replacing_file(place):
+            pass
+        assert place.exists()
+        assert not place.is_file()
+
+
+@posix
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_read_only_places_are_named(open_place: Path) -> None:
+    """In a child that is not root: root may write everywhere."""
+    fill(open_place, file="text")
+    (open_place / "folder").mkdir()
+    (open_place / "writable").mkdir()
+    fill(open_place / "writable", file="mine")
+    (open_place / "writable").chmod(0o777)
+    (open_place / "writable" / "file").chmod(0o444)
+    (open_place / "folder").chmod(0o555)
+
+    def refused() -> None:
+        for place in ("folder/new", "folder/far/new", "new", "writable/file"):
+            with pytest.raises(DataError, match=r"is read-only. Make it writable"), replacing_file(open_place / place):
+                pass
+        for place in ("folder/new", "new", "folder"):
+            with pytest.raises(DataError, match=r"is read-only"), replacing_folder(open_place / place):
+                pass
+        write_text(open_place / "writable" / "new", "text")
+
+    if os.geteuid() != 0:
+        open_place.chmod(0o555)
+        try:
+            refused()
+        finally:
+            open_place.chmod(0o755)
+        return
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setuid(65_534)
+            refused()
+            os._exit(0)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# -- to the disk ------------------------------------------------------------------------------------------------------
+
+
+def test_everything_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, log = fill(tmp_path / "folder", kept="old"), []
+    sync, install = atomic.sync, atomic._install
+    monkeypatch.setattr(atomic, "sync", lambda place: (log.append(place.name), sync(place)))
+    monkeypatch.setattr(atomic, "_install", lambda new, old: (log.append("INSTALL"), install(new, old)))
+    with replacing_folder(path, carried=["kept"]) as temporary:
+        fill(temporary / "inside", a="new")
+    assert sorted(log[:-2]) == sorted(["a", "inside", "kept", temporary.name])
+    assert log[-2:] == ["INSTALL", tmp_path.name]
+
+
+def test_a_disk_that_does_not_take_a_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    write_text(tmp_path / "file", "old")
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_text(tmp_path / "file", "new")
+    monkeypatch.undo()
+    assert tree(tmp_path) == {"file": "old"}

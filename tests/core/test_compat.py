@@ -1,0 +1,106 @@
+"""What essent uses of other libraries beyond their documented names means what essent takes it for."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from transformers import AutoModel, Trainer
+
+import essent
+from essent._core import compat
+
+ROOT = Path(essent.__file__).parent
+PRIVATE = re.compile(r"\b(?!self\b|cls\b)(?:model|shell|config|encoder|compiled)\._[a-z]\w+|\b_attn_\w+")
+
+
+@pytest.fixture
+def shell(bert: Path) -> SentenceTransformer:
+    return SentenceTransformer(modules=[Transformer(str(bert)), Pooling(32, "mean")], device="cpu")
+
+
+def test_settings_are_those_of_the_constructor(shell: SentenceTransformer) -> None:
+    found = compat.settings_of(shell)
+    assert found["similarity_fn_name"] is None
+    assert set(found) <= set(inspect.signature(SentenceTransformer.__init__).parameters)
+    given = {
+        "prompts": {"query": "query: "},
+        "default_prompt_name": "query",
+        "similarity_fn_name": "dot",
+        "truncate_dim": 8,
+    }
+    made = compat.settings_of(SentenceTransformer(modules=list(shell), device="cpu", **given))
+    made["prompts"].pop("document", None)  # one of the two that sentence-transformers adds
+    assert made == given
+
+
+def test_the_prompt_and_the_device_of_encode(shell: SentenceTransformer) -> None:
+    shell.prompts = {"query": "query: "}
+    assert compat.prompt_of(shell, None, "query") == "query: "
+    assert compat.prompt_of(shell, "x: ", None) == "x: "
+    assert compat.prompt_of(shell, None, None) == ""
+    assert compat.device_for(shell, None) == torch.device("cpu")
+
+
+def test_config_and_card_are_the_stock_ones(shell: SentenceTransformer, tmp_path: Path) -> None:
+    assert {"prompts", "similarity_fn_name"} <= set(compat.config_of(shell))
+    compat.write_stock_card(shell, str(tmp_path), "name", None)
+    assert "sentence-transformers" in (tmp_path / "README.md").read_text()
+
+
+def test_methods_that_are_overridden_exist() -> None:
+    assert "inputs" in inspect.signature(SentenceTransformer._inference).parameters
+    assert callable(SentenceTransformerTrainer._save)
+    assert callable(Trainer._load_best_model)
+    assert callable(Trainer._load_from_checkpoint)
+
+
+def test_attention_is_set_without_a_look_at_the_hub(bert: Path) -> None:
+    model = AutoModel.from_pretrained(bert)
+    assert compat.can_set_attention(model)
+    compat.set_attention(model.config, "essent_diagonal")
+    assert model.config._attn_implementation == "essent_diagonal"
+
+
+@pytest.mark.parametrize("layers", [[0], [1, 2], [2]])
+def test_the_layers_that_are_kept_are_those_that_were_asked_for(bert: Path, layers: list[int]) -> None:
+    """transformers 5.20 to 5.22 gave others for a list: wrong vectors without a word."""
+    model = AutoModel.from_pretrained(bert).eval()
+    ids = torch.tensor([[2, 5, 3]])
+    with torch.inference_mode():
+        every = model(input_ids=ids, output_hidden_states=True).hidden_states
+        kept = model(input_ids=ids, output_hidden_states=compat.hidden_states_of(model, layers)).hidden_states
+    for layer in layers:
+        assert torch.equal(kept[layer], every[layer])
+
+
+def test_a_copy_leaves_the_hooks_that_collect_states(bert: Path) -> None:
+    model = AutoModel.from_pretrained(bert).eval()
+    ids = torch.tensor([[2, 5, 3]])
+    assert model(input_ids=ids, output_hidden_states=True).hidden_states is not None
+    hooked = [module for module in model.modules() if module._forward_hooks]
+    assert hooked, "transformers collects states by hooks"
+    view = copy.copy(hooked[0])
+    compat.without_capturing(view, hooked[0])
+    assert not view._forward_hooks
+    assert hooked[0]._forward_hooks
+
+
+def test_no_other_file_uses_private_names() -> None:
+    allowed = {"compat.py"}
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in ROOT.rglob("*.py")
+        if path.name not in allowed
+        for match in PRIVATE.finditer(path.read_text(encoding="utf-8"))
+        if not path.match("folders/rules.py")  # keys of files
+        if match[0].partition(".")[2] not in ("_sign", "_modules", "_name_or_path")  # own, torch's, a key of files
+    ]
+    assert not found

@@ -1,0 +1,20 @@
+"""Texts that come more than once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from essent._core.texts import distinct_texts, repeat_in_place
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+@pytest.mark.parametrize("seed", range(5))
+def test_vectors_of_distinct_texts_are_repeated_in_place(rows: int, seed: int) -> None:
+    texts = [str(number) for number in np.random.default_rng(seed).integers(0, 8, 20)]
+    distinct, inverse = distinct_texts(texts)
+    vectors = torch.full((len(texts), 2), torch.nan)
+    vectors[: len(distinct)] = torch.tensor([float(text) for text in distinct])[:, None]
+    repeat_in_place(vectors, inverse, rows)
+    assert vectors[:, 0].tolist() == vectors[:, 1].tolist() == [float(text) for text in texts]

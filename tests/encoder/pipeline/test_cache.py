@@ -1,0 +1,213 @@
+"""Each distinct text once per recipe, across tasks and runs; killed runs and other weights do no harm."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from essent import Encoder
+from essent.encoder.pipeline.cache import PooledCache
+from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
+from essent.errors import DataError
+from essent.recipe.types import CorpusStats
+
+
+class Counting:
+    """Rows that tell their text; notes what it was asked for."""
+
+    def __init__(self, widths: tuple[int, ...] = (3, 2)) -> None:
+        self.asked: list[list[str]] = []
+        self.widths = widths
+
+    def __call__(self, texts: list[str]) -> list[np.ndarray]:
+        self.asked.append(texts)
+        return [np.array([[len(text) + key] * width for text in texts], np.float32)
+                for key, width in enumerate(self.widths)]  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_each_distinct_text_is_computed_once(tmp_path: Path, kept: bool) -> None:
+    cache, compute = PooledCache(tmp_path / "cache" if kept else None), Counting()
+    first, second = cache.vectors(["a", "b"], (3, 2), ["x", "yy", "x", ""], compute)
+    np.testing.assert_array_equal(first, [[1] * 3, [2] * 3, [1] * 3, [0] * 3])
+    np.testing.assert_array_equal(second, [[2] * 2, [3] * 2, [2] * 2, [1] * 2])
+    cache.vectors(["a", "b"], (3, 2), ["zzz", "yy"], compute)
+    cache.vectors(["a"], (3,), ["yy"], compute)
+    assert compute.asked == [["x", "yy", ""], ["zzz"]]
+    again = Counting()
+    later = PooledCache(cache.folder).vectors(["b", "a"], (2, 3), ["zzz", "x"], again)
+    assert again.asked == []
+    np.testing.assert_array_equal(later[0], [[4, 4], [2, 2]])
+
+
+def test_a_key_that_lacks_texts_is_filled_beside_one_that_has_them(tmp_path: Path) -> None:
+    cache = PooledCache(tmp_path)
+    cache.vectors(["a"], (3,), ["x", "yy"], Counting((3,)))
+    both = cache.vectors(["a", "b"], (3, 2), ["yy", "x", "w"], Counting())
+    np.testing.assert_array_equal(both[0][:, 0], [2, 1, 1])
+    np.testing.assert_array_equal(both[1][:, 0], [3, 2, 2])
+
+
+@pytest.mark.parametrize("suffix", ["f32", "names"])
+def test_a_run_that_was_killed_while_writing_leaves_a_cache_that_works(tmp_path: Path, suffix: str) -> None:
+    PooledCache(tmp_path).vectors(["a"], (3,), ["x", "yy", "zzz"], Counting((3,)))
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(path.read_bytes()[:-5])
+    compute = Counting((3,))
+    (found,) = PooledCache(tmp_path).vectors(["a"], (3,), ["zzz", "x"], compute)
+    np.testing.assert_array_equal(found[:, 0], [3, 1])
+    assert compute.asked == [["zzz"]]
+
+
+@pytest.mark.parametrize("damage", ["zeros", "flip", "another's row", "another's name", "shorter", "gone"])
+def test_rows_that_are_not_what_was_written_are_computed_again(tmp_path: Path, damage: str) -> None:
+    """A power failure may leave zeros where rows were; a wrong row is never given."""
+    cache = PooledCache(tmp_path)
+    cache.vectors(["a"], (3,), ["x", "yy", "zzz"], Counting((3,)))
+    rows, names = tmp_path / "a.f32", tmp_path / "a.names"
+    content, listed = bytearray(rows.read_bytes()), names.read_bytes()
+    if damage == "zeros":
+        rows.write_bytes(content[:12] + bytes(12) + content[24:])
+    elif damage == "flip":
+        content[17] ^= 1
+        rows.write_bytes(content)
+    elif damage == "another's row":
+        rows.write_bytes(content[:12] + content[24:] + content[12:24])
+    elif damage == "another's name":
+        names.write_bytes(listed[:36] + listed[72:] + listed[36:72])
+    elif damage == "shorter":
+        rows.write_bytes(content[:12])
+    else:
+        rows.unlink()
+    for again in (cache, PooledCache(tmp_path)):  # one that has listed the rows before, and a later run
+        (found,) = again.vectors(["a"], (3,), ["zzz", "yy", "x"], Counting((3,)))
+        np.testing.assert_array_equal(found[:, 0], [3, 2, 1])
+    compute = Counting((3,))
+    (found,) = PooledCache(tmp_path).vectors(["a"], (3,), ["zzz", "yy", "x"], compute)
+    np.testing.assert_array_equal(found[:, 0], [3, 2, 1])
+    assert compute.asked == []  # written again, once
+
+
+def test_odd_texts_and_a_file_in_the_way(tmp_path: Path) -> None:
+    cache = PooledCache()
+    (found,) = cache.vectors(["a"], (1,), ["\ud800", "é", "e\u0301"], Counting((1,)))
+    assert found.shape == (3, 1)
+    (tmp_path / "file").write_text("", "utf-8")
+    with pytest.raises(DataError, match="is a file"):
+        PooledCache(tmp_path / "file")
+
+
+def test_keys_tell_models_recipes_and_counts_apart(shell_of: Callable[[str], SentenceTransformer]) -> None:
+    model = shell_of("bert")[0].model
+    counts = [CorpusStats(2, np.array([1, n]), np.array([1, 1])) for n in (1, 2)]
+    keys = {key_of(m, r, s) for m in ("m", "n") for r in ("mean", "cls") for s in (None, *counts)}
+    assert len(keys) == 12
+    before = digest_of(model, 128)
+    assert digest_of(model, 128) == before != digest_of(model, 64)
+    parameter = next(model.parameters())
+    with torch.no_grad():
+        parameter[0, 0] += 1
+        changed = digest_of(model, 128)
+        parameter[0, 0] -= 1
+    assert changed != before
+
+
+def test_two_caches_on_one_folder_at_the_same_time(tmp_path: Path) -> None:
+    one, other = PooledCache(tmp_path), PooledCache(tmp_path)
+    for cache in (one, other):
+        cache.vectors(["a"], (3,), ["x"], Counting((3,)))
+    one.vectors(["a"], (3,), ["yy", "zzz"], Counting((3,)))
+    (found,) = other.vectors(["a"], (3,), ["vvvv", "zzz", "x"], Counting((3,)))
+    np.testing.assert_array_equal(found[:, 0], [4, 3, 1])
+    (found,) = one.vectors(["a"], (3,), ["vvvv", "yy", "x"], Counting((3,)))
+    np.testing.assert_array_equal(found[:, 0], [4, 2, 1])
+    assert (tmp_path / "a.f32").stat().st_size == 4 * 3 * 4  # every text once
+
+
+WRITES = """
+import sys
+from multiprocessing import get_context
+import numpy as np
+from essent.encoder.pipeline.cache import PooledCache
+
+def write(first):
+    cache = PooledCache(sys.argv[1])
+    for start in range(first, 300, 7):
+        texts = ["a" * (start + place) for place in range(5)]
+        compute = lambda missing: [np.array([[len(text)] * 64 for text in missing], "f4")]
+        (found,) = cache.vectors(["k"], (64,), texts, compute)
+        assert found[:, 0].tolist() == [len(text) for text in texts], (start, found[:, 0])
+
+processes = [get_context("fork").Process(target=write, args=(first,)) for first in (0, 2, 3)]
+for process in processes:
+    process.start()
+for process in processes:
+    process.join()
+sys.exit(max(abs(process.exitcode) for process in processes))
+"""
+
+
+@pytest.mark.slow  # a process of its own, which imports everything
+def test_processes_share_a_folder(tmp_path: Path) -> None:
+    """The three are forks of one process: the libraries are imported once."""
+    subprocess.run([sys.executable, "-c", WRITES, str(tmp_path)], check=True)
+    found = PooledCache(tmp_path)
+    (rows,) = found.vectors(["k"], (64,), ["a" * size for size in (9, 2, 300)], Counting((64,)))
+    np.testing.assert_array_equal(rows[:, 0], [9, 2, 300])
+
+
+def test_no_texts(tmp_path: Path) -> None:
+    (found,) = PooledCache(tmp_path).vectors(["a"], (2,), [], Counting((2,)))
+    assert found.shape == (0, 2)
+
+
+def test_another_tokenizer_or_configuration_is_another_model(bert: Path, tmp_path: Path) -> None:
+    def digest(folder: Path) -> str:
+        return digest_of_backbone(Encoder(folder, "mean").module.backbone)
+
+    folder = tmp_path / "model"
+    shutil.copytree(bert, folder)
+    same = digest(bert)
+    assert digest(folder) == same  # the path is no part of it
+    tokenizer, config = folder / "tokenizer.json", folder / "config.json"
+    pipeline, settings = json.loads(tokenizer.read_text("utf-8")), json.loads(config.read_text("utf-8"))
+    config.write_text(json.dumps({**settings, "layer_norm_eps": 1e-3}), "utf-8")
+    assert digest(folder) != same
+    config.write_text(json.dumps(settings), "utf-8")
+    pipeline["normalizer"] = {"type": "Lowercase"} if pipeline["normalizer"] is None else None
+    tokenizer.write_text(json.dumps(pipeline), "utf-8")
+    assert digest(folder) != same
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.int8])
+@pytest.mark.parametrize("rows", [(0, 1), (3, 2900)])
+def test_a_digest_that_is_remembered_tells_weights_that_changed_places(
+    rows: tuple[int, int], dtype: torch.dtype
+) -> None:
+    model = torch.nn.Module()
+    model.register_buffer("rows", (torch.randn(3000, 7, generator=torch.manual_seed(0)) * 50).to(dtype))
+    before = digest_of(model)
+    changed = model.rows.data.numpy()  # torch does not see what changes here
+    changed[list(rows)] = changed[list(rows[::-1])]
+    assert digest_of(model) != before
+    changed[list(rows)] = changed[list(rows[::-1])]
+    assert digest_of(model) == before
+    changed[-1, -1] += 1  # behind the last whole block
+    assert digest_of(model) != before
+
+
+def test_tokens_that_are_added_to_a_tokenizer_change_its_digest(bert: Path) -> None:
+    backbone = Encoder(bert, "mean").module.backbone
+    before = digest_of_backbone(backbone)
+    assert digest_of_backbone(backbone) == before
+    backbone.tokenizer.add_tokens(["flutist"])
+    assert digest_of_backbone(backbone) != before

@@ -1,0 +1,159 @@
+"""States kept in memory: the vectors that a pass gives, for any recipe, counts and batch, and without a pass."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from essent import Encoder
+from essent.encoder.pipeline.cache import PooledCache
+from essent.encoder.pipeline.kept_states import KeptStates, StatesStore
+from essent.model.backbone import Backbone
+from essent.model.loading import load
+from families import CORPUS, FAMILIES, RELATIVE, WITHOUT_MASK
+from samples import TEXTS, daily
+
+TRAIN = CORPUS[:8]
+RECIPES = [
+    "layers=0.3*0+1.2*L",
+    "layers=static+1",
+    "weights=sif | zscore",
+    "weights=cls",
+    "reduce=max",
+    "reduce=dct:4",
+    "weights=idf*ditto:2-1",
+    "ditto:3-2",
+    "last-token",
+    "template='The word {text} .' weights=content*idf",
+]
+MASKS = ["prompt", "template=T2 layers=topk:5 weights=mask"]
+
+
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Texts of every pass from here on."""
+    found: list[int] = []
+    run = Backbone.states
+
+    def counting(backbone: Backbone, tokens: object, *rest: object) -> object:
+        found.append(len(tokens))  # type: ignore[arg-type]
+        return run(backbone, tokens, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Backbone, "states", counting)
+    return found
+
+
+def on(shell: SentenceTransformer, recipe: str, store: StatesStore) -> Encoder:
+    """An encoder that keeps states in the store, with a new cache of vectors."""
+    encoder = Encoder(shell, recipe)
+    encoder.cache = PooledCache()
+    encoder.states = KeptStates(load(shell, [encoder.recipe], {}).backbone, store)
+    return encoder
+
+
+@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "deberta-v2", "t5", "gpt2"))
+def test_what_is_pooled_from_states_is_what_a_pass_gives(
+    family: str, shell_of: Callable[[str], SentenceTransformer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell, store = shell_of(family), StatesStore(2**24)
+    recipes = [r for r in RECIPES if shell[0].model.get_input_embeddings().weight.shape[1] == 32 or "static" not in r]
+    if family not in WITHOUT_MASK:
+        recipes += [*MASKS, *([] if family in RELATIVE else ["prompt-denoised"])]
+    expected = {recipe: Encoder(shell, recipe).fit(TRAIN).encode(TEXTS) for recipe in recipes}
+    for recipe in ("mean layers=1", "mean", "ditto:1-1"):  # once, again with all layers, for some families with heads
+        on(shell, recipe, store).encode(TEXTS + TRAIN)
+    ran = passes(monkeypatch)
+    for recipe in recipes:
+        encoder = on(shell, recipe, store).fit(TRAIN)
+        before = len(ran)
+        np.testing.assert_allclose(encoder.encode(TEXTS), expected[recipe], atol=2e-5, err_msg=recipe)
+        if encoder.recipe.template is None:
+            assert len(ran) == before, f"{recipe} ran a pass"
+        np.testing.assert_allclose(encoder.encode(TEXTS[:2]), expected[recipe][:2], atol=2e-5, err_msg=recipe)
+
+
+def test_a_text_is_kept_when_it_comes_again(
+    shell_of: Callable[[str], SentenceTransformer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, ran = StatesStore(2**24), passes(monkeypatch)
+    counts = []
+    for recipe, texts in (("mean", TEXTS), ("cls", TEXTS[:4]), ("first-last", TEXTS), ("last2", TEXTS)):
+        ran.clear()
+        on(shell_of("bert"), recipe, store).encode(texts)
+        counts.append(sum(ran))
+    assert counts == [len(TEXTS), 4, len(TEXTS) - 4, 0]
+
+
+@pytest.mark.parametrize("room", [0, 1, 60_000])
+def test_without_room_every_recipe_has_its_pass(
+    room: int, shell_of: Callable[[str], SentenceTransformer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell, store = shell_of("bert"), StatesStore(room)
+    expected = Encoder(shell, "first-last").encode(TEXTS)
+    ran = passes(monkeypatch)
+    for recipe in ("mean", "cls", "first-last"):
+        ran.clear()
+        found = on(shell, recipe, store).encode(TEXTS, batch_size=1)
+        assert store.size <= room
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+    kept = len(next(iter(store._entries.values())).kept)
+    assert sum(ran) == len(TEXTS) - kept
+    assert (kept > 0) == (room == 60_000)
+    assert store.size == sum(states.bytes for states in next(iter(store._entries.values())).kept.values())
+
+
+def test_another_length_limit_and_other_weights_have_other_states(bert: Path) -> None:
+    shell, store = SentenceTransformer(str(bert), device="cpu"), StatesStore(2**24)
+    long = " ".join(TRAIN)
+    for recipe in ("mean", "cls", "last2"):
+        made = on(shell, recipe, store)
+        made.encode([long])
+    assert store.size
+    made.max_seq_length = 8
+    np.testing.assert_allclose(made.encode([long]), _fresh(made, [long]), atol=1e-5)
+    with torch.no_grad():
+        shell[0].model.get_input_embeddings().weight.data.add_(0.5 * torch.randn(32))
+    again = on(shell, "last2", store)
+    again.encode([long])
+    np.testing.assert_allclose(again.encode([long]), Encoder(shell, "last2").encode([long]), atol=1e-5)
+
+
+def test_a_model_that_is_not_the_whole_one_any_more_is_run(bert: Path) -> None:
+    shell, store = SentenceTransformer(str(bert), device="cpu"), StatesStore(2**24)
+    for recipe in ("mean", "cls"):
+        on(shell, recipe, store).encode(TEXTS)
+    made = on(shell, "last2", store)
+    made.module.backbone.model = copy.deepcopy(made.module.backbone.model)
+    with torch.no_grad():
+        made.module.backbone.model.get_input_embeddings().weight[:, 0] += 1.0
+    np.testing.assert_allclose(made.encode(TEXTS), _fresh(made, TEXTS), atol=1e-5)
+
+
+def test_another_model_takes_the_place_of_the_last(shell_of: Callable[[str], SentenceTransformer]) -> None:
+    store = StatesStore(2**24)
+    for family in ("bert", "electra", "bert"):
+        for recipe in ("mean", "cls", "first-last"):
+            found = on(shell_of(family), recipe, store).encode(TEXTS)
+            np.testing.assert_allclose(found, Encoder(shell_of(family), recipe).encode(TEXTS), atol=2e-5)
+    assert len(store._entries) == 1
+    store.clear()
+    assert store.size == 0
+
+
+def test_copies_have_none(shell_of: Callable[[str], SentenceTransformer]) -> None:
+    made = on(shell_of("bert"), "mean", StatesStore(2**24))
+    assert pickle.loads(pickle.dumps(made)).states is None  # noqa: S301
+    assert copy.deepcopy(made).states is None
+
+
+def _fresh(made: Encoder, texts: list[str]) -> np.ndarray:
+    cache, made.cache = made.cache, None
+    found = made.encode(texts)
+    made.cache = cache
+    return found

@@ -1,0 +1,222 @@
+"""Every named recipe on every family equals the slow reference; alone, in any batch, padded on either side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from essent.encoder.encoder import Encoder
+from essent.errors import UnsupportedRecipeError
+from essent.model.backbone import RequiredOutputs
+from essent.recipe.named import NAMED
+from essent.recipe.recipe import Recipe
+from essent.recipe.tokens.ids import Frame, pad
+from families import CORPUS, FAMILIES, RELATIVE, WITHOUT_MASK
+from reference import Counts, Reference, Sentence, shaped
+from samples import HEADS, LONG, TEXTS
+
+Shells = Callable[[str], SentenceTransformer]
+References = Callable[[str], Reference]
+
+ROWS = [row.name for row in NAMED.values() if not row.argument and "|" not in row.text]
+DITTOS = [f"{row.name}:{head}" for row in NAMED.values() if row.argument for head in HEADS]
+MORE = [
+    "layers=0.3*0+-0.5*1+1.2*L",
+    "layers=L-2",
+    "layers=static+1",
+    "layers=random:32,7+L",
+    "template=T2 layers=0.5*topk:5+2*static weights=mask",
+    "weights=content",
+    "weights=position",
+    "weights=sif",
+    "weights=tfidf*position",
+    "weights=idf*ditto:2-1",
+    "weights=remove:5",
+    "reduce=max",
+    "weights=content reduce=power:3",
+    "reduce=dct:4",
+    "template='The word {text} .' weights=content*idf",
+]
+SHAPED = ["first-last-idf-zscore", "t4-idf-quantile", "mean | normalize", "mean | zscore | normalize"]
+EVERYWHERE = {  # one recipe a part that a model computes in its own way
+    "first-last-idf",
+    "ditto:2-3",
+    "static-remove-biases",
+    "prompt-topk-denoised",
+    "layers-1-2-L",
+    "layers=random:32,7+L",
+    "weights=content",
+    "weights=position",
+    "template='The word {text} .' weights=content*idf",
+}
+TOKENIZERS = {kind: [name for name, (other, _) in FAMILIES.items() if other == kind] for kind, _ in FAMILIES.values()}
+
+
+def cases() -> list[tuple[str, str]]:
+    """Every recipe on BERT and on one family of each kind of tokenizer, in turn; each part's own path everywhere."""
+    recipes = [*ROWS, *DITTOS, *MORE, *SHAPED]
+    families = [
+        {"bert", *(names[row % len(names)] for names in TOKENIZERS.values())} if text not in EVERYWHERE else {*FAMILIES}
+        for row, text in enumerate(recipes)
+    ]
+    return [
+        (text, family)
+        for text, chosen in zip(recipes, families, strict=True)
+        for family in FAMILIES
+        if family in chosen
+    ]
+
+
+def cannot_run(recipe: Recipe, family: str, reference: Reference) -> bool:
+    """Masks need a mask token, denoising position ids, a mix sources of one width."""
+    sources = [name for name, _ in recipe.layers]
+    return (
+        ("[MASK]" in (recipe.template or "") and reference.tokenizer.mask_token is None)
+        or (family in RELATIVE and any(name.endswith("-bias") for name in sources))
+        or (any(name.startswith("topk") for name in sources) and family in WITHOUT_MASK)
+        or ("static" in sources and any(name[0] in "0123456789L" for name in sources) and reference.rows.shape[1] != 32)
+    )
+
+
+def sentences(reference: Reference, encoder: Encoder, texts: list[str]) -> list[Sentence]:
+    """Ids by tokenising the filled template; essent's own where a tokenizer glues the template to the text."""
+    recipe, frame = encoder.recipe, encoder.module.plan.frame
+    leading = reference.mark == "Ġ" and any(w.startswith("remove") for w in recipe.weights)
+    if recipe.template is None or reference.mark == "##":
+        return [reference.sentence(text, recipe.template, leading) for text in texts]
+    made = []
+    for ids in encoder.module.ids(texts):
+        words = len(ids) - len(frame)
+        content = (False,) * len(frame.before) + (True,) * words + (False,) * len(frame.after)
+        made.append(Sentence(tuple(ids), content))
+    return made
+
+
+def expected(reference: Reference, encoder: Encoder, texts: list[str]) -> np.ndarray:
+    found = sentences(reference, encoder, texts)
+    counts = Counts.of([s.ids for s in found])
+    return shaped(np.array([reference.vector(s, encoder.recipe, counts) for s in found]), encoder.recipe.shaping)
+
+
+def assert_close(vectors: np.ndarray, oracle: np.ndarray, tolerance: float = 1e-5) -> None:
+    scale = max(1.0, float(np.abs(oracle).max()))
+    assert np.abs(vectors - oracle).max() <= tolerance * scale
+
+
+@pytest.mark.parametrize(("text", "family"), cases())
+def test_recipe_equals_the_reference(family: str, text: str, shell_of: Shells, reference_of: References) -> None:
+    recipe, reference = Recipe.parse(text), reference_of(family)
+    if cannot_run(recipe, family, reference):
+        with pytest.raises(UnsupportedRecipeError, match=r"cannot run the recipe|different widths"):
+            Encoder(shell_of(family), recipe)
+        return
+    encoder = Encoder(shell_of(family), recipe).fit(TEXTS)
+    vectors, oracle = encoder.encode(TEXTS), expected(reference, encoder, TEXTS)
+    if recipe.reduce.startswith("power"):
+        vectors, oracle = vectors**3, oracle**3  # a cube root turns 1e-15 into 1e-5
+    if named := [name for name, _ in recipe.layers if name.startswith("topk")]:
+        every = sentences(reference, encoder, TEXTS)
+        sure = [all(reference.ranks_surely(sentence, name) for name in named) for sentence in every]
+        assert sum(sure) > len(sure) / 2  # of equally probable tokens float32 may take another one
+        vectors, oracle = vectors[sure], oracle[sure]
+    assert_close(vectors, oracle, 1e-4 if recipe.shaping else 1e-5)  # a z-score divides by small spreads
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_head_equals_the_attention_matrix(family: str, shell_of: Shells, reference_of: References) -> None:
+    reference = reference_of(family)
+    backbone = Encoder(shell_of(family), "mean").module.backbone
+    heads = frozenset((layer, head) for layer in (1, 2, 3) for head in (1, 2, 3, 4))
+    sequences = [list(reference.sentence(text, None).ids) for text in [*TEXTS, LONG] if text]
+    for side in ("right", "left"):
+        tokens = pad(sequences, Frame((), ()), backbone.pad_id, side)
+        with torch.inference_mode():
+            diagonals = backbone.states(tokens, RequiredOutputs(attention_heads=heads)).diagonals
+        assert set(diagonals) == heads
+        for (layer, head), values in diagonals.items():
+            for row, ids in enumerate(sequences):
+                found = values[row][tokens.attention_mask[row]].numpy()
+                np.testing.assert_allclose(found, reference.diagonal(ids, f"{layer}-{head}"), atol=1e-5)
+            assert (values[~tokens.attention_mask] == 0).all()
+
+
+ONE_A_POSITION = ("bert", "modernbert", "t5", "gpt2")  # absolute; rotary and local; relative; causal
+POOLED = [
+    "prompt-topk",
+    "mean",
+    "first-last-idf",
+    "last-token",
+    "weights=position",
+    "reduce=max",
+    "reduce=dct:3",
+    "prompt-denoised",
+]
+
+
+def assert_same_in_any_batch(encoder: Encoder, texts: list[str], batch: list[str]) -> None:
+    """Vectors of the texts, the first of the batch: alone, encoded in any order, padded on either side."""
+    alone = np.concatenate([encoder.encode([text]) for text in texts])
+    order = np.random.default_rng(0).permutation(len(batch))
+    shuffled = encoder.encode([batch[n] for n in order], batch_size=64)
+    assert_close(shuffled[np.argsort(order)][: len(texts)], alone)
+    for side in ("left", "right"):
+        with torch.inference_mode():
+            features = encoder.module.pad(encoder.module.ids(batch), side)
+            assert_close(encoder(features)["sentence_embedding"][: len(texts)].numpy(), alone)
+
+
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=() if name in ONE_A_POSITION else pytest.mark.slow) for name in FAMILIES]
+)
+def test_a_batch_of_64_with_a_long_neighbour_changes_nothing(family: str, shell_of: Shells) -> None:
+    others = [f"{text} {n}" for n, text in zip(range(55), TEXTS * 8, strict=False)]
+    encoder = Encoder(shell_of(family), "ditto:2-3")
+    words = LONG.split()
+    lengthening = (" ".join(words[:count]) for count in range(50, len(words)))
+    batch = [*TEXTS, *others, next(text for text in lengthening if len(encoder.module.ids([text])[0]) >= 200)]
+    assert len(batch) == 64
+    assert_same_in_any_batch(encoder, TEXTS[:4], batch)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("text", POOLED)
+def test_neighbours_order_and_padding_side_do_not_matter(family: str, text: str, shell_of: Shells) -> None:
+    if text.startswith("prompt") and (family in WITHOUT_MASK or (family in RELATIVE and "denoised" in text)):
+        pytest.skip("no mask token, or no position ids")
+    assert_same_in_any_batch(Encoder(shell_of(family), text).fit(TEXTS), TEXTS[:4], TEXTS)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("template", ["static", "last2"])
+def test_whitened_vectors_have_the_oracles_inner_products(
+    family: str, template: str, shell_of: Shells, reference_of: References
+) -> None:
+    """Whitening is unique up to the sign of each component: compare inner products."""
+    words = " ".join(CORPUS[:8]).split()
+    corpus = [" ".join(words[n : n + 4 + n % 5]) for n in range(60)]  # more texts than dimensions
+    encoder = Encoder(shell_of(family), f"{template} | whiten:8").fit(corpus)
+    plain = Encoder(shell_of(family), template)
+    oracle = shaped(expected(reference_of(family), plain, corpus), ["whiten"])[:, :8]
+    vectors = encoder.encode(corpus)
+    np.testing.assert_allclose(vectors @ vectors.T, oracle @ oracle.T, atol=2e-3)
+
+
+def test_a_left_padding_tokenizer_gives_the_same_vectors(bert: Path) -> None:
+    encoder = Encoder(str(bert), "ditto:1-2")
+    right = encoder(encoder.preprocess([*TEXTS, LONG]))["sentence_embedding"]
+    encoder.tokenizer.padding_side = "left"
+    features = encoder.preprocess([*TEXTS, LONG])
+    assert not features["attention_mask"][1, 0]
+    assert_close(encoder(features)["sentence_embedding"].detach().numpy(), right.detach().numpy())
+
+
+def test_a_batch_of_bfloat16_runs(bert: Path) -> None:
+    encoder = Encoder(str(bert), "ditto:1-2 | normalize", model_kwargs={"dtype": torch.bfloat16})
+    whole = Encoder(str(bert), "ditto:1-2 | normalize").encode(TEXTS)
+    halved = encoder.encode(TEXTS, convert_to_tensor=True).float().numpy()
+    assert (whole * halved).sum(axis=1).min() > 0.99

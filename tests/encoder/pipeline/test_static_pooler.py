@@ -1,0 +1,176 @@
+"""The fast path of static recipes: its vectors are those of padded batches."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+import essent.encoder.encoder
+import essent.encoder.pipeline.shared_pass
+import essent.encoder.pipeline.static_pooler
+from essent.encoder.encoder import Encoder
+from essent.encoder.pipeline.plan import Plan
+from essent.encoder.pipeline.shared_pass import count_frames, pool_texts
+from essent.encoder.pipeline.static_pooler import StaticPooler, static_pooler_of
+from essent.errors import NotFittedError
+from essent.recipe.recipe import Recipe
+from essent.recipe.tokens.ids import count_tokens, framed_ids
+from odd_texts import ODD, split
+from samples import LONG, TEXTS
+
+Shells = Callable[[str], SentenceTransformer]
+
+STATIC = [
+    "static",
+    "static weights=content",
+    "static weights=idf",
+    "static weights=tfidf*content",
+    "static weights=sif",
+    "static weights=sif*content",
+    "static weights=sif*idf",
+    "static weights=remove",
+    "static weights=remove:5",
+    "static weights=remove:kinds=subword*idf",
+    "layers=random:16,3 weights=idf",
+    "layers=0.75*static+-0.5*random:32,1",
+]
+
+
+def padded(encoder: Encoder, texts: Sequence[str], shape: bool = False) -> torch.Tensor:
+    """Vectors by one padded batch."""
+    with torch.inference_mode():
+        return encoder(encoder.module.pad(encoder.module.ids(texts)), shape=shape)["sentence_embedding"]
+
+
+def static_pooler(encoder: Encoder) -> StaticPooler:
+    found = static_pooler_of(encoder.module.plan, encoder.module.backbone)
+    assert found is not None
+    return found
+
+
+def fast_vectors(encoder: Encoder, texts: Sequence[str]) -> torch.Tensor:
+    found = static_pooler(encoder)
+    with torch.inference_mode():
+        return found.pool(found.ids(texts), encoder.module.stats)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "t5", "gpt2"])
+@pytest.mark.parametrize("recipe", STATIC)
+def test_bags_equal_padded_batches(recipe: str, family: str, shell_of: Shells) -> None:
+    encoder = Encoder(shell_of(family), recipe).fit(TEXTS)
+    texts = [*TEXTS, *ODD[:10], LONG, ", .", "the the"]
+    fast = fast_vectors(encoder, texts)
+    torch.testing.assert_close(fast, padded(encoder, texts), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("recipe", ["static weights=content", "static weights=sif", "static"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_length_limit_cuts_bags_too(recipe: str, side: str, shell_of: Shells) -> None:
+    encoder = Encoder(shell_of("bert"), recipe).fit(TEXTS)
+    encoder.module.backbone.tokenizer = copy.copy(encoder.tokenizer)
+    encoder.module.backbone.tokenizer.truncation_side = side
+    for limit in (1, 2, 7):
+        encoder.module.backbone.max_seq_length = limit
+        fast = fast_vectors(encoder, TEXTS)
+        torch.testing.assert_close(fast, padded(encoder, TEXTS), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_tables_of_other_types(kind: torch.dtype, bert: Path) -> None:
+    encoder = Encoder(str(bert), "static weights=idf", device="cpu").fit(TEXTS).to(kind)
+    fast, slow = fast_vectors(encoder, TEXTS), padded(encoder, TEXTS)
+    assert fast.dtype == slow.dtype
+    torch.testing.assert_close(fast, slow, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "mean",
+        "layers=static+L",
+        "static weights=position",
+        "static weights=cls*idf",
+        "static reduce=max",
+        "static weights=ditto:1-1",
+        "template='The word {text} .' layers=static",
+    ],
+)
+def test_other_recipes_have_no_bags(recipe: str, shell_of: Shells) -> None:
+    encoder = Encoder(shell_of("bert"), recipe)
+    assert static_pooler_of(encoder.module.plan, encoder.module.backbone) is None
+
+
+def test_counts_are_needed_as_ever(shell_of: Shells) -> None:
+    with pytest.raises(NotFittedError):
+        fast_vectors(Encoder(shell_of("bert"), "static weights=idf"), ["a"])
+
+
+def test_encode_takes_the_fast_path(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder(shell_of("bert"), "static weights=idf | zscore", prompts={"query": "how : "}).fit(TEXTS * 2)
+    monkeypatch.setattr(essent.encoder.encoder, "PORTION", 3)
+    expected = padded(encoder, TEXTS, shape=True).numpy()
+    monkeypatch.setattr(encoder.module, "forward", None)  # nothing is padded
+    texts = [*TEXTS, *TEXTS[::-1]]
+    shown = encoder.encode(texts, show_progress_bar=True)
+    np.testing.assert_allclose(shown, [*expected, *expected[::-1]], atol=1e-5)
+    np.testing.assert_allclose(encoder.encode("dogs", prompt_name="query"), encoder.encode("how : dogs"), atol=1e-6)
+    assert encoder.encode([]).shape[0] == 0
+    assert encoder.encode(TEXTS, truncate_dim=5, normalize_embeddings=True).shape == (len(TEXTS), 5)
+
+
+def test_modules_after_the_recipe_are_still_run(shell_of: Shells) -> None:
+    encoder = Encoder(shell_of("bert"), "static")
+    encoder.append(torch.nn.Identity())
+    assert encoder.encode(TEXTS).shape == (len(TEXTS), 32)
+
+
+def test_copies_and_other_processes_begin_anew(shell_of: Shells) -> None:
+    encoder = Encoder(shell_of("bert"), "static weights=idf").fit(TEXTS)
+    expected = encoder.encode(TEXTS)
+    for other_one in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):  # noqa: S301
+        np.testing.assert_array_equal(other_one.encode(TEXTS), expected)
+
+
+def test_framed_ids_agree(shell_of: Shells) -> None:
+    encoder = Encoder(shell_of("bert"), "static")
+    module = encoder.module
+    ids, lengths = static_pooler(encoder).ids(TEXTS)
+    frame = module.plan.frame
+    whole = [[*frame.before, *own, *frame.after] for own in split(ids, lengths)]
+    assert whole == framed_ids(encoder.tokenizer, frame, TEXTS, None)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_counts_are_those_of_whole_texts(family: str, shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frame's tokens stand in every text, also where the user wrote one of them."""
+    module = Encoder(shell_of(family), "static weights=idf").module
+    texts = [*TEXTS, *TEXTS[:2], *ODD[:10], "[CLS] [SEP] the", ""]
+    monkeypatch.setattr(essent.encoder.pipeline.static_pooler, "PORTION", 5)
+    shown, expected = module.count(texts), count_tokens(module.ids, texts, len(module.backbone.vocabulary))
+    assert shown.texts == expected.texts
+    np.testing.assert_array_equal(shown.count, expected.count)
+    np.testing.assert_array_equal(shown.document_frequency, expected.document_frequency)
+
+
+def test_a_pass_over_many_recipes_takes_it_too(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Static plans beside one that needs a pass, and alone."""
+    backbone = Encoder(shell_of("bert"), "mean").module.backbone
+    recipes = ["static weights=idf", "mean", "layers=random:8,0", "static weights=sif template='A {text} .'"]
+    plans = [Plan(Recipe.parse(recipe), backbone) for recipe in recipes]
+    shown = [(count_frames(backbone, some, TEXTS), some) for some in (plans, plans[::2])]
+    fast = [pool_texts(backbone, some, TEXTS, stats) for stats, some in shown]
+    monkeypatch.setattr(essent.encoder.pipeline.shared_pass, "static_pooler_of", lambda plan, backbone: None)
+    for (stats, some), vectors in zip(shown, fast, strict=True):
+        slow_stats = count_frames(backbone, some, TEXTS)
+        assert stats.keys() == slow_stats.keys()
+        for frame, counts in stats.items():
+            np.testing.assert_array_equal(counts.document_frequency, slow_stats[frame].document_frequency)
+        for one, other_one in zip(vectors, pool_texts(backbone, some, TEXTS, stats), strict=True):
+            np.testing.assert_allclose(one, other_one, atol=1e-5)

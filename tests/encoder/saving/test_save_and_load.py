@@ -1,0 +1,259 @@
+"""Saved folders: stock modules where that is exact, essent's own otherwise, golden vectors in both."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save, save_file
+from sentence_transformers import SentenceTransformer
+
+import essent
+from essent import Encoder
+from essent._core.folders.digests import write_digests
+from essent.errors import ModelError, NotFittedError, RecipeError, VerificationError
+from essent.model.loading import load
+from essent.recipe.recipe import Recipe
+from families import CORPUS, FAMILIES
+
+LONG = "word " * 300  # more than the 256 tokens that the models read
+TEXTS = [*CORPUS[:8], "hi", "the , . a", "A [MASK] here", "ends in a quote'", LONG, "?!"]
+STOCK = [
+    "mean",
+    "cls",
+    "last-token",
+    "mean reduce=max",
+    "last2",
+    "first-last",
+    "static",
+    "static-remove-biases",
+    "random",
+]
+STOCK += [
+    "first-last-idf",
+    "first-last-tfidf",
+    "prompt",
+    "t0-mean",
+    "t4-mean",
+    "layers-1-2-L",
+    "layers=1",
+    "layers=2*1+-1*2",
+]
+ON_FAMILIES = ("mean | whiten", "last2", "first-last-idf", "static")
+SHAPING = ["", " | zscore", " | whiten | normalize", " | abtt", " | normalize"]
+OWN = [
+    "ditto:2-3",
+    "mean | quantile",
+    "mean | flow:1",
+    "prompt-denoised",
+    "prompt-topk",
+    "weights=sif",
+    "mean reduce=dct:2",
+]
+
+
+def difference(found: np.ndarray, expected: np.ndarray) -> float:
+    """Largest difference, relative to the longest vector where that is longer than 1."""
+    return float(np.abs(found - expected).max()) / max(1.0, float(np.linalg.norm(expected, axis=1).max()))
+
+
+def saved(folder: Path, recipe: str, place: Path, layout: str = "stock") -> Encoder:
+    encoder = Encoder(folder, recipe).fit(CORPUS[:8])
+    encoder.save(str(place), create_model_card=False, layout=layout)
+    return encoder
+
+
+@pytest.mark.parametrize(
+    ("recipe", "shaping"),
+    [  # every recipe with one shaping, every shaping with three recipes or four
+        pytest.param(recipe, shaping, marks=() if row % len(SHAPING) == column else pytest.mark.slow)
+        for row, recipe in enumerate(STOCK)
+        for column, shaping in enumerate(SHAPING)
+    ],
+)
+def test_stock_folders_give_the_same_vectors(recipe: str, shaping: str, bert: Path, tmp_path: Path) -> None:
+    encoder = saved(bert, recipe + shaping, tmp_path)
+    expected = encoder.encode(TEXTS)
+    assert difference(SentenceTransformer(str(tmp_path)).encode(TEXTS), expected) < 1e-5
+    assert difference(Encoder(tmp_path).encode(TEXTS), expected) < 1e-6
+    assert essent.verify(str(tmp_path)).portable
+
+
+@pytest.mark.parametrize(
+    ("family", "recipe"),
+    [  # every family with one recipe, every recipe with three families or four
+        pytest.param(family, recipe, marks=() if row % len(ON_FAMILIES) == column else pytest.mark.slow)
+        for row, family in enumerate(FAMILIES)
+        for column, recipe in enumerate(ON_FAMILIES)
+    ],
+)
+def test_every_family_has_stock_folders(
+    family: str, recipe: str, folder_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    texts = [text[:500] for text in TEXTS] if family == "t5" else TEXTS  # T5 cuts nothing: time grows with the square
+    encoder = saved(folder_of(family), recipe, tmp_path)
+    expected = encoder.encode(texts)
+    assert difference(SentenceTransformer(str(tmp_path)).encode(texts), expected) < 1e-5
+    assert difference(Encoder(tmp_path).encode(texts), expected) < 1e-6
+
+
+@pytest.mark.parametrize("recipe", ["mean", "prompt | zscore", "first-last | normalize"])
+def test_the_legacy_layout_has_class_paths_and_flags(recipe: str, bert: Path, tmp_path: Path) -> None:
+    encoder = saved(bert, recipe, tmp_path, layout="legacy")
+    modules = json.loads((tmp_path / "modules.json").read_text())
+    assert all(module["type"].startswith("sentence_transformers.models.") for module in modules)
+    pooling = next(module["path"] for module in modules if module["type"].endswith(".Pooling"))
+    assert json.loads((tmp_path / pooling / "config.json").read_text())["pooling_mode_mean_tokens"] is True
+    assert difference(SentenceTransformer(str(tmp_path)).encode(TEXTS), encoder.encode(TEXTS)) < 1e-5
+
+
+@pytest.mark.parametrize("recipe", OWN)
+def test_what_has_no_stock_module_says_so_and_loads_with_essent(recipe: str, bert: Path, tmp_path: Path) -> None:
+    encoder = saved(bert, recipe, tmp_path / "saved")
+    report = essent.verify(str(tmp_path / "saved"))
+    assert not report.portable
+    assert report.reason
+    assert difference(Encoder(tmp_path / "saved").encode(TEXTS), encoder.encode(TEXTS)) < 1e-6
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        SentenceTransformer(str(tmp_path / "saved"))
+    with pytest.raises(RecipeError, match="legacy"):
+        encoder.save(str(tmp_path / "other"), layout="legacy")
+
+
+@pytest.mark.slow  # a process of its own, which imports everything
+def test_the_shipped_code_runs_without_essent(bert: Path, tmp_path: Path) -> None:
+    expected = saved(bert, "ditto:2-3 | quantile", tmp_path / "saved").encode(TEXTS)
+    program = f"""
+import sys
+sys.path = [p for p in sys.path if not p.rstrip("/").endswith("/src")]
+sys.meta_path = [f for f in sys.meta_path if "editable" not in repr(f).lower()]
+try:
+    import essent
+    raise SystemExit("essent is still there")
+except ImportError:
+    pass
+from safetensors.numpy import load_file, save, save_file
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer({str(tmp_path / "saved")!r}, trust_remote_code=True, device="cpu")
+import essent, numpy
+assert "code" in essent.__file__, essent.__file__
+numpy.save({str(tmp_path / "vectors.npy")!r}, model.encode({TEXTS!r}))
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    # quantiles of eight texts are steep: where two values lie close, float noise of another process moves a place far
+    assert difference(np.load(tmp_path / "vectors.npy"), expected) < 1e-3
+
+
+def test_settings_and_counts_come_back(bert: Path, tmp_path: Path) -> None:
+    encoder = Encoder(bert, "weights=idf", prompts={"query": "ask : "}, similarity_fn_name="dot").fit(CORPUS[:8])
+    encoder.max_seq_length = 9
+    encoder.save(str(tmp_path))
+    again = Encoder(tmp_path)
+    assert again.recipe == encoder.recipe
+    assert again.max_seq_length == 9
+    assert again.similarity_fn_name == "dot"
+    assert np.array_equal(again.encode(TEXTS, prompt_name="query"), encoder.encode(TEXTS, prompt_name="query"))
+    assert (tmp_path / "README.md").is_file()
+
+
+def test_verify_notices_what_was_changed(bert: Path, tmp_path: Path) -> None:
+    saved(bert, "mean | zscore", tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    save_file({name: value * 1.1 for name, value in weights.items()}, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(VerificationError, match=r"model\.safetensors has changed since it was saved"):
+        essent.verify(str(tmp_path))
+    write_digests(tmp_path)
+    with pytest.raises(VerificationError, match="golden"):
+        essent.verify(str(tmp_path))
+    (tmp_path / "modules.json").write_text('{"broken')
+    with pytest.raises(VerificationError, match=r"modules\.json is damaged: it is not JSON"):
+        essent.verify(str(tmp_path))
+    with pytest.raises(ModelError, match="not a folder that essent saved"):
+        essent.verify(str(bert))
+
+
+DAMAGED = {
+    "state": ("essent/state.safetensors", lambda data: data[:100], r"state\.safetensors is damaged"),
+    "no golden": ("essent/state.safetensors", lambda _: save({"other": np.zeros(3)}), "damaged: KeyError"),
+    "cut": ("essent/encoder.json", lambda data: data[:100], r"encoder\.json is damaged: it is not JSON"),
+    "a list": ("essent/encoder.json", lambda _: b"[]", r"encoder\.json is damaged: expected a dict, found \[\]"),
+    "recipe": ("essent/encoder.json", lambda data: without(data, "recipe"), "'recipe' must be dict, and is missing"),
+    "counts": ("essent/encoder.json", lambda data: without(data, "texts_counted"), "must be int or null"),
+    "texts": ("essent/encoder.json", lambda data: without(data, "golden_texts"), "must be list, and is missing"),
+    "format": ("essent/encoder.json", lambda data: without(data, "format"), r"has format None .* Upgrade essent"),
+    "settings": (
+        "config_sentence_transformers.json",
+        lambda data: data[:100],
+        r"transformers\.json is damaged: it is not JSON",
+    ),
+    "prompt": (
+        "config_sentence_transformers.json",
+        lambda _: b'{"default_prompt_name": ["a"]}',
+        "'default_prompt_name' must",
+    ),
+    "modules": ("modules.json", lambda data: data[:100], "JSON"),
+    "weights": ("model.safetensors", lambda data: data[:100], "damaged: SafetensorError"),
+}
+
+
+def without(data: bytes, key: str) -> bytes:
+    return json.dumps({name: value for name, value in json.loads(data).items() if name != key}).encode()
+
+
+@pytest.fixture(scope="module")
+def idf_folder(tmp_path_factory: pytest.TempPathFactory, bert: Path) -> Path:
+    place = tmp_path_factory.mktemp("idf")
+    saved(bert, "mean weights=idf", place)
+    return place
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_folders_are_named(case: str, idf_folder: Path, tmp_path: Path) -> None:
+    file, damage, message = DAMAGED[case]
+    folder = tmp_path / "copy"
+    shutil.copytree(idf_folder, folder)
+    (folder / file).write_bytes(damage((folder / file).read_bytes()))
+    with pytest.raises(ModelError, match=f"{file}( has changed since it was saved| is damaged|: )"):
+        Encoder(str(folder))
+    write_digests(folder)  # as if it had been saved so
+    with pytest.raises(VerificationError, match=message):
+        essent.verify(str(folder))
+    if case not in ("modules", "no golden"):  # which it does not read
+        with pytest.raises(ModelError, match=message):
+            Encoder(str(folder))
+    with pytest.raises(ModelError if file == "essent/encoder.json" else RecipeError):
+        load(str(folder), [Recipe()], {})
+
+
+def test_nothing_is_written_for_an_encoder_that_is_not_fitted(bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError):
+        Encoder(bert, "mean | zscore").save(str(tmp_path / "saved"))
+    assert not (tmp_path / "saved").exists()
+    with pytest.raises(RecipeError, match="Unknown layout"):
+        Encoder(bert, "mean").save(str(tmp_path / "saved"), layout="old")
+
+
+def test_saving_twice_gives_the_same_bytes(bert: Path, tmp_path: Path) -> None:
+    for place in ("one", "two"):
+        saved(bert, "first-last-idf | whiten", tmp_path / place)
+    for file in (tmp_path / "one").rglob("*.safetensors"):
+        assert file.read_bytes() == (tmp_path / "two" / file.relative_to(tmp_path / "one")).read_bytes(), file.name
+
+
+@pytest.mark.parametrize("recipe", ["static", "static | zscore", "layers=static+random:32"])
+def test_a_static_recipe_holds_its_table_alone(recipe: str, bert: Path, tmp_path: Path) -> None:
+    """What a saved folder does not have would be whatever lies in memory, and differ in each process."""
+    encoder = Encoder(str(bert), recipe).fit(TEXTS)
+    encoder.save(str(tmp_path / "saved"))
+    vectors = encoder.encode(TEXTS)
+    loaded = Encoder(str(tmp_path / "saved"))
+    assert list(loaded.module.backbone.state_dict()) == ["model.embeddings.word_embeddings.weight"]
+    np.testing.assert_allclose(loaded.encode(TEXTS), vectors, atol=1e-6)
+    assert not any(tensor.is_meta for tensor in [*loaded.parameters(), *loaded.buffers()])

@@ -1,0 +1,191 @@
+"""Static recipes as one table: what folds, what does not, and who reads the folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+
+from essent import verify
+from essent.encoder.encoder import Encoder
+from essent.encoder.saving.static_table import CannotFoldError, folded, quantised, rounded
+from essent.errors import InputError, RecipeError
+from essent.recipe.recipe import Recipe
+from essent.recipe.tokens.ids import unknown_token
+from families import CORPUS, build_tokenizer
+from samples import LONG, TEXTS
+
+KNOWN = [text for text in [*TEXTS, LONG] if text]  # an empty text has no mean
+FOLDS = [
+    "static",
+    "static | normalize",
+    "static weights=sif",
+    "static weights=sif | abtt:1",
+    "static weights=sif | whiten:4 | centre | normalize",
+    "static weights=remove*sif | normalize",
+    "static weights=idf | normalize",
+    "static weights=content | normalize",
+    "layers=random:6 | zscore",
+]
+DOES_NOT = {
+    "static weights=idf": "does not end in normalize",
+    "static weights=idf | zscore | normalize": "moves the origin",
+    "static weights=remove*sif | centre": "divided by their sum",
+    "static weights=sif*sif": "no mean over the tokens",
+    "static weights=position": "not a fixed weight",
+    "static reduce=max": "reduce=max is no mean",
+    "static | normalize | centre": "not affine",
+    "static | quantile": "not affine",
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return build_tokenizer("wordpiece").backend_tokenizer
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer: Tokenizer) -> SentenceTransformer:
+    table = np.random.default_rng(0).standard_normal((tokenizer.get_vocab_size(), 12)).astype(np.float32) + 0.3
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu")
+
+
+def fitted(model: SentenceTransformer, recipe: str) -> Encoder:
+    return Encoder(model, recipe).fit([*CORPUS[:8], *KNOWN])
+
+
+@pytest.mark.parametrize("recipe", FOLDS)
+def test_the_mean_of_the_folded_rows_is_the_recipe(
+    recipe: str, model: SentenceTransformer, tokenizer: Tokenizer
+) -> None:
+    encoder = fitted(model, recipe)
+    found = folded(encoder.module)
+    rows = found.table.astype(np.float64)
+    means = np.array([rows[tokenizer.encode(text, add_special_tokens=False).ids].mean(axis=0) for text in KNOWN])
+    if found.unit:
+        means /= np.linalg.norm(means, axis=1, keepdims=True)
+    np.testing.assert_allclose(encoder.encode(KNOWN), means, atol=1e-5)
+
+
+@pytest.mark.parametrize("recipe", FOLDS)
+def test_a_folder_is_a_static_embedding_and_loads_as_the_recipe(
+    recipe: str, model: SentenceTransformer, tmp_path: Path
+) -> None:
+    encoder = fitted(model, recipe)
+    expected = encoder.encode(KNOWN)
+    encoder.save(str(tmp_path / "saved"))
+    stock = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert [type(module).__name__ for module in stock] == ["StaticEmbedding", "Normalize"][: 1 + recipe.endswith("ize")]
+    np.testing.assert_allclose(stock.encode(KNOWN), expected, atol=1e-5)
+    again = Encoder(str(tmp_path / "saved"))
+    assert again.recipe == Recipe.parse(recipe)
+    np.testing.assert_allclose(again.encode([*KNOWN, ""]), encoder.encode([*KNOWN, ""]), atol=1e-5)
+    np.testing.assert_allclose(again.fit(KNOWN).encode(KNOWN), fitted_on(model, recipe, KNOWN), atol=1e-5)
+    assert verify(str(tmp_path / "saved")).passed
+
+
+def fitted_on(model: SentenceTransformer, recipe: str, texts: list[str]) -> np.ndarray:
+    return Encoder(model, recipe).fit(texts).encode(texts)
+
+
+@pytest.mark.parametrize(("recipe", "reason"), DOES_NOT.items())
+def test_what_is_no_mean_of_rows_is_saved_otherwise(
+    recipe: str, reason: str, model: SentenceTransformer, tmp_path: Path
+) -> None:
+    encoder = fitted(model, recipe)
+    with pytest.raises(CannotFoldError, match=reason):
+        folded(encoder.module)
+    encoder.save(str(tmp_path / "saved"))
+    np.testing.assert_allclose(Encoder(str(tmp_path / "saved")).encode(KNOWN), encoder.encode(KNOWN), atol=1e-5)
+    assert verify(str(tmp_path / "saved")).passed
+
+
+def test_special_tokens_do_not_fold(bert: Path) -> None:
+    with pytest.raises(CannotFoldError, match="special tokens"):
+        folded(Encoder(str(bert), "static").module)
+
+
+def test_a_limit_is_kept(model: SentenceTransformer, tmp_path: Path) -> None:
+    encoder = Encoder(model, "static | normalize")
+    encoder.max_seq_length = 4
+    encoder.save(str(tmp_path / "saved"))
+    assert verify(str(tmp_path / "saved")).passed
+    assert Encoder(str(tmp_path / "saved")).max_seq_length == 4
+
+
+def test_other_recipes_run_on_a_bare_table_only(model: SentenceTransformer, tmp_path: Path) -> None:
+    fitted(model, "static | normalize").save(str(tmp_path / "bare"))
+    other = Encoder(str(tmp_path / "bare"), "static weights=idf").fit(KNOWN)
+    np.testing.assert_allclose(other.encode(KNOWN), fitted_on(model, "static weights=idf", KNOWN), atol=1e-5)
+    fitted(model, "static weights=sif").save(str(tmp_path / "folded"))
+    with pytest.raises(RecipeError, match="saved by essent with its own recipe"):
+        Encoder(str(tmp_path / "folded"), "static")
+
+
+# -- model2vec --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recipe", ["static", "static weights=sif | abtt:1 | normalize"])
+def test_model2vec_reads_the_folder(
+    recipe: str, model: SentenceTransformer, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    """Apart from unknown words, which model2vec leaves out of the mean and sentence-transformers does not."""
+    static = pytest.importorskip("model2vec").StaticModel
+    encoder = fitted(model, recipe)
+    encoder.save(str(tmp_path / "saved"))
+    unknown = tokenizer.token_to_id(unknown_token(tokenizer))
+    texts = [text for text in KNOWN if unknown not in tokenizer.encode(text).ids]
+    assert len(texts) > 4
+    read = static.from_pretrained(tmp_path / "saved")
+    np.testing.assert_allclose(read.encode(texts), encoder.encode(texts), atol=1e-5)
+
+
+# -- fewer bits -------------------------------------------------------------------------------------------------------
+
+
+def test_numbers_beyond_sixteen_bits_are_refused() -> None:
+    table = np.ones((5, 3), np.float32)
+    table[3, 1] = -65504.0
+    assert quantised(table, "float16")["embeddings"][3, 1] == -65504.0
+    table[2, 0] = -65505.0
+    with pytest.raises(InputError, match=r"Row 2 of the table has a number of the size 65505; .* as float32"):
+        quantised(table, "float16")
+    assert np.isfinite(rounded(table, "int8")).all()
+
+
+@pytest.mark.parametrize(("kind", "error"), [("float32", 0.0), ("float16", 5e-4), ("int8", 4e-3)])
+def test_stored_in_fewer_bits(
+    kind: str, error: float, model: SentenceTransformer, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    table = np.random.default_rng(1).standard_normal((50, 12)) * np.logspace(-3, 3, 50)[:, None]
+    table = table.astype(np.float32)
+    table[7] = 0.0
+    near = rounded(table, kind)
+    assert (np.abs(near - table).max(axis=1) <= error * np.abs(table).max(axis=1) + 1e-7).all()
+    np.testing.assert_array_equal(rounded(near, kind), near)  # stored again it is the same
+    assert quantised(table, kind)["embeddings"].dtype == np.dtype(kind)
+
+    encoder = Encoder(model, "static | normalize")
+    config = encoder.module.backbone.model.config
+    weight = encoder.module.backbone.model.embeddings.weight
+    with torch.no_grad():
+        weight.copy_(torch.from_numpy(rounded(weight.numpy(), kind)))
+    config.stored = kind
+    encoder.save(str(tmp_path / "saved"))
+    size = (tmp_path / "saved" / "model.safetensors").stat().st_size
+    assert size < tokenizer.get_vocab_size() * (12 * np.dtype(kind).itemsize + 4) + 500
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["embedding_dtype"] == kind
+    assert verify(str(tmp_path / "saved")).passed
+    again = Encoder(str(tmp_path / "saved"))
+    np.testing.assert_allclose(again.encode(KNOWN), encoder.encode(KNOWN), atol=1e-6)
+    again.save(str(tmp_path / "twice"))
+    assert (tmp_path / "twice" / "model.safetensors").stat().st_size == size
+    with torch.no_grad():
+        weight.copy_(torch.cat([torch.from_numpy(np.asarray(model[0].embedding.weight.detach())), weight[-1:]]))
+    config.stored = "float32"

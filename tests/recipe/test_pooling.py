@@ -1,0 +1,100 @@
+"""The contraction and the other reductions against loops over tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from essent.errors import RecipeError
+from essent.recipe.pooling import mix_sources, reductions
+from reference import reduced
+
+SPECS = ["sum", "max", "power:1", "power:2", "power", "dct:1", "dct", "dct:3", "dct:9"]
+
+
+def batch(lengths: list[int], width: int, side: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Random states, weights and mask; what stands on padding is large, and must not count."""
+    draw = np.random.default_rng(seed)
+    attention_mask = torch.zeros(len(lengths), width, dtype=torch.bool)
+    for row, length in enumerate(lengths):
+        attention_mask[row, slice(width - length, width) if side == "left" else slice(0, length)] = True
+    hidden = torch.from_numpy(draw.standard_normal((len(lengths), width, 5)) + 1e3 * ~attention_mask.numpy()[..., None])
+    weights = torch.from_numpy(draw.random((len(lengths), width)) + 0.1) * attention_mask
+    return hidden, weights, attention_mask
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_reductions_equal_loops(spec: str, side: str) -> None:
+    lengths = [1, 2, 5, 7]  # shorter and longer than the number of DCT coefficients
+    hidden, weights, attention_mask = batch(lengths, 7, side)
+    vectors = reductions.create(spec).reduce(hidden, weights, attention_mask).numpy()
+    for row in range(len(lengths)):
+        shown = attention_mask[row]
+        oracle = reduced(list(hidden[row][shown].numpy()), weights[row][shown].tolist(), spec)
+        np.testing.assert_allclose(vectors[row], oracle, atol=1e-9)
+    assert vectors.shape[1] == reductions.create(spec).width(5)
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.sampled_from(SPECS), st.integers(0, 99))
+def test_padding_on_either_side_gives_the_same(lengths: list[int], spec: str, seed: int) -> None:
+    reduction = reductions.create(spec)
+    hidden, weights, attention_mask = batch(lengths, 8, "right", seed)
+    flipped = [
+        torch.stack([row.roll(8 - n, 0) for row, n in zip(x, lengths, strict=True)])
+        for x in (hidden, weights, attention_mask)
+    ]
+    torch.testing.assert_close(reduction.reduce(hidden, weights, attention_mask), reduction.reduce(*flipped))
+
+
+def test_uniform_weights_give_the_published_forms() -> None:
+    hidden = torch.tensor([[[1.0, -2.0], [3.0, 4.0], [5.0, 1.0]]], dtype=torch.float64)
+    third, attention_mask = torch.full((1, 3), 1 / 3, dtype=torch.float64), torch.ones(1, 3, dtype=torch.bool)
+    given = {
+        spec: reductions.create(spec).reduce(hidden, third, attention_mask)[0]
+        for spec in ("sum", "max", "power", "dct:1")
+    }
+    assert given["sum"].tolist() == pytest.approx([3, 1])
+    assert given["max"].tolist() == [5, 4]
+    assert given["power"].tolist() == pytest.approx([(153 / 3) ** (1 / 3), (57 / 3) ** (1 / 3)])
+    assert given["dct:1"].tolist() == pytest.approx(
+        [9 / 3**0.5, 3 / 3**0.5]
+    )  # the first coefficient: √N times the mean
+
+
+def test_max_only_looks_at_tokens_with_weight() -> None:
+    hidden = torch.tensor([[[9.0], [1.0], [2.0]]])
+    weights, attention_mask = torch.tensor([[0.0, 0.9, 0.1]]), torch.ones(1, 3, dtype=torch.bool)
+    assert reductions.create("max").reduce(hidden, weights, attention_mask).item() == 2
+
+
+@given(st.lists(st.floats(-3, 3), min_size=1, max_size=4))
+def test_mixing_before_pooling_is_mixing_after(factors: list[float]) -> None:
+    layers = torch.randn(len(factors), 2, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    weights, attention_mask = torch.rand(2, 4, dtype=torch.float64), torch.ones(2, 4, dtype=torch.bool)
+    together = reductions.create("sum").reduce(mix_sources(list(layers), factors), weights, attention_mask)
+    apart = sum(
+        f * reductions.create("sum").reduce(layer, weights, attention_mask)
+        for f, layer in zip(factors, layers, strict=True)
+    )
+    torch.testing.assert_close(together, apart)
+
+
+def test_mixing_leaves_its_inputs_alone() -> None:
+    layers = [torch.ones(1, 2, 3), torch.ones(1, 2, 3)]
+    mix_sources(layers, [0.5, 2.0])
+    assert all((layer == 1).all() for layer in layers)
+
+
+@pytest.mark.parametrize("spec", ["power:0", "power:1.5", "power:x", "dct:0", "dct:-1", "dct:2.5"])
+def test_impossible_arguments_are_refused(spec: str) -> None:
+    with pytest.raises(RecipeError, match=spec.partition(":")[0]):
+        reductions.create(spec)
+
+
+@pytest.mark.parametrize("spec", ["sum", "max", "power", "power:5", "dct", "dct:3"])
+def test_specs_are_read_back(spec: str) -> None:
+    assert reductions.create(spec).spec() == spec

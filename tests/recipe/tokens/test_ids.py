@@ -1,0 +1,214 @@
+"""Texts to padded ids: every user's text is read, cut to fit, padded on either side, and counted."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+from datasets import Dataset
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from essent._core.texts import check_texts, mend_surrogates
+from essent.errors import InputError, ModelError
+from essent.model.template import make_frame
+from essent.recipe.tokens.ids import (
+    SHORT_TEXTS,
+    TOKENS_PER_TEXT,
+    Frame,
+    Vocabulary,
+    batches,
+    content_of,
+    count_tokens,
+    framed_ids,
+    pad,
+    text_ids,
+)
+from families import FAMILIES, build_tokenizer
+from samples import LONG, TEXTS
+
+BYTES = build_tokenizer("bytes")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(bert: Path) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(bert)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_without_a_template_the_ids_are_the_tokenizers_own(family: str, folder_of: Callable[[str], Path]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
+    frame = make_frame(tokenizer, None)
+    texts = [*TEXTS, "[MASK] and [SEP]", " spaces  around ", "\n", LONG]
+    assert framed_ids(tokenizer, frame, texts, None) == [list(tokenizer(text)["input_ids"]) for text in texts]
+
+
+def test_truncation_keeps_the_frame_and_the_side(tokenizer: PreTrainedTokenizerBase) -> None:
+    frame = make_frame(tokenizer, None)
+    whole = framed_ids(tokenizer, frame, [LONG], None)[0]
+    cut = framed_ids(tokenizer, frame, [LONG], 16)[0]
+    assert cut == tokenizer(LONG, truncation=True, max_length=16)["input_ids"]
+    assert cut == [*whole[:15], whole[-1]]
+    tokenizer.truncation_side = "left"
+    left = framed_ids(tokenizer, frame, [LONG], 16)[0]
+    tokenizer.truncation_side = "right"
+    assert left == [whole[0], *whole[-15:]]
+
+
+def test_a_maximum_below_the_frame_leaves_the_frame(tokenizer: PreTrainedTokenizerBase) -> None:
+    frame = make_frame(tokenizer, None)
+    assert framed_ids(tokenizer, frame, ["a man"], 1) == [[*frame.before, *frame.after]]
+
+
+@pytest.mark.parametrize(
+    ("texts", "what"),
+    [
+        ("one text", "got str: 'one text'"),
+        (None, "got NoneType"),
+        (3, "got int"),
+        (["a", None], "Text 1 is NoneType"),
+        (["a", 3.5], "Text 1 is float"),
+        ([b"bytes"], "Text 0 is bytes"),
+        ([["nested"]], "Text 0 is list"),
+        (b"bytes", "got bytes"),
+        (pd.Series(["a", None], index=[7, 8]), "Text 1 is"),
+        (pd.Series(["a", pd.NA], dtype="string"), "Text 1 is NAType ('<NA>')"),
+        (pd.Index(["a", "b", float("nan")]), "Text 2 is float ('nan')"),
+        (pa.array(["a", None]), "Text 1 is NoneType"),
+        (np.array(["a", None], dtype=object), "Text 1 is NoneType"),
+        (np.array("one text"), "got ndarray of shape (): give one column"),
+        (np.array([["a", "b"]]), "got ndarray of shape (1, 2): give one column"),
+        (pd.DataFrame({"title": ["a"], "text": ["b"]}), "got DataFrame of shape (1, 2): give one column"),
+        (pa.table({"text": ["a"]}), "got Table of shape (1, 1): give one column"),
+        ({"a": "one", "b": "two"}, "got dict: give list(texts.values())"),
+        ({"a"}, "got set, which has no order"),
+    ],
+)
+def test_what_is_not_a_list_of_texts_is_refused(texts: object, what: str) -> None:
+    with pytest.raises(InputError) as caught:
+        check_texts(texts)
+    assert what in str(caught.value)
+
+
+COLUMNS: dict[str, Callable[[list[str]], Any]] = {
+    "tuple": tuple,
+    "generator": lambda texts: (text for text in texts),
+    "deque": deque,
+    "keys": dict.fromkeys,
+    "array": np.array,
+    "objects": lambda texts: np.array(texts, dtype=object),
+    "series": lambda texts: pd.Series(texts, index=range(7, 7 + len(texts))),
+    "strings": lambda texts: pd.Series(texts, dtype="string").values,
+    "categories": lambda texts: pd.Series(texts, dtype="category"),
+    "index": pd.Index,
+    "arrow": pa.array,
+    "chunks": lambda texts: pa.chunked_array([texts[:1], texts[1:]]),
+    "column": lambda texts: Dataset.from_dict({"text": texts})["text"],
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_any_column_of_texts_will_do(kind: str) -> None:
+    given = COLUMNS[kind](["a", "b", "é"])
+    found = check_texts(given.keys() if kind == "keys" else given)
+    assert found == ["a", "b", "é"]
+    assert {type(text) for text in found} == {str}
+    assert check_texts([]) == []
+
+
+def test_surrogates_are_joined_or_replaced(tokenizer: PreTrainedTokenizerBase) -> None:
+    assert mend_surrogates("a\ud83d\ude00b") == "a😀b"
+    assert mend_surrogates("a\ud83db\udc00") == "a�b�"
+    broken = text_ids(tokenizer, ["a man \ud800", "dogs"])
+    assert broken == text_ids(tokenizer, ["a man �", "dogs"])
+
+
+@given(st.text(st.characters(), max_size=30))
+def test_any_string_has_ids(text: str) -> None:
+    ids = text_ids(BYTES, [text])[0]
+    assert all(0 <= token < len(BYTES) for token in ids)
+
+
+def test_special_tokens_in_plain_text_are_letters(tokenizer: PreTrainedTokenizerBase) -> None:
+    mask = tokenizer.mask_token_id
+    assert mask in text_ids(tokenizer, ["the [MASK] man"])[0]
+    assert mask not in text_ids(tokenizer, ["the [MASK] man"], plain_text=True)[0]
+    assert mask in text_ids(tokenizer, ["the [MASK] man"])[0]
+
+
+def test_a_slow_tokenizer_is_refused() -> None:
+    with pytest.raises(ModelError, match="object is not a fast tokenizer"):
+        text_ids(object(), ["a"])
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(0, 3), st.integers(0, 2))
+def test_padding_loses_nothing_and_marks_the_users_words(lengths: list[int], before: int, after: int) -> None:
+    frame = Frame(tuple(range(10, 10 + before)), tuple(range(20, 20 + after)))
+    sequences = [[*frame.before, *range(30, 30 + length), *frame.after] for length in lengths]
+    for side in ("right", "left"):
+        tokens = pad(sequences, frame, 99, side)
+        assert len(tokens) == len(sequences)
+        for row, ids in enumerate(sequences):
+            shown = tokens.attention_mask[row]
+            assert tokens.ids[row][shown].tolist() == (ids or [99])  # no tokens at all: one pad token stands in
+            assert tokens.ids[row][~shown].tolist() == [99] * int((~shown).sum())
+            words = tokens.ids[row][tokens.content[row]].tolist()
+            assert words == (ids[before : len(ids) - after] if ids else [99])
+            width = len(shown)
+            edge = shown[: width - max(len(ids), 1)] if side == "left" else shown[max(len(ids), 1) :]
+            assert not edge.any()
+        assert torch.equal(tokens.content, content_of(tokens.attention_mask, frame))
+
+
+@given(st.lists(st.integers(0, 300), max_size=60), st.integers(1, 8))
+def test_batches_hold_every_text_once_within_the_budget(lengths: list[int], size: int) -> None:
+    made = [list(batch) for batch in batches(lengths, size)]
+    assert sorted(index for batch in made for index in batch) == list(range(len(lengths)))
+    for batch in made:
+        longest = max(max(lengths[i] for i in batch), 1)
+        assert len(batch) == 1 or len(batch) * longest <= TOKENS_PER_TEXT * size
+        assert len(batch) <= SHORT_TEXTS * size
+    flat = [lengths[i] for batch in made for i in batch]
+    assert flat == sorted(flat, reverse=True)
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=8), min_size=1, max_size=12))
+def test_counts_equal_a_counter(corpus: list[list[int]]) -> None:
+    texts = [str(n) for n in range(len(corpus))]
+    stats = count_tokens(lambda some: [corpus[int(text)] for text in some], texts, 12)
+    count, frequency = Counter(), Counter()
+    for ids in corpus:
+        count.update(ids)
+        frequency.update(set(ids))
+    assert stats.texts == len(corpus)
+    assert stats.count.tolist() == [count[token] for token in range(12)]
+    assert stats.document_frequency.tolist() == [frequency[token] for token in range(12)]
+
+
+def test_counting_in_blocks_is_the_same() -> None:
+    texts = ["a"] * 8192 + ["b"]
+    stats = count_tokens(lambda some: [[1, 1] if t == "a" else [2] for t in some], texts, 3)
+    assert stats.texts == 8193
+    assert stats.count.tolist() == [0, 16384, 1]
+    assert stats.document_frequency.tolist() == [0, 8192, 1]
+
+
+@pytest.mark.parametrize(("kind", "marker"), [("wordpiece", "##"), ("bytes", "Ġ"), ("metaspace", "▁")])
+def test_a_vocabulary_knows_how_words_are_marked(kind: str, marker: str) -> None:
+    tokenizer = build_tokenizer(kind)
+    vocabulary = Vocabulary(tokenizer, len(tokenizer) + 3)
+    assert vocabulary.marker == marker
+    assert len(vocabulary) == len(vocabulary.tokens) == len(tokenizer) + 3
+    assert vocabulary.tokens[-3:] == ["", "", ""]
+    assert vocabulary.special_ids == set(tokenizer.all_special_ids)
+    assert vocabulary.mask_id == tokenizer.mask_token_id
+    assert vocabulary.is_subword("##s" if marker == "##" else "s")
+    assert not vocabulary.is_subword("s" if marker == "##" else marker + "s")

@@ -1,0 +1,224 @@
+"""What every token weighting promises, and each one against counting by hand."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from essent.encoder.encoder import Encoder
+from essent.errors import NotFittedError, RecipeError
+from essent.recipe.named import TEMPLATES
+from essent.recipe.recipe import Recipe
+from essent.recipe.tokens.ids import Vocabulary, pad
+from essent.recipe.types import States, Tokens
+from essent.recipe.weighting.base import weightings
+from essent.recipe.weighting.frequency import FREQUENT_BYTE_LEVEL, FREQUENT_WORDPIECES
+from essent.recipe.weighting.product import combine, combine_many
+from families import CORPUS
+from samples import TEXTS
+
+SPECS = {"ditto": ["ditto:1-1", "ditto:3-4"], "remove": ["remove", "remove:3"], "sif": ["sif", "sif:0.1"]}
+EVERY = [spec for name in weightings for spec in SPECS.get(name, [name])]
+PRODUCTS = ["idf*ditto:2-2", "remove*idf", "content*position", "cls*last", "sif*content"]
+EDGES = ["", " ", "the", "...", "[MASK]", "the the the", "[SEP] [CLS]"]
+Shells = Callable[[str], SentenceTransformer]
+
+
+def encoder_of(shell: SentenceTransformer, spec: str) -> Encoder:
+    template = TEMPLATES["T2"] if spec.startswith("mask") else None
+    return Encoder(shell, Recipe(template=template, weights=tuple(spec.split("*")))).fit([*CORPUS, *TEXTS])
+
+
+def weights_of(encoder: Encoder, texts: list[str], side: str = "right") -> list[np.ndarray]:
+    """ω of each text, padding checked to be 0 and dropped."""
+    features = encoder.module.pad(encoder.module.ids(texts), side)
+    with torch.inference_mode():
+        weights = encoder(features)["token_weights"]
+    attention_mask = features["attention_mask"].bool()
+    assert weights.shape == attention_mask.shape
+    assert (weights[~attention_mask] == 0).all()
+    return [row[shown].numpy() for row, shown in zip(weights, attention_mask, strict=True)]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
+@pytest.mark.parametrize("spec", [*EVERY, *PRODUCTS])
+def test_the_contract(spec: str, family: str, shell_of: Shells) -> None:
+    encoder = encoder_of(shell_of(family), spec)
+    texts = [*TEXTS, *EDGES]
+    together = weights_of(encoder, texts)
+    normalised = all(weightings.create(part).normalised for part in spec.split("*"))
+    for text, weights, left in zip(texts, together, weights_of(encoder, texts, "left"), strict=True):
+        assert (weights >= 0).all()
+        assert np.isfinite(weights).all()
+        assert weights.sum() > 0
+        if normalised:
+            assert weights.sum() == pytest.approx(1, abs=1e-5)
+        np.testing.assert_allclose(left, weights, atol=1e-6)
+        np.testing.assert_allclose(weights_of(encoder, [text])[0], weights, atol=1e-6)
+
+
+@pytest.mark.parametrize("spec", EVERY)
+def test_specs_are_read_back_and_documented(spec: str) -> None:
+    weighting = weightings.create(spec)
+    assert weighting.spec() == spec
+    assert weightings.create(weighting.spec()) == weighting
+    assert type(weighting).__doc__
+
+
+@pytest.mark.parametrize("spec", [spec for spec in EVERY if weightings.create(spec).reads_stats])
+def test_counts_must_be_learned_first(spec: str, shell_of: Shells) -> None:
+    encoder = Encoder(shell_of("bert"), f"weights={spec}")
+    with pytest.raises(NotFittedError, match=f"token counts for weights={spec}: call fit"):
+        encoder.encode(["a man"])
+
+
+@pytest.mark.parametrize(
+    "spec", ["ditto", "ditto:3", "ditto:0-1", "ditto:1-0", "ditto:a-b", "ditto:1-2-3", "ditto:-1-2"]
+)
+def test_a_head_is_layer_dash_head_from_one(spec: str) -> None:
+    with pytest.raises(RecipeError, match="both counted from 1"):
+        weightings.create(spec)
+
+
+# -- counting ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("template", [None, TEMPLATES["T4"]])
+def test_idf_equals_counting_by_hand(template: str | None, shell_of: Shells) -> None:
+    corpus = [*CORPUS[:8], CORPUS[0], CORPUS[0]]  # duplicates count
+    encoder = Encoder(shell_of("bert"), Recipe(template=template, weights=("idf",))).fit(corpus)
+    tokenised = encoder.module.ids(corpus)
+    frequency: Counter = Counter()
+    for ids in tokenised:
+        for token in set(ids):
+            frequency[token] += 1
+    unseen = "kitten kitten zebra"
+    for text, weights in zip([*corpus, unseen], weights_of(encoder, [*corpus, unseen]), strict=True):
+        ids = encoder.module.ids([text])[0]
+        idf = [math.log(len(corpus) / frequency[t]) if frequency[t] else math.log(len(corpus)) for t in ids]
+        np.testing.assert_allclose(weights, np.array(idf) / sum(idf), atol=1e-6)
+    frame = encoder.module.plan.frame
+    for token in (*frame.before, *frame.after):  # in every text
+        assert frequency[token] == len(corpus)
+        assert weights_of(encoder, [corpus[0]])[0][0] == 0
+
+
+def test_idf_zero_everywhere_is_uniform(shell_of: Shells) -> None:
+    encoder = Encoder(shell_of("bert"), "weights=idf").fit(["a man", "a man"])
+    np.testing.assert_allclose(weights_of(encoder, ["a man"])[0], [0.25] * 4)
+    one = Encoder(shell_of("bert"), "weights=idf").fit(["a man"])  # ln(1) = 0 for every token
+    np.testing.assert_allclose(one.encode(TEXTS), Encoder(shell_of("bert"), "mean").encode(TEXTS), atol=1e-6)
+
+
+def test_a_second_fit_replaces_the_counts(shell_of: Shells) -> None:
+    encoder = Encoder(shell_of("bert"), "weights=idf")
+    before = encoder.fit(CORPUS[:4]).encode(TEXTS)
+    after = encoder.fit(CORPUS[4:8]).encode(TEXTS)
+    assert np.abs(before - after).max() > 1e-3
+    np.testing.assert_array_equal(encoder.fit(CORPUS[:4]).encode(TEXTS), before)
+
+
+def test_frequencies_may_come_from_other_texts(shell_of: Shells) -> None:
+    one = Encoder(shell_of("bert"), "weights=idf").fit(TEXTS, frequency_texts=CORPUS)
+    other = Encoder(shell_of("bert"), "weights=idf").fit(CORPUS)
+    np.testing.assert_array_equal(one.encode(TEXTS), other.encode(TEXTS))
+
+
+# -- removal ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_published_lists_have_36_tokens() -> None:
+    assert len(FREQUENT_WORDPIECES) == 36
+    assert len(FREQUENT_BYTE_LEVEL) == 36
+    assert {"the", "##s", "woman", "."} <= FREQUENT_WORDPIECES
+
+
+@pytest.mark.parametrize("text", ["the", "a man is on the", "...", "", "the , is !"])
+def test_a_text_of_removed_tokens_falls_back_to_the_static_mean(text: str, shell_of: Shells) -> None:
+    removed = Encoder(shell_of("bert"), "static-remove-biases").encode([text])
+    np.testing.assert_allclose(removed, Encoder(shell_of("bert"), "static").encode([text]), atol=1e-6)
+
+
+def test_removal_keeps_the_other_words(shell_of: Shells) -> None:
+    encoder = Encoder(shell_of("bert"), "static-remove-biases")
+    ids = encoder.module.ids(["The stock, the kitten!"])[0]
+    shown = encoder.tokenizer.convert_ids_to_tokens(ids)
+    kept = [
+        token for token, weight in zip(shown, weights_of(encoder, ["The stock, the kitten!"])[0], strict=True) if weight
+    ]
+    assert kept == [token for token in shown if token not in ("[CLS]", "[SEP]", "the", ",", "!") and token[:2] != "##"]
+    assert kept
+
+
+def test_removal_reads_the_first_word_as_a_word(shell_of: Shells) -> None:
+    """Byte-level tokenizers mark a word by the space before it: without one the first word would be a sub-word."""
+    encoder = Encoder(shell_of("roberta"), "static-remove-biases")
+    one, other = encoder.module.ids(["kitten the", "the kitten"])
+    assert sorted(one) == sorted(other)
+
+
+# -- position ---------------------------------------------------------------------------------------------------------
+
+
+def test_positions_by_hand(shell_of: Shells) -> None:
+    shell = shell_of("bert")
+    texts = ["a man"]  # [CLS] a man [SEP]
+    for spec, expected in {
+        "uniform": [0.25, 0.25, 0.25, 0.25],
+        "content": [0, 0.5, 0.5, 0],
+        "cls": [1, 0, 0, 0],
+        "last": [0, 0, 0, 1],
+        "position": [0.1, 0.2, 0.3, 0.4],
+    }.items():
+        np.testing.assert_allclose(weights_of(encoder_of(shell, spec), texts)[0], expected, atol=1e-6)
+
+
+def test_content_leaves_out_the_template_and_special_tokens(shell_of: Shells) -> None:
+    encoder = Encoder(shell_of("bert"), Recipe(template=TEMPLATES["bert"], weights=("content",)))
+    ids = encoder.module.ids(["a man [MASK]"])[0]
+    shown = encoder.tokenizer.convert_ids_to_tokens(ids)
+    kept = [t for t, weight in zip(shown, weights_of(encoder, ["a man [MASK]"])[0], strict=True) if weight]
+    unknown = encoder.tokenizer.unk_token  # "[" is none of the tiny tokenizer's tokens
+    assert kept == [t for t in encoder.tokenizer.tokenize("a man [ mask ].") if t != unknown]
+
+
+def test_several_masks_are_averaged_and_the_users_are_not(shell_of: Shells) -> None:
+    encoder = Encoder(shell_of("bert"), Recipe(template=TEMPLATES["T4"], weights=("mask",)))
+    text = "the [MASK] man"
+    weights = weights_of(encoder, [text])[0]
+    assert sorted(set(weights.tolist())) == pytest.approx([0, 1 / 3], abs=1e-6)
+    np.testing.assert_array_equal(
+        weights > 0, np.array(encoder.module.ids([text])[0]) == encoder.tokenizer.mask_token_id
+    )
+
+
+def test_a_mask_the_user_wrote_without_a_template_is_one_more_token(shell_of: Shells, bert: Path) -> None:
+    encoder = Encoder(shell_of("bert"), "mean")
+    assert encoder.module.ids(["a [MASK] man [SEP]"])[0] == encoder.tokenizer("a [MASK] man [SEP]")["input_ids"]
+    stock = SentenceTransformer(str(bert), device="cpu").encode(["a [MASK] man [SEP]"])
+    np.testing.assert_allclose(encoder.encode(["a [MASK] man [SEP]"]), stock, atol=1e-5)
+
+
+def test_no_factor_is_uniform(shell_of: Shells) -> None:
+    backbone = Encoder(shell_of("bert"), "mean").module.backbone
+    frame = Encoder(shell_of("bert"), "mean").module.plan.frame
+    tokens = pad([[0, 7, 8, 2]], frame, backbone.pad_id)
+    vocabulary = Vocabulary(backbone.tokenizer, len(backbone.vocabulary))
+    assert combine([], tokens, None, vocabulary, None).tolist() == [[0.25] * 4]
+
+
+def test_products_of_half_precision_do_not_underflow() -> None:
+    """1e-4 · 1e-4 is 0 in sixteen bits; a text whose weights are all 0 would become a plain mean."""
+    ones = torch.ones(1, 3, dtype=torch.bool)
+    tokens = Tokens(torch.zeros(1, 3, dtype=torch.long), ones, ones)
+    diagonals = {(1, head): torch.tensor([[1e-4, 2e-4, 3e-4]], dtype=torch.float16) for head in (1, 2)}
+    product = [weightings.create(f"ditto:1-{head}") for head in (1, 2)]
+    found = combine_many([product], tokens, States({}, diagonals), None, None)  # type: ignore[arg-type]
+    np.testing.assert_allclose(found[0, 0], [1e-8, 4e-8, 9e-8], rtol=1e-2)

@@ -1,0 +1,469 @@
+"""MTEB, both ways: an Encoder in `mteb.evaluate`, tasks of essent as tasks of MTEB, saved results read back."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mteb
+import numpy as np
+import pytest
+from datasets import Dataset
+from mteb.abstasks import AbsTaskRetrieval, AbsTaskSTS
+from mteb.abstasks.task_metadata import TaskMetadata
+from sentence_transformers import SentenceTransformer
+
+from essent import Encoder
+from essent.errors import DataError, InputError
+from essent.selection.mteb.models import identify
+from essent.selection.mteb.results import read_mteb_results
+from essent.selection.mteb.tasks import to_mteb
+from essent.tasks.clusters import ClusterTask
+from essent.tasks.data import Pair
+from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.examples import Example
+from essent.tasks.geometry import GeometryTask
+from essent.tasks.heros import HerosTask, MinimalPair, verdict
+from essent.tasks.labels import LabelTask
+from essent.tasks.pairs import PairTask
+from essent.tasks.result import Result
+from essent.tasks.retrieval import RetrievalTask
+from essent.tasks.triplets import TripletTask
+from families import CORPUS
+
+# mteb's own: it passes a deprecated argument to itself, and calls sentence-transformers by an old name
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The fill_missing parameter is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The `get_sentence_embedding_dimension` method has been renamed:FutureWarning"),
+]
+
+SENTENCES = list(dict.fromkeys(CORPUS))
+ROWS = [
+    (SENTENCES[0], SENTENCES[1], 1.0),
+    (SENTENCES[1], SENTENCES[5], 2.5),
+    (SENTENCES[6], SENTENCES[7], 4.2),
+    (SENTENCES[2], SENTENCES[3], 0.4),
+    (SENTENCES[4], SENTENCES[0], 0.0),
+    (SENTENCES[3], SENTENCES[3] + " Every morning!", 5.0),
+]
+PAIRS = PairTask("tiny", tuple(Pair(first, second, score) for first, second, score in ROWS), {"split": "dev"})
+HEROS = HerosTask(
+    "heros",
+    tuple(
+        MinimalPair(original, changed, kind)
+        for original in SENTENCES[:4]
+        for kind, changed in (
+            ("Synonym", original.replace(" ", " very ", 1)),
+            ("Typo", original.replace("e", "ee", 1)),
+            ("Antonym", "No " + original),
+            ("Negation (Main)", original + " Not!"),
+        )
+    ),
+    resamples=50,
+)
+LABELS = LabelTask(
+    "labels", tuple(Example((f"{text} {n}",), str(n % 2)) for n in range(4) for text in SENTENCES[:6]), folds=3
+)
+CLUSTERS = ClusterTask(
+    "clusters", tuple(Example((f"{text} {n}",), text[:9]) for n in range(4) for text in SENTENCES[:3]), (0, 1)
+)
+GEOMETRY = GeometryTask("geometry.tiny", tuple(PAIRS.texts()), ((SENTENCES[0], SENTENCES[1]),))
+DUPLICATES = DuplicateTask("duplicates", tuple((a, b, score > 2) for a, b, score in ROWS))
+TRIPLETS = TripletTask("triplets", tuple((a, b, SENTENCES[n]) for n, (a, b, _) in enumerate(ROWS)))
+RETRIEVAL = RetrievalTask(
+    "retrieval",
+    {f"q{n}": text.lower() for n, text in enumerate(SENTENCES)},
+    {f"d{n}": f"{text} Indeed, {text[:20]}" for n, text in enumerate(CORPUS)},
+    {f"q{n}": {f"d{n}": 2, f"d{n + 3}": 1} for n in range(len(SENTENCES) - 3)},
+)
+TASKS = [PAIRS, HEROS, LABELS, CLUSTERS, GEOMETRY, DUPLICATES, TRIPLETS, RETRIEVAL]
+
+
+class TinySTS(AbsTaskSTS):
+    """The same pairs as `PAIRS`, as MTEB's own kind of task, in memory."""
+
+    metadata = TaskMetadata(
+        name="TinySTS",
+        description="Six pairs.",
+        type="STS",
+        category="t2t",
+        main_score="cosine_spearman",
+        eval_langs=["eng-Latn"],
+        dataset={"path": "in-memory", "revision": "1"},
+    )
+
+    def load_data(self, **options: Any) -> None:
+        columns = dict(zip(("sentence1", "sentence2", "score"), map(list, zip(*ROWS, strict=True)), strict=True))
+        self.dataset = {"default": {"test": Dataset.from_dict(columns)}}
+        self.data_loaded = True
+
+
+class TinyRetrieval(AbsTaskRetrieval):
+    """The same queries and documents as `RETRIEVAL`, as MTEB's own kind of task."""
+
+    metadata = TaskMetadata(
+        name="TinyRetrieval",
+        description="A few queries.",
+        type="Retrieval",
+        category="t2t",
+        main_score="ndcg_at_10",
+        eval_langs=["eng-Latn"],
+        dataset={"path": "in-memory", "revision": "1"},
+    )
+
+    def load_data(self, **options: Any) -> None:
+        sides = [
+            Dataset.from_list([{"id": key, "text": text} for key, text in side.items()])
+            for side in (RETRIEVAL.corpus, RETRIEVAL.queries)
+        ]
+        judged = {query: dict(documents) for query, documents in RETRIEVAL.relevant.items()}
+        split = {"corpus": sides[0], "queries": sides[1], "relevant_docs": judged, "top_ranked": None}
+        self.dataset = {"default": {"test": split}}
+        self.data_loaded = True
+
+
+def test_retrieval_has_the_scores_of_mtebs_own_evaluation(encoder: Encoder) -> None:
+    scores = evaluate(encoder, TinyRetrieval())[0].scores["test"][0]
+    own = RETRIEVAL.run(encoder).metrics
+    for ours, theirs in (("ndcg@10", "ndcg_at_10"), ("mrr@10", "mrr_at_10"), ("recall@10", "recall_at_10")):
+        assert 100 * scores[theirs] == pytest.approx(own[ours]["all"], abs=0.01)  # MTEB rounds to five digits
+    assert 5 < own["ndcg@10"]["all"] < 99
+
+
+def evaluate(model: Any, *tasks: Any, cache: Path | None = None) -> list[mteb.TaskResult]:
+    kept = None if cache is None else mteb.ResultCache(cache)
+    return mteb.evaluate(model, list(tasks), cache=kept, co2_tracker=False, show_progress_bar=False).task_results
+
+
+@pytest.fixture(scope="module")
+def encoder(folder_of: Callable[[str], Path]) -> Encoder:
+    return Encoder(str(folder_of("bert")), "first-last weights=idf | zscore", device="cpu").fit(PAIRS.texts())
+
+
+# -- models in MTEB ---------------------------------------------------------------------------------------------------
+
+
+def test_an_encoder_runs_in_mteb_as_it_is(encoder: Encoder) -> None:
+    scores = evaluate(encoder, TinySTS())[0].scores["test"][0]
+    own = PAIRS.run(encoder)
+    assert 100 * scores["cosine_spearman"] == pytest.approx(own.metrics["spearman"]["all"], abs=1e-4)
+    assert 100 * scores["cosine_pearson"] == pytest.approx(own.metrics["pearson"]["all"], abs=1e-4)
+    assert abs(own.main_score) > 1
+
+
+def test_a_sentence_transformer_goes_the_same_way(shell_of: Callable[[str], SentenceTransformer]) -> None:
+    model = shell_of("bert")
+    theirs, ours = evaluate(model, TinySTS(), to_mteb(PAIRS))
+    assert ours.get_score() == pytest.approx(theirs.get_score(), abs=1e-6)
+    assert 100 * ours.get_score() == pytest.approx(PAIRS.run(model).main_score, abs=1e-6)
+
+
+def test_a_cache_keeps_named_encoders_apart(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = str(folder_of("bert"))
+    found = {}
+    for recipe, texts in (
+        ("mean", None),
+        ("first-last", None),
+        ("weights=idf | zscore", 0),
+        ("weights=idf | zscore", 3),
+    ):
+        encoder = Encoder(folder, recipe, device="cpu")
+        if texts is not None:
+            encoder.fit(PAIRS.texts()[texts:])
+        identify(encoder, "me/tiny")
+        revision = encoder.model_card_data.base_model_revision
+        assert identify(encoder, "me/tiny").model_card_data.base_model_revision == revision  # the same again
+        found[revision] = evaluate(encoder, to_mteb(PAIRS), cache=tmp_path)[0].get_score()
+        assert 100 * found[revision] == pytest.approx(PAIRS.run(encoder).main_score, abs=1e-4)
+    assert len(found) == 4
+    assert len(read_mteb_results(tmp_path)) == 4
+
+
+def test_a_cache_keeps_encoders_apart_as_they_are(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = str(folder_of("bert"))
+    for recipe, texts in (("mean", None), ("first-last", None), ("mean | zscore", 0), ("mean | zscore", 3)):
+        encoder = Encoder(folder, recipe, device="cpu")
+        if texts is not None:
+            encoder.fit(PAIRS.texts()[texts:])
+        found = evaluate(encoder, to_mteb(PAIRS), cache=tmp_path)[0].get_score()
+        assert 100 * found == pytest.approx(PAIRS.run(encoder).main_score, abs=1e-4)
+    assert len(read_mteb_results(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("name", ["", "  ", None])
+def test_a_model_needs_a_name(encoder: Encoder, name: Any) -> None:
+    with pytest.raises(InputError, match="is a text such as"):
+        identify(encoder, name)
+
+
+# -- tasks of essent in MTEB ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
+def test_tasks_score_in_mteb_as_they_do_here(task: Any, encoder: Encoder, tmp_path: Path) -> None:
+    wrapped = to_mteb(task)
+    found = evaluate(encoder, wrapped, cache=tmp_path)[0]
+    own = task.run(encoder)
+    scores = found.scores["test"][0]
+    divisor = 1 if own.main is None else 100
+    for metric, values in own.metrics.items():
+        for key, value in values.items():
+            assert scores[f"{metric}.{key}"] == pytest.approx(value / divisor, abs=1e-6, nan_ok=True)
+    if own.main is not None:
+        assert 100 * found.get_score() == pytest.approx(own.main_score, abs=1e-6)
+        assert abs(found.get_score()) <= 1
+    assert found.task_name == f"essent.{task.name}"
+    assert found.dataset_revision == task.digest()
+    again = evaluate(encoder, wrapped)[0]  # the texts are still there
+    assert again.get_score() == pytest.approx(found.get_score(), abs=1e-6)
+
+    (read,) = read_mteb_results(tmp_path)
+    assert (read.task, read.n, read.main, read.notes) == (own.task, own.n, own.main, own.notes)
+    assert set(read.subsets) == set(own.subsets)
+    for metric, values in own.metrics.items():
+        assert read.metrics[metric] == pytest.approx(values, abs=2e-6, nan_ok=True)
+    assert read.provenance["sha256"] == task.digest()
+    assert read.provenance.get("split") == own.provenance.get("split")  # the data's, not MTEB's only one
+    assert read.provenance["mteb"] == found.mteb_version
+    assert read.provenance["model"] == encoder.model_card_data.model_name
+
+
+def test_tasks_without_a_main_score_have_one_in_mteb(encoder: Encoder) -> None:
+    heros, geometry, chosen = evaluate(
+        encoder, to_mteb(HEROS), to_mteb(GEOMETRY), to_mteb(HEROS, main=("similarity", "Synonym"))
+    )
+    shares = list(HEROS.run(encoder).metrics["ranked_above"].values())
+    assert heros.get_score() == pytest.approx(1 - np.mean(shares), abs=1e-9)
+    assert geometry.get_score() == pytest.approx(GEOMETRY.run(encoder).metrics["isoscore"]["all"], abs=1e-6)
+    assert chosen.get_score() == pytest.approx(HEROS.run(encoder).metrics["similarity"]["Synonym"], abs=1e-6)
+
+
+def test_heros_read_back_still_gives_its_verdict(encoder: Encoder, tmp_path: Path) -> None:
+    evaluate(encoder, to_mteb(HEROS), cache=tmp_path)
+    assert verdict(read_mteb_results(tmp_path)[0]) == verdict(HEROS.run(encoder))
+
+
+def test_no_comparison_and_no_correlation_are_not_a_number(encoder: Encoder, tmp_path: Path) -> None:
+    lonely = HerosTask("lonely", tuple(pair for pair in HEROS.pairs if pair.subset == "Synonym"), resamples=5)
+    constant = PairTask("constant", tuple(pair._replace(score=1.0) for pair in PAIRS.pairs))
+    for found in evaluate(encoder, to_mteb(lonely), to_mteb(constant), cache=tmp_path):
+        assert math.isnan(found.get_score())
+    constant_read, lonely_read = read_mteb_results(tmp_path)
+    assert math.isnan(constant_read.main_score)
+    assert "constant gold scores" in constant_read.notes[0]
+    assert lonely_read.metrics["ranked_above"] == {}
+
+
+class Counting:
+    """Another package's task: how many texts it has."""
+
+    name = "counting"
+
+    def texts(self) -> list[str]:
+        return ["one", "two", "two"]
+
+    def digest(self) -> str:
+        return "0"
+
+    def run(self, encode: Callable[[list[str]], Any]) -> Result:
+        vectors = encode(self.texts())
+        return Result(self.name, {"share": {"all": len(vectors) / 10}}, {}, len(vectors), main=None)
+
+
+def test_tasks_of_others(encoder: Encoder) -> None:
+    with pytest.raises(InputError, match=r"which of MTEB's types is a Counting\? Give type="):
+        to_mteb(Counting())
+    with pytest.raises(InputError, match=r"no main score: give main=.*share\.all"):
+        evaluate(encoder, to_mteb(Counting(), type="STS"))
+    with pytest.raises(InputError, match=r"no score 'share\.some'; it has share\.all"):
+        evaluate(encoder, to_mteb(Counting(), type="STS", main=("share", "some")))
+    found = evaluate(encoder, to_mteb(Counting(), type="STS", main=("share", "all")))[0]
+    assert found.get_score() == 0.3
+
+
+def test_what_mteb_knows_of_a_task() -> None:
+    task = to_mteb(PAIRS, languages=["deu-Latn"])
+    assert isinstance(task, mteb.AbsTask)
+    assert task.languages == ["deu"]
+    assert [to_mteb(kind).metadata.type for kind in TASKS] == [
+        "STS", "STS", "Classification", "Clustering", "STS", "PairClassification", "STS", "Retrieval",
+    ]  # fmt: skip
+    assert task.dataset["default"]["test"]["text"][:] == PAIRS.texts()
+    task.unload_data()
+    task.load_data()
+    assert task.metadata.name == "essent.tiny"
+    statistics = task._calculate_descriptive_statistics_from_split("test")
+    assert statistics["num_samples"] == 12
+    assert statistics["unique_texts"] == len(set(PAIRS.texts()))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("a/b", {}, "cannot be part of a file name"),
+        ("", {}, "cannot be part of a file name"),
+        ("a", {"type": "Dreams"}, "does not take the task 'a'.*Dreams"),
+        ("a", {"languages": ["english"]}, "does not take the task 'a'"),
+    ],
+)
+def test_what_mteb_cannot_take(name: str, options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=f"(?s){message}"):
+        to_mteb(PairTask(name, PAIRS.pairs), **options)
+
+
+# -- results of MTEB in essent ----------------------------------------------------------------------------------------
+
+
+def test_saved_results_are_read(encoder: Encoder, tmp_path: Path) -> None:
+    found = evaluate(encoder, TinySTS())[0]
+    found.to_disk(tmp_path / "one.json")
+    (read,) = read_mteb_results(tmp_path / "one.json")
+    scores = found.scores["test"][0]
+    assert read.task == "TinySTS"
+    assert read.main_score == pytest.approx(100 * found.get_score(), abs=1e-4)  # MTEB keeps six decimals of fractions
+    for metric in ("cosine_spearman", "cosine_pearson", "euclidean_spearman"):
+        assert read.metrics[metric] == {"all": pytest.approx(100 * scores[metric], abs=1e-4)}
+    assert (read.n, read.subsets, read.notes) == (0, {}, ())
+    assert "model" not in read.provenance
+    assert read.provenance["evaluation_time"] == found.evaluation_time
+    assert read.provenance["dataset_revision"] == "1"
+    assert read.provenance["split"] == "test"
+    assert read.provenance["date"].startswith(str(found.date.year))
+    assert Result.from_dict(read.to_dict()) == read
+
+
+def test_results_of_whole_models_are_read(encoder: Encoder, tmp_path: Path) -> None:
+    run = mteb.evaluate(encoder, [TinySTS(), to_mteb(PAIRS)], cache=None, co2_tracker=False, show_progress_bar=False)
+    run.to_disk(tmp_path / "model.json")
+    mteb.results.BenchmarkResults(model_results=[run]).to_disk(tmp_path / "benchmark.json")
+    for name in ("model.json", "benchmark.json"):
+        theirs, ours = read_mteb_results(tmp_path / name)
+        assert (theirs.task, ours.task) == ("TinySTS", "tiny")
+        assert theirs.main_score == pytest.approx(ours.main_score, abs=1e-4)
+        assert theirs.provenance["model"] == ours.provenance["model"] == run.model_name
+
+
+def saved(scores: Any, **more: Any) -> dict:
+    return {"task_name": "T", "mteb_version": "2.1.0", "dataset_revision": "r", "scores": scores, **more}
+
+
+def entry(main: Any, subset: str = "default", **more: Any) -> dict:
+    return {"main_score": main, "hf_subset": subset, "languages": ["eng-Latn"], "mteb_version": "2.1.0", **more}
+
+
+def read_content(content: Any, path: Path) -> list[Result]:
+    path.write_text(json.dumps(content), "utf-8")
+    return read_mteb_results(path)
+
+
+def test_subsets_and_splits(tmp_path: Path) -> None:
+    scores = {
+        "test": [entry(0.5, "en", ndcg=0.25, extra=0.1), entry(0.7, "de", ndcg=0.75)],
+        "validation": [entry(None, "en", ndcg=0.5)],
+    }
+    test, validation = read_content(saved(scores), tmp_path / "T.json")
+    assert (test.task, validation.task) == ("T", "T.validation")
+    assert test.main == ("main_score", "mean")
+    assert test.metrics == {"main_score": {"mean": pytest.approx(60)}, "ndcg": {"mean": pytest.approx(50)}}
+    assert test.subsets["en"] == {"n": 0, "main_score": 50.0, "ndcg": 25.0, "extra": 10.0}
+    assert math.isnan(validation.main_score)
+    assert validation.notes == ("The main score is undefined for: en.",)
+    assert validation.metrics["ndcg"] == {"all": 50.0}
+
+
+def test_what_becomes_times_a_hundred(tmp_path: Path) -> None:
+    metrics = {
+        "max_accuracy_threshold": 0.5,
+        "rmse": 0.5,
+        "n_clusters": 7,
+        "accuracy": 1,
+        "runs": [{"a": 1}],
+        "ok": True,
+    }
+    (read,) = read_content(saved({"test": [entry(0.5, **metrics)]}), tmp_path / "T.json")
+    assert {name: values["all"] for name, values in read.metrics.items()} == {
+        "main_score": 50.0,
+        "max_accuracy_threshold": 0.5,
+        "rmse": 0.5,
+        "n_clusters": 7,
+        "accuracy": 100.0,
+    }
+    (percent,) = read_content(saved({"test": [entry(50.5, accuracy=0.5)]}), tmp_path / "T.json")
+    assert (percent.main_score, percent.metrics["accuracy"]["all"]) == (50.5, 0.5)
+
+
+def test_a_folder_of_models(tmp_path: Path) -> None:
+    for model, score in (("b", 0.2), ("a", 0.1)):
+        folder = tmp_path / model / "revision"
+        folder.mkdir(parents=True)
+        (folder / "model_meta.json").write_text(json.dumps({"name": f"me/{model}", "revision": "1"}), "utf-8")
+        (folder / "run_settings.jsonl").write_text("{}\n", "utf-8")
+        read_content(saved({"test": [entry(score)]}), folder / "T.json")
+    first, second = read_mteb_results(str(tmp_path))
+    assert (first.provenance["model"], first.main_score) == ("me/a", pytest.approx(10))
+    assert (second.provenance["model"], second.main_score) == ("me/b", pytest.approx(20))
+    assert first.provenance["model_revision"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "holds a list, not an object"),
+        ({"format": "essent-results/1"}, "KeyError: 'task_name'"),
+        ({"task_name": "T"}, "KeyError: 'scores'"),
+        ({"mteb_dataset_name": "T", "test": {}}, r"before MTEB 1\.11"),
+        (saved({}), "its scores are {}"),
+        (saved({"test": []}), "the split 'test' of T has no scores"),
+        (saved({"test": {}}), "the split 'test' of T has no scores"),
+        (saved({"test": {"default": {"main_score": 1}}}), "TypeError"),
+        (saved([1]), "AttributeError"),
+        (saved({"test": [{"main_score": 0.5}]}), "KeyError: 'languages'"),
+        (saved({"test": [{"hf_subset": "default"}]}), "KeyError: 'main_score'"),
+        (saved({"test": [entry("0.5")]}), "the main score is '0.5', not a number"),
+        (saved({"test": [entry(True)]}), "the main score is True, not a number"),
+        (saved({"test": [entry(0.5, essent_result={"task": "T"})]}), "Not a result of essent"),
+        (saved({"test": [entry(0.5)]}, date=1e300), "OverflowError|ValueError"),
+        ({"task_results": [], "model_results": 3}, "TypeError"),
+        ({"task_results": [{}], "model_name": "m"}, "KeyError: 'task_name'"),
+    ],
+)
+def test_other_files_are_refused(content: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"bad\.json is not a result of MTEB: .*({message})"):
+        read_content(content, tmp_path / "bad.json")
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"Cannot read the results .*missing\.json"):
+        read_mteb_results(tmp_path / "missing.json")
+    with pytest.raises(DataError, match="holds no results of MTEB"):
+        read_mteb_results(tmp_path)
+    for content in (b"\xff{", b"{", b"[" * 100000):
+        (tmp_path / "bad.json").write_bytes(content)
+        with pytest.raises(DataError, match=r"bad\.json is not a JSON file"):
+            read_mteb_results(tmp_path)
+    (tmp_path / "bad.json").unlink()
+    (tmp_path / "model_meta.json").write_text("[]", "utf-8")
+    (tmp_path / "T.json").write_text(json.dumps(saved({"test": [entry(0.5)]})), "utf-8")
+    with pytest.raises(DataError, match=r"model_meta\.json .*not an object"):
+        read_mteb_results(tmp_path)
+
+
+def test_reading_needs_no_mteb(tmp_path: Path) -> None:
+    path = tmp_path / "T.json"
+    path.write_text(json.dumps(saved({"test": [entry(0.5)]})), "utf-8")
+    code = (
+        "import sys; sys.modules['mteb'] = None\n"
+        "from essent.selection.mteb import read_mteb_results, to_mteb\n"
+        "from essent.tasks.data import Pair; from essent.tasks import PairTask\n"
+        f"print(read_mteb_results({str(path)!r})[0].main_score, 'torch' in sys.modules)\n"
+        "try: to_mteb(PairTask('t', (Pair('a', 'b', 1.0, None),)))\n"
+        "except ImportError as error: print(error)\n"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.startswith("50.0 False\n")
+    assert 'pip install "essent[mteb]"' in printed

@@ -1,0 +1,180 @@
+"""The loss on a model: each objective against loops over sentences in float64, loss and all gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from train_reference import Slow, loss_of
+
+from essent import Encoder, Recipe
+from essent.encoder.pipeline.plan import Plan
+from essent.training.build import replace_module
+from essent.training.loss import ContrastiveLoss
+from essent.training.objectives import OBJECTIVES
+from essent.training.projection import projection_heads
+from essent.training.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES
+from essent.training.views import ViewCollator, ViewedModule, bare_template, places_of
+
+TEXTS = ["A man is playing a large flute", "Two dogs run.", "dogs", "The moon is far from the earth"]
+TRIPLETS = [
+    ("A man is playing a flute.", "A man plays", "A man is cooking."),
+    ("Two dogs run.", "Animals run through the field.", "Dogs sleep"),
+    ("She drinks coffee", "She drinks it every morning.", "She likes tea."),
+]
+TEMPLATES = {"bert": BERT_TEMPLATES, "roberta": ROBERTA_TEMPLATES}
+CASES = [
+    *[(family, name, "none", 1) for family in ("bert", "roberta") for name in OBJECTIVES],
+    ("bert", "different-templates-denoised", "dense-tanh", 1),
+    ("bert", "same-template-denoised", "prediction-transform", 3),
+    ("bert", "different-templates", "dense-tanh", 3),
+    ("roberta", "simcse", "dense-tanh", 2),
+]
+
+
+def build(
+    folder: Path, objective: str, head: str, columns: int, family: str = "bert"
+) -> tuple[ContrastiveLoss, ViewCollator]:
+    """A loss on a model of its own, dropout off."""
+    row = OBJECTIVES[objective]
+    views = [Recipe(template=text, weights=("mask",)) for text in TEMPLATES[family][: row.templates]]
+    views = views or [Recipe.parse("cls")]
+    encoder = Encoder(SentenceTransformer(str(folder), device="cpu"), "mean")
+    backbone = encoder.module.backbone
+    replace_module(encoder, ViewedModule(backbone, views[0]))
+    made = projection_heads[head](backbone.dimensions, backbone.model.config, torch.Generator().manual_seed(0), "")
+    places = places_of(columns, len(views))
+    plans = [Plan(view, backbone) for view in views]
+    loss = ContrastiveLoss(encoder, plans, places, made, denoised=row.denoised)
+    frames = [plan.frame for plan in plans]
+    return loss.eval(), ViewCollator(encoder.preprocess, backbone=backbone, frames=frames, places=places)
+
+
+def features_of(collator: ViewCollator, rows: list[Any]) -> list[dict[str, torch.Tensor]]:
+    """What the trainer makes of a batch: one dictionary a place."""
+    batch = collator([{str(n): text for n, text in enumerate(row)} for row in rows])
+    prefixes = [f"view{number}_" for number in range(len(collator.places))]
+    return [
+        {key.removeprefix(prefix): value for key, value in batch.items() if key.startswith(prefix)}
+        for prefix in prefixes
+    ]
+
+
+def reference(slow: Slow, objective: str, rows: list[Any], places: Any, head: Any, templates: Any) -> torch.Tensor:
+    """The same from the equations, sentence by sentence."""
+    row = OBJECTIVES[objective]
+
+    def vector(text: str, view: int) -> torch.Tensor:
+        if not row.templates:
+            return head(slow.first_token(text))
+        h = slow.prompted(text, templates[view])
+        if not row.denoised:
+            return head(h)
+        bias = slow.bias(text, templates[view])
+        return head(h) - head(bias) if head.before_denoising else head(h - bias)
+
+    return loss_of(*[[vector(example[column], view) for example in rows] for column, view in places])
+
+
+@pytest.mark.parametrize(("family", "objective", "head", "columns"), CASES)
+def test_loss_and_gradients(
+    family: str, objective: str, head: str, columns: int, folder_of: Callable[[str], Path]
+) -> None:
+    loss, collator = build(folder_of(family), objective, head, columns, family)
+    rows: list[Any] = [(text,) for text in TEXTS] if columns == 1 else [row[:columns] for row in TRIPLETS]
+    slow = Slow(folder_of(family))
+    exact_head = projection_heads[head](32, slow.model.config, torch.Generator().manual_seed(0), "").double()
+    wanted = reference(slow, objective, rows, loss.places, exact_head, TEMPLATES[family])
+    wanted.backward()
+    theirs = dict(slow.model.named_parameters()) | {f"head.{k}": v for k, v in exact_head.named_parameters()}
+    largest = max(float(weight.grad.abs().max()) for weight in theirs.values() if weight.grad is not None)
+    features = features_of(collator, rows)
+    for loss_part, tolerance in ((loss, 5e-5), (loss.double(), 1e-9)):  # gradients sum over tokens in float32 at first
+        loss_part.zero_grad()
+        found = loss_part(features)
+        found.backward()
+        assert found.item() == pytest.approx(wanted.item(), rel=1e-5 if tolerance > 1e-6 else 1e-9)
+        ours = dict(loss.model.module.backbone.model.named_parameters())
+        ours |= {f"head.{name}": weight for name, weight in loss.projection_head.named_parameters()}
+        for name, weight in ours.items():
+            exact = theirs[name].grad if theirs[name].grad is not None else torch.zeros_like(theirs[name])
+            assert weight.grad is not None, name
+            assert float((weight.grad.double() - exact).abs().max()) / largest < tolerance, name
+
+
+def test_the_bias_is_computed_once_a_length_and_view(bert: Path) -> None:
+    loss, collator = build(bert, "same-template-denoised", "none", 3)
+    seen: list[tuple[int, int]] = []
+    run = loss.model.module.backbone.states
+
+    def counted(tokens: Any, *rest: Any) -> Any:
+        seen.append(tuple(tokens.ids.shape))
+        return run(tokens, *rest)
+
+    loss.model.module.backbone.states = counted
+    rows = [("one two three", "one", "two three"), ("one two", "two", "three one two"), ("two", "one", "one")]
+    features = features_of(collator, rows)
+    loss(features)
+    frame = loss.plans[0].frame
+    lengths = {int(n) - len(frame) for part in features for n in part["attention_mask"].sum(dim=1)}
+    assert len(seen) == 4  # three columns and the template
+    assert seen[3] == (len(lengths), len(frame))
+
+
+def test_the_bias_is_what_a_denoised_recipe_subtracts(bert: Path) -> None:
+    loss, collator = build(bert, "same-template-denoised", "none", 1)
+    encoder = Encoder(str(bert), Recipe(template=BERT_TEMPLATES[0], layers=(("L-bias", 1.0),), weights=("mask",)))
+    vectors = loss.embed(features_of(collator, [(text,) for text in TEXTS]))[0]
+    torch.testing.assert_close(vectors, encoder.encode(TEXTS, convert_to_tensor=True), rtol=0, atol=1e-5)
+
+
+def test_dropout_makes_the_views_differ(bert: Path) -> None:
+    loss, collator = build(bert, "simcse", "none", 1)
+    features = features_of(collator, [(text,) for text in TEXTS])
+    first, second = loss.embed(features)
+    assert torch.equal(first, second)
+    loss.train()
+    first, second = loss.embed(features)
+    assert (first - second).abs().max() > 1e-3
+    torch.manual_seed(1)
+    again = loss.embed(features)
+    torch.manual_seed(1)
+    assert all(torch.equal(a, b) for a, b in zip(again, loss.embed(features), strict=True))
+
+
+def test_dropout_of_attention_alone_where_its_diagonal_is_read(bert: Path) -> None:
+    """A recipe that reads attention runs its own attention function: it must drop out too, the diagonal must not."""
+    encoder = Encoder(SentenceTransformer(str(bert), device="cpu"), "ditto:2-1")
+    backbone = encoder.module.backbone
+    for name, part in backbone.model.named_modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.5 if name.endswith("attention.self.dropout") else 0.0
+    encoder.train()
+    features = encoder.preprocess(TEXTS)
+    first, second = (encoder(dict(features)) for _ in range(2))
+    assert (first["sentence_embedding"] - second["sentence_embedding"]).abs().max() > 1e-3
+    encoder.eval()
+    assert torch.equal(*(encoder(dict(features))["sentence_embedding"] for _ in range(2)))
+
+
+def test_views_are_cut_to_the_text_length(bert: Path) -> None:
+    _, collator = build(bert, "different-templates", "none", 1)
+    collator.max_seq_length = 5
+    features = features_of(collator, [("The old oak tree stayed there all the morning.",), ("dogs",)])
+    longest = [int(part["attention_mask"].sum(dim=1).max()) for part in features]
+    assert longest == [len(frame) + 5 for frame in collator.frames]
+
+
+def test_positions_of_the_bare_template(bert: Path) -> None:
+    loss, _ = build(bert, "same-template-denoised", "none", 1)
+    frame = loss.plans[0].frame
+    rows = bare_template(frame, torch.tensor([0, 7]))
+    assert rows["positions"][0].tolist() == list(range(len(frame)))
+    assert rows["positions"][1, len(frame.before)] == len(frame.before) + 7
+    assert places_of(1, 2) == ((0, 0), (0, 1))
+    assert places_of(3, 2) == ((0, 0), (1, 1), (2, 1))
+    assert places_of(2, 1) == ((0, 0), (1, 0))

@@ -1,0 +1,77 @@
+"""The loss as a function of vectors: the papers' equation, value and gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from train_reference import loss_of
+
+from essent.errors import InputError, UnknownNameError
+from essent.training.objectives import OBJECTIVES, denoised_info_nce, find_objective, info_nce
+
+
+def vectors(count: int, rows: int, width: int, seed: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(rows, width, generator=generator, dtype=torch.float64) for _ in range(count)]
+
+
+def gradients(loss: torch.Tensor, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    return list(torch.autograd.grad(loss, inputs))
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize(("rows", "temperature"), [(1, 0.05), (5, 0.05), (4, 1.0)])
+def test_value_and_gradients(hard: bool, rows: int, temperature: float) -> None:
+    exact = [part.requires_grad_() for part in vectors(3 if hard else 2, rows, 6, seed=rows)]
+    wanted = loss_of(*[list(part) for part in exact], temperature=temperature)
+    single = [part.detach().float().requires_grad_() for part in exact]
+    found = info_nce(*single, temperature=temperature)
+    assert found.item() == pytest.approx(wanted.item(), rel=1e-5, abs=1e-6)
+    for ours, theirs in zip(gradients(found, single), gradients(wanted, exact), strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_equation_4() -> None:
+    exact = [part.requires_grad_() for part in vectors(4, 5, 6, seed=3)]
+    first, first_bias, second, second_bias = exact
+    wanted = loss_of(
+        [h - b for h, b in zip(first, first_bias, strict=True)],
+        [h - b for h, b in zip(second, second_bias, strict=True)],
+    )
+    found = denoised_info_nce(*exact)
+    assert found.item() == pytest.approx(wanted.item(), rel=1e-12)
+    for ours, theirs in zip(gradients(found, exact), gradients(wanted, exact), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 6))
+def test_order_of_the_batch_and_scale_do_not_matter(seed: int, rows: int) -> None:
+    anchors, positives, negatives = vectors(3, rows, 4, seed)
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
+    whole = info_nce(anchors, positives, negatives)
+    assert info_nce(3 * anchors[order], positives[order], 0.5 * negatives[order]).item() == pytest.approx(whole.item())
+    assert whole.item() >= 0
+
+
+def test_half_precision_and_zero_rows() -> None:
+    anchors, positives = (part.bfloat16() for part in vectors(2, 4, 8, seed=0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = info_nce(anchors, positives)
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(info_nce(anchors.float(), positives.float()).item(), rel=1e-6)
+    zero = torch.zeros(2, 3, requires_grad=True)
+    loss = info_nce(zero, torch.randn(2, 3))
+    assert loss.item() == pytest.approx(0.6931472)  # every cosine 0: two equal candidates
+    assert torch.isfinite(gradients(loss, [zero])[0]).all()
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match=r"positives must have the anchors' shape \(2, 3\)"):
+        info_nce(torch.ones(2, 3), torch.ones(3, 3))
+    with pytest.raises(InputError, match="at least one row"):
+        info_nce(torch.ones(0, 3), torch.ones(0, 3))
+    with pytest.raises(UnknownNameError, match="Did you mean 'same-template'"):
+        find_objective("sametemplate")
+    assert {row.templates for row in OBJECTIVES.values()} == {0, 1, 2}

