@@ -18,8 +18,12 @@ from sklearn.isotonic import IsotonicRegression
 
 from essent import Encoder
 from essent.tasks.base import unit_rows
-from essent.tasks.calibration.calibrating import expected_calibration_error
-from essent.tasks.calibration.fitting import FEWEST_JUDGED, probability_curve, share_curve
+from essent.tasks.calibration.calibrating import (
+    FEWEST_JUDGED,
+    expected_calibration_error,
+    probability_curve,
+    share_curve,
+)
 from essent.tasks.duplicates import DuplicateTask
 from essent.tasks.locate import load_task
 from essent.tasks.pairs import PairTask

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from command_line import run
-from essent.cli.demo_picture import DemoRow, draw
+from essent.cli.demo_run import DemoRow, draw
 from essent.tasks.heros import CHANGED, KEPT, SUBSETS
 from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 

@@ -9,7 +9,7 @@ import pytest
 
 from command_line import run
 from essent import NAMED, TEMPLATES, Recipe
-from essent.cli.parts import in_source, parts, registered, shaping_steps
+from essent.cli.recipes import in_source, parts, registered, shaping_steps
 from essent.recipe.shaping.base import shapers
 from essent.recipe.shaping.centre import Centre
 
@@ -75,6 +75,6 @@ def test_steps_of_other_packages_are_listed(monkeypatch: pytest.MonkeyPatch) -> 
             self.share = share
 
     point = SimpleNamespace(name="mine", load=lambda: Mine)
-    monkeypatch.setattr("essent.cli.parts.offered", lambda group: [point] if group == "essent.shapers" else [])
+    monkeypatch.setattr("essent.cli.recipes.offered", lambda group: [point] if group == "essent.shapers" else [])
     monkeypatch.setitem(shapers._parts, "mine", Mine)
     assert shaping_steps() == {**in_source("essent.recipe.shaping"), "mine": ("share=0.5", "Mine, first.")}

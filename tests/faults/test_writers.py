@@ -102,7 +102,7 @@ def test_a_masked_language_model_that_is_finished(
     """An older model, its checkpoints and what is not essent's: one step, and never a mixture."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    from essent.lab.pretrain.folder import RunFolder
+    from essent.lab.pretrain.run import RunFolder
 
     source = folder_of("bert")
     model, tokenizer = AutoModelForMaskedLM.from_pretrained(source), AutoTokenizer.from_pretrained(source)

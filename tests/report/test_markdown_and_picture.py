@@ -13,8 +13,7 @@ from report_helpers import HOSTILE, board, everything, heros, named, pairs, scor
 from essent.errors import InputError
 from essent.recipe.recipe import Recipe
 from essent.report.gather import gather
-from essent.report.markdown import escaped, markdown_report
-from essent.report.write import write_report
+from essent.report.write import escaped, markdown_report, write_report
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.result import Result
 

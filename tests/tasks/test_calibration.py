@@ -20,9 +20,8 @@ from essent import Encoder, StaticEncoder, verify
 from essent._core.folders.digests import write_digests
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import DamagedError, DataError, InputError, NotFittedError
-from essent.tasks.calibration.calibrating import calibrate, expected_calibration_error
+from essent.tasks.calibration.calibrating import calibrate, expected_calibration_error, probability_curve, share_curve
 from essent.tasks.calibration.curve import EDGE, Curve
-from essent.tasks.calibration.fitting import probability_curve, share_curve
 from essent.tasks.calibration.stored import FILE, Calibration, read_calibration
 from essent.tasks.duplicates import DuplicateTask
 from essent.tasks.pairs import PairTask

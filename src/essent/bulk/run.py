@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Event
+from threading import Event, current_thread, main_thread
+from types import FrameType
 from typing import Any
 
 from essent._core.arguments import check_path, check_size
@@ -18,7 +21,6 @@ from essent._core.lazy import optional_import
 from essent.bulk.bar import RowBar, say, say_nothing
 from essent.bulk.chunks import chunk_fields
 from essent.bulk.fitting import FITTED, fitted
-from essent.bulk.interrupt import interruptible
 from essent.bulk.job import Job
 from essent.bulk.memory import windows_ahead
 from essent.bulk.models import Model, as_graph, open_encoder, ready, without_model
@@ -33,6 +35,35 @@ from essent.bulk.work import do_units
 from essent.bulk.workers import do_units_by_workers
 from essent.errors import DataError, InputError
 from essent.tasks.base import prompt_note
+
+
+@contextmanager
+def interruptible() -> Iterator[Event]:
+    """An event that the first Ctrl-C sets; the second interrupts as it always does.
+
+    In another thread than the main one, which no signal reaches, nothing is changed.
+    """
+    stop = Event()
+    if current_thread() is not main_thread():
+        yield stop
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def first(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(signal.SIGINT, before)
+        print(  # noqa: T201  while a bar is shown
+            "\nThe part that was begun is finished first; Ctrl-C again stops at once, and loses that part alone.",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    signal.signal(signal.SIGINT, first)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
 
 GRAPH_FOLDER = "_graph"
 

@@ -19,11 +19,11 @@ from essent._core.arguments import check_options, check_path, check_size, with_c
 from essent._core.compat import config_of, device_for, prompt_of, write_stock_card
 from essent._core.folders.contents import is_essent_folder
 from essent._core.hub import reach_model
+from essent._core.notebook import html_block, html_lines, html_pairs, html_title
 from essent._core.progress import text_progress
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
 from essent._core.types import ModelLike, NamesItsModel, TextsLike
 from essent.encoder.calibrated import CalibratedTransformer
-from essent.encoder.html import encoder_html
 from essent.encoder.pipeline.cache import PooledCache
 from essent.encoder.pipeline.digests import digest_of, key_of
 from essent.encoder.pipeline.kept import kept_vectors
@@ -41,6 +41,26 @@ from essent.tasks.calibration.stored import read_calibration
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+def encoder_html(encoder: Encoder) -> str:
+    """The encoder as HTML; one whose modules were changed by hand as its plain text."""
+    first = encoder[0]
+    if not isinstance(first, RecipeModule):
+        return html_block(html_lines(repr(encoder).splitlines()))
+    after = [repr(module) for module in list(encoder)[1:]]
+    about = {
+        "recipe": str(encoder.recipe),
+        "model": f"{first.backbone.family}, {first.backbone.last} layers",
+        "dimensions": str(encoder.get_embedding_dimension()),
+        "most tokens of a text": str(encoder.max_seq_length or "no limit"),
+        "device": str(encoder.device),
+    }
+    return html_block(
+        html_title("Encoder"),
+        html_pairs(about | ({"then": ", ".join(after)} if after else {})),
+    )
+
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -21,13 +21,45 @@ import numpy as np
 from essent.errors import DataError, InputError
 from essent.tasks.examples import Example, check_examples
 from essent.tasks.judged import JudgedTask, Scorer, with_interval
-from essent.tasks.label_protocol import choice_note, few_labels_note, protocol_of
 from essent.tasks.label_scores import f1_macro, natural_order, share
 from essent.tasks.label_sets import class_targets, few_label_sets, share_of_draws, soft_targets, spread_folds
 from essent.tasks.pairs import correlations, interval
 from essent.tasks.probes import STRENGTHS, cross_validated, few_labels, held_out
 from essent.tasks.resampling import correlation, weighted_correlation, weighted_mean
 from essent.tasks.result import Result, library_versions
+
+
+def protocol_of(parts: Collection[str | None], folds: int, nested: bool) -> str:
+    """How a classifier is learned and scored on examples of these parts, in words."""
+    if None in parts:
+        where = "inside each fold" if nested else "on the same folds"
+        return f"logistic regression by {folds}-fold cross-validation, its strength chosen {where}"
+    where = "on the dev part" if "dev" in parts else f"by {folds}-fold cross-validation on the train part"
+    return f"logistic regression on the train part, scored on the test part, its strength chosen {where}"
+
+
+def choice_note(name: str, parts: Collection[str | None], protocol: str, evaluated: str) -> str:
+    """What a choice is made on, and why its scores are not those of an evaluation."""
+    if "dev" in parts:
+        return f"{name}: recipes are chosen and scored on the dev part; `essent evaluate` scores the test part."
+    if None not in parts:
+        return (
+            f"{name}: recipes are chosen and scored on the train part, by {protocol}; "
+            "`essent evaluate` scores the test part."
+        )
+    return (
+        f"{name}: scores with all labels are here by {protocol}. `essent evaluate` scores by {evaluated}; "
+        "for the same recipe the two may differ, on small data by several points."
+    )
+
+
+def few_labels_note(shot: int) -> str:
+    """What accuracy with a few labels is, beside accuracy with all of them."""
+    return (
+        f"accuracy@{shot} is the mean over ten training sets of {shot} labels per class; `essent evaluate` shows it "
+        f"with --shots {shot}, beside the accuracy that is learned from all labels."
+    )
+
 
 SEED = 1111  # SentEval's
 CHOICE_FOLDS = 5

@@ -8,9 +8,8 @@ from collections import Counter
 import pytest
 
 from essent.errors import InputError
-from essent.lab.pretrain.frames import FRAMES, in_frames
 from essent.lab.pretrain.settings import Pretraining
-from essent.lab.pretrain.start import Start, prepare
+from essent.lab.pretrain.start import FRAMES, Start, in_frames, prepare
 
 THINGS = ("river", "garden", "kitchen", "station", "window")
 TEXTS = [f"The old {THINGS[n % 5]} is near the Big {THINGS[(n * 3 + 1) % 5]} of Ulm{n}." for n in range(60)]

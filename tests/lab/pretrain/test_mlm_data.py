@@ -7,7 +7,7 @@ import torch
 
 from essent.errors import InputError
 from essent.lab.pretrain.data import mask, masked_once, masking_of, pack, split_texts
-from essent.lab.pretrain.word_pieces import train_word_pieces
+from essent.lab.pretrain.model import train_word_pieces
 from families import CORPUS
 
 TEXTS = CORPUS[:8]

@@ -11,9 +11,16 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertConfig, TrainingArguments
 
 from essent.errors import InputError, ModelError
-from essent.lab.pretrain.model import fit_config, logits_at, open_model, open_tokenizer, read_config, untie
+from essent.lab.pretrain.model import (
+    fit_config,
+    logits_at,
+    open_model,
+    open_tokenizer,
+    read_config,
+    train_word_pieces,
+    untie,
+)
 from essent.lab.pretrain.trainer import MaskedTrainer
-from essent.lab.pretrain.word_pieces import train_word_pieces
 from families import CORPUS, MASKED
 
 
