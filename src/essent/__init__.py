@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from essent.improvement import improve
     from essent.recipe import NAMED, TEMPLATES, Recipe
     from essent.selection import evaluate, search
-    from essent.static import StaticEncoder
+    from essent.static import StaticEncoder, distill
+    from essent.training import train
     from essent.verification.golden import verify
 
 _WHERE = {
@@ -37,11 +38,13 @@ _WHERE = {
     "TEMPLATES": "essent.recipe",
     "__version__": "essent.version",
     "compile": "essent.engine",
+    "distill": "essent.static",
     "embed": "essent.bulk",
     "evaluate": "essent.selection",
     "improve": "essent.improvement",
     "load": "essent.engine",
     "search": "essent.selection",
+    "train": "essent.training",
     "verify": "essent.verification.golden",
 }
 
@@ -55,11 +58,13 @@ __all__ = [
     "StaticEncoder",
     "__version__",
     "compile",
+    "distill",
     "embed",
     "evaluate",
     "improve",
     "load",
     "search",
+    "train",
     "verify",
 ]
 
