@@ -300,6 +300,6 @@ def _print_next(output: Path, name: str, console: Console) -> None:
     for command in (
         "essent recipes",
         f'essent evaluate -m {model} -r mean -r "first-last | zscore" -d {pairs}',
-        f'essent encode -m {model} -r "mean | whiten:64" -t {pairs} --column sentence1 -o vectors.npy',
+        f'essent encode {pairs} -m {model} -r "mean | whiten:64" --column sentence1 -o vectors.npy',
     ):
         console.print(Text(f"  {command}", style="cyan"), soft_wrap=True)
