@@ -1,4 +1,4 @@
-"""The name by which folders that were saved before 0.2 call `portable`."""
+"""The name by which folders saved between 0.1.0 and the sixteen packages call `portable`."""
 
 from essent.portable import load_folder
 

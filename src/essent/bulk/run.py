@@ -1,4 +1,7 @@
-"""`essent.embed`: any number of texts to vectors, in parts, killed and gone on with at any moment."""
+"""`essent.embed`: any number of texts to vectors, in parts, killed and resumed at any moment.
+
+Ctrl-C ends the run after the part that was begun, a second one at once.
+"""
 
 from __future__ import annotations
 

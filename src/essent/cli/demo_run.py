@@ -1,4 +1,4 @@
-"""The demonstration: one model read in sixteen ways, on the small data beside this file."""
+"""The demonstration: one model read in sixteen ways on the sample data, as tables and as a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""`essent recipes`: the published recipes, and the parts to build others from."""
+"""`essent recipes`: the published recipes, and the parts to build others from, without torch and scikit-learn.
+
+Weightings, reductions and token tables are registered by modules that import quickly. The steps of shaping are
+scikit-learn classes, whose import takes seconds: what a list of them needs is read from their source. Other packages'
+steps have to be imported; where there are any, all steps come from the registry.
+"""
 
 from __future__ import annotations
 

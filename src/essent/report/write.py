@@ -1,4 +1,4 @@
-"""Reports as files: a page, Markdown or a picture."""
+"""Reports as files: a page, Markdown or a picture. Texts are escaped: none becomes markup or HTML."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The data sets, one row each: `add(Pairs("stsb", hub=…, revision=…, scale=(0, 5)))`, `add(Labels("trec", …))`.
 
 Revisions are those that the `mteb` package pins (`mteb/tasks/STS/eng/*.py`). The rows of labelled texts stand in
-`labelled_sets`.
+`labelled_sets`. SentEval's own folder layout (the folder its `get_transfer_data.bash` fills) is read as it stands.
 """
 
 from __future__ import annotations

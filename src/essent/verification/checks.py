@@ -1,4 +1,10 @@
-"""All checks in their order: whoever writes one adds a line here."""
+"""All checks in their order (whoever writes one adds a line), and those of reading, arithmetic and other servers.
+
+What servers make of a folder is by their own sources: text-embeddings-inference (TEI) 1.9 reads 1_Pooling/config.json
+by its boolean keys (cls, mean, last token) and nothing else of the modules; without that file it takes CLS for every
+BERT. vLLM looks for modules of sentence_transformers.models by their full class path, and for the first key of the
+pooling's file that is true. Neither runs a Dense module or a table of token vectors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masked language modelling, from scratch or continued: texts in, a plain transformers folder out.
+"""Masked language modelling, from scratch or continued: texts in, a plain transformers folder out, runs that resume.
 
 Source: Devlin et al. 2019 (the objective); PromptBERT, App. A.2 and Table 12 (an output matrix tied to the static
 embeddings, or not).

@@ -1,4 +1,8 @@
-"""What a masked-language-model run starts from, read and checked before any weights are read."""
+"""What a masked-language-model run starts from, read and checked before any weights are read; its texts in frames.
+
+A frame says what a sentence is about, so that the model learns to answer prompts: `The text " Two dogs run on a beach "
+is about beach .` There are no labels and no pairs: the fillings are rare words of the sentence itself.
+"""
 
 from __future__ import annotations
 
