@@ -1,4 +1,7 @@
-"""From a task's name to its data: on the hub, in a folder (BEIR's: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), or in one file."""
+"""From a task's name to its data: on the hub, in a folder, or in one file.
+
+A folder of BEIR holds corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
+"""
 
 from __future__ import annotations
 

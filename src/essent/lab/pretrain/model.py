@@ -1,4 +1,4 @@
-"""The masked language model of a run: loaded or built, tied or untied, and its logits at masked tokens alone; its WordPiece tokenizer."""
+"""The masked language model of a run: loaded or built, tied or untied, its logits at masked tokens, its WordPieces."""
 
 from __future__ import annotations
 
