@@ -62,7 +62,7 @@ MODELS: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         (None, "is NoneType"),
         (5, "is int"),
@@ -73,18 +73,18 @@ MODELS: dict[str, Callable[[Any], object]] = {
     ],
 )
 @pytest.mark.parametrize("entry", MODELS)
-def test_what_cannot_be_a_name_is_refused_everywhere(entry: str, name: object, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_invalid_names_are_refused_everywhere(entry: str, name: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         MODELS[entry](name)
 
 
 @pytest.mark.parametrize("path", [None, 5, "a\0b", "x" * 5000])
-def test_save_refuses_what_is_no_path(encoder: Encoder, path: Any) -> None:
+def test_save_refuses_invalid_paths(encoder: Encoder, path: Any) -> None:
     with pytest.raises(InputError, match="path="):
         encoder.save(path)
 
 
-def test_a_name_is_taken_as_it_is() -> None:
+def test_valid_names_are_unchanged() -> None:
     assert check_path(Path("a") / "b") == str(Path("a") / "b")
     assert check_path("é" * 100) == "é" * 100
 
@@ -105,15 +105,15 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "said"), OPTIONS)
-def test_options_are_checked_before_weights_are_read(without_weights: Path, options: Any, said: str) -> None:
+@pytest.mark.parametrize(("options", "message"), OPTIONS)
+def test_options_are_checked_before_weights_are_read(without_weights: Path, options: Any, message: str) -> None:
     """The folder, which has no weights, is not blamed."""
     for load in (
         lambda: Encoder(without_weights, "mean", **options),
         lambda: Encoder(without_weights, **options),
         lambda: essent.evaluate(str(without_weights), ["mean"], [PAIRS], **options),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             load()
 
 
@@ -124,7 +124,7 @@ def test_torch_dtype_is_the_older_name_of_dtype(dtype: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
-def test_weights_have_the_type_that_was_asked_for(folder: Path, name: str) -> None:
+def test_weights_have_the_requested_type(folder: Path, name: str) -> None:
     loaded = Encoder(folder, "mean", model_kwargs={name: "bfloat16"})
     assert next(loaded.parameters()).dtype == torch.bfloat16
 
@@ -147,18 +147,18 @@ OF_TORCH: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), [*ENCODE, *OF_TORCH])
-def test_encode_checks_its_arguments(encoder: Encoder, static: StaticEncoder, arguments: Any, said: str) -> None:
+@pytest.mark.parametrize(("arguments", "message"), [*ENCODE, *OF_TORCH])
+def test_encode_checks_its_arguments(encoder: Encoder, static: StaticEncoder, arguments: Any, message: str) -> None:
     before = encoder.encode(TEXTS)
-    for model in (encoder, static) if (arguments, said) in ENCODE else (encoder,):
-        with pytest.raises(InputError, match=said):
+    for model in (encoder, static) if (arguments, message) in ENCODE else (encoder,):
+        with pytest.raises(InputError, match=message):
             model.encode(TEXTS, **arguments)
     assert np.array_equal(encoder.encode(TEXTS), before)  # a refused device took no weights along
 
 
-@pytest.mark.parametrize(("arguments", "said"), ENCODE)
-def test_fit_checks_its_arguments(encoder: Encoder, arguments: Any, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+@pytest.mark.parametrize(("arguments", "message"), ENCODE)
+def test_fit_checks_its_arguments(encoder: Encoder, arguments: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         encoder.fit_encode(TEXTS, **arguments)
 
 
@@ -205,7 +205,7 @@ def test_refusals_are_both_type_errors_and_value_errors(encoder: Encoder) -> Non
 
 
 @pytest.mark.parametrize("command", ["encode", "evaluate", "encode to a folder"])
-def test_the_command_line_says_it_in_one_line(command: str, without_weights: Path, tmp_path: Path) -> None:
+def test_the_command_line_reports_it_in_a_line(command: str, without_weights: Path, tmp_path: Path) -> None:
     texts, pairs = tmp_path / "texts.txt", tmp_path / "pairs.jsonl"
     texts.write_text("\n".join(TEXTS), "utf-8")
     pairs.write_text(

@@ -46,7 +46,7 @@ def any_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
-def open_place() -> Iterator[Path]:
+def open_folder() -> Iterator[Path]:
     """A folder that every user can reach; pytest's own are private."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
@@ -59,7 +59,7 @@ def dead_process() -> int:
     return process.pid
 
 
-def left_by(target: Path, process: int, kind: str = atomic.PARTIAL, host: str | None = None) -> Path:
+def leftover_of(target: Path, process: int, kind: str = atomic.PARTIAL, host: str | None = None) -> Path:
     """A neighbour as a run with that process would have left it."""
     return target.with_name(f"{atomic._start(target)}{atomic._HOST if host is None else host}-{process}-0123abcd{kind}")
 
@@ -67,7 +67,7 @@ def left_by(target: Path, process: int, kind: str = atomic.PARTIAL, host: str | 
 # -- old or new -------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_the_old_one_until_it_is_the_new_one(tmp_path: Path) -> None:
+def test_a_file_is_old_until_it_is_new(tmp_path: Path) -> None:
     path = tmp_path / "new" / "file.json"
     with replacing_file(path) as temporary:
         temporary.write_text("one", "utf-8")
@@ -78,17 +78,17 @@ def test_a_file_is_the_old_one_until_it_is_the_new_one(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"new/file.json": "two"}
 
 
-def test_an_error_leaves_the_file_that_was_there(tmp_path: Path) -> None:
+def test_an_error_leaves_the_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    for there in ({}, {"file": "old"}):
-        fill(tmp_path, **there)
+    for existing in ({}, {"file": "old"}):
+        fill(tmp_path, **existing)
         with pytest.raises(KeyboardInterrupt), replacing_file(path) as temporary:
             fill(temporary.parent, **{temporary.name: "half"}, stop=KeyboardInterrupt())
-        assert tree(tmp_path) == there
+        assert tree(tmp_path) == existing
 
 
 @pytest.mark.usefixtures("any_system")
-def test_a_folder_is_the_old_one_until_it_is_the_new_one(tmp_path: Path) -> None:
+def test_a_folder_is_old_until_it_is_new(tmp_path: Path) -> None:
     path = tmp_path / "place" / "model.v1"
     for text in ("one", "two"):
         with replacing_folder(path) as temporary:
@@ -100,15 +100,15 @@ def test_a_folder_is_the_old_one_until_it_is_the_new_one(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("any_system")
-@pytest.mark.parametrize("there", [None, {}, {"a": "old"}])
-def test_an_error_leaves_the_folder_that_was_there(tmp_path: Path, there: dict[str, str] | None) -> None:
+@pytest.mark.parametrize("existing", [None, {}, {"a": "old"}])
+def test_an_error_leaves_the_existing_folder(tmp_path: Path, existing: dict[str, str] | None) -> None:
     path = tmp_path / "folder"
-    if there is not None:
-        fill(path, **there)
+    if existing is not None:
+        fill(path, **existing)
     with pytest.raises(KeyboardInterrupt), replacing_folder(path, carried=["a"]) as temporary:
         fill(temporary, b="half", stop=KeyboardInterrupt())
-    assert (tree(path) if path.exists() else None) == there
-    assert len(list(tmp_path.iterdir())) == (there is not None)
+    assert (tree(path) if path.exists() else None) == existing
+    assert len(list(tmp_path.iterdir())) == (existing is not None)
 
 
 @pytest.mark.usefixtures("any_system")
@@ -119,9 +119,7 @@ def test_an_empty_folder_is_replaced(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"empty/a": "new"}
 
 
-def test_where_folders_cannot_be_exchanged_an_error_puts_the_old_one_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_exchange_an_error_restores_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = fill(tmp_path / "folder", a="old")
     monkeypatch.setattr(atomic, "_exchange", lambda new, old: False)
     renamed = Path.rename
@@ -138,7 +136,7 @@ def test_where_folders_cannot_be_exchanged_an_error_puts_the_old_one_back(
     assert tree(tmp_path) == {"folder/a": "old"}
 
 
-def test_two_threads_on_one_folder_leave_a_whole_one(tmp_path: Path) -> None:
+def test_two_threads_on_a_folder_leave_it_whole(tmp_path: Path) -> None:
     path, failed = tmp_path / "folder", []
 
     def write(text: str) -> None:
@@ -156,9 +154,9 @@ def test_two_threads_on_one_folder_leave_a_whole_one(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert not failed
-    found = tree(tmp_path)
-    assert set(found) == {"folder/a", "folder/b"}
-    assert len(set(found.values())) == 1
+    content = tree(tmp_path)
+    assert set(content) == {"folder/a", "folder/b"}
+    assert len(set(content.values())) == 1
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------------
@@ -181,9 +179,7 @@ def test_carried_entries_stay_and_are_not_copied(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["run"]
 
 
-def test_carried_entries_are_copied_where_there_are_no_hard_links(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_carried_entries_are_copied_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(1, "Operation not permitted")
 
@@ -230,22 +226,22 @@ def test_names_and_suffixes(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["a" * 255, "数" * 85, "a." + "b" * 253, "a" * 250 + ".json"])
 def test_names_as_long_as_the_system_allows(tmp_path: Path, name: str) -> None:
-    left = left_by(tmp_path / name, dead_process())
-    left.write_text("half", "utf-8")
+    leftover = leftover_of(tmp_path / name, dead_process())
+    leftover.write_text("half", "utf-8")
     write_text(tmp_path / name, "text")
     assert tree(tmp_path) == {name: "text"}
 
 
-def test_long_names_that_begin_alike_do_not_meet(tmp_path: Path) -> None:
-    one, other = (tmp_path / ("a" * 200 + end) for end in "xy")
-    fill(left_by(one, dead_process(), atomic.OLD), a="one")
-    recover(other)
-    assert not other.exists()
-    recover(one)
-    assert tree(one) == {"a": "one"}
+def test_long_names_with_a_common_prefix_do_not_collide(tmp_path: Path) -> None:
+    first, second = (tmp_path / ("a" * 200 + end) for end in "xy")
+    fill(leftover_of(first, dead_process(), atomic.OLD), a="one")
+    recover(second)
+    assert not second.exists()
+    recover(first)
+    assert tree(first) == {"a": "one"}
 
 
-def test_a_writer_that_adds_suffixes_and_files_of_its_own_writes_the_same_file(tmp_path: Path) -> None:
+def test_a_writer_with_suffixes_and_extra_files_writes_the_same_file(tmp_path: Path) -> None:
     with replacing_file(tmp_path / "a.npy") as temporary:
         np.save(temporary, np.arange(3))
         fill(temporary.parent, notes="of the writer")
@@ -264,7 +260,7 @@ def test_json_has_no_nan_and_text_keeps_its_line_ends(tmp_path: Path) -> None:
 
 
 @posix
-def test_new_places_have_the_permissions_of_the_umask_and_old_ones_keep_theirs(tmp_path: Path) -> None:
+def test_new_paths_follow_the_umask_and_old_paths_keep_their_mode(tmp_path: Path) -> None:
     def modes() -> list[int]:
         return [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("file", "folder", "folder/inside")]
 
@@ -289,22 +285,22 @@ def test_new_places_have_the_permissions_of_the_umask_and_old_ones_keep_theirs(t
 
 
 @posix
-def test_what_a_dead_process_left_is_removed_and_what_a_live_one_writes_is_kept(tmp_path: Path) -> None:
+def test_leftovers_of_dead_processes_only_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "out.json"
-    dead, alive = left_by(path, dead_process()), left_by(path, os.getppid())
-    impossible = left_by(path, 10**15)
-    others = [tmp_path / name for name in (".out.json.partial", "out.json.partial", left_by(path, 10**15).name[1:])]
+    dead, alive = leftover_of(path, dead_process()), leftover_of(path, os.getppid())
+    impossible = leftover_of(path, 10**15)
+    unrelated = [
+        tmp_path / name for name in (".out.json.partial", "out.json.partial", leftover_of(path, 10**15).name[1:])
+    ]
     fill(dead, a="half")
     fill(dead / "deep", b="half")
-    for place in (alive, impossible, *others):
-        place.write_text("text", "utf-8")
+    for path_ in (alive, impossible, *unrelated):
+        path_.write_text("text", "utf-8")
     write_text(path, "whole")
-    assert set(tmp_path.iterdir()) == {path, alive, *others}
+    assert set(tmp_path.iterdir()) == {path, alive, *unrelated}
 
 
-def test_what_this_process_is_writing_is_kept_under_every_name_of_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_current_writes_survive_under_every_name_of_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with replacing_file("out") as temporary:
         temporary.write_text("text", "utf-8")
@@ -315,12 +311,12 @@ def test_what_this_process_is_writing_is_kept_under_every_name_of_its_place(
     assert (tmp_path / "out").read_text("utf-8") == "text"
 
 
-def test_what_another_machine_left_is_removed_when_it_is_old(tmp_path: Path) -> None:
+def test_old_leftovers_of_remote_hosts_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    new = left_by(path, 1, host="00000000")
+    new = leftover_of(path, 1, host="00000000")
     old = new.with_name(new.name.replace("0123abcd", "89ab0123"))
-    for place in (new, old):
-        place.write_text("half", "utf-8")
+    for path_ in (new, old):
+        path_.write_text("half", "utf-8")
     past = time.time() - 2 * atomic.FORGOTTEN
     os.utime(old, (past, past))
     remove_leftovers(path)
@@ -328,11 +324,11 @@ def test_what_another_machine_left_is_removed_when_it_is_old(tmp_path: Path) -> 
 
 
 @posix
-def test_a_folder_that_a_killed_run_moved_aside_is_put_back(tmp_path: Path) -> None:
+def test_a_folder_moved_aside_by_a_killed_run_is_restored(tmp_path: Path) -> None:
     """The state between the two renames, where folders cannot be exchanged in one step."""
     path, process = tmp_path / "folder", dead_process()
-    fill(left_by(path, process, atomic.OLD), a="old")
-    fill(left_by(path, process), a="new")
+    fill(leftover_of(path, process, atomic.OLD), a="old")
+    fill(leftover_of(path, process), a="new")
     recover(path)
     assert tree(path) == {"a": "old"}
     remove_leftovers(path)
@@ -342,54 +338,54 @@ def test_a_folder_that_a_killed_run_moved_aside_is_put_back(tmp_path: Path) -> N
 @posix
 def test_leftovers_of_a_missing_folder_are_never_its_only_copy(tmp_path: Path) -> None:
     path = tmp_path / "folder"
-    fill(left_by(path, dead_process(), atomic.OLD), a="old")
+    fill(leftover_of(path, dead_process(), atomic.OLD), a="old")
     remove_leftovers(path)
     assert tree(tmp_path) == {"folder/a": "old"}
 
 
 @posix
-def test_a_folder_that_another_process_has_just_moved_aside_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_moved_aside_by_a_live_process_stays(tmp_path: Path) -> None:
     path = tmp_path / "folder"
-    moved = fill(left_by(path, os.getppid(), atomic.OLD), a="old")
+    moved = fill(leftover_of(path, os.getppid(), atomic.OLD), a="old")
     recover(path)
     remove_leftovers(path)
     assert not path.exists()
     assert tree(moved) == {"a": "old"}
 
 
-def test_a_folder_under_an_old_ones_name_is_whole_at_every_moment(
+def test_a_folder_replacing_an_old_name_is_whole_at_every_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be put back later: one that is being removed must not be."""
     monkeypatch.setattr(atomic, "_exchange", lambda new, old: False)
-    path, seen = fill(tmp_path / "folder", a="old", b="old"), []
+    path, removed_names = fill(tmp_path / "folder", a="old", b="old"), []
     removed: Callable[[Path], None] = atomic._remove
-    monkeypatch.setattr(atomic, "_remove", lambda place: (seen.append(place.name), removed(place)))
+    monkeypatch.setattr(atomic, "_remove", lambda path_: (removed_names.append(path_.name), removed(path_)))
     with replacing_folder(path) as temporary:
         fill(temporary, a="new")
-    assert len(seen) == 1
-    assert seen[0].endswith(atomic.PARTIAL)
+    assert len(removed_names) == 1
+    assert removed_names[0].endswith(atomic.PARTIAL)
     assert tree(tmp_path) == {"folder/a": "new"}
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_places_that_are_something_else_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets_of_another_kind_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path, file="text")
     with pytest.raises(DataError, match="is a file"), replacing_folder(tmp_path / "file"):
         pass
     with pytest.raises(DataError, match="is a folder"), replacing_file(tmp_path):
         pass
-    for place in (tmp_path / "file" / "below", tmp_path / "file" / "far" / "below"):
-        with pytest.raises(DataError, match=r"file is not a folder"), replacing_file(place):
+    for path_ in (tmp_path / "file" / "below", tmp_path / "file" / "far" / "below"):
+        with pytest.raises(DataError, match=r"file is not a folder"), replacing_file(path_):
             pass
-        with pytest.raises(DataError, match=r"file is not a folder"), replacing_folder(place):
+        with pytest.raises(DataError, match=r"file is not a folder"), replacing_folder(path_):
             pass
     (tmp_path / "deep" / "deeper").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "deep" / "deeper")
-    for place in (".", "..", str(tmp_path / "deep")):
-        with pytest.raises(DataError, match="current folder"), replacing_folder(place):
+    for path_ in (".", "..", str(tmp_path / "deep")):
+        with pytest.raises(DataError, match="current folder"), replacing_folder(path_):
             pass
     with pytest.raises(DataError, match="mount point"), replacing_folder("/proc"):
         pass
@@ -398,40 +394,40 @@ def test_places_that_are_something_else_are_refused(tmp_path: Path, monkeypatch:
 @posix
 def test_devices_and_pipes_are_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for place in (Path(os.devnull), tmp_path / "pipe"):
-        with pytest.raises(DataError, match="a device or a pipe"), replacing_file(place):
+    for path_ in (Path(os.devnull), tmp_path / "pipe"):
+        with pytest.raises(DataError, match="a device or a pipe"), replacing_file(path_):
             pass
-        assert place.exists()
-        assert not place.is_file()
+        assert path_.exists()
+        assert not path_.is_file()
 
 
 @posix
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_read_only_places_are_named(open_place: Path) -> None:
+def test_read_only_paths_are_named(open_folder: Path) -> None:
     """In a child that is not root: root may write everywhere."""
-    fill(open_place, file="text")
-    (open_place / "folder").mkdir()
-    (open_place / "writable").mkdir()
-    fill(open_place / "writable", file="mine")
-    (open_place / "writable").chmod(0o777)
-    (open_place / "writable" / "file").chmod(0o444)
-    (open_place / "folder").chmod(0o555)
+    fill(open_folder, file="text")
+    (open_folder / "folder").mkdir()
+    (open_folder / "writable").mkdir()
+    fill(open_folder / "writable", file="mine")
+    (open_folder / "writable").chmod(0o777)
+    (open_folder / "writable" / "file").chmod(0o444)
+    (open_folder / "folder").chmod(0o555)
 
     def refused() -> None:
-        for place in ("folder/new", "folder/far/new", "new", "writable/file"):
-            with pytest.raises(DataError, match=r"is read-only. Make it writable"), replacing_file(open_place / place):
+        for path_ in ("folder/new", "folder/far/new", "new", "writable/file"):
+            with pytest.raises(DataError, match=r"is read-only. Make it writable"), replacing_file(open_folder / path_):
                 pass
-        for place in ("folder/new", "new", "folder"):
-            with pytest.raises(DataError, match=r"is read-only"), replacing_folder(open_place / place):
+        for path_ in ("folder/new", "new", "folder"):
+            with pytest.raises(DataError, match=r"is read-only"), replacing_folder(open_folder / path_):
                 pass
-        write_text(open_place / "writable" / "new", "text")
+        write_text(open_folder / "writable" / "new", "text")
 
     if os.geteuid() != 0:
-        open_place.chmod(0o555)
+        open_folder.chmod(0o555)
         try:
             refused()
         finally:
-            open_place.chmod(0o755)
+            open_folder.chmod(0o755)
         return
     child = os.fork()
     if child == 0:
@@ -453,7 +449,7 @@ def test_read_only_places_are_named(open_place: Path) -> None:
 def test_everything_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, log = fill(tmp_path / "folder", kept="old"), []
     sync, install = atomic.sync, atomic._install
-    monkeypatch.setattr(atomic, "sync", lambda place: (log.append(place.name), sync(place)))
+    monkeypatch.setattr(atomic, "sync", lambda path_: (log.append(path_.name), sync(path_)))
     monkeypatch.setattr(atomic, "_install", lambda new, old: (log.append("INSTALL"), install(new, old)))
     with replacing_folder(path, carried=["kept"]) as temporary:
         fill(temporary / "inside", a="new")
@@ -461,7 +457,7 @@ def test_everything_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: 
     assert log[-2:] == ["INSTALL", tmp_path.name]
 
 
-def test_a_disk_that_does_not_take_a_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(number: int) -> None:
         raise OSError(28, "No space left on device")
 

@@ -26,19 +26,19 @@ def shell(bert: Path) -> SentenceTransformer:
     return SentenceTransformer(modules=[Transformer(str(bert)), Pooling(32, "mean")], device="cpu")
 
 
-def test_settings_are_those_of_the_constructor(shell: SentenceTransformer) -> None:
-    found = compat.settings_of(shell)
-    assert found["similarity_fn_name"] is None
-    assert set(found) <= set(inspect.signature(SentenceTransformer.__init__).parameters)
-    given = {
+def test_settings_match_the_constructor(shell: SentenceTransformer) -> None:
+    settings = compat.settings_of(shell)
+    assert settings["similarity_fn_name"] is None
+    assert set(settings) <= set(inspect.signature(SentenceTransformer.__init__).parameters)
+    arguments = {
         "prompts": {"query": "query: "},
         "default_prompt_name": "query",
         "similarity_fn_name": "dot",
         "truncate_dim": 8,
     }
-    made = compat.settings_of(SentenceTransformer(modules=list(shell), device="cpu", **given))
-    made["prompts"].pop("document", None)  # one of the two that sentence-transformers adds
-    assert made == given
+    restored = compat.settings_of(SentenceTransformer(modules=list(shell), device="cpu", **arguments))
+    restored["prompts"].pop("document", None)  # one of the two that sentence-transformers adds
+    assert restored == arguments
 
 
 def test_the_prompt_and_the_device_of_encode(shell: SentenceTransformer) -> None:
@@ -49,13 +49,13 @@ def test_the_prompt_and_the_device_of_encode(shell: SentenceTransformer) -> None
     assert compat.device_for(shell, None) == torch.device("cpu")
 
 
-def test_config_and_card_are_the_stock_ones(shell: SentenceTransformer, tmp_path: Path) -> None:
+def test_config_and_card_match_the_stock_model(shell: SentenceTransformer, tmp_path: Path) -> None:
     assert {"prompts", "similarity_fn_name"} <= set(compat.config_of(shell))
     compat.write_stock_card(shell, str(tmp_path), "name", None)
     assert "sentence-transformers" in (tmp_path / "README.md").read_text()
 
 
-def test_methods_that_are_overridden_exist() -> None:
+def test_overridden_methods_exist() -> None:
     assert "inputs" in inspect.signature(SentenceTransformer._inference).parameters
     assert callable(SentenceTransformerTrainer._save)
     assert callable(Trainer._load_best_model)
@@ -70,18 +70,18 @@ def test_attention_is_set_without_a_look_at_the_hub(bert: Path) -> None:
 
 
 @pytest.mark.parametrize("layers", [[0], [1, 2], [2]])
-def test_the_layers_that_are_kept_are_those_that_were_asked_for(bert: Path, layers: list[int]) -> None:
+def test_only_the_requested_layers_are_returned(bert: Path, layers: list[int]) -> None:
     """transformers 5.20 to 5.22 gave others for a list: wrong vectors without a word."""
     model = AutoModel.from_pretrained(bert).eval()
     ids = torch.tensor([[2, 5, 3]])
     with torch.inference_mode():
         every = model(input_ids=ids, output_hidden_states=True).hidden_states
-        kept = model(input_ids=ids, output_hidden_states=compat.hidden_states_of(model, layers)).hidden_states
+        returned = model(input_ids=ids, output_hidden_states=compat.hidden_states_of(model, layers)).hidden_states
     for layer in layers:
-        assert torch.equal(kept[layer], every[layer])
+        assert torch.equal(returned[layer], every[layer])
 
 
-def test_a_copy_leaves_the_hooks_that_collect_states(bert: Path) -> None:
+def test_a_copy_leaves_the_state_hooks(bert: Path) -> None:
     model = AutoModel.from_pretrained(bert).eval()
     ids = torch.tensor([[2, 5, 3]])
     assert model(input_ids=ids, output_hidden_states=True).hidden_states is not None
@@ -93,9 +93,9 @@ def test_a_copy_leaves_the_hooks_that_collect_states(bert: Path) -> None:
     assert hooked[0]._forward_hooks
 
 
-def test_no_other_file_uses_private_names() -> None:
+def test_only_compat_uses_private_names() -> None:
     allowed = {"compat.py"}
-    found = [
+    private_names = [
         f"{path.relative_to(ROOT)}: {match[0]}"
         for path in ROOT.rglob("*.py")
         if path.name not in allowed
@@ -103,4 +103,4 @@ def test_no_other_file_uses_private_names() -> None:
         if not path.match("folders/rules.py")  # keys of files
         if match[0].partition(".")[2] not in ("_sign", "_modules", "_name_or_path")  # own, torch's, a key of files
     ]
-    assert not found
+    assert not private_names

@@ -47,8 +47,14 @@ server.serve_forever()
 
 def ask(calls: list[list[str | None]], endpoint: str, home: Path, **environment: str) -> list[tuple[str, str, float]]:
     """Of each call (module, function, arguments) the error and the seconds of its sleeps, where it may ask that hub."""
-    kept = {key: value for key, value in os.environ.items() if key != "HF_HUB_OFFLINE"}
-    settings = {**kept, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1", **environment}
+    variables = {key: value for key, value in os.environ.items() if key != "HF_HUB_OFFLINE"}
+    settings = {
+        **variables,
+        "HF_ENDPOINT": endpoint,
+        "HF_HOME": str(home),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        **environment,
+    }
     done = subprocess.run(
         [sys.executable, "-c", ASK, json.dumps(calls)], env=settings, capture_output=True, text=True, timeout=LIMIT
     )
@@ -57,7 +63,7 @@ def ask(calls: list[list[str | None]], endpoint: str, home: Path, **environment:
 
 
 @pytest.mark.slow  # a process of its own, which imports everything
-def test_without_a_network_a_wrong_name_is_said_at_once_and_the_cache_is_read(bert: Path, tmp_path: Path) -> None:
+def test_offline_a_wrong_name_fails_at_once_and_the_cache_is_read(bert: Path, tmp_path: Path) -> None:
     commit = "0123456789012345678901234567890123456789"
     store = tmp_path / "hub" / "models--nobody--tiny"
     (store / "refs").mkdir(parents=True)
@@ -71,8 +77,8 @@ def test_without_a_network_a_wrong_name_is_said_at_once_and_the_cache_is_read(be
         ["lab.templates.generate", "Generator", "nobody/no-such-model"],
         ["tasks.data", "hub_rows", "nobody/no-such-data", None, "test"],
     ]
-    others = [["encoder", "Encoder", name, "mean"] for name in ("my model", "nobody/tiny")]
-    *refused, named, read = ask([*wrong, *others], CLOSED, tmp_path)
+    wrong_names = [["encoder", "Encoder", name, "mean"] for name in ("my model", "nobody/tiny")]
+    *refused, named, read = ask([*wrong, *wrong_names], CLOSED, tmp_path)
     check_the_name_is_refused(*named)
     for (module, *_), (name, message, seconds) in zip(wrong, refused, strict=True):
         assert name == ("DataError" if module == "tasks.data" else "ModelError")
@@ -92,7 +98,7 @@ def check_the_name_is_refused(name: str, message: str, seconds: float) -> None:
 
 
 @pytest.mark.slow  # processes of its own, which import everything
-def test_a_hub_that_answers_is_asked(tmp_path: Path) -> None:
+def test_a_reachable_hub_is_queried(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as server:
@@ -107,7 +113,7 @@ def test_a_hub_that_answers_is_asked(tmp_path: Path) -> None:
     assert "Cannot load the model 'nobody/no-such-model'" in message
 
 
-def test_no_question_when_the_hub_must_not_be_asked() -> None:
+def test_hf_hub_offline_sends_no_request() -> None:
     for options in ({}, {"local_files_only": True}):  # the tests run with HF_HUB_OFFLINE, without sockets
         assert reach_model("nobody/no-such-model", options) == options
 

@@ -51,9 +51,9 @@ class Checker(HTMLParser):
         self.text += data + "\n"
 
 
-def checked(shown: Any) -> Checker:
+def checked(displayed: Any) -> Checker:
     page = Checker()
-    page.feed(shown if isinstance(shown, str) else shown._repr_html_())
+    page.feed(displayed if isinstance(displayed, str) else displayed._repr_html_())
     page.close()
     assert page.open == []
     assert page.tags <= {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "br", "img"}
@@ -63,8 +63,8 @@ def checked(shown: Any) -> Checker:
 
 def result(name: str = HOSTILE) -> Result:
     scores = {"accuracy": {"all": 81.25, "low": 80.0, "high": 82.5}}
-    about = {"recipe": name, "model": name}
-    return Result(name, scores, {name: {"n": 3, "accuracy": 5.0}}, 9, about, (name,), ("accuracy", "all"))
+    metadata = {"recipe": name, "model": name}
+    return Result(name, scores, {name: {"n": 3, "accuracy": 5.0}}, 9, metadata, (name,), ("accuracy", "all"))
 
 
 def board() -> Leaderboard:
@@ -82,8 +82,8 @@ def board() -> Leaderboard:
         Trial(base, {"spearman": 20.0}, (1.0, 2.0)),
     )
     better = Comparison(str(recipe), "mean", 60.0, 59.0, 61.0, 0.001)
-    about = {"model": HOSTILE, "data": HOSTILE}
-    return Leaderboard("spearman", trials, ("mean",), (better,), (), (HOSTILE,), about, verdict=HOSTILE)
+    metadata = {"model": HOSTILE, "data": HOSTILE}
+    return Leaderboard("spearman", trials, ("mean",), (better,), (), (HOSTILE,), metadata, verdict=HOSTILE)
 
 
 def reproduction() -> Reproduction:
@@ -98,7 +98,7 @@ def minimal_pairs() -> Result:
     return task.run(lambda texts: [[float(len(text)), 1.0] for text in texts])
 
 
-def shown(bert: Path) -> dict[str, Any]:
+def displays(bert: Path) -> dict[str, Any]:
     recipe = Recipe.parse('template="<script>x</script> {text} [MASK]" weights=mask | whiten:8')
     return {
         "recipe": recipe,
@@ -112,15 +112,15 @@ def shown(bert: Path) -> dict[str, Any]:
 
 
 def test_names_are_text_and_not_markup(bert: Path) -> None:
-    for name, value in shown(bert).items():
+    for name, value in displays(bert).items():
         page = checked(value)
         assert "script" not in page.tags, name
         if name not in ("encoder", "recipe"):
             assert HOSTILE in page.text.replace("\n", ""), name
 
 
-def test_what_is_shown(bert: Path) -> None:
-    pages = {name: checked(value) for name, value in shown(bert).items()}
+def test_displayed_content(bert: Path) -> None:
+    pages = {name: checked(value) for name, value in displays(bert).items()}
     assert "whiten:8" in pages["recipe"].text
     assert "{text} [MASK]" in pages["recipe"].text
     assert "ditto:1-2 | normalize" in pages["encoder"].text
@@ -133,7 +133,7 @@ def test_what_is_shown(bert: Path) -> None:
     assert "Paper: " in pages["reproduction"].text
 
 
-def test_an_encoder_of_other_modules_is_its_plain_text(bert: Path) -> None:
+def test_an_encoder_of_foreign_modules_is_plain_text(bert: Path) -> None:
     encoder = Encoder(bert, "mean")
     encoder[0] = encoder[0].backbone
     assert "Encoder" in checked(encoder).text
@@ -171,9 +171,9 @@ def test_in_chromium_nothing_runs_and_text_keeps_the_colours_of_the_page(
     background: str, ink: str, bert: Path, tmp_path: Path
 ) -> None:
     names = ("chromium", "chromium-browser", "google-chrome")
-    program = next((found for name in names if (found := shutil.which(name))), None)
+    program = next((match for name in names if (match := shutil.which(name))), None)
     assert program, "Chromium is not on the path; install it (apt-get install chromium) to run the tests marked browser"
-    body = "".join(f"<section>{value._repr_html_()}</section>" for value in shown(bert).values())
+    body = "".join(f"<section>{value._repr_html_()}</section>" for value in displays(bert).values())
     code = """
         const cells = [...document.querySelectorAll('section th, section td, section p, section b')];
         const seen = {colours: [...new Set(cells.map(cell => getComputedStyle(cell).color))],
@@ -193,9 +193,9 @@ def test_in_chromium_nothing_runs_and_text_keeps_the_colours_of_the_page(
          "--virtual-time-budget=3000", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    (found,) = re.findall(r'^<html[^>]* data-seen="([^"]*)"', done.stdout, flags=re.MULTILINE)
+    (match,) = re.findall(r'^<html[^>]* data-seen="([^"]*)"', done.stdout, flags=re.MULTILINE)
     number = int(ink[1:3], 16)
-    assert json.loads(html.unescape(found)) == {
+    assert json.loads(html.unescape(match)) == {
         "colours": [f"rgb({number}, {number}, {number})"],
         "backgrounds": ["rgba(0, 0, 0, 0)"],
         "scripts": 0,

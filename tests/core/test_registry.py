@@ -56,7 +56,7 @@ def test_numbers_become_numbers(text: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("spec", ["abtt:", "abtt: ", "shape:colour=red,3"])
-def test_a_malformed_spec_is_shown(spec: str) -> None:
+def test_the_error_quotes_a_malformed_spec(spec: str) -> None:
     with pytest.raises(RecipeError, match=spec.strip()):
         split_spec(spec)
 
@@ -72,13 +72,13 @@ def test_wrong_arguments_show_the_signature(shapes: Registry, spec: str) -> None
         shapes.create(spec)
 
 
-def test_an_unknown_name_says_the_nearest(shapes: Registry) -> None:
+def test_an_unknown_name_suggests_the_nearest(shapes: Registry) -> None:
     with pytest.raises(UnknownNameError, match=r"Unknown shape 'shpae'\. Did you mean 'shape'\?"):
         shapes.create("shpae")
     assert "Known: shape." in did_you_mean("zzzzzz", ["shape"])
 
 
-def test_a_name_is_taken_once(shapes: Registry) -> None:
+def test_a_name_is_registered_once(shapes: Registry) -> None:
     shapes.register("shape")(Shape)  # the same class again: a module imported twice
     with pytest.raises(ValueError, match="taken by Shape"):
         shapes.register("shape")(type("Other", (), {}))

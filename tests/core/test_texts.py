@@ -11,7 +11,7 @@ from essent._core.texts import distinct_texts, repeat_in_place
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 100])
 @pytest.mark.parametrize("seed", range(5))
-def test_vectors_of_distinct_texts_are_repeated_in_place(rows: int, seed: int) -> None:
+def test_vectors_of_distinct_texts_are_repeated(rows: int, seed: int) -> None:
     texts = [str(number) for number in np.random.default_rng(seed).integers(0, 8, 20)]
     distinct, inverse = distinct_texts(texts)
     vectors = torch.full((len(texts), 2), torch.nan)

@@ -39,11 +39,11 @@ def test_arguments_and_defaults_are_sentence_transformers(name: str) -> None:
     assert own == stock | ({"calibrated": (inspect.Parameter.KEYWORD_ONLY, False)} if "similarity" in name else {})
 
 
-def test_encode_gives_what_sentence_transformers_gives(encoder: Encoder) -> None:
-    one, several = encoder.encode(TEXTS[0]), encoder.encode(TEXTS)
+def test_encode_matches_sentence_transformers(encoder: Encoder) -> None:
+    single, several = encoder.encode(TEXTS[0]), encoder.encode(TEXTS)
     assert isinstance(several, np.ndarray)
-    assert (one.shape, several.shape, several.dtype) == ((32,), (len(TEXTS), 32), np.float32)
-    np.testing.assert_allclose(one, several[0], atol=1e-5)
+    assert (single.shape, several.shape, several.dtype) == ((32,), (len(TEXTS), 32), np.float32)
+    np.testing.assert_allclose(single, several[0], atol=1e-5)
     assert encoder.encode([]).shape[0] == 0
     tensor = encoder.encode(TEXTS, convert_to_tensor=True)
     assert isinstance(tensor, torch.Tensor)
@@ -110,15 +110,17 @@ def test_prompts_stand_before_the_text(encoder: Encoder) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["first-last", "prompt", "ditto:1-2"])
-def test_token_embeddings_and_everything_else(recipe: str, bert: Path) -> None:
+def test_output_value(recipe: str, bert: Path) -> None:
     encoder = Encoder(str(bert), recipe)
     vectors = encoder.encode(TEXTS)
     tokens = encoder.encode(TEXTS, output_value="token_embeddings")
     assert [states.shape for states in tokens] == [(len(encoder.module.ids([text])[0]), 32) for text in TEXTS]
-    for vector, found in zip(vectors, encoder.encode(TEXTS, output_value=None), strict=True):
-        assert {"input_ids", "attention_mask", "sentence_embedding", "token_embeddings", "token_weights"} <= set(found)
-        np.testing.assert_allclose(found["sentence_embedding"].numpy(), vector, atol=1e-5)
-        by_hand = found["token_weights"] @ found["token_embeddings"]  # (T) @ (T,D)
+    for vector, features in zip(vectors, encoder.encode(TEXTS, output_value=None), strict=True):
+        assert {"input_ids", "attention_mask", "sentence_embedding", "token_embeddings", "token_weights"} <= set(
+            features
+        )
+        np.testing.assert_allclose(features["sentence_embedding"].numpy(), vector, atol=1e-5)
+        by_hand = features["token_weights"] @ features["token_embeddings"]  # (T) @ (T,D)
         np.testing.assert_allclose(by_hand.numpy(), vector, atol=1e-5)
 
 
@@ -130,7 +132,7 @@ def test_similarity(encoder: Encoder, bert: Path) -> None:
     np.testing.assert_allclose(dot.similarity(vectors, vectors).numpy(), vectors @ vectors.T, rtol=1e-4)
 
 
-def test_a_text_is_run_once_however_often_it_stands_there(bert: Path) -> None:
+def test_a_repeated_text_is_run_a_single_time(bert: Path) -> None:
     encoder, rows = Encoder(str(bert), "mean"), []
     encoder.module.backbone.model.embeddings.register_forward_hook(lambda *call: rows.append(call[2].shape[0]))
     texts = [TEXTS[n % 3] for n in range(50)]
@@ -142,16 +144,16 @@ def test_a_text_is_run_once_however_often_it_stands_there(bert: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["first-last-idf-zscore", "weights=idf", "mean | whiten:8 | normalize", "cls"])
-def test_fitting_and_encoding_in_one_pass(recipe: str, bert: Path) -> None:
-    given = {"normalize_embeddings": True, "truncate_dim": 5, "prompt": "the cat: "}
+def test_fit_encode_takes_a_single_pass(recipe: str, bert: Path) -> None:
+    arguments = {"normalize_embeddings": True, "truncate_dim": 5, "prompt": "the cat: "}
     apart, together, rows = Encoder(bert, recipe), Encoder(bert, recipe), []
-    expected = apart.fit(TEXTS, prompt="the cat: ").encode(TEXTS, **given)
+    expected = apart.fit(TEXTS, prompt="the cat: ").encode(TEXTS, **arguments)
     together[0].backbone.model.embeddings.register_forward_hook(lambda *call: rows.append(call[2].shape[0]))
-    found = together.fit_encode(iter(TEXTS), **given)
+    vectors = together.fit_encode(iter(TEXTS), **arguments)
     assert sum(rows) == len(set(TEXTS))
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(together.encode(TEXTS, **given), expected, atol=1e-6)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    np.testing.assert_allclose(together.encode(TEXTS, **arguments), expected, atol=1e-6)
     with pytest.raises(InputError, match="needs at least one text"):
         together.fit_encode([])
 
@@ -173,7 +175,7 @@ def test_duplicates_count_in_a_fit(bert: Path) -> None:
         ("t4-idf-quantile", "token counts for weights=idf and the shaping quantile"),
     ],
 )
-def test_encode_before_fit_names_what_is_missing(recipe: str, missing: str, bert: Path) -> None:
+def test_encode_before_fit_names_the_missing_fit(recipe: str, missing: str, bert: Path) -> None:
     encoder = Encoder(str(bert), recipe)
     for act in (lambda: encoder.encode(TEXTS), lambda: encoder(encoder.preprocess(TEXTS))):
         with pytest.raises(NotFittedError) as caught:
@@ -193,7 +195,7 @@ def test_fits_on_few_texts_stay_finite(recipe: str, corpus: list[str], bert: Pat
 
 
 @pytest.mark.parametrize("value", [None, 3, b"bytes", ["a", None], ["a", b"b"], [["a"]]])
-def test_what_is_not_a_text_is_an_input_error(encoder: Encoder, value: object) -> None:
+def test_inputs_must_be_texts(encoder: Encoder, value: object) -> None:
     with pytest.raises(InputError):
         encoder.fit(value)
     with pytest.raises((InputError, TypeError)):
@@ -209,27 +211,27 @@ def test_a_maximum_below_the_template_keeps_the_template(bert: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes(bert: Path, folder_of: Callable[[str], Path]) -> None:
-    one, other = (Encoder(str(bert), "random").encode(TEXTS) for _ in range(2))
-    assert one.tobytes() == other.tobytes()
-    assert Encoder(str(bert), "layers=random:768,1").encode(TEXTS).tobytes() != one.tobytes()
-    assert one.shape == (len(TEXTS), 768)
+    first, second = (Encoder(str(bert), "random").encode(TEXTS) for _ in range(2))
+    assert first.tobytes() == second.tobytes()
+    assert Encoder(str(bert), "layers=random:768,1").encode(TEXTS).tobytes() != first.tobytes()
+    assert first.shape == (len(TEXTS), 768)
     rows = Encoder(str(bert), "layers=random:64").module.plan.table_0
     assert rows.mean().abs() < 0.01
     assert rows.std() == pytest.approx(0.1, abs=0.005)
 
 
 def test_two_encoders_give_the_same_bytes(bert: Path) -> None:
-    one, other = (Encoder(str(bert), "ditto:1-2 | zscore").fit(TEXTS).encode(TEXTS) for _ in range(2))
-    assert one.tobytes() == other.tobytes()
+    first, second = (Encoder(str(bert), "ditto:1-2 | zscore").fit(TEXTS).encode(TEXTS) for _ in range(2))
+    assert first.tobytes() == second.tobytes()
 
 
 @pytest.mark.parametrize("recipe", ["last2", "ditto:1-2 | zscore", "t4-idf-quantile", "static-remove-biases", "random"])
 def test_copies_and_pickles_give_the_same(recipe: str, bert: Path) -> None:
     encoder = Encoder(str(bert), recipe).fit(TEXTS)
     vectors = encoder.encode(TEXTS)
-    for other in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):  # noqa: S301
-        assert other.recipe == encoder.recipe
-        np.testing.assert_array_equal(other.encode(TEXTS), vectors)
+    for second in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):  # noqa: S301
+        assert second.recipe == encoder.recipe
+        np.testing.assert_array_equal(second.encode(TEXTS), vectors)
 
 
 @pytest.mark.slow  # a process of its own, which imports everything

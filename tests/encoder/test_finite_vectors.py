@@ -22,7 +22,7 @@ from essent.encoder.encoder import Encoder
 from essent.errors import EssentError, NotFiniteError
 
 TEXTS = ["a man plays a flute", "dogs run", "how far is the moon"]
-ROWS = [{"sentence1": text, "sentence2": f"{text} again", "score": place} for place, text in enumerate(TEXTS)]
+ROWS = [{"sentence1": text, "sentence2": f"{text} again", "score": index} for index, text in enumerate(TEXTS)]
 
 
 def with_tensor(folder: Path, name: str, change: Callable[[np.ndarray], None]) -> Path:
@@ -61,7 +61,7 @@ def on_the_command_line(*arguments: str) -> None:
         raise EssentError(ran.output)
 
 
-WAYS: dict[str, Callable[[str], object]] = {
+CONSUMERS: dict[str, Callable[[str], object]] = {
     "encode": lambda model: Encoder(model).encode(TEXTS),
     "one text": lambda model: Encoder(model).encode("a man"),
     "fit": lambda model: Encoder(model, "mean | zscore").fit(TEXTS),
@@ -75,11 +75,11 @@ WAYS: dict[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_vectors_that_are_not_finite_are_an_error(way: str, broken: str) -> None:
+@pytest.mark.parametrize("consumer", CONSUMERS)
+def test_non_finite_vectors_are_an_error(consumer: str, broken: str) -> None:
     Path(f"{broken}.txt").write_text("\n".join(TEXTS))
     with pytest.raises(EssentError, match=r"The\s+vector\s+of\s+'(a|A)\s+man.*is\s+not\s+finite\s+\(text\s+0"):
-        WAYS[way](broken)
+        CONSUMERS[consumer](broken)
     assert not any(Path(f"{broken}{end}").exists() for end in (".npy", "-saved"))
     assert not list(Path(f"{broken}-vectors").glob("part-*"))
 
@@ -102,7 +102,7 @@ def test_a_number_of_the_configuration_is_named(copy: Path) -> None:
         Encoder(str(copy)).encode(TEXTS)
 
 
-def test_embed_keeps_the_rows_that_have_a_vector(copy: Path, tmp_path: Path) -> None:
+def test_embed_keeps_the_rows_with_a_vector(copy: Path, tmp_path: Path) -> None:
     word = Encoder(str(copy), "static").module.ids(["flute"])[0][1]
     with_tensor(copy, "word_embeddings.weight", lambda table: table.__setitem__(word, np.nan))
     (tmp_path / "texts.txt").write_text("dogs run\nthe flute\nthe moon\n")

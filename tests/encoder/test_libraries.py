@@ -82,10 +82,10 @@ def test_keybert_embeds_with_the_encoder(encoder: Encoder) -> None:
     from keybert import KeyBERT
 
     document = DOCUMENTS[0]
-    found = dict(KeyBERT(encoder).extract_keywords(document, top_n=3))
-    words = list(found)
+    scores_by_keyword = dict(KeyBERT(encoder).extract_keywords(document, top_n=3))
+    words = list(scores_by_keyword)
     cosines = encoder.similarity(encoder.encode([document]), encoder.encode(words)).numpy()[0]
-    np.testing.assert_allclose(list(found.values()), cosines, atol=1e-3)
+    np.testing.assert_allclose(list(scores_by_keyword.values()), cosines, atol=1e-3)
 
 
 @pytest.mark.parametrize("library", ["bertopic", "keybert"])
@@ -105,7 +105,7 @@ def test_bertopic_takes_an_encoder_transformer_in_a_pipeline(bert: Path) -> None
     np.testing.assert_allclose(topics.embedding_model.embed(TEXTS), expected, atol=1e-4)
 
 
-def test_the_class_is_still_the_class(encoder: Encoder) -> None:
+def test_the_class_keeps_its_identity(encoder: Encoder) -> None:
     assert pickle.loads(pickle.dumps(Encoder)) is Encoder  # noqa: S301
     assert isinstance(encoder, SentenceTransformer)
     assert repr(Encoder).startswith("<class 'essent.encoder.encoder.Encoder', ")

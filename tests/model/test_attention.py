@@ -19,7 +19,7 @@ from essent.model.attention import SHORT, SHORT_ATTENTION, DiagonalRecorder, rec
 LONG = " ".join(["two dogs run along the river"] * 20)
 
 
-def given(length: int, heads: int = 3) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+def attention_inputs(length: int, heads: int = 3) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Query, key and value (B,H,T,d) of two texts, the second one shorter, and their mask (B,1,T,T)."""
     generator = torch.Generator().manual_seed(length)
     query, key, value = torch.randn(3, 2, heads, length, 8, generator=generator)
@@ -29,28 +29,28 @@ def given(length: int, heads: int = 3) -> tuple[torch.Tensor, torch.Tensor, torc
 
 
 @pytest.mark.parametrize("length", [1, 2, 9, SHORT, SHORT + 1, 2 * SHORT + 1])
-@pytest.mark.parametrize("wanted", [[], [2], [1, 2, 3]])
-def test_it_is_sdpa_and_notes_the_diagonal(length: int, wanted: list[int]) -> None:
-    query, key, value, mask = given(length)
-    recorder = DiagonalRecorder({1: wanted}, torch.zeros(2, length, dtype=torch.bool))
+@pytest.mark.parametrize("heads_", [[], [2], [1, 2, 3]])
+def test_it_is_sdpa_and_notes_the_diagonal(length: int, heads_: list[int]) -> None:
+    query, key, value, mask = attention_inputs(length)
+    recorder = DiagonalRecorder({1: heads_}, torch.zeros(2, length, dtype=torch.bool))
     restore = recorder_in_use.set(recorder)
     try:
         with torch.inference_mode():
-            found, _ = attention.diagonal_attention(nn.Identity(), query, key, value, mask, scaling=0.3)
+            output, _ = attention.diagonal_attention(nn.Identity(), query, key, value, mask, scaling=0.3)
     finally:
         recorder_in_use.reset(restore)
     same, _ = sdpa_attention_forward(nn.Identity(), query, key, value, mask, scaling=0.3)
-    torch.testing.assert_close(found, same, atol=1e-5, rtol=0)
+    torch.testing.assert_close(output, same, atol=1e-5, rtol=0)
     scores = (query.double() @ key.double().transpose(2, 3) * 0.3).masked_fill(~mask, -torch.inf)
     exact = scores.softmax(-1).diagonal(dim1=2, dim2=3)
-    assert sorted(recorder.diagonals) == [(1, head) for head in wanted]
-    for head in wanted:
+    assert sorted(recorder.diagonals) == [(1, head) for head in heads_]
+    for head in heads_:
         torch.testing.assert_close(recorder.diagonals[1, head].double(), exact[:, head - 1], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("mask_kind", ["none", "causal", "bias", "float", "left"])
 def test_masks_and_biases_of_all_kinds(mask_kind: str) -> None:
-    query, key, value, mask = given(7)
+    query, key, value, mask = attention_inputs(7)
     bias = torch.randn(1, 3, 7, 7, generator=torch.Generator().manual_seed(0))
     added = torch.zeros(2, 1, 7, 7).masked_fill(~mask, torch.finfo(torch.float32).min)
     options = {
@@ -61,17 +61,17 @@ def test_masks_and_biases_of_all_kinds(mask_kind: str) -> None:
         "float": {"attention_mask": added},
     }[mask_kind]
     with torch.inference_mode():
-        found, _ = attention.short_attention(nn.Identity(), query, key, value, **options)
+        output, _ = attention.short_attention(nn.Identity(), query, key, value, **options)
     same, _ = sdpa_attention_forward(nn.Identity(), query, key, value, **options)
-    torch.testing.assert_close(found, same, atol=1e-5, rtol=0)
+    torch.testing.assert_close(output, same, atol=1e-5, rtol=0)
 
 
-def test_not_while_something_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_uses_sdpa(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients and dropout are sdpa's."""
     monkeypatch.setattr(attention, "_probabilities", None)
-    query, key, value, mask = given(7)
-    found, _ = attention.short_attention(nn.Identity(), query.requires_grad_(), key, value, mask)
-    found.sum().backward()
+    query, key, value, mask = attention_inputs(7)
+    output, _ = attention.short_attention(nn.Identity(), query.requires_grad_(), key, value, mask)
+    output.sum().backward()
     assert query.grad is not None
     with torch.no_grad():
         attention.short_attention(nn.Identity(), query, key, value, mask, dropout=0.5)
@@ -79,26 +79,26 @@ def test_not_while_something_learns(monkeypatch: pytest.MonkeyPatch) -> None:
             attention.short_attention(nn.Identity(), query, key, value, mask)
 
 
-def test_rows_that_see_nothing_are_zero() -> None:
-    query, key, _, mask = given(7)
+def test_fully_masked_rows_are_zero() -> None:
+    query, key, _, mask = attention_inputs(7)
     mask[1, :, 3] = False
-    for one in (mask, torch.zeros(2, 1, 7, 7).masked_fill(~mask, -torch.inf)):
-        found = attention.probabilities(query, key, one)
-        assert bool((found[1, :, 3] == 0).all())
-        torch.testing.assert_close(found.sum(-1)[0], torch.ones(3, 7))
+    for mask_form in (mask, torch.zeros(2, 1, 7, 7).masked_fill(~mask, -torch.inf)):
+        output = attention.probabilities(query, key, mask_form)
+        assert bool((output[1, :, 3] == 0).all())
+        torch.testing.assert_close(output.sum(-1)[0], torch.ones(3, 7))
 
 
 def test_diagonals_of_half_precision_are_float32() -> None:
-    query, key, value, mask = given(7)
+    query, key, value, mask = attention_inputs(7)
     recorder = DiagonalRecorder({1: [1, 2, 3]}, torch.zeros(2, 7, dtype=torch.bool))
     restore = recorder_in_use.set(recorder)
-    halves = [one.bfloat16() for one in (query, key, value)]
+    halves = [tensor.bfloat16() for tensor in (query, key, value)]
     try:
         with torch.inference_mode():
-            found, _ = attention.diagonal_attention(nn.Identity(), *halves, mask)
+            output, _ = attention.diagonal_attention(nn.Identity(), *halves, mask)
     finally:
         recorder_in_use.reset(restore)
-    assert found.dtype == torch.bfloat16
+    assert output.dtype == torch.bfloat16
     exact = attention.probabilities(halves[0].float(), halves[1].float(), mask).diagonal(dim1=2, dim2=3)
     for head in (1, 2, 3):
         torch.testing.assert_close(recorder.diagonals[1, head], exact[:, head - 1])
@@ -106,20 +106,20 @@ def test_diagonals_of_half_precision_are_float32() -> None:
 
 def test_capped_scores_are_not_ours() -> None:
     """What sdpa refuses is refused for texts of any length."""
-    query, key, value, mask = given(7)
+    query, key, value, mask = attention_inputs(7)
     with torch.inference_mode(), pytest.raises(ValueError, match="softcap"):
         attention.short_attention(nn.Identity(), query, key, value, mask, softcap=50.0)
 
 
-def test_a_plain_pass_is_one_graph() -> None:
-    query, key, value, mask = given(7)
+def test_a_plain_pass_is_a_single_graph() -> None:
+    query, key, value, mask = attention_inputs(7)
     compiled = torch.compile(attention.short_attention, backend="eager", fullgraph=True)
-    found, _ = compiled(nn.Identity(), query, key, value, mask)
-    torch.testing.assert_close(found, sdpa_attention_forward(nn.Identity(), query, key, value, mask)[0])
+    output, _ = compiled(nn.Identity(), query, key, value, mask)
+    torch.testing.assert_close(output, sdpa_attention_forward(nn.Identity(), query, key, value, mask)[0])
 
 
 @pytest.mark.parametrize(("family", "used"), [("bert", True), ("llama", False), ("mpnet", False)])
-def test_whose_attention_it_is(family: str, used: bool, folder_of: Callable[[str], Path]) -> None:
+def test_families_using_the_interface(family: str, used: bool, folder_of: Callable[[str], Path]) -> None:
     """An encoder's in every pass, a decoder's where a head is read; texts of all lengths are as they were."""
     stock = SentenceTransformer(str(folder_of(family)), device="cpu")
     texts = ["a man", "two dogs run along the river", LONG, ""]

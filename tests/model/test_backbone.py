@@ -41,13 +41,13 @@ def counted(modules: list[torch.nn.Module]) -> Iterator[list[int]]:
     """How often each module is called."""
     calls = [0] * len(modules)
 
-    def note(place: int) -> Callable:
+    def note(index: int) -> Callable:
         def hook(*_: object) -> None:
-            calls[place] += 1
+            calls[index] += 1
 
         return hook
 
-    handles = [module.register_forward_hook(note(place)) for place, module in enumerate(modules)]
+    handles = [module.register_forward_hook(note(index)) for index, module in enumerate(modules)]
     try:
         yield calls
     finally:
@@ -57,9 +57,7 @@ def counted(modules: list[torch.nn.Module]) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
-def test_layers_are_those_of_the_whole_model(
-    family: str, depth: int, shell_of: Shells, reference_of: References
-) -> None:
+def test_layers_match_the_whole_model(family: str, depth: int, shell_of: Shells, reference_of: References) -> None:
     """hidden_states[k] of the whole model with output_hidden_states, also below a final norm, also when cut at k."""
     reference, backbone = reference_of(family), backbone_of(shell_of(family))
     ids = list(reference.sentence("Two dogs run through the green field", None).ids)
@@ -81,8 +79,8 @@ def test_layers_are_those_of_the_whole_model(
 def test_static_rows_are_the_embedding_table(family: str, shell_of: Shells, reference_of: References) -> None:
     backbone = backbone_of(shell_of(family))
     ids = torch.tensor([[5, 9, 5]])
-    ones = torch.ones_like(ids, dtype=torch.bool)
-    states = backbone.states(Tokens(ids, ones, ones), RequiredOutputs(static=True))
+    attended = torch.ones_like(ids, dtype=torch.bool)
+    states = backbone.states(Tokens(ids, attended, attended), RequiredOutputs(static=True))
     assert list(states.hidden) == ["static"]
     np.testing.assert_allclose(states.hidden["static"][0].detach().numpy(), reference_of(family).rows[[5, 9, 5]])
 
@@ -100,9 +98,7 @@ def test_static_rows_are_the_embedding_table(family: str, shell_of: Shells, refe
         ("last2", 3),
     ],
 )
-def test_layers_above_the_highest_that_is_read_never_run(
-    family: str, recipe: str, expected: int, shell_of: Shells
-) -> None:
+def test_layers_above_the_highest_read_never_run(family: str, recipe: str, expected: int, shell_of: Shells) -> None:
     layers = layers_of(shell_of(family)[0].model)
     with counted(layers) as calls:  # hooks go along into the encoder's view of the model
         encoder = Encoder(shell_of(family), recipe)
@@ -110,7 +106,7 @@ def test_layers_above_the_highest_that_is_read_never_run(
     assert calls == [1] * expected + [0] * (3 - expected)
 
 
-def test_albert_runs_its_one_layer_as_often_as_it_is_read(shell_of: Shells) -> None:
+def test_albert_repeats_its_shared_layer_as_often_as_read(shell_of: Shells) -> None:
     shell = shell_of("albert")
     layer = shell[0].model.encoder.albert_layer_groups[0]
     for recipe, expected in {"static": 0, "layers=1": 1, "layers=0+2": 2, "mean": 3}.items():
@@ -120,26 +116,26 @@ def test_albert_runs_its_one_layer_as_often_as_it_is_read(shell_of: Shells) -> N
 
 
 @pytest.mark.parametrize("family", ["bert", "t5", "llama", "modernbert"])
-def test_only_the_wanted_heads_are_computed(family: str, shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[int]] = []
+def test_only_the_requested_heads_are_computed(family: str, shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested: list[list[int]] = []
     computed = attention._probabilities
 
     def noted(*arguments: torch.Tensor, **options: object) -> torch.Tensor:
-        asked.append((arguments[4] + 1).tolist())
+        requested.append((arguments[4] + 1).tolist())
         return computed(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(attention, "_probabilities", noted)
     monkeypatch.setattr(attention, "SHORT", 0)  # short texts have whole matrices in any case
     Encoder(shell_of(family), "mean").encode(["a man"])
-    assert asked == []
+    assert requested == []
     Encoder(shell_of(family), "ditto:2-3").encode(["a man"])
-    assert asked == [[3]]
+    assert requested == [[3]]
     Encoder(shell_of(family), "weights=ditto:1-4*ditto:1-2*ditto:3-1").encode(["a man"])
-    assert asked[1:] == [[2, 4], [1]]
+    assert requested[1:] == [[2, 4], [1]]
 
 
 @pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "deberta-v2", "t5", "gpt2"))
-def test_encoders_on_one_model_do_not_disturb_each_other(family: str, folder_of: Callable[[str], Path]) -> None:
+def test_encoders_sharing_a_model_are_independent(family: str, folder_of: Callable[[str], Path]) -> None:
     """Layers are shared: what transformers hooks onto them for one encoder must not fire for another."""
     shell = SentenceTransformer(str(folder_of(family)), device="cpu")
     recipes = ["layers=1+2", "ditto:2-2", "layers=0+1+2+L", "layers=2"]
@@ -151,7 +147,7 @@ def test_encoders_on_one_model_do_not_disturb_each_other(family: str, folder_of:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_given_model_is_left_as_it_is(family: str, folder_of: Callable[[str], Path]) -> None:
+def test_the_callers_model_is_unchanged(family: str, folder_of: Callable[[str], Path]) -> None:
     shell = SentenceTransformer(str(folder_of(family)), device="cpu", model_kwargs={"attn_implementation": "eager"})
     model = shell[0].model
     features = shell.tokenizer(["a man is playing"], return_tensors="pt", return_token_type_ids=False)
@@ -175,12 +171,17 @@ def test_the_given_model_is_left_as_it_is(family: str, folder_of: Callable[[str]
 
 
 def test_needs_add_up() -> None:
-    one, other = (
+    first, second = (
         RequiredOutputs(frozenset({1}), attention_heads=frozenset({(2, 3)})),
         RequiredOutputs(frozenset({0}), static=True),
     )
-    assert one | other == RequiredOutputs(frozenset({0, 1}), True, frozenset({(2, 3)}))
-    assert (one.depth, other.depth, RequiredOutputs().depth, RequiredOutputs(static=True).depth) == (2, 0, None, None)
+    assert first | second == RequiredOutputs(frozenset({0, 1}), True, frozenset({(2, 3)}))
+    assert (first.depth, second.depth, RequiredOutputs().depth, RequiredOutputs(static=True).depth) == (
+        2,
+        0,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize(("family", "most"), [("bert", 256), ("roberta", 256), ("mpnet", 256), ("gpt2", 256)])
@@ -191,7 +192,7 @@ def test_texts_are_cut_to_the_position_table(family: str, most: int, folder_of: 
     assert np.isfinite(encoder.encode(LONG * 5)).all()
 
 
-def test_gradients_reach_the_given_model(folder_of: Callable[[str], Path]) -> None:
+def test_gradients_reach_the_callers_model(folder_of: Callable[[str], Path]) -> None:
     shell = SentenceTransformer(str(folder_of("bert")), device="cpu")
     encoder = Encoder(shell, "ditto:1-2")
     encoder(encoder.preprocess(["a man"]))["sentence_embedding"].sum().backward()

@@ -25,7 +25,7 @@ RECIPES = ["mean", "layers=1", "layers=0+2", "static", "ditto:2-3", "random"]
 
 
 @pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "deberta-v2", "modernbert", "t5", "gpt2", "qwen3"))
-def test_a_folder_loaded_in_part_gives_what_the_whole_model_gives(
+def test_a_partly_loaded_folder_matches_the_whole_model(
     family: str, folder_of: Callable[[str], Path], shell_of: Shells
 ) -> None:
     for recipe in RECIPES:
@@ -34,14 +34,14 @@ def test_a_folder_loaded_in_part_gives_what_the_whole_model_gives(
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "albert"])
-@pytest.mark.parametrize(("recipe", "held"), [("layers=1", 1), ("ditto:2-1 layers=0", 2), ("mean", 3)])
-def test_layers_above_the_highest_that_is_read_are_not_held(
-    family: str, recipe: str, held: int, folder_of: Callable[[str], Path]
+@pytest.mark.parametrize(("recipe", "loaded"), [("layers=1", 1), ("ditto:2-1 layers=0", 2), ("mean", 3)])
+def test_layers_above_the_highest_read_are_not_loaded(
+    family: str, recipe: str, loaded: int, folder_of: Callable[[str], Path]
 ) -> None:
     model = Encoder(str(folder_of(family)), recipe).module.backbone.model
     path = find_layers(model)
     assert path is not None
-    assert len(model.get_submodule(".".join(path))) == held
+    assert len(model.get_submodule(".".join(path))) == loaded
 
 
 def test_a_static_recipe_holds_the_embeddings_only(bert: Path) -> None:
@@ -120,7 +120,7 @@ def test_settings_of_the_folder_come_along(bert: Path, tmp_path: Path) -> None:
     assert Encoder(str(tmp_path / "model"), "mean", similarity_fn_name="cosine").similarity_fn_name == "cosine"
 
 
-def test_a_loaded_model_is_used_and_left_alone(bert: Path) -> None:
+def test_a_loaded_model_is_used_and_unchanged(bert: Path) -> None:
     model = stock(bert, Pooling(32, pooling_mode="mean"))
     vectors, modules = model.encode(TEXTS), list(model.modules())
     encoder = Encoder(model, "layers=1")
@@ -134,14 +134,14 @@ def test_float32_on_the_cpu_whatever_the_folder_holds(bert: Path, tmp_path: Path
     model = stock(bert, Pooling(32, pooling_mode="mean")).half()
     model.save(str(tmp_path / "half"))
     assert Encoder(str(tmp_path / "half"), "mean", device="cpu").module.backbone.static_table.dtype == torch.float32
-    kept = Encoder(str(tmp_path / "half"), "mean", device="cpu", model_kwargs={"dtype": torch.float16})
-    assert kept.module.backbone.static_table.dtype == torch.float16
+    half = Encoder(str(tmp_path / "half"), "mean", device="cpu", model_kwargs={"dtype": torch.float16})
+    assert half.module.backbone.static_table.dtype == torch.float16
 
 
 # -- what cannot be loaded --------------------------------------------------------------------------------------------
 
 
-def test_a_missing_folder_says_what_is_beside_it(bert: Path) -> None:
+def test_a_missing_folder_lists_its_neighbours(bert: Path) -> None:
     with pytest.raises(ModelError, match=r"There is no model folder .* Beside it: .*bert"):
         Encoder(str(bert.parent / "brt"), "mean")
 
@@ -152,7 +152,7 @@ def test_a_file_is_not_a_folder(bert: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["no-such-model", "nobody/no-such-model"])
-def test_an_unknown_name_offline_is_one_clear_sentence(name: str) -> None:
+def test_an_unknown_name_offline_is_a_clear_error(name: str) -> None:
     with pytest.raises(ModelError, match=rf"Cannot load the model '(sentence-transformers/)?{name}'") as caught:
         Encoder(name, "mean")
     assert "HF_HUB_OFFLINE" in str(caught.value)
@@ -185,6 +185,6 @@ def test_a_bare_transformer_has_no_tokenizer(bert: Path) -> None:
         Encoder(stock(bert)[0].model, "mean")
 
 
-def test_an_encoder_says_that_it_has_its_own_recipe(bert: Path) -> None:
+def test_an_encoder_is_refused_as_model(bert: Path) -> None:
     with pytest.raises(RecipeError, match="runs its own recipe 'ditto:2-1'; give the model that it was made from"):
         Encoder(Encoder(bert, "ditto:2-1"), "mean")

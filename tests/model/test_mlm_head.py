@@ -59,25 +59,25 @@ def test_the_head_shares_its_output_matrix_with_the_word_embeddings(bert: Path) 
     assert backbone.mlm_head.model.get_output_embeddings().weight is backbone.static_table
 
 
-def test_more_tokens_than_there_are_is_all_of_them(bert: Path) -> None:
+def test_top_k_beyond_the_vocabulary_is_the_whole_vocabulary(bert: Path) -> None:
     module = Encoder(str(bert), "template=bert layers=topk:100000 weights=mask").module
     backbone = module.backbone
     states = torch.randn(1, 2, 32)
     at = torch.tensor([[False, True]])
     assert backbone.mlm_head is not None
     with torch.no_grad():
-        found = expected_rows(states, at, 100_000, backbone.mlm_head, backbone.static_table)
+        expected_embedding = expected_rows(states, at, 100_000, backbone.mlm_head, backbone.static_table)
         shares = backbone.mlm_head(states[0, 1:]).softmax(dim=-1)
-    torch.testing.assert_close(found[0, 1], (shares @ backbone.static_table)[0])
-    assert (found[0, 0] == 0).all()
+    torch.testing.assert_close(expected_embedding[0, 1], (shares @ backbone.static_table)[0])
+    assert (expected_embedding[0, 0] == 0).all()
 
 
 def test_half_precision_runs(bert: Path) -> None:
     exact = Encoder(str(bert), "prompt-topk").encode(TEXTS)
     half = Encoder(str(bert), "prompt-topk", model_kwargs={"dtype": torch.bfloat16})
     assert half.module.backbone.static_table.dtype == torch.bfloat16
-    found = half.encode(TEXTS, convert_to_tensor=True).float().numpy()
-    cosines = (exact * found).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(found, axis=1)
+    vectors = half.encode(TEXTS, convert_to_tensor=True).float().numpy()
+    cosines = (exact * vectors).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(vectors, axis=1)
     assert cosines.min() > 0.99
 
 
@@ -85,7 +85,7 @@ def test_half_precision_runs(bert: Path) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_configurations_say_which_models_have_a_head(family: str, folder_of: Callable[[str], Path]) -> None:
+def test_configurations_tell_models_with_a_head(family: str, folder_of: Callable[[str], Path]) -> None:
     assert read_capabilities(str(folder_of(family)), {}).mlm_head == (family not in WITHOUT_MASK)
 
 
@@ -113,14 +113,14 @@ def test_a_model_saved_without_its_head_is_refused(headless: str, bert: Path) ->
         Encoder(headless, "prompt-topk")
 
 
-def test_a_head_that_only_the_configuration_has_is_refused(bert: Path, tmp_path: Path) -> None:
+def test_a_head_without_weights_is_refused(bert: Path, tmp_path: Path) -> None:
     """transformers would draw the missing weights at random."""
     folder = tmp_path / "no weights"
     shutil.copytree(bert, folder)
     weights = load_file(folder / "model.safetensors")
-    kept = {name: value for name, value in weights.items() if not name.startswith("cls.predictions.transform")}
-    assert 0 < len(kept) < len(weights)
-    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    remaining = {name: value for name, value in weights.items() if not name.startswith("cls.predictions.transform")}
+    assert 0 < len(remaining) < len(weights)
+    save_file(remaining, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match=r"has no masked-LM head.*Missing: cls\.predictions\.transform"):
         Encoder(str(folder), "prompt-topk")
     Encoder(str(folder), "prompt")  # needs no head
@@ -150,7 +150,7 @@ def test_malformed_recipes(text: str, reason: str) -> None:
 # -- wherever recipes run ----------------------------------------------------------------------------------------------
 
 
-def test_evaluation_and_search_give_what_the_encoder_gives(bert: Path, tmp_path: Path) -> None:
+def test_evaluation_and_search_match_the_encoder(bert: Path, tmp_path: Path) -> None:
     texts = ["prompt-topk", "prompt-topk-denoised", "prompt", "template=bert layers=topk:9 weights=mask | zscore"]
     scores = {text: row[0].main_score for text, row in evaluate(str(bert), texts, [PAIRS]).items()}
     board = search(str(bert), PAIRS, Space(named=tuple(texts)), work=tmp_path / "work", baselines=("mean",))
@@ -163,7 +163,7 @@ def test_evaluation_and_search_give_what_the_encoder_gives(bert: Path, tmp_path:
     assert again.provenance["encoded"] == 0
 
 
-def test_kept_vectors_know_the_head(bert: Path) -> None:
+def test_cached_vectors_depend_on_the_head(bert: Path) -> None:
     backbone = Encoder(str(bert), "prompt-topk").module.backbone
     before = digest_of(backbone)
     assert backbone.mlm_head is not None
@@ -186,13 +186,13 @@ def test_the_head_is_saved_with_the_folder(family: str, folder_of: Callable[[str
     assert report.reason == f"layers={encoder.recipe.layers[0][0]} runs the model's masked-LM head"
 
 
-def test_only_recipes_that_read_the_head_save_it(bert: Path, tmp_path: Path) -> None:
+def test_only_recipes_reading_the_head_save_it(bert: Path, tmp_path: Path) -> None:
     shell = open_model(str(bert), {}, with_mlm_head=True)
     Encoder(shell, "prompt-denoised").save(str(tmp_path), create_model_card=False)
     assert not any(name.startswith("cls.") for name in load_file(tmp_path / "model.safetensors"))
 
 
-def test_no_graph_is_made_of_it(bert: Path) -> None:
+def test_the_head_has_no_graph(bert: Path) -> None:
     with pytest.raises(EngineError, match=r"layers=topk:200 runs the masked-LM head at the masks alone"):
         essent.compile(Encoder(str(bert), "prompt-topk"), "onnx")
 

@@ -31,7 +31,7 @@ def filled(tokenizer: PreTrainedTokenizerBase, template: str, text: str) -> list
 
 @pytest.mark.parametrize("family", WORDPIECE)
 @pytest.mark.parametrize("name", [*TEMPLATES, *MORE])
-def test_the_ids_are_those_of_the_filled_template(name: str, family: str, folder_of: Callable[[str], Path]) -> None:
+def test_ids_match_the_filled_template(name: str, family: str, folder_of: Callable[[str], Path]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
     template = {**TEMPLATES, **MORE}[name]
     texts = [*TEXTS, *CORPUS[:8], "ends in a quote'", "wow!", "(brackets)", "“quoted”", "12.5 %", " "]
@@ -50,9 +50,9 @@ def test_spaces_around_the_slot_serve_every_tokenizer(family: str, folder_of: Ca
     tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
     frame = make_frame(tokenizer, TEMPLATES["roberta"])
     texts = [text for text in TEXTS if text]
-    made = framed_ids(tokenizer, frame, texts, None)
-    assert made == [filled(tokenizer, TEMPLATES["roberta"], text) for text in texts]
-    assert all(ids.count(tokenizer.mask_token_id) == 1 for ids in made)
+    framed = framed_ids(tokenizer, frame, texts, None)
+    assert framed == [filled(tokenizer, TEMPLATES["roberta"], text) for text in texts]
+    assert all(ids.count(tokenizer.mask_token_id) == 1 for ids in framed)
 
 
 @pytest.mark.parametrize("family", DECODERS)

@@ -22,10 +22,10 @@ def test_by_hand(shell_of: Shells, reference_of: Callable[[str], Reference]) -> 
     words = len(ids) - len(frame)
     at = ids.index(encoder.tokenizer.mask_token_id)
     template = [*frame.before, *frame.after]
-    places = [*range(len(frame.before)), *range(len(frame.before) + words, len(ids))]
+    positions = [*range(len(frame.before)), *range(len(frame.before) + words, len(ids))]
     with torch.no_grad():
         sentence = model(torch.tensor([ids])).last_hidden_state[0, at]
-        bias = model(torch.tensor([template]), position_ids=torch.tensor([places])).last_hidden_state[0, at - words]
+        bias = model(torch.tensor([template]), position_ids=torch.tensor([positions])).last_hidden_state[0, at - words]
     np.testing.assert_allclose(encoder.encode("two dogs run."), (sentence - bias).numpy(), atol=1e-5)
 
 
@@ -40,7 +40,7 @@ def test_the_empty_text_leaves_nothing(shell_of: Shells) -> None:
     assert np.abs(Encoder(shell_of("bert"), "prompt-denoised").encode("")).max() < 1e-5
 
 
-def test_one_pass_a_length_and_none_for_lengths_seen_before(shell_of: Shells) -> None:
+def test_a_single_pass_per_length(shell_of: Shells) -> None:
     encoder = Encoder(shell_of("bert"), "prompt-denoised")
     rows = []
     encoder.module.backbone.model.embeddings.register_forward_hook(lambda *a: rows.append(a[2].shape[0]))
@@ -51,7 +51,7 @@ def test_one_pass_a_length_and_none_for_lengths_seen_before(shell_of: Shells) ->
     assert rows == [3, len(lengths), 3]
 
 
-def test_training_makes_the_kept_states_anew(shell_of: Shells) -> None:
+def test_training_clears_the_cached_states(shell_of: Shells) -> None:
     encoder = Encoder(shell_of("bert"), "prompt-denoised")
     encoder.encode(TEXTS)
     assert encoder.module.backbone.template_states

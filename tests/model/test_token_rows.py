@@ -87,12 +87,12 @@ def test_a_folder_of_model2vec(wordpiece: Tokenizer, tmp_path: Path) -> None:
     folder = save_model2vec(tmp_path / "potion", wordpiece, arrays, normalize=True)
     unknown = wordpiece.token_to_id("[UNK]")
     expected = np.zeros((len(EVERY), 9))
-    for place, text in enumerate(EVERY):
+    for index, text in enumerate(EVERY):
         ids = [i for i in wordpiece.encode(text, add_special_tokens=False).ids if i != unknown]
         total = sum(
             (arrays["embeddings"][arrays["mapping"][i]] * float(arrays["weights"][i]) for i in ids), np.zeros(9)
         )
-        expected[place] = total / max(np.linalg.norm(total), 1e-30)
+        expected[index] = total / max(np.linalg.norm(total), 1e-30)
     encoder = Encoder(str(folder))
     assert encoder.recipe == Recipe.parse("static | normalize")
     np.testing.assert_allclose(encoder.encode(EVERY), expected, atol=1e-5)
@@ -106,18 +106,18 @@ def test_a_folder_of_model2vec(wordpiece: Tokenizer, tmp_path: Path) -> None:
 # -- recipes on it ----------------------------------------------------------------------------------------------------
 
 
-def test_recipes_are_what_the_formulas_say(tokenizer: Tokenizer) -> None:
+def test_recipes_match_the_formulas(tokenizer: Tokenizer) -> None:
     model, table = static_model(tokenizer), table_of(tokenizer).astype(np.float64)
     texts = [text for text in TEXTS if text]
     ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
-    frequency = {i: sum(i in some for some in ids) for i in range(len(table))}
-    count = {i: sum(some.count(i) for some in ids) for i in range(len(table))}
+    frequency = {i: sum(i in ids_of_text for ids_of_text in ids) for i in range(len(table))}
+    count = {i: sum(ids_of_text.count(i) for ids_of_text in ids) for i in range(len(table))}
     total = sum(count.values())
     idf, sif = [], []
-    for some in ids:
-        weights = [np.log(len(texts) / frequency[i]) for i in some]
-        idf.append(sum(w * table[i] for w, i in zip(weights, some, strict=True)) / sum(weights))
-        sif.append(sum(1e-3 / (1e-3 + count[i] / total) * table[i] for i in some) / len(some))
+    for ids_of_text in ids:
+        weights = [np.log(len(texts) / frequency[i]) for i in ids_of_text]
+        idf.append(sum(w * table[i] for w, i in zip(weights, ids_of_text, strict=True)) / sum(weights))
+        sif.append(sum(1e-3 / (1e-3 + count[i] / total) * table[i] for i in ids_of_text) / len(ids_of_text))
     np.testing.assert_allclose(Encoder(model, "static weights=idf").fit(texts).encode(texts), idf, atol=1e-5)
     np.testing.assert_allclose(Encoder(model, "static weights=sif").fit(texts).encode(texts), sif, atol=1e-5)
     centred = Encoder(model, "static weights=sif | centre").fit(texts).encode(texts)
@@ -207,7 +207,7 @@ def test_a_tokenizer_in_python_is_refused() -> None:
         Encoder(SentenceTransformer(modules=[words, Pooling(2, "mean")], device="cpu"), "static")
 
 
-def test_tables_that_do_not_fit_are_refused(wordpiece: Tokenizer) -> None:
+def test_mismatched_tables_are_refused(wordpiece: Tokenizer) -> None:
     table = table_of(wordpiece)
     with pytest.raises(ModelError, match=rf"ids up to {len(table) - 1}, the table {len(table) - 1} rows"):
         rows_backbone(table[:-1], wordpiece)
@@ -226,14 +226,16 @@ def test_dropped_ids_count_nowhere(wordpiece: Tokenizer, tmp_path: Path) -> None
     backbone = rows_backbone(table_of(wordpiece), wordpiece, dropped=[unknown])
     texts = ["the ☃ dog", "☃", "the dog"]
     assert text_ids(backbone.tokenizer, texts)[0] == text_ids(backbone.tokenizer, texts)[2]
-    stats = count_tokens(lambda some: text_ids(backbone.tokenizer, list(some)), texts, len(backbone.vocabulary))
+    stats = count_tokens(
+        lambda ids_of_text: text_ids(backbone.tokenizer, list(ids_of_text)), texts, len(backbone.vocabulary)
+    )
     assert stats.count[unknown] == 0
     backbone.tokenizer.save_pretrained(tmp_path)  # and after a round trip through files
     again = AutoTokenizer.from_pretrained(tmp_path)
     assert text_ids(again, texts) == text_ids(backbone.tokenizer, texts)
 
 
-def test_the_given_tokenizer_is_left_alone(folder_of: Callable[[str], Path]) -> None:
+def test_the_callers_tokenizer_is_unchanged(folder_of: Callable[[str], Path]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder_of("bert"))
     before = tokenizer.backend_tokenizer.to_str()
     rows_backbone(table_of(tokenizer.backend_tokenizer), tokenizer)

@@ -61,7 +61,7 @@ def copy(bert: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "deberta-v2", "modernbert", "t5", "gpt2", "llama"))
-def test_no_weight_is_drawn_at_random(family: str, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+def test_no_weight_is_random(family: str, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(folder_of(family), tmp_path / "copy"))
     tensors = load_file(folder / "model.safetensors")
     matrices = [key for key, array in tensors.items() if array.ndim == 2 and "pooler" not in key]
@@ -81,7 +81,7 @@ def test_no_weight_is_drawn_at_random(family: str, folder_of: Callable[[str], Pa
         (without(LAYER_1), "says num_hidden_layers=3.*there are weights for 2 at most"),
     ],
 )
-def test_the_error_names_what_is_missing_and_why(change: Callable, message: str, copy: Path) -> None:
+def test_the_error_names_the_missing_weights_and_the_cause(change: Callable, message: str, copy: Path) -> None:
     changed(copy, change)
     with pytest.raises(DamagedError, match=message):
         Encoder(str(copy), "mean")
@@ -94,7 +94,7 @@ def of_sentence_transformers(folder: Path) -> Path:
     return changed(folder.parent / "stock", without(f"{LAYER_1}output"))
 
 
-WAYS: dict[str, Callable[[Path], object]] = {
+LOADERS: dict[str, Callable[[Path], object]] = {
     "encoder": lambda folder: Encoder(changed(folder, without(f"{LAYER_1}output"))),
     "stock folder": lambda folder: Encoder(of_sentence_transformers(folder), "mean"),
     "as it is": lambda folder: open_as_it_is(of_sentence_transformers(folder)),
@@ -109,12 +109,12 @@ WAYS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_in_refuses_a_missing_weight(way: str, copy: Path) -> None:
+@pytest.mark.parametrize("loader", LOADERS)
+def test_every_loader_refuses_a_missing_weight(loader: str, copy: Path) -> None:
     with pytest.raises(
         DamagedError, match=r"lack (bert\.)?encoder\.layer\.1\.output\.dense\.weight.* and 1 more, which"
     ):
-        WAYS[way](copy)
+        LOADERS[loader](copy)
 
 
 def test_a_saved_folder_without_a_weight_is_not_verified(bert: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_generator_without_a_weight_is_refused(t5: str, tmp_path: Path) -> Non
     ],
     ids=["pooler", "layers", "static", "prefix", "gamma", "beta"],
 )
-def test_what_no_recipe_reads_may_be_missing(change: Callable, recipe: str, bert: Path, copy: Path) -> None:
+def test_unread_weights_may_be_missing(change: Callable, recipe: str, bert: Path, copy: Path) -> None:
     changed(copy, change)
     np.testing.assert_array_equal(Encoder(str(copy), recipe).encode(TEXTS), Encoder(str(bert), recipe).encode(TEXTS))
 
@@ -189,7 +189,7 @@ def test_sharded_and_pickled_weights_are_whole(bert: Path, copy: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("opened", [lambda folder: Encoder(folder, "mean"), lambda folder: open_model(folder, {})])
-def test_numbers_that_the_weights_contradict(numbers: dict, message: str, opened: Callable, copy: Path) -> None:
+def test_config_contradicting_the_weights(numbers: dict, message: str, opened: Callable, copy: Path) -> None:
     with pytest.raises(DamagedError, match=message):
         opened(str(configured(copy, **numbers)))
 

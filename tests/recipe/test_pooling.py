@@ -33,8 +33,8 @@ def test_reductions_equal_loops(spec: str, side: str) -> None:
     hidden, weights, attention_mask = batch(lengths, 7, side)
     vectors = reductions.create(spec).reduce(hidden, weights, attention_mask).numpy()
     for row in range(len(lengths)):
-        shown = attention_mask[row]
-        oracle = reduced(list(hidden[row][shown].numpy()), weights[row][shown].tolist(), spec)
+        attended = attention_mask[row]
+        oracle = reduced(list(hidden[row][attended].numpy()), weights[row][attended].tolist(), spec)
         np.testing.assert_allclose(vectors[row], oracle, atol=1e-9)
     assert vectors.shape[1] == reductions.create(spec).width(5)
 
@@ -50,17 +50,17 @@ def test_padding_on_either_side_gives_the_same(lengths: list[int], spec: str, se
     torch.testing.assert_close(reduction.reduce(hidden, weights, attention_mask), reduction.reduce(*flipped))
 
 
-def test_uniform_weights_give_the_published_forms() -> None:
+def test_uniform_weights_match_the_published_forms() -> None:
     hidden = torch.tensor([[[1.0, -2.0], [3.0, 4.0], [5.0, 1.0]]], dtype=torch.float64)
     third, attention_mask = torch.full((1, 3), 1 / 3, dtype=torch.float64), torch.ones(1, 3, dtype=torch.bool)
-    given = {
+    reduced_by_spec = {
         spec: reductions.create(spec).reduce(hidden, third, attention_mask)[0]
         for spec in ("sum", "max", "power", "dct:1")
     }
-    assert given["sum"].tolist() == pytest.approx([3, 1])
-    assert given["max"].tolist() == [5, 4]
-    assert given["power"].tolist() == pytest.approx([(153 / 3) ** (1 / 3), (57 / 3) ** (1 / 3)])
-    assert given["dct:1"].tolist() == pytest.approx(
+    assert reduced_by_spec["sum"].tolist() == pytest.approx([3, 1])
+    assert reduced_by_spec["max"].tolist() == [5, 4]
+    assert reduced_by_spec["power"].tolist() == pytest.approx([(153 / 3) ** (1 / 3), (57 / 3) ** (1 / 3)])
+    assert reduced_by_spec["dct:1"].tolist() == pytest.approx(
         [9 / 3**0.5, 3 / 3**0.5]
     )  # the first coefficient: √N times the mean
 

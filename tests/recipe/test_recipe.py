@@ -58,10 +58,10 @@ def test_json_and_yaml_are_read_back(recipe: Recipe) -> None:
 
 
 @given(recipes, recipes)
-def test_equal_recipes_have_equal_hashes_and_digests(one: Recipe, other: Recipe) -> None:
-    again = Recipe.parse(str(one))
-    assert (hash(again), again.digest()) == (hash(one), one.digest())
-    assert (one.digest() == other.digest()) == (one == other)
+def test_equal_recipes_have_equal_hashes_and_digests(first: Recipe, second: Recipe) -> None:
+    again = Recipe.parse(str(first))
+    assert (hash(again), again.digest()) == (hash(first), first.digest())
+    assert (first.digest() == second.digest()) == (first == second)
 
 
 @given(mixes)
@@ -92,7 +92,7 @@ def test_every_named_recipe_reads_and_writes_itself(text: str) -> None:
 
 
 @pytest.mark.parametrize("row", NAMED.values(), ids=lambda row: row.name)
-def test_every_named_recipe_says_where_it_comes_from(row: NamedRecipe) -> None:
+def test_every_named_recipe_has_a_source(row: NamedRecipe) -> None:
     assert row.paper
     assert row.section
     assert row.about
@@ -145,7 +145,7 @@ def test_the_published_templates_are_byte_exact() -> None:
         ("wieghts=idf", "Did you mean 'weights'"),
     ],
 )
-def test_an_unknown_name_says_the_nearest(text: str, hint: str) -> None:
+def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
     with pytest.raises(RecipeError) as caught:
         Recipe.parse(text)
     assert hint in str(caught.value)
@@ -199,7 +199,7 @@ def test_a_malformed_recipe_shows_the_part_at_fault(text: str, part: str) -> Non
 
 
 @pytest.mark.parametrize("value", [None, 3, b"mean", ["mean"]])
-def test_what_is_not_a_text_is_no_recipe(value: object) -> None:
+def test_a_recipe_must_be_a_text(value: object) -> None:
     with pytest.raises(RecipeError, match="A recipe is a text"):
         Recipe.parse(value)
 

@@ -78,10 +78,10 @@ def check_device(device: Any) -> None:
         reason = "torch knows no such device" if reason.startswith("Expected one of") else reason
     if not usable:
         best = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        there = ["cpu"] if best is None else [best.type, "cpu"]
+        available = ["cpu"] if best is None else [best.type, "cpu"]
         raise InputError(
-            f"device={device!r} cannot be used here ({reason:.100}). This machine has {' and '.join(there)}; without "
-            "device= the best is taken."
+            f"device={device!r} cannot be used here ({reason:.100}). This machine has {' and '.join(available)}; "
+            "without device= the best is taken."
         )
 
 

@@ -35,8 +35,8 @@ def has_bfloat16(device: str) -> bool:
     if device != "cpu":
         return False
     read: Any = getattr(torch.cpu, "get_capabilities", dict)  # newer than the oldest torch that is allowed
-    found: Mapping[str, Any] = read()
-    return any(bool(found.get(name)) for name in CPU_FLAGS)
+    capabilities: Mapping[str, Any] = read()
+    return any(bool(capabilities.get(name)) for name in CPU_FLAGS)
 
 
 def check_bfloat16(precision: str, device: str) -> None:

@@ -148,8 +148,8 @@ def remove_leftovers(path: str | Path) -> None:
     """Remove what killed runs left beside a place that they were writing; a folder moved aside is put back first."""
     target = _resolved(path)
     recover(target)
-    left = _neighbours(target, PARTIAL) + (_neighbours(target, OLD) if target.exists() else [])
-    for neighbour in left:
+    leftovers = _neighbours(target, PARTIAL) + (_neighbours(target, OLD) if target.exists() else [])
+    for neighbour in leftovers:
         if not _in_use(neighbour):
             _remove(neighbour)
 
@@ -195,19 +195,19 @@ def _runs(process: int) -> bool:
 def _resolved(path: str | Path) -> Path:
     """The absolute path with every link followed."""
     try:
-        found = Path(path).resolve()
+        resolved = Path(path).resolve()
     except (OSError, RuntimeError):  # Python before 3.13
-        found = Path(path)
-    if found.is_symlink():
+        resolved = Path(path)
+    if resolved.is_symlink():
         raise DataError(f"{path} is a link that leads in a circle. Choose another name.")
-    return found
+    return resolved
 
 
 def _require_writable(path: str | Path, target: Path) -> None:
-    place = next(parent for parent in target.parents if parent.exists())
-    if not place.is_dir():
-        raise DataError(f"{path} cannot be written: {place} is not a folder. Choose another name.")
-    for found in (place, target):
+    parent_folder = next(parent for parent in target.parents if parent.exists())
+    if not parent_folder.is_dir():
+        raise DataError(f"{path} cannot be written: {parent_folder} is not a folder. Choose another name.")
+    for found in (parent_folder, target):
         if found.exists() and not os.access(found, os.W_OK):
             raise DataError(f"{path} cannot be written: {found} is read-only. Make it writable or choose another name.")
 
@@ -310,8 +310,8 @@ def _exchange(new: Path, old: Path) -> bool:
     if sys.platform == "darwin" and hasattr(library, "renamex_np"):
         return bool(library.renamex_np(os.fsencode(new), os.fsencode(old), 2) == 0)  # type: ignore[union-attr]
     if library is not None and hasattr(library, "renameat2"):
-        here = -100  # AT_FDCWD: the paths are absolute
-        return bool(library.renameat2(here, os.fsencode(new), here, os.fsencode(old), 2) == 0)
+        current_folder = -100  # AT_FDCWD: the paths are absolute
+        return bool(library.renameat2(current_folder, os.fsencode(new), current_folder, os.fsencode(old), 2) == 0)
     return False
 
 
@@ -320,10 +320,10 @@ def _exchange(new: Path, old: Path) -> bool:
 
 def sync_tree(folder: Path) -> None:
     """Have the system write a folder, and everything in it, to the disk."""
-    for place, _, files in os.walk(folder):
+    for parent, _, files in os.walk(folder):
         for name in files:
-            sync(Path(place, name))
-        sync(Path(place))
+            sync(Path(parent, name))
+        sync(Path(parent))
 
 
 def sync(path: Path) -> None:

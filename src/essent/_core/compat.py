@@ -44,15 +44,15 @@ def settings_of(model: SentenceTransformer) -> dict[str, Any]:
 def prompts_unannounced() -> Iterator[None]:
     """Keep sentence-transformers from warning of a default prompt; what applies one says so itself."""
 
-    def other(record: logging.LogRecord) -> bool:
+    def is_other_message(record: logging.LogRecord) -> bool:
         return not record.getMessage().startswith("Default prompt name is set to")
 
     logger = logging.getLogger(base_model.__name__)
-    logger.addFilter(other)
+    logger.addFilter(is_other_message)
     try:
         yield
     finally:
-        logger.removeFilter(other)
+        logger.removeFilter(is_other_message)
 
 
 def config_of(model: SentenceTransformer) -> dict[str, Any]:
@@ -73,8 +73,8 @@ def prompt_of(model: SentenceTransformer, prompt: str | None, prompt_name: str |
 
 def device_for(model: SentenceTransformer, device: Any) -> torch.device:
     """Where `encode` computes when it is asked for this device, or for none."""
-    found: torch.device = model._resolve_inference_device(device)
-    return found
+    resolved: torch.device = model._resolve_inference_device(device)
+    return resolved
 
 
 # -- transformers -----------------------------------------------------------------------------------------------------
@@ -106,8 +106,8 @@ def can_set_attention(model: PreTrainedModel) -> bool:
 
 def attention_of(config: PretrainedConfig) -> str | None:
     """The name of the attention that layers of this configuration call."""
-    found: str | None = getattr(config, "_attn_implementation", None)
-    return found
+    implementation: str | None = getattr(config, "_attn_implementation", None)
+    return implementation
 
 
 def set_attention(config: PretrainedConfig, name: str) -> None:

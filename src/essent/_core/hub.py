@@ -61,8 +61,8 @@ def full_name(name: str) -> str:
 
 def file_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those of SentenceTransformer's options that its readers of single files take."""
-    given: dict[str, Any] = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
-    return given | {"local_files_only": bool(options.get("local_files_only"))}
+    shared: dict[str, Any] = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
+    return shared | {"local_files_only": bool(options.get("local_files_only"))}
 
 
 def has_file(name: str, file: str, hub: Mapping[str, Any]) -> bool:
@@ -73,9 +73,9 @@ def has_file(name: str, file: str, hub: Mapping[str, Any]) -> bool:
     """
     from huggingface_hub import HfApi, constants, try_to_load_from_cache
 
-    found = try_to_load_from_cache(name, file, hub["cache_folder"], hub["revision"])
-    if found is not None or hub["local_files_only"] or constants.HF_HUB_OFFLINE:
-        return isinstance(found, str)
+    cached = try_to_load_from_cache(name, file, hub["cache_folder"], hub["revision"])
+    if cached is not None or hub["local_files_only"] or constants.HF_HUB_OFFLINE:
+        return isinstance(cached, str)
     return HfApi().file_exists(name, file, revision=hub["revision"], token=hub["token"])
 
 
@@ -125,9 +125,9 @@ def _is_repository(name: str) -> bool:
 def _is_cached(repository: str, options: Mapping[str, Any]) -> bool:
     from huggingface_hub import try_to_load_from_cache
 
-    place = options.get("cache_folder") or options.get("cache_dir")
-    found = (try_to_load_from_cache(repository, file, place, options.get("revision")) for file in ENOUGH)
-    return any(isinstance(path, str) for path in found)
+    cache = options.get("cache_folder") or options.get("cache_dir")
+    paths = (try_to_load_from_cache(repository, file, cache, options.get("revision")) for file in ENOUGH)
+    return any(isinstance(path, str) for path in paths)
 
 
 def _unreachable() -> str:
@@ -137,13 +137,13 @@ def _unreachable() -> str:
 
     if constants.HF_HUB_OFFLINE:
         return ""  # refused by the library itself, without a wait
-    now, endpoint = time.monotonic(), constants.ENDPOINT
-    asked, reason = _answers.get(endpoint, (-REMEMBERED, ""))
-    if now - asked >= REMEMBERED:
+    seconds, endpoint = time.monotonic(), constants.ENDPOINT
+    asked_at, reason = _answers.get(endpoint, (-REMEMBERED, ""))
+    if seconds - asked_at >= REMEMBERED:
         try:
             get_session().head(endpoint, timeout=SECONDS)
             reason = ""
         except Exception as error:  # the error of whichever HTTP library this version uses
             reason = f"{endpoint} cannot be reached ({str(error) or type(error).__name__})"
-        _answers[endpoint] = now, reason
+        _answers[endpoint] = seconds, reason
     return reason

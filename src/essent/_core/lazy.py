@@ -42,7 +42,7 @@ def lazy_door(package: str, where: Mapping[str, str]) -> tuple[Callable[[str], A
 
 
 @contextmanager
-def needs_torch(what: str) -> Iterator[None]:
+def needs_torch(purpose: str) -> Iterator[None]:
     """Say how to install the libraries of the extra `torch` where an import inside finds that one is not installed.
 
     Raises:
@@ -53,10 +53,10 @@ def needs_torch(what: str) -> Iterator[None]:
     except (ModuleNotFoundError, MissingDependencyError) as error:
         if error.name not in IN_TORCH:
             raise
-        raise _missing(what, error.name) from None  # of nested ones the outermost is what was asked for
+        raise _missing(purpose, error.name) from None  # of nested ones the outermost is what was asked for
 
 
-def check_torch(what: str) -> None:
+def check_torch(purpose: str) -> None:
     """Look for the libraries of the extra `torch`, and import none of them.
 
     Raises:
@@ -64,12 +64,12 @@ def check_torch(what: str) -> None:
     """
     for name in IN_TORCH:
         if find_spec(name) is None:
-            raise _missing(what, name)
+            raise _missing(purpose, name)
 
 
-def _missing(what: str, name: str) -> MissingDependencyError:
+def _missing(purpose: str, name: str) -> MissingDependencyError:
     return MissingDependencyError(
-        f"{what} needs {name!r}, which is not installed. Install what runs models with: "
+        f"{purpose} needs {name!r}, which is not installed. Install what runs models with: "
         'pip install "essent[torch]". Without it essent runs static encoders: essent.StaticEncoder, essent encode.',
         name=name,
     )

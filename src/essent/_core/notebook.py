@@ -40,15 +40,15 @@ def html_table(
         bold: (row, column) of cells in bold.
     """
     marked = set(bold)
-    shown = rows[:MOST_ROWS]
-    head = "".join(_cell("th", name, place in texts) for place, name in enumerate(columns))
+    first_rows = rows[:MOST_ROWS]
+    head = "".join(_cell("th", name, column in texts) for column, name in enumerate(columns))
     body = "".join(
         "<tr>"
-        + "".join(_cell("td", text, place in texts, (line, place) in marked) for place, text in enumerate(row))
+        + "".join(_cell("td", text, column in texts, (line, column) in marked) for column, text in enumerate(row))
         + "</tr>"
-        for line, row in enumerate(shown)
+        for line, row in enumerate(first_rows)
     )
-    more = len(rows) - len(shown)
+    more = len(rows) - len(first_rows)
     return (
         "<table style='border-collapse:collapse'>"
         + (f"<thead><tr>{head}</tr></thead>" if head else "")
@@ -62,14 +62,14 @@ def html_pairs(values: Mapping[str, str]) -> str:
     return html_table((), [(name, text) for name, text in values.items()], texts=(0, 1))
 
 
-def html_picture(png: bytes, about: str) -> str:
+def html_picture(png: bytes, description: str) -> str:
     """A PNG inside the page; `about` is read where it cannot be shown."""
     data = base64.b64encode(png).decode("ascii")
-    return f"<img src='data:image/png;base64,{data}' alt='{_escaped(about)}' style='max-width:100%'>"
+    return f"<img src='data:image/png;base64,{data}' alt='{_escaped(description)}' style='max-width:100%'>"
 
 
-def _cell(tag: str, text: str, at_left: bool, bold: bool = False) -> str:
-    side, weight = "left" if at_left else "right", ";font-weight:bold" if bold else ""
+def _cell(tag: str, text: str, align_left: bool, bold: bool = False) -> str:
+    side, weight = "left" if align_left else "right", ";font-weight:bold" if bold else ""
     content = _escaped(text).replace("\n", "<br>")
     return f"<{tag} style='text-align:{side};padding:0.15em 0.6em{weight}'>{content}</{tag}>"
 

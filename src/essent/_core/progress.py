@@ -13,19 +13,19 @@ FIRST, LATER = 5.0, 30.0  # seconds before the first line, and between two
 
 
 @contextmanager
-def text_progress(total: int, shown: bool, done: int = 0, desc: str = "Texts") -> Iterator[Callable[[int], object]]:
+def text_progress(total: int, enabled: bool, done: int = 0, desc: str = "Texts") -> Iterator[Callable[[int], object]]:
     """What is called with the number of texts done since the last call; it shows them on standard error.
 
     Args:
         total: texts of the whole loop.
-        shown: whether anything is shown at all.
+        enabled: whether anything is shown at all.
         done: texts of an earlier run, which do not count for the speed.
         desc: what stands before the bar.
     """
-    if shown and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+    if enabled and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield _Lines(total, done).update
         return
-    with tqdm(total=total, initial=done, desc=desc, unit="text", disable=not shown) as bar:
+    with tqdm(total=total, initial=done, desc=desc, unit="text", disable=not enabled) as bar:
         yield bar.update
 
 
@@ -39,14 +39,14 @@ class _Lines:
     def update(self, count: int) -> None:
         """So many texts more; a line, if the last one is long ago."""
         self.done += count
-        now = time.monotonic()
-        if now < self.due:
+        seconds = time.monotonic()
+        if seconds < self.due:
             return
-        self.due = now + LATER
-        speed = (self.done - self.before) / max(now - self.began, 1e-9)
-        left = (self.total - self.done) / max(speed, 1e-9)
+        self.due = seconds + LATER
+        speed = (self.done - self.before) / max(seconds - self.began, 1e-9)
+        seconds_to_go = (self.total - self.done) / max(speed, 1e-9)
         print(  # noqa: T201  a log's line
-            f"{self.done:,} of {self.total:,} texts, {speed:,.0f} a second, about {left:,.0f} s left",
+            f"{self.done:,} of {self.total:,} texts, {speed:,.0f} a second, about {seconds_to_go:,.0f} s left",
             file=sys.stderr,
             flush=True,
         )

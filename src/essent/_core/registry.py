@@ -42,12 +42,12 @@ def parse_argument(text: str) -> Argument:
 
 def split_spec(spec: str) -> tuple[str, list[Argument], dict[str, Argument]]:
     """Split "name:a,b,key=c" into its name, positional and keyword arguments."""
-    name, colon, rest = spec.strip().partition(":")
+    name, colon, arguments = spec.strip().partition(":")
     positional: list[Argument] = []
     keyword: dict[str, Argument] = {}
-    if colon and not rest.strip():
+    if colon and not arguments.strip():
         raise RecipeError(f"{spec!r} ends in ':' without an argument; write {name!r} alone or give one.")
-    for piece in filter(None, (p.strip() for p in rest.split(","))):
+    for piece in filter(None, (p.strip() for p in arguments.split(","))):
         key, equals, value = piece.partition("=")
         if equals:
             keyword[key.strip()] = parse_argument(value.strip())
@@ -149,8 +149,8 @@ class Registry(Generic[T]):
         try:
             signature.bind(*positional, **keyword)
         except TypeError as error:
-            shown = ", ".join(str(p) for p in signature.parameters.values()) or "no arguments"
-            raise RecipeError(f"{self.kind} {spec!r}: {error}. {name!r} takes: {shown}.") from None
+            parameters = ", ".join(str(p) for p in signature.parameters.values()) or "no arguments"
+            raise RecipeError(f"{self.kind} {spec!r}: {error}. {name!r} takes: {parameters}.") from None
         return part(*positional, **keyword)
 
 

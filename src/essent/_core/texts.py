@@ -30,14 +30,14 @@ def check_texts(texts: Any) -> list[str]:
     if isinstance(texts, (str, bytes, bytearray)) or not hasattr(texts, "__iter__"):
         raise InputError(f"Expected a list of texts, got {kind}: {str(texts)[:60]!r}.")
     as_list = next((getattr(texts, name) for name in ("to_pylist", "tolist") if hasattr(texts, name)), None)
-    found = list(texts) if as_list is None else list(as_list())  # Arrow's and NumPy's scalars as str
-    for index, text in enumerate(found):
+    listed = list(texts) if as_list is None else list(as_list())  # Arrow's and NumPy's scalars as str
+    for index, text in enumerate(listed):
         if not isinstance(text, str):
             raise InputError(
                 f"Text {index} is {type(text).__name__} ({str(text)[:60]!r}); every text must be a str. "  # noqa: S608
                 "Replace missing values by '' or leave them out."
             )
-    return found
+    return listed
 
 
 def texts_to_fit(texts: list[str], name: str) -> list[str]:
@@ -100,9 +100,9 @@ def distinct_texts(texts: Iterable[str]) -> tuple[list[str], np.ndarray]:
     """Each text once, in the order of first appearance, and the place (N,) there of every text."""
     import numpy as np
 
-    places: dict[str, int] = {}
-    inverse = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64)
-    return list(places), inverse
+    index_by_text: dict[str, int] = {}
+    inverse = np.fromiter((index_by_text.setdefault(text, len(index_by_text)) for text in texts), np.int64)
+    return list(index_by_text), inverse
 
 
 def repeat_in_place(vectors: Any, inverse: np.ndarray, rows: int = 8192) -> None:

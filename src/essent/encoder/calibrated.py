@@ -78,8 +78,8 @@ class CalibratedTransformer(SentenceTransformer):
         require_cosine(str(self.similarity_fn_name))
         before = prompt_of(self, prompt, prompt_name)
 
-        def encode(some: list[str]) -> Any:
-            return self.encode(some, prompt=before, batch_size=batch_size, show_progress_bar=bool(show_progress_bar))
+        def encode(sample: list[str]) -> Any:
+            return self.encode(sample, prompt=before, batch_size=batch_size, show_progress_bar=bool(show_progress_bar))
 
         self.calibration = calibrate(encode, texts, pairs, match_score=match_score, prompt=before, seed=seed)
         return self
@@ -95,14 +95,14 @@ class CalibratedTransformer(SentenceTransformer):
             InputError: no vectors, or of different widths; calibrated, with a similarity other than cosine.
         """
         check_vectors(embeddings1, embeddings2)
-        found = super().similarity(embeddings1, embeddings2)
-        return self._calibrated(found) if calibrated else found
+        cosines = super().similarity(embeddings1, embeddings2)
+        return self._calibrated(cosines) if calibrated else cosines
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> torch.Tensor:
         """Similarity of each vector (N,K) with the same row of the other: (N,). Arguments: see `similarity`."""
         check_vectors(embeddings1, embeddings2)
-        found = super().similarity_pairwise(embeddings1, embeddings2)
-        return self._calibrated(found) if calibrated else found
+        cosines = super().similarity_pairwise(embeddings1, embeddings2)
+        return self._calibrated(cosines) if calibrated else cosines
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """torch's `to`; a device that nothing can be computed on is refused, and the weights stay where they are."""

@@ -49,7 +49,7 @@ def encoder_html(encoder: Encoder) -> str:
     if not isinstance(first, RecipeModule):
         return html_block(html_lines(repr(encoder).splitlines()))
     after = [repr(module) for module in list(encoder)[1:]]
-    about = {
+    properties = {
         "recipe": str(encoder.recipe),
         "model": f"{first.backbone.family}, {first.backbone.last} layers",
         "dimensions": str(encoder.get_embedding_dimension()),
@@ -58,7 +58,7 @@ def encoder_html(encoder: Encoder) -> str:
     }
     return html_block(
         html_title("Encoder"),
-        html_pairs(about | ({"then": ", ".join(after)} if after else {})),
+        html_pairs(properties | ({"then": ", ".join(after)} if after else {})),
     )
 
 
@@ -95,8 +95,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         else:
             loaded = load(model, [] if parsed is None else [parsed], options)
             module, settings, calibration = SavableModule(loaded.backbone, loaded.recipes[0]), loaded.settings, None
-        given = {key: options[key] for key in settings if options.get(key) is not None}
-        super().__init__(modules=[module], **{**settings, **given})
+        overrides = {key: options[key] for key in settings if options.get(key) is not None}
+        super().__init__(modules=[module], **{**settings, **overrides})
         self.calibration = calibration
         self.cache: PooledCache | None = None
         self.states: KeptStates | None = None
@@ -189,12 +189,12 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         """
         if truncate_dim is not None:
             check_size(truncate_dim, "truncate_dim")
-        found = texts_to_fit(check_texts(texts), "texts")
+        fit_texts = texts_to_fit(check_texts(texts), "texts")
         before, progress = prompt_of(self, prompt, prompt_name), bool(show_progress_bar)
-        pooled = self._learn(found, frequency_texts, before, batch_size, progress)
+        pooled = self._learn(fit_texts, frequency_texts, before, batch_size, progress)
         if pooled is None or len(self) > 1:  # nothing to shape, or modules behind the recipe's
             vectors: np.ndarray = self.encode(
-                found,
+                fit_texts,
                 prompt=before,
                 batch_size=batch_size,
                 show_progress_bar=progress,
@@ -205,15 +205,15 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         with torch.inference_mode():
             parts = [self.module.shaped(part.to(self.device)).cpu() for part in pooled.split(PORTION)]
             dimensions = self.truncate_dim if truncate_dim is None else truncate_dim
-            return self._finished(torch.cat(parts), found, dimensions, normalize_embeddings).float().numpy()
+            return self._finished(torch.cat(parts), fit_texts, dimensions, normalize_embeddings).float().numpy()
 
     def _learn(
         self, texts: TextsLike, frequency_texts: TextsLike | None, before: str, batch_size: int, progress: bool
     ) -> torch.Tensor | None:
         """Learn, and give the texts' pooled vectors (N,K) where the shaping was fitted on them."""
         check_size(batch_size, "batch_size")
-        found = [before + text for text in check_texts(texts)]
-        counted = found if frequency_texts is None else [before + text for text in check_texts(frequency_texts)]
+        prompted = [before + text for text in check_texts(texts)]
+        counted = prompted if frequency_texts is None else [before + text for text in check_texts(frequency_texts)]
         module, pooled = self.module, None
         if module.plan.reads_stats or module.chain.needs_fit:
             self.calibration = None  # it belongs to the vectors as they were
@@ -221,8 +221,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             name = "texts" if frequency_texts is None else "frequency_texts"
             module.stats = module.count(texts_to_fit(counted, name))
         if module.chain.needs_fit:
-            pooled = self._vectors(texts_to_fit(found, "texts"), batch_size, progress, shape=False, cache=self.cache)
-            require_finite(pooled, found, self.named_parameters())
+            pooled = self._vectors(texts_to_fit(prompted, "texts"), batch_size, progress, shape=False, cache=self.cache)
+            require_finite(pooled, prompted, self.named_parameters())
             module.set_chain(type(module.chain).parse(self.recipe.shaping).fit(pooled.cpu().numpy()))
         self._sign()
         return pooled

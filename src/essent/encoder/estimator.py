@@ -23,7 +23,7 @@ from essent.model.loading import load, open_model
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import reads_mlm_head
 
-_one_loader = Lock()
+_loader_lock = Lock()
 KEPT = 2**30  # bytes of pooled vectors kept in a temporary folder, after which they are forgotten
 KEPT_STATES = 2**30  # bytes of hidden states kept in memory, after which no more are
 _pooled: list[PooledCache] = []
@@ -159,16 +159,16 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def __sklearn_clone__(self) -> EncoderTransformer:
         """An unfitted copy that shares a loaded model, which scikit-learn would copy with all its weights."""
         settings = self.get_params(deep=False)
-        made = type(self)(**{k: v if k == "model" else clone(v, safe=False) for k, v in settings.items()})
+        clone_ = type(self)(**{k: v if k == "model" else clone(v, safe=False) for k, v in settings.items()})
         for name in ("_sklearn_output_config", "_metadata_request"):  # what set_output and the like have set
             if hasattr(self, name):
-                setattr(made, name, copy.deepcopy(getattr(self, name)))
-        return made
+                setattr(clone_, name, copy.deepcopy(getattr(self, name)))
+        return clone_
 
 
 def forget_model() -> None:
     """Free the model that the last fit by name has left in memory, and the vectors and states that were kept."""
-    with _one_loader:
+    with _loader_lock:
         _last.clear()
         _pooled.clear()
         _states.clear()
@@ -177,17 +177,17 @@ def forget_model() -> None:
 def _cache_of(folder: str | Path | None) -> PooledCache:
     if folder is not None:
         return PooledCache(folder)
-    with _one_loader:
+    with _loader_lock:
         if not _pooled or _pooled[0].size > KEPT:
             _pooled[:] = [PooledCache()]
         return _pooled[0]
 
 
 def _some(texts: TextsLike) -> list[str]:
-    found = check_texts(texts)
-    if not found:
+    checked = check_texts(texts)
+    if not checked:
         raise InputError("fit needs at least one text, got none.")
-    return found
+    return checked
 
 
 def _has_its_own_recipe(model: ModelLike, options: dict[str, Any]) -> bool:
@@ -198,7 +198,7 @@ def _has_its_own_recipe(model: ModelLike, options: dict[str, Any]) -> bool:
 def _opened(model: ModelLike, options: dict[str, Any], with_mlm_head: bool) -> SentenceTransformer:
     """A model by its name, loaded unless it is the last one that was and has not changed."""
     key = (str(model), options, with_mlm_head, _files_of(Path(str(model))))
-    with _one_loader:
+    with _loader_lock:
         if not _last or _last[0][0] != key:
             _last.clear()  # before another is loaded: both need not fit into memory
             _last.append((key, open_model(model, options, with_mlm_head=with_mlm_head)))

@@ -41,8 +41,8 @@ class DiagonalRecorder:
 
     def note(self, heads: list[int], diagonals: torch.Tensor) -> None:
         """Keep the diagonals (B,H,T) of some heads of this layer."""
-        found = diagonals.masked_fill(self.padding.unsqueeze(1), 0.0)  # a copy: the whole matrices can go
-        self.diagonals.update(((self.calls, head), found[:, place]) for place, head in enumerate(heads))
+        masked = diagonals.masked_fill(self.padding.unsqueeze(1), 0.0)  # a copy: the whole matrices can go
+        self.diagonals.update(((self.calls, head), masked[:, column]) for column, head in enumerate(heads))
 
 
 recorder_in_use: ContextVar[DiagonalRecorder | None] = ContextVar("essent_recorder", default=None)
@@ -75,20 +75,22 @@ def diagonal_attention(
 ) -> tuple[torch.Tensor, None]:
     """`short_attention` that also notes A_nn of the heads that are wanted."""
     recorder = recorder_in_use.get()
-    wanted = recorder.next_heads() if recorder is not None else []
-    if recorder is None or not wanted:
+    heads = recorder.next_heads() if recorder is not None else []
+    if recorder is None or not heads:
         return short_attention(module, query, key, value, attention_mask, **kwargs)
-    every = len(wanted) == query.shape[1]
-    places = torch.tensor(wanted, device=query.device) - 1
+    every = len(heads) == query.shape[1]
+    head_index = torch.tensor(heads, device=query.device) - 1
     if _are_short(module, query, key, value, every, **kwargs):
-        output, found = _by_matrices(module, query, key, value, attention_mask, **kwargs)
-        diagonals = found.diagonal(dim1=-2, dim2=-1)
-        recorder.note(wanted, diagonals if every else diagonals[:, places])
+        output, attention = _by_matrices(module, query, key, value, attention_mask, **kwargs)
+        diagonals = attention.diagonal(dim1=-2, dim2=-1)
+        recorder.note(heads, diagonals if every else diagonals[:, head_index])
         return output, None
     group = query.shape[1] // key.shape[1]  # grouped-query attention shares keys between heads
     with torch.autocast(query.device.type, enabled=False):
-        some = _probabilities(module, query[:, places], key[:, places // group], attention_mask, places, **kwargs)
-    recorder.note(wanted, some.diagonal(dim1=-2, dim2=-1))
+        attention_of_heads = _probabilities(
+            module, query[:, head_index], key[:, head_index // group], attention_mask, head_index, **kwargs
+        )
+    recorder.note(heads, attention_of_heads.diagonal(dim1=-2, dim2=-1))
     return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
 
 
@@ -102,8 +104,8 @@ def _by_matrices(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What attention gives (B,T,heads,d), and its probabilities (B,heads,T,T)."""
     with torch.autocast(query.device.type, enabled=False):
-        found = _probabilities(module, query, key, attention_mask, **kwargs)
-        return (found.to(value.dtype) @ value).transpose(1, 2).contiguous(), found
+        attention = _probabilities(module, query, key, attention_mask, **kwargs)
+        return (attention.to(value.dtype) @ value).transpose(1, 2).contiguous(), attention
 
 
 def _are_short(
@@ -148,8 +150,8 @@ def _probabilities(
         attention_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()
         attention_mask = attention_mask[None, None]
     chosen = (
-        one[:, heads] if one is not None and heads is not None and one.shape[1] > 1 else one
-        for one in (attention_mask, position_bias)
+        tensor[:, heads] if tensor is not None and heads is not None and tensor.shape[1] > 1 else tensor
+        for tensor in (attention_mask, position_bias)
     )
     return probabilities(query, key, *chosen, scale=scaling)
 
@@ -184,11 +186,11 @@ def probabilities(
         key.to(exact).reshape(-1, *key.shape[2:]).transpose(1, 2),
         alpha=query.shape[-1] ** -0.5 if scale is None else scale,
     )
-    found = scores.softmax(dim=-1).view(shape)
+    attention = scores.softmax(dim=-1).view(shape)
     if hidden is None or _is_traced(query):
-        return found
+        return attention
     blind = hidden.all(dim=-1, keepdim=True)
-    return found.masked_fill(blind, 0.0) if bool(blind.any()) else found
+    return attention.masked_fill(blind, 0.0) if bool(blind.any()) else attention
 
 
 for name, function in ((SHORT_ATTENTION, short_attention), (DIAGONAL, diagonal_attention)):

@@ -236,8 +236,8 @@ class Backbone(nn.Module):
         inputs: dict[str, Any] = {"input_ids": tokens.ids, "attention_mask": tokens.attention_mask.long()}
         if "use_cache" in inspect.signature(self.model.forward).parameters:
             inputs["use_cache"] = False
-        left_padded = not self.pads_right and not bool(tokens.attention_mask[:, 0].all())
-        if self.position_offset is not None and (left_padded or positions is not None):
+        has_padding_first = not self.pads_right and not bool(tokens.attention_mask[:, 0].all())
+        if self.position_offset is not None and (has_padding_first or positions is not None):
             if positions is None:
                 positions = (tokens.attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)  # (B,T)
             inputs["position_ids"] = positions + self.position_offset
@@ -324,18 +324,18 @@ def _keep_only(model: nn.Module, table: nn.Module) -> None:
             )
 
 
-def _mirrored(module: nn.Module, made: dict[int, Any]) -> Any:
+def _mirrored(module: nn.Module, copies: dict[int, Any]) -> Any:
     """A copy of a tree of modules with the same parameters, and its own configurations and hooks.
 
     transformers chooses attention by a configuration that all layers share, and records states by hooks that it puts
     on the layers: on layers that two backbones share they would fire twice. The hooks cannot be pickled either.
     """
-    if id(module) not in made:
-        view = made[id(module)] = copy.copy(module)
+    if id(module) not in copies:
+        view = copies[id(module)] = copy.copy(module)
         without_capturing(view, module)
         if hasattr(module, "config"):
-            view.config = made.setdefault(id(module.config), copy.deepcopy(module.config))
+            view.config = copies.setdefault(id(module.config), copy.deepcopy(module.config))
         view._modules = {
-            name: None if child is None else _mirrored(child, made) for name, child in module._modules.items()
+            name: None if child is None else _mirrored(child, copies) for name, child in module._modules.items()
         }
-    return made[id(module)]
+    return copies[id(module)]

@@ -148,16 +148,16 @@ def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, 
 
     sentence-transformers loads no heads: it reads the folder's settings and one layer, which makes room for the model.
     """
-    given = options.get("config_kwargs") or {}
-    shell = _open(name, {**options, "config_kwargs": {**given, **_fewer_layers(config, None)}})
+    config_settings = options.get("config_kwargs") or {}
+    shell = _open(name, {**options, "config_kwargs": {**config_settings, **_fewer_layers(config, None)}})
     first: Any = shell[0]
-    settings = {"dtype": first.model.dtype, **given, **(options.get("model_kwargs") or {})}
+    settings = {"dtype": first.model.dtype, **config_settings, **(options.get("model_kwargs") or {})}
     with reports_hidden():
         whole = load_masked(name, **{**_hub_arguments(name, options), **settings})
     device = shell.device
     first.model, first.mlm_head = whole.base_model, MaskedLMHead(whole)
-    found: SentenceTransformer = shell.to(device)
-    return found
+    model: SentenceTransformer = shell.to(device)
+    return model
 
 
 def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
@@ -226,9 +226,9 @@ def own_recipe(model: SentenceTransformer) -> Recipe:
         elif isinstance(module, Normalize):
             text += " | normalize"
         else:
-            shown = repr(module) if len(repr(module)) < 100 else type(module).__name__
+            description = repr(module) if len(repr(module)) < 100 else type(module).__name__
             raise RecipeError(
-                f"This model has the module {shown}, which no recipe describes. Give a recipe to use its "
+                f"This model has the module {description}, which no recipe describes. Give a recipe to use its "
                 f"{'table' if static else 'transformer'}, e.g. recipe={'static' if static else 'mean'!r}, or {AS_IT_IS}"
             )
     return Recipe.parse(text)
@@ -302,10 +302,10 @@ def _subfolder(name: str, options: dict[str, Any]) -> str:
 
 
 def _hub_arguments(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    given = {key: options[key] for key in HUB_OPTIONS if options.get(key) is not None}
-    if "cache_folder" in given:
-        given["cache_dir"] = given.pop("cache_folder")
-    return {**guarded(given), "subfolder": _subfolder(name, options)}
+    arguments = {key: options[key] for key in HUB_OPTIONS if options.get(key) is not None}
+    if "cache_folder" in arguments:
+        arguments["cache_dir"] = arguments.pop("cache_folder")
+    return {**guarded(arguments), "subfolder": _subfolder(name, options)}
 
 
 def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:

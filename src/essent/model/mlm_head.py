@@ -61,8 +61,8 @@ def load_masked(name: str, **arguments: Any) -> PreTrainedModel:
         require_weights(name, whole, weight_shapes(name, hub, arguments.get("subfolder", "")), of_transformer)
     if missing:
         raise ModelError(f"{name!r} {NO_HEAD}. Missing: {', '.join(missing[:3])}{' …' * (len(missing) > 3)}.")
-    found: PreTrainedModel = whole.eval()
-    return found
+    model: PreTrainedModel = whole.eval()
+    return model
 
 
 class _Given(nn.Module):
@@ -140,6 +140,6 @@ def expected_rows(
     shares = probabilities / probabilities.sum(dim=-1, keepdim=True)
     exact = table.to(shares.dtype)  # the same tensor unless the model is in half precision
     rows = nn.functional.embedding_bag(ids, exact, per_sample_weights=shares, mode="sum")  # (M,E)
-    found = rows.new_zeros(*at.shape, table.shape[1])
-    found[at] = rows
-    return found
+    expected = rows.new_zeros(*at.shape, table.shape[1])
+    expected[at] = rows
+    return expected

@@ -86,13 +86,13 @@ def _cut(
     start, stop = len(before), len(before) + len(middle)
     word = start + len(middle) - len(middle.lstrip())
     inside = []
-    for place, (left, right) in enumerate(encoding.offsets):
-        if encoding.special_tokens_mask[place] and not (left < right and (right <= start or left >= stop)):
+    for index, (left, right) in enumerate(encoding.offsets):
+        if encoding.special_tokens_mask[index] and not (left < right and (right <= start or left >= stop)):
             continue  # [CLS], [SEP]: not part of the template's text
         if right > word and left < stop:
             if left < start or right > stop:
                 return None
-            inside.append(place)
+            inside.append(index)
     if len(inside) != 1:
         return None
     return tuple(encoding.ids[: inside[0]]), tuple(encoding.ids[inside[0] + 1 :])

@@ -45,20 +45,20 @@ def template_states(
     """
     if torch.is_grad_enabled():
         return _run(frame, layer, lengths, backbone, like.device)
-    kept = backbone.template_states
+    cached = backbone.template_states
     key = (frame, layer, like.dtype, like.device)
-    missing = [length for length in lengths if (key, length) not in kept]
+    missing = [length for length in lengths if (key, length) not in cached]
     if missing:
         for length, states in zip(missing, _run(frame, layer, missing, backbone, like.device), strict=True):
-            kept[key, length] = states
-    return torch.stack([kept[key, length] for length in lengths])
+            cached[key, length] = states
+    return torch.stack([cached[key, length] for length in lengths])
 
 
 def _run(frame: Frame, layer: int, lengths: list[int], backbone: Backbone, device: torch.device) -> torch.Tensor:
     ids = torch.tensor([[*frame.before, *frame.after]] * len(lengths), device=device)  # (U,F)
-    ones = torch.ones_like(ids, dtype=torch.bool)
-    place = torch.arange(len(frame), device=device).expand(len(lengths), -1)  # (U,F)
+    attended = torch.ones_like(ids, dtype=torch.bool)
+    index = torch.arange(len(frame), device=device).expand(len(lengths), -1)  # (U,F)
     shift = torch.tensor(lengths, device=device).unsqueeze(1)  # (U,1)
-    positions = torch.where(place >= len(frame.before), place + shift, place)
-    states = backbone.states(Tokens(ids, ones, ~ones), RequiredOutputs(frozenset({layer})), positions)
+    positions = torch.where(index >= len(frame.before), index + shift, index)
+    states = backbone.states(Tokens(ids, attended, ~attended), RequiredOutputs(frozenset({layer})), positions)
     return states.hidden[layer]

@@ -128,10 +128,10 @@ def unlimited(
         dropped: ids to leave out of every text; written into tokenizer_config.json with the rest.
     """
     if special_tokens and isinstance(tokenizer, PreTrainedTokenizerBase):
-        kept = copy.deepcopy(tokenizer)
-        fast_backend(kept)
-        kept.model_max_length = int(1e30)
-        return kept
+        unlimited_tokenizer = copy.deepcopy(tokenizer)
+        fast_backend(unlimited_tokenizer)
+        unlimited_tokenizer.model_max_length = int(1e30)
+        return unlimited_tokenizer
     backend = copy.deepcopy(fast_backend(tokenizer) if isinstance(tokenizer, PreTrainedTokenizerBase) else tokenizer)
     side = "right" if backend.truncation is None else str(backend.truncation["direction"]).lower()
     backend.post_processor = None
@@ -140,11 +140,11 @@ def unlimited(
     special = [token.content for token in backend.get_added_tokens_decoder().values() if token.special]
     # a name for a token that the tokenizer does not treat as special would change what it makes of a text
     named = {key: text for key, text in _names(backend).items() if text in special}
-    others = [text for text in special if text not in named.values()]
+    extra_tokens = [text for text in special if text not in named.values()]
     settings: dict[str, Any] = {DROPPED: sorted(set(dropped))} if set(dropped) else {}
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
-        extra_special_tokens=others,
+        extra_special_tokens=extra_tokens,
         model_max_length=int(1e30),
         truncation_side=side,
         **named,

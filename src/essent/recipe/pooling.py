@@ -120,9 +120,9 @@ class Dct(Reduction):
 
         hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
         length = attention_mask.sum(dim=1).view(-1, 1, 1).to(hidden.dtype)  # (B,1,1)
-        place = (attention_mask.long().cumsum(dim=1) - 1).unsqueeze(1).to(hidden.dtype)  # (B,1,T)
+        position = (attention_mask.long().cumsum(dim=1) - 1).unsqueeze(1).to(hidden.dtype)  # (B,1,T)
         order = torch.arange(self.coefficients, device=hidden.device, dtype=hidden.dtype).view(1, -1, 1)  # (1,C,1)
-        basis = torch.cos(math.pi / length * (place + 0.5) * order) * (2.0 / length).sqrt()  # (B,C,T)
+        basis = torch.cos(math.pi / length * (position + 0.5) * order) * (2.0 / length).sqrt()  # (B,C,T)
         basis = torch.where(order == 0, basis / math.sqrt(2.0), basis)
         basis = basis * (order < length) * (length * weights.to(hidden.dtype).unsqueeze(1))
         return (basis @ hidden).flatten(1)  # (B,C,T) @ (B,T,D) -> (B,C·D)

@@ -81,10 +81,10 @@ class Recipe:
         _check_template(self.template)
         if not self.layers or not self.weights:
             raise RecipeError("A recipe needs at least one source in `layers` and one weighting in `weights`.")
-        shown = format_mix(self.layers)
+        mix = format_mix(self.layers)
         for source, _ in self.layers:
-            check_source(source, shown)
-        object.__setattr__(self, "layers", checked_mix(list(self.layers), shown))
+            check_source(source, mix)
+        object.__setattr__(self, "layers", checked_mix(list(self.layers), mix))
         object.__setattr__(self, "weights", tuple(weightings.create(spec).spec() for spec in self.weights))
         object.__setattr__(self, "reduce", reductions.create(self.reduce).spec())  # type: ignore[attr-defined]
         object.__setattr__(self, "shaping", _checked_steps(self.shaping))
@@ -94,10 +94,10 @@ class Recipe:
                 f"{'no template' if self.template is None else repr(self.template)}."
             )
         if self.template is None and any(source.endswith("-bias") for source, _ in self.layers):
-            raise RecipeError(f"layers={shown} subtracts a template's bias, and this recipe has no template.")
+            raise RecipeError(f"layers={mix} subtracts a template's bias, and this recipe has no template.")
         if reads_mlm_head(self.layers) and "mask" not in self.weights:
             raise RecipeError(
-                f"layers={shown} is what the masked-LM head predicts at the template's masks: it needs weights=mask, "
+                f"layers={mix} is what the masked-LM head predicts at the template's masks: it needs weights=mask, "
                 f"not weights={'*'.join(self.weights)}."
             )
 
@@ -137,7 +137,7 @@ class Recipe:
         return replace(recipe, **values, shaping=(*recipe.shaping, *steps))
 
     def __str__(self) -> str:
-        head, rest = _name_of(self), self.shaping
+        head, steps = _name_of(self), self.shaping
         if head is None:
             words = []
             if self.template is not None:
@@ -150,7 +150,7 @@ class Recipe:
             if self.reduce != "sum":
                 words.append(f"reduce={self.reduce}")
             head = " ".join(words)
-        return " | ".join((head, *rest))
+        return " | ".join((head, *steps))
 
     # -- data form --------------------------------------------------------------------------------------------------
 
@@ -276,12 +276,12 @@ def _from_name(name: str, argument: str | None) -> Recipe:
 def _read_words(head: str, text: str) -> dict[str, Any]:
     """The `field=value` words of a recipe's head."""
     values: dict[str, Any] = {}
-    rest = head
-    while rest.strip():
-        match = WORD.match(rest)
+    remainder = head
+    while remainder.strip():
+        match = WORD.match(remainder)
         if not match:
             raise RecipeError(
-                f"Cannot read {rest.strip()!r} in the recipe {text!r}; expected field=value with a field of "
+                f"Cannot read {remainder.strip()!r} in the recipe {text!r}; expected field=value with a field of "
                 f"{', '.join(FIELDS)}, or '| step'. Values with spaces stand in quotes."
             )
         key, value = match["key"], match["value"]
@@ -290,7 +290,7 @@ def _read_words(head: str, text: str) -> dict[str, Any]:
         if key in values:
             raise RecipeError(f"The field {key!r} occurs twice in the recipe {text!r}.")
         values[key] = read_field(key, _unquote(value))
-        rest = rest[match.end() :]
+        remainder = remainder[match.end() :]
     return values
 
 

@@ -47,15 +47,15 @@ class Attack:
 
     kind: str  # of the folder: plain, stages, router, stock, own, rows, table
     change: Callable[[Path, Path], None]  # folder, marker
-    said: str
+    message: str
 
 
 ATTACKS: dict[str, Attack] = {}
 
 
-def attack(kind: str, said: str) -> Callable[[Callable[[Path, Path], None]], Callable[[Path, Path], None]]:
+def attack(kind: str, message: str) -> Callable[[Callable[[Path, Path], None]], Callable[[Path, Path], None]]:
     def register(change: Callable[[Path, Path], None]) -> Callable[[Path, Path], None]:
-        ATTACKS[change.__name__] = Attack(kind, change, said)
+        ATTACKS[change.__name__] = Attack(kind, change, message)
         return change
 
     return register
@@ -78,14 +78,14 @@ def sign(folder: Path) -> None:
 
 
 @attack("stock", "model_kwargs.trust_remote_code|trust_remote_code")
-def settings_that_trust(folder: Path, marker: Path) -> None:
+def settings_with_trust(folder: Path, marker: Path) -> None:
     code(folder, marker)
     edit(folder / "config.json", auto_map={"AutoConfig": "payload.Evil", "AutoModel": "payload.EvilModel"})
     edit(folder / "sentence_bert_config.json", model_kwargs={"trust_remote_code": True, "add_pooling_layer": False})
 
 
 @attack("own", "trust_remote_code")
-def settings_of_the_configuration_that_trust(folder: Path, marker: Path) -> None:
+def config_settings_with_trust(folder: Path, marker: Path) -> None:
     code(folder, marker)
     edit(folder / "config.json", auto_map={"AutoConfig": "payload.Evil", "AutoModel": "payload.EvilModel"})
     edit(folder / "sentence_bert_config.json", config_kwargs={"trust_remote_code": True})
@@ -114,7 +114,7 @@ def a_module_of_its_own(folder: Path, marker: Path) -> None:
 
 
 @attack("plain", "not one of sentence-transformers' modules")
-def a_module_that_is_a_library(folder: Path, marker: Path) -> None:
+def a_library_as_module(folder: Path, marker: Path) -> None:
     listed = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.module.torch"}]
     (folder / "modules.json").write_text(json.dumps(listed))
     torch.save(Pickled(marker), folder / "pytorch_model.bin")
@@ -145,7 +145,7 @@ def pickled_weights(folder: Path, marker: Path) -> None:
 
 
 @attack("stock", "weights_only")
-def pickled_weights_that_are_asked_for(folder: Path, marker: Path) -> None:
+def requested_pickled_weights(folder: Path, marker: Path) -> None:
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Pickled(marker)))
     edit(folder / "sentence_bert_config.json", model_kwargs={"weights_only": False, "use_safetensors": False})
@@ -187,7 +187,7 @@ def another_tokenizer_file(folder: Path, marker: Path) -> None:
 
 
 @attack("stock", r"config_kwargs\.something_new")
-def a_new_setting_that_is_a_path(folder: Path, marker: Path) -> None:
+def a_path_as_new_setting(folder: Path, marker: Path) -> None:
     edit(folder / "sentence_bert_config.json", config_kwargs={"something_new": "../elsewhere"})
 
 
@@ -230,7 +230,7 @@ def a_route_with_pickled_weights(folder: Path, marker: Path) -> None:
 
 
 @attack("router", "trust_remote_code")
-def settings_of_a_route_that_trust(folder: Path, marker: Path) -> None:
+def route_settings_with_trust(folder: Path, marker: Path) -> None:
     code(folder / "query_0_Transformer", marker)
     edit(folder / "query_0_Transformer" / "sentence_bert_config.json", model_kwargs={"trust_remote_code": True})
 
@@ -302,7 +302,7 @@ def the_recipe_outside(folder: Path, marker: Path) -> None:
 
 
 @attack("plain", "link")
-def weights_that_are_a_link_by_another_name(folder: Path, marker: Path) -> None:
+def weights_linked_under_a_second_name(folder: Path, marker: Path) -> None:
     (folder / "model.safetensors").rename(folder.parent / "outside.safetensors")
     (folder / "weights.safetensors").symlink_to(folder.parent / "outside.safetensors")
     edit(folder / "config.json", transformers_weights="weights.safetensors")
@@ -350,14 +350,14 @@ def the_configuration_of_rows(folder: Path, marker: Path) -> None:
 
 
 @attack("rows", "auto_map")
-def the_kept_tokenizer(folder: Path, marker: Path) -> None:
+def the_saved_tokenizer(folder: Path, marker: Path) -> None:
     code(folder / "essent" / "tokenizer", marker)
     names = {"AutoTokenizer": ["payload.EvilTokenizer", "payload.EvilTokenizer"]}
     edit(folder / "essent" / "tokenizer" / "tokenizer_config.json", tokenizer_class="Evil", auto_map=names)
 
 
 @attack("own", "")  # essent runs its own code
-def other_code_in_the_folder(folder: Path, marker: Path) -> None:
+def foreign_code_in_the_folder(folder: Path, marker: Path) -> None:
     for file in [folder / "essent_module.py", *(folder / "code").rglob("*.py")]:
         file.write_text(PAYLOAD.format(marker=str(marker)))
 

@@ -10,14 +10,14 @@ from pathlib import Path
 NESTED = "[" * 100_000 + "]" * 100_000
 KINDS = ("flip", "flip", "flip", "truncate", "delete", "swap", "nested", "huge", "type", "value", "add")
 ADDED = ("added_tokens.json", "adapter_config.json", "pytorch_model.bin", "vocab.txt")
-OTHERS = (None, -1, 10**30, 1.5, "other", "", [], {}, [None], {"x": 1}, True)
+WRONG_VALUES = (None, -1, 10**30, 1.5, "other", "", [], {}, [None], {"x": 1}, True)
 
 
 def files_of(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def mutate(folder: Path, other: Path, chance: random.Random) -> str:
+def mutate(folder: Path, donor: Path, chance: random.Random) -> str:
     """Change one file of a folder; says which and how.
 
     Args:
@@ -29,20 +29,20 @@ def mutate(folder: Path, other: Path, chance: random.Random) -> str:
         kind = "flip"
     if kind == "flip":
         content = bytearray(path.read_bytes())
-        place = chance.randrange(len(content))
-        content[place] ^= 1 << chance.randrange(8)
+        position = chance.randrange(len(content))
+        content[position] ^= 1 << chance.randrange(8)
         path.write_bytes(content)
-        return f"{name}: bit flipped in byte {place}"
+        return f"{name}: bit flipped in byte {position}"
     if kind == "truncate":
         content = path.read_bytes()
-        kept = chance.randrange(len(content))
-        path.write_bytes(content[:kept])
-        return f"{name}: cut to {kept} bytes"
+        length = chance.randrange(len(content))
+        path.write_bytes(content[:length])
+        return f"{name}: cut to {length} bytes"
     if kind == "delete":
         path.unlink()
     elif kind == "swap":
-        places = [place for place in files_of(other) if place.name == path.name] or files_of(other)
-        shutil.copy(chance.choice(places), path)
+        candidates = [position for position in files_of(donor) if position.name == path.name] or files_of(donor)
+        shutil.copy(chance.choice(candidates), path)
     elif kind == "nested":
         path.write_text(NESTED)
     elif kind == "huge":
@@ -67,7 +67,7 @@ def change_value(path: Path, chance: random.Random, *, retype: bool) -> str:
             break
     if key is None:
         return "nothing in it"
-    value = chance.choice(OTHERS) if retype else _near(inside)
+    value = chance.choice(WRONG_VALUES) if retype else _near(inside)
     outer[key] = value
     path.write_text(json.dumps(content))
     return f"{key!r} became {value!r:.40}"

@@ -83,17 +83,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def attacked(request: pytest.FixtureRequest, whole_of: Callable[[str], Path], tmp_path: Path) -> Iterator[Path]:
     """A folder after an attack; afterwards nothing has run."""
     marker = tmp_path / "marker"
-    found = ATTACKS[request.param]
+    chosen_attack = ATTACKS[request.param]
     folder = tmp_path / "model"
-    shutil.copytree(whole_of(found.kind), folder)
-    found.change(folder, marker)
+    shutil.copytree(whole_of(chosen_attack.kind), folder)
+    chosen_attack.change(folder, marker)
     if not any(path.is_fifo() for path in folder.rglob("*")):
         sign(folder)
     yield folder
     assert not marker.exists(), f"{request.param}: code of the folder ran"
 
 
-def said(action: Callable[[], object]) -> str:
+def error_of(action: Callable[[], object]) -> str:
     """The error of essent that an action raises, "" where it succeeds."""
     try:
         action()
@@ -107,20 +107,20 @@ def by_name(test: Callable[..., None]) -> Callable[..., None]:
 
 
 @by_name
-def test_nothing_runs_and_what_is_refused_is_named(attacked: Path, request: pytest.FixtureRequest) -> None:
-    wanted = ATTACKS[request.node.callspec.params["attacked"]].said
-    before = {} if wanted == "pipe" else tree(attacked.parent)
+def test_nothing_runs_and_the_error_names_the_cause(attacked: Path, request: pytest.FixtureRequest) -> None:
+    expected_message = ATTACKS[request.node.callspec.params["attacked"]].message
+    before = {} if expected_message == "pipe" else tree(attacked.parent)
     for action in (
         lambda: Encoder(str(attacked)).encode(TEXTS),
         lambda: essent.load(str(attacked)) if (attacked / "essent").exists() else Encoder(str(attacked)),
     ):
-        message = said(action)
-        assert re.search(wanted, message) if wanted else not message, message
-        assert not wanted or str(attacked) in message, "the file at fault is named"
+        message = error_of(action)
+        assert re.search(expected_message, message) if expected_message else not message, message
+        assert not expected_message or str(attacked) in message, "the file at fault is named"
     if (attacked / "essent" / "encoder.json").is_file():
         for untrusted in (True, False):
-            message = said(lambda chosen=untrusted: essent.verify(str(attacked), untrusted=chosen))
-            assert re.search(wanted, message) if wanted else not message, message
+            message = error_of(lambda chosen=untrusted: essent.verify(str(attacked), untrusted=chosen))
+            assert re.search(expected_message, message) if expected_message else not message, message
     if before:
         assert tree(attacked.parent) == before
 
@@ -172,24 +172,24 @@ def test_no_command_runs_code(
     monkeypatch.chdir(files)
     result = run(command, attacked, tmp_path)
     assert "Traceback" not in result.output
-    wanted = ATTACKS[request.node.callspec.params["attacked"]].said
-    if wanted and re.search(wanted, result.output):
+    expected_message = ATTACKS[request.node.callspec.params["attacked"]].message
+    if expected_message and re.search(expected_message, result.output):
         assert result.exit_code == 1
     assert result.exit_code in (0, 1, 2, 3)  # 2: a recipe for a folder that has its own
 
 
 @by_name
-def test_other_ways_in(attacked: Path) -> None:
+def test_nothing_runs_by_any_loader(attacked: Path) -> None:
     for action in (
         lambda: MaskedModel(str(attacked)),
         lambda: Generator(str(attacked)),
         lambda: StaticEncoder.load(attacked).encode(TEXTS),
         lambda: EncoderTransformer(str(attacked)).fit(TEXTS).transform(TEXTS),
     ):
-        said(action)
+        error_of(action)
 
 
-def test_a_caller_who_trusts_is_let(bert: Path, tmp_path: Path) -> None:
+def test_trust_remote_code_allows_code(bert: Path, tmp_path: Path) -> None:
     folder, marker = tmp_path / "model", tmp_path / "marker"
     shutil.copytree(bert, folder)
     ATTACKS["a_configuration_of_its_own"].change(folder, marker)
@@ -217,7 +217,7 @@ def test_a_cache_of_the_hub_may_link_to_its_store(bert: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-def test_files_that_nobody_reads_may_be_anything(bert: Path, tmp_path: Path, trusted: bool) -> None:
+def test_unread_files_may_be_anything(bert: Path, tmp_path: Path, trusted: bool) -> None:
     folder = tmp_path / "model"
     shutil.copytree(bert, folder)
     (folder / "notes").symlink_to("/")
@@ -225,10 +225,10 @@ def test_files_that_nobody_reads_may_be_anything(bert: Path, tmp_path: Path, tru
     assert Encoder(str(folder), "mean", trust_remote_code=trusted).encode(["dogs"]).any()
 
 
-def test_verify_names_what_it_would_not_load(whole_of: Callable[[str], Path], tmp_path: Path) -> None:
+def test_verify_names_the_refused_file(whole_of: Callable[[str], Path], tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(whole_of("stock"), folder)
-    ATTACKS["settings_that_trust"].change(folder, tmp_path / "marker")
+    ATTACKS["settings_with_trust"].change(folder, tmp_path / "marker")
     sign(folder)
     with pytest.raises(VerificationError, match=r"sentence_bert_config\.json.*trust_remote_code.* must be False"):
         essent.verify(str(folder), untrusted=True)

@@ -57,10 +57,10 @@ def saved(
     @cache
     def both(kind: str) -> tuple[Path, Path]:
         second = build_family("bert", root / "second", seed=1) if not (root / "second").exists() else root / "second"
-        places = root / kind, root / f"{kind}-other"
-        for model, place in zip((bert, second), places, strict=True):
-            build(kind, str(model), place)
-        return places
+        folders = root / kind, root / f"{kind}-other"
+        for model, target in zip((bert, second), folders, strict=True):
+            build(kind, str(model), target)
+        return folders
 
     return both
 
@@ -69,7 +69,7 @@ def vectors_of(folder: Path, texts: list[str]) -> np.ndarray:
     return np.asarray(essent.load(str(folder)).encode(texts))
 
 
-def said(action: Callable[[], object], change: str) -> str:
+def error_of(action: Callable[[], object], change: str) -> str:
     """The error of essent that an action raises, "" where it succeeds; any other error fails the test."""
     try:
         action()
@@ -86,7 +86,7 @@ def survey(kind: str, number: int, saved: Callable[[str], tuple[Path, Path]], tm
     Args:
         listed: whether the folder has its digests; without them libraries read what is damaged.
     """
-    whole, other = saved(kind)
+    whole, donor = saved(kind)
     texts, passed = many_texts(), 0
     expected = vectors_of(whole, texts)
     folder = tmp_path / "model"
@@ -94,20 +94,20 @@ def survey(kind: str, number: int, saved: Callable[[str], tuple[Path, Path]], tm
         shutil.copytree(whole, folder)
         if not listed:
             (folder / DIGESTS).unlink()
-        change = f"{kind}, seed {seed}: {mutate(folder, other, random.Random(seed))}"  # noqa: S311
-        message = said(lambda: essent.verify(str(folder)), change)
+        change = f"{kind}, seed {seed}: {mutate(folder, donor, random.Random(seed))}"  # noqa: S311
+        message = error_of(lambda: essent.verify(str(folder)), change)
         assert not message or str(folder) in message, change
         if not message:
             passed += 1
             if listed:
                 np.testing.assert_array_equal(vectors_of(folder, texts), expected, change)
-        said(lambda: vectors_of(folder, texts[:5]), change)
+        error_of(lambda: vectors_of(folder, texts[:5]), change)
         shutil.rmtree(folder)
     return passed
 
 
 @pytest.mark.parametrize("kind", daily(FOLDERS, "stock", "rows", "table"))
-def test_what_is_damaged_is_said(kind: str, saved: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
+def test_damage_is_reported(kind: str, saved: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
     assert survey(kind, 12, saved, tmp_path, listed=True) < 12
 
 
@@ -124,7 +124,7 @@ def test_folders_of_the_first_version(kind: str, saved: Callable[[str], tuple[Pa
 
 
 @pytest.mark.parametrize("large", ["model.safetensors", "essent/state.safetensors", "tokenizer.json"])
-def test_a_changed_byte_of_a_large_file_is_found_by_verify(
+def test_verify_detects_a_changed_byte_of_a_large_file(
     large: str, saved: Callable[[str], tuple[Path, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "model"

@@ -65,17 +65,15 @@ def written_by(folder: Path, version: str | None) -> None:
         ("sentence_bert_config.json", {"unpad_inputs": None, "processing_kwargs": {"text": {"padding": True}}}),
     ],
 )
-def test_a_key_that_does_no_harm_changes_nothing(
-    file: str, keys: dict, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_harmless_key_changes_nothing(file: str, keys: dict, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     before = Encoder(str(folder), device="cpu").encode(TEXTS)
     edit(folder / file, **keys)
     with caplog.at_level(logging.WARNING, "essent"):
         np.testing.assert_array_equal(Encoder(str(folder), device="cpu").encode(TEXTS), before)
         Encoder(str(folder), device="cpu")
-    said = [record.message for record in caplog.records if record.name.startswith("essent")]
-    wanted = [f"{folder / file}: Normalize does not know the key 'new_flag', which is ignored."]
-    assert said == (wanted if "Normalize" in file else [])  # once for every file
+    messages = [record.message for record in caplog.records if record.name.startswith("essent")]
+    expected = [f"{folder / file}: Normalize does not know the key 'new_flag', which is ignored."]
+    assert messages == (expected if "Normalize" in file else [])  # once for every file
 
 
 @pytest.mark.parametrize("version", ["99.1", None, "2.0.0"])
@@ -87,9 +85,7 @@ def test_a_key_that_does_no_harm_changes_nothing(
         ("sentence_bert_config.json", {"model_kwargs": {"pooling_dropout": 0.1}}),
     ],
 )
-def test_a_key_that_the_library_cannot_take_names_the_version(
-    file: str, keys: dict, version: str | None, folder: Path
-) -> None:
+def test_an_unsupported_key_names_the_version(file: str, keys: dict, version: str | None, folder: Path) -> None:
     edit(folder / file, **keys)
     written_by(folder, version)
     with pytest.raises(DamagedError) as caught:
@@ -109,7 +105,7 @@ def add_module(folder: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "hint"),
     [
         ("sentence_transformers.base.modules.Invented", f"installed is {INSTALLED}. Upgrade"),
         ("payload.EvilModule", "That is payload.py of the model itself: read it, and if you trust it"),
@@ -117,19 +113,19 @@ def add_module(folder: Path, kind: str) -> None:
         ("elsewhere.models.Module", "The code that it names, elsewhere.models.py, is not there"),
     ],
 )
-def test_trust_is_only_spoken_of_where_there_is_code(kind: str, said: str, folder: Path, tmp_path: Path) -> None:
+def test_errors_mention_trust_only_where_code_exists(kind: str, hint: str, folder: Path, tmp_path: Path) -> None:
     add_module(folder, kind)
     written_by(folder, "99.1")
     if kind == "payload.EvilModule":
         code(folder, tmp_path / "marker")
     with pytest.raises(DamagedError) as caught:
         Encoder(str(folder))
-    assert said in str(caught.value)
+    assert hint in str(caught.value)
     assert ("trust_remote_code=True" in str(caught.value)) == ("payload" in kind)
     assert not (tmp_path / "marker").exists()
 
 
-def test_code_that_is_missing_is_named(bert: Path, tmp_path: Path) -> None:
+def test_missing_code_is_named(bert: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(bert, folder)
     edit(folder / "config.json", model_type="new", auto_map={"AutoConfig": "modeling_new.Config"})
@@ -165,16 +161,16 @@ KINDS: dict[str, tuple[Callable[[Path], list[nn.Module]], str]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_modules_without_a_recipe_are_opened_as_they_are(kind: str, bert: Path, tmp_path: Path) -> None:
-    build, said = KINDS[kind]
+def test_modules_without_a_recipe_open_unchanged(kind: str, bert: Path, tmp_path: Path) -> None:
+    build, message = KINDS[kind]
     model = SentenceTransformer(modules=build(bert), device="cpu").eval()
     model.save(str(tmp_path / "model"))
-    wanted = model.encode(TEXTS)
+    expected = model.encode(TEXTS)
     opened = open_as_it_is(str(tmp_path / "model"), {"device": "cpu"})
-    np.testing.assert_allclose(opened.encode(TEXTS), wanted, atol=1e-6)
+    np.testing.assert_allclose(opened.encode(TEXTS), expected, atol=1e-6)
     if kind == "dropout":
-        assert str(Encoder(str(tmp_path / "model")).recipe) == said
+        assert str(Encoder(str(tmp_path / "model")).recipe) == message
         return
-    with pytest.raises(RecipeError, match=said) as caught:
+    with pytest.raises(RecipeError, match=message) as caught:
         Encoder(str(tmp_path / "model"))
     assert "trust" not in str(caught.value)

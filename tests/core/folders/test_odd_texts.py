@@ -62,7 +62,7 @@ def check(encoder: SentenceTransformer, texts: list[str], *, grid: int | None = 
     shuffled[order] = encoder.encode([texts[i] for i in order], show_progress_bar=False, batch_size=7)
     alone = np.stack([encoder.encode(text, show_progress_bar=False) for text in texts])
     scale = max(1.0, float(np.linalg.norm(together, axis=1).max()))
-    largest = max(float(np.abs(other - together).max()) / scale for other in (shuffled, alone))
+    largest = max(float(np.abs(vectors - together).max()) / scale for vectors in (shuffled, alone))
     allowed = FLOAT_NOISE if grid is None else 1.001 / (grid - 1) / scale
     assert largest <= allowed, f"{encoder}: {largest:.1e}"
     return largest

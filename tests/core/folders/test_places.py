@@ -28,7 +28,7 @@ TEXTS = ["dogs run", "a man plays a flute", "the moon is far"]
 BESIDE = ("handler.py", "training_config.json", "notes.onnx.txt", "vocabulary.csv", "chat_template.jinja", "lora.json")
 
 
-def test_files_that_libraries_do_not_read_may_lie_beside_a_saved_model(bert: Path, tmp_path: Path) -> None:
+def test_unread_files_may_lie_beside_a_saved_model(bert: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     encoder = Encoder(str(bert), "mean")
     encoder.save(str(folder))
@@ -43,7 +43,7 @@ def test_files_that_libraries_do_not_read_may_lie_beside_a_saved_model(bert: Pat
 @pytest.mark.parametrize(
     "save", [pytest.param(True, id="encoder"), pytest.param(False, id="graph", marks=pytest.mark.slow)]
 )
-def test_a_folder_that_holds_no_model_keeps_what_is_in_it(
+def test_saving_keeps_the_files_of_a_folder_without_a_model(
     save: bool, bert: Path, compiled_by: Callable[[str], CompiledEncoder], tmp_path: Path
 ) -> None:
     folder = tmp_path / "mine"
@@ -72,14 +72,14 @@ def test_a_graph_replaces_a_graph_and_nothing_beside_it(
         assert essent.load(str(folder)).encode(TEXTS).shape == (3, 32)
 
 
-def test_a_model_replaces_only_one_of_its_own_kind(tmp_path: Path) -> None:
-    for kind, other in ((ENCODER, GRAPH), (GRAPH, ENCODER)):
+def test_a_model_replaces_only_its_own_kind(tmp_path: Path) -> None:
+    for kind, second_kind in ((ENCODER, GRAPH), (GRAPH, ENCODER)):
         folder = tmp_path / Path(kind).stem
         (folder / "essent").mkdir(parents=True)
         (folder / kind).write_text("{}")
         check_replaceable(folder, kind)
         with pytest.raises(ModelError, match=f"holds another model .{kind}"):
-            check_replaceable(folder, other)
+            check_replaceable(folder, second_kind)
     assert names_to_keep(tmp_path / "nowhere", ENCODER) == []
 
 
@@ -95,7 +95,7 @@ def test_averages_outside_their_folder_are_refused(name: str, tmp_path: Path) ->
         read_about(folder)
 
 
-def test_a_file_of_settings_that_is_too_large_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_large_settings_file_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading_module, "LARGEST", 10)
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"x": "y" * 100}))
@@ -104,10 +104,10 @@ def test_a_file_of_settings_that_is_too_large_is_said_once(tmp_path: Path, monke
     assert str(caught.value) == f"{path} has 109 bytes; a file of settings has 10 at most."
 
 
-def test_commands_to_paste_run_nothing_that_a_folder_is_called(tmp_path: Path) -> None:
+def test_suggested_commands_quote_folder_names(tmp_path: Path) -> None:
     name = f"$(touch {tmp_path}/ran)`touch {tmp_path}/ran`\"'; touch {tmp_path}/ran; '"
-    said = _conversion(name, "Transformer")
-    commands = said.split("python -c ")[1:]
+    suggestion = _conversion(name, "Transformer")
+    commands = suggestion.split("python -c ")[1:]
     assert len(commands) == 2
     for command in commands:
         code = shlex.split(command)[0]
@@ -146,7 +146,7 @@ def test_recipes_are_checked_before_weights_are_fetched(cached: Callable[..., Pa
         Encoder("somebody/tiny", "layers=99", **options)
 
 
-def test_a_name_without_an_owner_is_one_of_sentence_transformers(cached: Callable[..., Path]) -> None:
+def test_a_name_without_an_owner_belongs_to_sentence_transformers(cached: Callable[..., Path]) -> None:
     cache = cached("sentence-transformers/tiny")
     options = {"cache_folder": str(cache), "local_files_only": True}
     assert Encoder("tiny", "mean", **options).encode(TEXTS).shape == (3, 32)

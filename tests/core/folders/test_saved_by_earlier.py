@@ -52,9 +52,9 @@ def expected(saved: Path, name: str) -> tuple[list[str], np.ndarray]:
 @pytest.mark.parametrize("name", [*ENCODERS, *GRAPHS])
 def test_they_load_and_give_the_same_vectors(saved: Path, name: str) -> None:
     texts, vectors = expected(saved, name)
-    found = np.asarray(essent.load(str(saved / name)).encode(texts))
+    loaded = np.asarray(essent.load(str(saved / name)).encode(texts))
     scale = max(1.0, float(np.linalg.norm(vectors, axis=1).max()))
-    assert np.abs(found - vectors).max() / scale <= (1e-4 if name == "onnx" else 1e-5)
+    assert np.abs(loaded - vectors).max() / scale <= (1e-4 if name == "onnx" else 1e-5)
     report = essent.verify(str(saved / name))
     assert report.passed
     assert report.files is None
@@ -100,7 +100,7 @@ def test_without_digests_the_files_alone_say_nothing(saved: Path, name: str) -> 
         essent.verify(str(saved / name), untrusted=True)
 
 
-def test_a_graph_that_has_changed_is_found(saved: Path, tmp_path: Path) -> None:
+def test_a_changed_graph_is_detected(saved: Path, tmp_path: Path) -> None:
     folder = tmp_path / "graph"
     shutil.copytree(saved / "openvino", folder)
     content = bytearray((folder / "model.bin").read_bytes())
@@ -111,7 +111,7 @@ def test_a_graph_that_has_changed_is_found(saved: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", daily(ENCODERS, "stock", "own", "table"))
-def test_a_new_encoder_takes_the_place_of_an_old_one(saved: Path, name: str, tmp_path: Path) -> None:
+def test_a_new_encoder_replaces_an_old_format(saved: Path, name: str, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(saved / name, folder)
     (folder / "notes.txt").write_text("mine")

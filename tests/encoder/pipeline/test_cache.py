@@ -25,31 +25,31 @@ class Counting:
     """Rows that tell their text; notes what it was asked for."""
 
     def __init__(self, widths: tuple[int, ...] = (3, 2)) -> None:
-        self.asked: list[list[str]] = []
+        self.computed: list[list[str]] = []
         self.widths = widths
 
     def __call__(self, texts: list[str]) -> list[np.ndarray]:
-        self.asked.append(texts)
+        self.computed.append(texts)
         return [np.array([[len(text) + key] * width for text in texts], np.float32)
                 for key, width in enumerate(self.widths)]  # fmt: skip
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_each_distinct_text_is_computed_once(tmp_path: Path, kept: bool) -> None:
-    cache, compute = PooledCache(tmp_path / "cache" if kept else None), Counting()
+@pytest.mark.parametrize("persistent", [True, False])
+def test_each_distinct_text_is_computed_a_single_time(tmp_path: Path, persistent: bool) -> None:
+    cache, compute = PooledCache(tmp_path / "cache" if persistent else None), Counting()
     first, second = cache.vectors(["a", "b"], (3, 2), ["x", "yy", "x", ""], compute)
     np.testing.assert_array_equal(first, [[1] * 3, [2] * 3, [1] * 3, [0] * 3])
     np.testing.assert_array_equal(second, [[2] * 2, [3] * 2, [2] * 2, [1] * 2])
     cache.vectors(["a", "b"], (3, 2), ["zzz", "yy"], compute)
     cache.vectors(["a"], (3,), ["yy"], compute)
-    assert compute.asked == [["x", "yy", ""], ["zzz"]]
+    assert compute.computed == [["x", "yy", ""], ["zzz"]]
     again = Counting()
     later = PooledCache(cache.folder).vectors(["b", "a"], (2, 3), ["zzz", "x"], again)
-    assert again.asked == []
+    assert again.computed == []
     np.testing.assert_array_equal(later[0], [[4, 4], [2, 2]])
 
 
-def test_a_key_that_lacks_texts_is_filled_beside_one_that_has_them(tmp_path: Path) -> None:
+def test_only_keys_lacking_texts_are_filled(tmp_path: Path) -> None:
     cache = PooledCache(tmp_path)
     cache.vectors(["a"], (3,), ["x", "yy"], Counting((3,)))
     both = cache.vectors(["a", "b"], (3, 2), ["yy", "x", "w"], Counting())
@@ -58,18 +58,18 @@ def test_a_key_that_lacks_texts_is_filled_beside_one_that_has_them(tmp_path: Pat
 
 
 @pytest.mark.parametrize("suffix", ["f32", "names"])
-def test_a_run_that_was_killed_while_writing_leaves_a_cache_that_works(tmp_path: Path, suffix: str) -> None:
+def test_a_cache_survives_a_kill_while_writing(tmp_path: Path, suffix: str) -> None:
     PooledCache(tmp_path).vectors(["a"], (3,), ["x", "yy", "zzz"], Counting((3,)))
     path = tmp_path / f"a.{suffix}"
     path.write_bytes(path.read_bytes()[:-5])
     compute = Counting((3,))
-    (found,) = PooledCache(tmp_path).vectors(["a"], (3,), ["zzz", "x"], compute)
-    np.testing.assert_array_equal(found[:, 0], [3, 1])
-    assert compute.asked == [["zzz"]]
+    (stored,) = PooledCache(tmp_path).vectors(["a"], (3,), ["zzz", "x"], compute)
+    np.testing.assert_array_equal(stored[:, 0], [3, 1])
+    assert compute.computed == [["zzz"]]
 
 
 @pytest.mark.parametrize("damage", ["zeros", "flip", "another's row", "another's name", "shorter", "gone"])
-def test_rows_that_are_not_what_was_written_are_computed_again(tmp_path: Path, damage: str) -> None:
+def test_damaged_rows_are_recomputed(tmp_path: Path, damage: str) -> None:
     """A power failure may leave zeros where rows were; a wrong row is never given."""
     cache = PooledCache(tmp_path)
     cache.vectors(["a"], (3,), ["x", "yy", "zzz"], Counting((3,)))
@@ -89,18 +89,18 @@ def test_rows_that_are_not_what_was_written_are_computed_again(tmp_path: Path, d
     else:
         rows.unlink()
     for again in (cache, PooledCache(tmp_path)):  # one that has listed the rows before, and a later run
-        (found,) = again.vectors(["a"], (3,), ["zzz", "yy", "x"], Counting((3,)))
-        np.testing.assert_array_equal(found[:, 0], [3, 2, 1])
+        (stored,) = again.vectors(["a"], (3,), ["zzz", "yy", "x"], Counting((3,)))
+        np.testing.assert_array_equal(stored[:, 0], [3, 2, 1])
     compute = Counting((3,))
-    (found,) = PooledCache(tmp_path).vectors(["a"], (3,), ["zzz", "yy", "x"], compute)
-    np.testing.assert_array_equal(found[:, 0], [3, 2, 1])
-    assert compute.asked == []  # written again, once
+    (stored,) = PooledCache(tmp_path).vectors(["a"], (3,), ["zzz", "yy", "x"], compute)
+    np.testing.assert_array_equal(stored[:, 0], [3, 2, 1])
+    assert compute.computed == []  # written again, once
 
 
-def test_odd_texts_and_a_file_in_the_way(tmp_path: Path) -> None:
+def test_odd_texts_and_a_file_as_folder(tmp_path: Path) -> None:
     cache = PooledCache()
-    (found,) = cache.vectors(["a"], (1,), ["\ud800", "é", "e\u0301"], Counting((1,)))
-    assert found.shape == (3, 1)
+    (stored,) = cache.vectors(["a"], (1,), ["\ud800", "é", "e\u0301"], Counting((1,)))
+    assert stored.shape == (3, 1)
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(DataError, match="is a file"):
         PooledCache(tmp_path / "file")
@@ -121,15 +121,15 @@ def test_keys_tell_models_recipes_and_counts_apart(shell_of: Callable[[str], Sen
     assert changed != before
 
 
-def test_two_caches_on_one_folder_at_the_same_time(tmp_path: Path) -> None:
-    one, other = PooledCache(tmp_path), PooledCache(tmp_path)
-    for cache in (one, other):
+def test_two_caches_on_a_folder(tmp_path: Path) -> None:
+    first, second = PooledCache(tmp_path), PooledCache(tmp_path)
+    for cache in (first, second):
         cache.vectors(["a"], (3,), ["x"], Counting((3,)))
-    one.vectors(["a"], (3,), ["yy", "zzz"], Counting((3,)))
-    (found,) = other.vectors(["a"], (3,), ["vvvv", "zzz", "x"], Counting((3,)))
-    np.testing.assert_array_equal(found[:, 0], [4, 3, 1])
-    (found,) = one.vectors(["a"], (3,), ["vvvv", "yy", "x"], Counting((3,)))
-    np.testing.assert_array_equal(found[:, 0], [4, 2, 1])
+    first.vectors(["a"], (3,), ["yy", "zzz"], Counting((3,)))
+    (stored,) = second.vectors(["a"], (3,), ["vvvv", "zzz", "x"], Counting((3,)))
+    np.testing.assert_array_equal(stored[:, 0], [4, 3, 1])
+    (stored,) = first.vectors(["a"], (3,), ["vvvv", "yy", "x"], Counting((3,)))
+    np.testing.assert_array_equal(stored[:, 0], [4, 2, 1])
     assert (tmp_path / "a.f32").stat().st_size == 4 * 3 * 4  # every text once
 
 
@@ -144,8 +144,8 @@ def write(first):
     for start in range(first, 300, 7):
         texts = ["a" * (start + place) for place in range(5)]
         compute = lambda missing: [np.array([[len(text)] * 64 for text in missing], "f4")]
-        (found,) = cache.vectors(["k"], (64,), texts, compute)
-        assert found[:, 0].tolist() == [len(text) for text in texts], (start, found[:, 0])
+        (stored,) = cache.vectors(["k"], (64,), texts, compute)
+        assert stored[:, 0].tolist() == [len(text) for text in texts], (start, stored[:, 0])
 
 processes = [get_context("fork").Process(target=write, args=(first,)) for first in (0, 2, 3)]
 for process in processes:
@@ -160,14 +160,14 @@ sys.exit(max(abs(process.exitcode) for process in processes))
 def test_processes_share_a_folder(tmp_path: Path) -> None:
     """The three are forks of one process: the libraries are imported once."""
     subprocess.run([sys.executable, "-c", WRITES, str(tmp_path)], check=True)
-    found = PooledCache(tmp_path)
-    (rows,) = found.vectors(["k"], (64,), ["a" * size for size in (9, 2, 300)], Counting((64,)))
+    stored = PooledCache(tmp_path)
+    (rows,) = stored.vectors(["k"], (64,), ["a" * size for size in (9, 2, 300)], Counting((64,)))
     np.testing.assert_array_equal(rows[:, 0], [9, 2, 300])
 
 
 def test_no_texts(tmp_path: Path) -> None:
-    (found,) = PooledCache(tmp_path).vectors(["a"], (2,), [], Counting((2,)))
-    assert found.shape == (0, 2)
+    (stored,) = PooledCache(tmp_path).vectors(["a"], (2,), [], Counting((2,)))
+    assert stored.shape == (0, 2)
 
 
 def test_another_tokenizer_or_configuration_is_another_model(bert: Path, tmp_path: Path) -> None:
@@ -190,9 +190,7 @@ def test_another_tokenizer_or_configuration_is_another_model(bert: Path, tmp_pat
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.int8])
 @pytest.mark.parametrize("rows", [(0, 1), (3, 2900)])
-def test_a_digest_that_is_remembered_tells_weights_that_changed_places(
-    rows: tuple[int, int], dtype: torch.dtype
-) -> None:
+def test_digests_distinguish_swapped_weights(rows: tuple[int, int], dtype: torch.dtype) -> None:
     model = torch.nn.Module()
     model.register_buffer("rows", (torch.randn(3000, 7, generator=torch.manual_seed(0)) * 50).to(dtype))
     before = digest_of(model)
@@ -205,7 +203,7 @@ def test_a_digest_that_is_remembered_tells_weights_that_changed_places(
     assert digest_of(model) != before
 
 
-def test_tokens_that_are_added_to_a_tokenizer_change_its_digest(bert: Path) -> None:
+def test_added_tokens_change_the_digest(bert: Path) -> None:
     backbone = Encoder(bert, "mean").module.backbone
     before = digest_of_backbone(backbone)
     assert digest_of_backbone(backbone) == before

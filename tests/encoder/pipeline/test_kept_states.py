@@ -38,15 +38,15 @@ MASKS = ["prompt", "template=T2 layers=topk:5 weights=mask"]
 
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Texts of every pass from here on."""
-    found: list[int] = []
+    batch_sizes: list[int] = []
     run = Backbone.states
 
-    def counting(backbone: Backbone, tokens: object, *rest: object) -> object:
-        found.append(len(tokens))  # type: ignore[arg-type]
-        return run(backbone, tokens, *rest)  # type: ignore[arg-type]
+    def counting(backbone: Backbone, tokens: object, *arguments: object) -> object:
+        batch_sizes.append(len(tokens))  # type: ignore[arg-type]
+        return run(backbone, tokens, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Backbone, "states", counting)
-    return found
+    return batch_sizes
 
 
 def on(shell: SentenceTransformer, recipe: str, store: StatesStore) -> Encoder:
@@ -58,7 +58,7 @@ def on(shell: SentenceTransformer, recipe: str, store: StatesStore) -> Encoder:
 
 
 @pytest.mark.parametrize("family", daily(FAMILIES, "bert", "deberta-v2", "t5", "gpt2"))
-def test_what_is_pooled_from_states_is_what_a_pass_gives(
+def test_pooling_cached_states_matches_a_pass(
     family: str, shell_of: Callable[[str], SentenceTransformer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell, store = shell_of(family), StatesStore(2**24)
@@ -78,7 +78,7 @@ def test_what_is_pooled_from_states_is_what_a_pass_gives(
         np.testing.assert_allclose(encoder.encode(TEXTS[:2]), expected[recipe][:2], atol=2e-5, err_msg=recipe)
 
 
-def test_a_text_is_kept_when_it_comes_again(
+def test_a_text_is_cached_on_its_second_pass(
     shell_of: Callable[[str], SentenceTransformer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, ran = StatesStore(2**24), passes(monkeypatch)
@@ -99,24 +99,24 @@ def test_without_room_every_recipe_has_its_pass(
     ran = passes(monkeypatch)
     for recipe in ("mean", "cls", "first-last"):
         ran.clear()
-        found = on(shell, recipe, store).encode(TEXTS, batch_size=1)
+        vectors = on(shell, recipe, store).encode(TEXTS, batch_size=1)
         assert store.size <= room
-    np.testing.assert_allclose(found, expected, atol=2e-5)
-    kept = len(next(iter(store._entries.values())).kept)
-    assert sum(ran) == len(TEXTS) - kept
-    assert (kept > 0) == (room == 60_000)
+    np.testing.assert_allclose(vectors, expected, atol=2e-5)
+    cached_count = len(next(iter(store._entries.values())).kept)
+    assert sum(ran) == len(TEXTS) - cached_count
+    assert (cached_count > 0) == (room == 60_000)
     assert store.size == sum(states.bytes for states in next(iter(store._entries.values())).kept.values())
 
 
-def test_another_length_limit_and_other_weights_have_other_states(bert: Path) -> None:
+def test_states_depend_on_length_limit_and_weights(bert: Path) -> None:
     shell, store = SentenceTransformer(str(bert), device="cpu"), StatesStore(2**24)
     long = " ".join(TRAIN)
     for recipe in ("mean", "cls", "last2"):
-        made = on(shell, recipe, store)
-        made.encode([long])
+        encoder = on(shell, recipe, store)
+        encoder.encode([long])
     assert store.size
-    made.max_seq_length = 8
-    np.testing.assert_allclose(made.encode([long]), _fresh(made, [long]), atol=1e-5)
+    encoder.max_seq_length = 8
+    np.testing.assert_allclose(encoder.encode([long]), _fresh(encoder, [long]), atol=1e-5)
     with torch.no_grad():
         shell[0].model.get_input_embeddings().weight.data.add_(0.5 * torch.randn(32))
     again = on(shell, "last2", store)
@@ -124,36 +124,36 @@ def test_another_length_limit_and_other_weights_have_other_states(bert: Path) ->
     np.testing.assert_allclose(again.encode([long]), Encoder(shell, "last2").encode([long]), atol=1e-5)
 
 
-def test_a_model_that_is_not_the_whole_one_any_more_is_run(bert: Path) -> None:
+def test_a_changed_model_is_run(bert: Path) -> None:
     shell, store = SentenceTransformer(str(bert), device="cpu"), StatesStore(2**24)
     for recipe in ("mean", "cls"):
         on(shell, recipe, store).encode(TEXTS)
-    made = on(shell, "last2", store)
-    made.module.backbone.model = copy.deepcopy(made.module.backbone.model)
+    encoder = on(shell, "last2", store)
+    encoder.module.backbone.model = copy.deepcopy(encoder.module.backbone.model)
     with torch.no_grad():
-        made.module.backbone.model.get_input_embeddings().weight[:, 0] += 1.0
-    np.testing.assert_allclose(made.encode(TEXTS), _fresh(made, TEXTS), atol=1e-5)
+        encoder.module.backbone.model.get_input_embeddings().weight[:, 0] += 1.0
+    np.testing.assert_allclose(encoder.encode(TEXTS), _fresh(encoder, TEXTS), atol=1e-5)
 
 
-def test_another_model_takes_the_place_of_the_last(shell_of: Callable[[str], SentenceTransformer]) -> None:
+def test_a_second_model_replaces_the_first(shell_of: Callable[[str], SentenceTransformer]) -> None:
     store = StatesStore(2**24)
     for family in ("bert", "electra", "bert"):
         for recipe in ("mean", "cls", "first-last"):
-            found = on(shell_of(family), recipe, store).encode(TEXTS)
-            np.testing.assert_allclose(found, Encoder(shell_of(family), recipe).encode(TEXTS), atol=2e-5)
+            vectors = on(shell_of(family), recipe, store).encode(TEXTS)
+            np.testing.assert_allclose(vectors, Encoder(shell_of(family), recipe).encode(TEXTS), atol=2e-5)
     assert len(store._entries) == 1
     store.clear()
     assert store.size == 0
 
 
 def test_copies_have_none(shell_of: Callable[[str], SentenceTransformer]) -> None:
-    made = on(shell_of("bert"), "mean", StatesStore(2**24))
-    assert pickle.loads(pickle.dumps(made)).states is None  # noqa: S301
-    assert copy.deepcopy(made).states is None
+    encoder = on(shell_of("bert"), "mean", StatesStore(2**24))
+    assert pickle.loads(pickle.dumps(encoder)).states is None  # noqa: S301
+    assert copy.deepcopy(encoder).states is None
 
 
-def _fresh(made: Encoder, texts: list[str]) -> np.ndarray:
-    cache, made.cache = made.cache, None
-    found = made.encode(texts)
-    made.cache = cache
-    return found
+def _fresh(encoder: Encoder, texts: list[str]) -> np.ndarray:
+    cache, encoder.cache = encoder.cache, None
+    vectors = encoder.encode(texts)
+    encoder.cache = cache
+    return vectors

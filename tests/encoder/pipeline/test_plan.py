@@ -50,7 +50,7 @@ def test_a_refusal_points_at_the_part(capabilities: ModelCapabilities, text: str
 
 
 @pytest.mark.parametrize("text", ["layers=12", "layers=L-12", "ditto:12-12", "prompt", "prompt-denoised", "static"])
-def test_what_the_model_has_is_allowed(text: str) -> None:
+def test_supported_recipes_are_allowed(text: str) -> None:
     check_recipe(Recipe.parse(text), BERT)
 
 

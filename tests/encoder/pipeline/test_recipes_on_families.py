@@ -54,7 +54,10 @@ EVERYWHERE = {  # one recipe a part that a model computes in its own way
     "weights=position",
     "template='The word {text} .' weights=content*idf",
 }
-TOKENIZERS = {kind: [name for name, (other, _) in FAMILIES.items() if other == kind] for kind, _ in FAMILIES.values()}
+TOKENIZERS = {
+    kind: [name for name, (kind_of_family, _) in FAMILIES.items() if kind_of_family == kind]
+    for kind, _ in FAMILIES.values()
+}
 
 
 def cases() -> list[tuple[str, str]]:
@@ -89,18 +92,20 @@ def sentences(reference: Reference, encoder: Encoder, texts: list[str]) -> list[
     leading = reference.mark == "Ġ" and any(w.startswith("remove") for w in recipe.weights)
     if recipe.template is None or reference.mark == "##":
         return [reference.sentence(text, recipe.template, leading) for text in texts]
-    made = []
+    listed = []
     for ids in encoder.module.ids(texts):
         words = len(ids) - len(frame)
         content = (False,) * len(frame.before) + (True,) * words + (False,) * len(frame.after)
-        made.append(Sentence(tuple(ids), content))
-    return made
+        listed.append(Sentence(tuple(ids), content))
+    return listed
 
 
 def expected(reference: Reference, encoder: Encoder, texts: list[str]) -> np.ndarray:
-    found = sentences(reference, encoder, texts)
-    counts = Counts.of([s.ids for s in found])
-    return shaped(np.array([reference.vector(s, encoder.recipe, counts) for s in found]), encoder.recipe.shaping)
+    reference_sentences = sentences(reference, encoder, texts)
+    counts = Counts.of([s.ids for s in reference_sentences])
+    return shaped(
+        np.array([reference.vector(s, encoder.recipe, counts) for s in reference_sentences]), encoder.recipe.shaping
+    )
 
 
 def assert_close(vectors: np.ndarray, oracle: np.ndarray, tolerance: float = 1e-5) -> None:
@@ -140,12 +145,12 @@ def test_every_head_equals_the_attention_matrix(family: str, shell_of: Shells, r
         assert set(diagonals) == heads
         for (layer, head), values in diagonals.items():
             for row, ids in enumerate(sequences):
-                found = values[row][tokens.attention_mask[row]].numpy()
-                np.testing.assert_allclose(found, reference.diagonal(ids, f"{layer}-{head}"), atol=1e-5)
+                diagonal = values[row][tokens.attention_mask[row]].numpy()
+                np.testing.assert_allclose(diagonal, reference.diagonal(ids, f"{layer}-{head}"), atol=1e-5)
             assert (values[~tokens.attention_mask] == 0).all()
 
 
-ONE_A_POSITION = ("bert", "modernbert", "t5", "gpt2")  # absolute; rotary and local; relative; causal
+POSITION_KINDS = ("bert", "modernbert", "t5", "gpt2")  # absolute; rotary and local; relative; causal
 POOLED = [
     "prompt-topk",
     "mean",
@@ -171,14 +176,14 @@ def assert_same_in_any_batch(encoder: Encoder, texts: list[str], batch: list[str
 
 
 @pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=() if name in ONE_A_POSITION else pytest.mark.slow) for name in FAMILIES]
+    "family", [pytest.param(name, marks=() if name in POSITION_KINDS else pytest.mark.slow) for name in FAMILIES]
 )
 def test_a_batch_of_64_with_a_long_neighbour_changes_nothing(family: str, shell_of: Shells) -> None:
-    others = [f"{text} {n}" for n, text in zip(range(55), TEXTS * 8, strict=False)]
+    neighbours = [f"{text} {n}" for n, text in zip(range(55), TEXTS * 8, strict=False)]
     encoder = Encoder(shell_of(family), "ditto:2-3")
     words = LONG.split()
     lengthening = (" ".join(words[:count]) for count in range(50, len(words)))
-    batch = [*TEXTS, *others, next(text for text in lengthening if len(encoder.module.ids([text])[0]) >= 200)]
+    batch = [*TEXTS, *neighbours, next(text for text in lengthening if len(encoder.module.ids([text])[0]) >= 200)]
     assert len(batch) == 64
     assert_same_in_any_batch(encoder, TEXTS[:4], batch)
 
@@ -206,7 +211,7 @@ def test_whitened_vectors_have_the_oracles_inner_products(
     np.testing.assert_allclose(vectors @ vectors.T, oracle @ oracle.T, atol=2e-3)
 
 
-def test_a_left_padding_tokenizer_gives_the_same_vectors(bert: Path) -> None:
+def test_padding_side_of_the_tokenizer_changes_nothing(bert: Path) -> None:
     encoder = Encoder(str(bert), "ditto:1-2")
     right = encoder(encoder.preprocess([*TEXTS, LONG]))["sentence_embedding"]
     encoder.tokenizer.padding_side = "left"

@@ -50,15 +50,15 @@ def padded(encoder: Encoder, texts: Sequence[str], shape: bool = False) -> torch
 
 
 def static_pooler(encoder: Encoder) -> StaticPooler:
-    found = static_pooler_of(encoder.module.plan, encoder.module.backbone)
-    assert found is not None
-    return found
+    pooler = static_pooler_of(encoder.module.plan, encoder.module.backbone)
+    assert pooler is not None
+    return pooler
 
 
 def fast_vectors(encoder: Encoder, texts: Sequence[str]) -> torch.Tensor:
-    found = static_pooler(encoder)
+    pooler = static_pooler(encoder)
     with torch.inference_mode():
-        return found.pool(found.ids(texts), encoder.module.stats)
+        return pooler.pool(pooler.ids(texts), encoder.module.stats)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "t5", "gpt2"])
@@ -83,7 +83,7 @@ def test_a_length_limit_cuts_bags_too(recipe: str, side: str, shell_of: Shells) 
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
-def test_tables_of_other_types(kind: torch.dtype, bert: Path) -> None:
+def test_tables_of_half_precision(kind: torch.dtype, bert: Path) -> None:
     encoder = Encoder(str(bert), "static weights=idf", device="cpu").fit(TEXTS).to(kind)
     fast, slow = fast_vectors(encoder, TEXTS), padded(encoder, TEXTS)
     assert fast.dtype == slow.dtype
@@ -102,12 +102,12 @@ def test_tables_of_other_types(kind: torch.dtype, bert: Path) -> None:
         "template='The word {text} .' layers=static",
     ],
 )
-def test_other_recipes_have_no_bags(recipe: str, shell_of: Shells) -> None:
+def test_unsupported_recipes_have_no_static_pooler(recipe: str, shell_of: Shells) -> None:
     encoder = Encoder(shell_of("bert"), recipe)
     assert static_pooler_of(encoder.module.plan, encoder.module.backbone) is None
 
 
-def test_counts_are_needed_as_ever(shell_of: Shells) -> None:
+def test_counts_are_required(shell_of: Shells) -> None:
     with pytest.raises(NotFittedError):
         fast_vectors(Encoder(shell_of("bert"), "static weights=idf"), ["a"])
 
@@ -118,24 +118,24 @@ def test_encode_takes_the_fast_path(shell_of: Shells, monkeypatch: pytest.Monkey
     expected = padded(encoder, TEXTS, shape=True).numpy()
     monkeypatch.setattr(encoder.module, "forward", None)  # nothing is padded
     texts = [*TEXTS, *TEXTS[::-1]]
-    shown = encoder.encode(texts, show_progress_bar=True)
-    np.testing.assert_allclose(shown, [*expected, *expected[::-1]], atol=1e-5)
+    with_progress = encoder.encode(texts, show_progress_bar=True)
+    np.testing.assert_allclose(with_progress, [*expected, *expected[::-1]], atol=1e-5)
     np.testing.assert_allclose(encoder.encode("dogs", prompt_name="query"), encoder.encode("how : dogs"), atol=1e-6)
     assert encoder.encode([]).shape[0] == 0
     assert encoder.encode(TEXTS, truncate_dim=5, normalize_embeddings=True).shape == (len(TEXTS), 5)
 
 
-def test_modules_after_the_recipe_are_still_run(shell_of: Shells) -> None:
+def test_modules_after_the_recipe_are_run(shell_of: Shells) -> None:
     encoder = Encoder(shell_of("bert"), "static")
     encoder.append(torch.nn.Identity())
     assert encoder.encode(TEXTS).shape == (len(TEXTS), 32)
 
 
-def test_copies_and_other_processes_begin_anew(shell_of: Shells) -> None:
+def test_copies_and_pickles_start_afresh(shell_of: Shells) -> None:
     encoder = Encoder(shell_of("bert"), "static weights=idf").fit(TEXTS)
     expected = encoder.encode(TEXTS)
-    for other_one in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):  # noqa: S301
-        np.testing.assert_array_equal(other_one.encode(TEXTS), expected)
+    for copied in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):  # noqa: S301
+        np.testing.assert_array_equal(copied.encode(TEXTS), expected)
 
 
 def test_framed_ids_agree(shell_of: Shells) -> None:
@@ -148,15 +148,15 @@ def test_framed_ids_agree(shell_of: Shells) -> None:
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
-def test_counts_are_those_of_whole_texts(family: str, shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_match_whole_texts(family: str, shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
     """The frame's tokens stand in every text, also where the user wrote one of them."""
     module = Encoder(shell_of(family), "static weights=idf").module
     texts = [*TEXTS, *TEXTS[:2], *ODD[:10], "[CLS] [SEP] the", ""]
     monkeypatch.setattr(essent.encoder.pipeline.static_pooler, "PORTION", 5)
-    shown, expected = module.count(texts), count_tokens(module.ids, texts, len(module.backbone.vocabulary))
-    assert shown.texts == expected.texts
-    np.testing.assert_array_equal(shown.count, expected.count)
-    np.testing.assert_array_equal(shown.document_frequency, expected.document_frequency)
+    counts, expected = module.count(texts), count_tokens(module.ids, texts, len(module.backbone.vocabulary))
+    assert counts.texts == expected.texts
+    np.testing.assert_array_equal(counts.count, expected.count)
+    np.testing.assert_array_equal(counts.document_frequency, expected.document_frequency)
 
 
 def test_a_pass_over_many_recipes_takes_it_too(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,13 +164,13 @@ def test_a_pass_over_many_recipes_takes_it_too(shell_of: Shells, monkeypatch: py
     backbone = Encoder(shell_of("bert"), "mean").module.backbone
     recipes = ["static weights=idf", "mean", "layers=random:8,0", "static weights=sif template='A {text} .'"]
     plans = [Plan(Recipe.parse(recipe), backbone) for recipe in recipes]
-    shown = [(count_frames(backbone, some, TEXTS), some) for some in (plans, plans[::2])]
-    fast = [pool_texts(backbone, some, TEXTS, stats) for stats, some in shown]
+    counted = [(count_frames(backbone, chosen_plans, TEXTS), chosen_plans) for chosen_plans in (plans, plans[::2])]
+    fast = [pool_texts(backbone, chosen_plans, TEXTS, stats) for stats, chosen_plans in counted]
     monkeypatch.setattr(essent.encoder.pipeline.shared_pass, "static_pooler_of", lambda plan, backbone: None)
-    for (stats, some), vectors in zip(shown, fast, strict=True):
-        slow_stats = count_frames(backbone, some, TEXTS)
+    for (stats, chosen_plans), vectors in zip(counted, fast, strict=True):
+        slow_stats = count_frames(backbone, chosen_plans, TEXTS)
         assert stats.keys() == slow_stats.keys()
         for frame, counts in stats.items():
             np.testing.assert_array_equal(counts.document_frequency, slow_stats[frame].document_frequency)
-        for one, other_one in zip(vectors, pool_texts(backbone, some, TEXTS, stats), strict=True):
-            np.testing.assert_allclose(one, other_one, atol=1e-5)
+        for pooled, copied in zip(vectors, pool_texts(backbone, chosen_plans, TEXTS, stats), strict=True):
+            np.testing.assert_allclose(pooled, copied, atol=1e-5)

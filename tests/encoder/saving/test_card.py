@@ -17,7 +17,7 @@ from families import CORPUS
 @pytest.mark.parametrize(
     ("recipe", "loads_with"), [("first-last | normalize", SentenceTransformer), ("ditto:1-2 | zscore", Encoder)]
 )
-def test_the_card_says_what_and_how(bert: Path, tmp_path: Path, recipe: str, loads_with: type) -> None:
+def test_the_card_has_recipe_and_usage(bert: Path, tmp_path: Path, recipe: str, loads_with: type) -> None:
     encoder = Encoder(str(bert), recipe, device="cpu").fit(CORPUS)
     encoder.save(str(tmp_path))
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def test_the_card_says_what_and_how(bert: Path, tmp_path: Path, recipe: str, loa
     assert np.allclose(loads_with(str(tmp_path)).encode(CORPUS), encoder.encode(CORPUS), atol=1e-5)
 
 
-def test_no_card_where_none_is_wanted(bert: Path, tmp_path: Path) -> None:
+def test_create_model_card_false(bert: Path, tmp_path: Path) -> None:
     Encoder(str(bert), "mean", device="cpu").save(str(tmp_path), create_model_card=False)
     assert not (tmp_path / "README.md").exists()
     assert essent.verify(str(tmp_path)).passed

@@ -58,14 +58,14 @@ OWN = [
 ]
 
 
-def difference(found: np.ndarray, expected: np.ndarray) -> float:
+def difference(vectors: np.ndarray, expected: np.ndarray) -> float:
     """Largest difference, relative to the longest vector where that is longer than 1."""
-    return float(np.abs(found - expected).max()) / max(1.0, float(np.linalg.norm(expected, axis=1).max()))
+    return float(np.abs(vectors - expected).max()) / max(1.0, float(np.linalg.norm(expected, axis=1).max()))
 
 
-def saved(folder: Path, recipe: str, place: Path, layout: str = "stock") -> Encoder:
+def saved(folder: Path, recipe: str, target: Path, layout: str = "stock") -> Encoder:
     encoder = Encoder(folder, recipe).fit(CORPUS[:8])
-    encoder.save(str(place), create_model_card=False, layout=layout)
+    encoder.save(str(target), create_model_card=False, layout=layout)
     return encoder
 
 
@@ -114,7 +114,7 @@ def test_the_legacy_layout_has_class_paths_and_flags(recipe: str, bert: Path, tm
 
 
 @pytest.mark.parametrize("recipe", OWN)
-def test_what_has_no_stock_module_says_so_and_loads_with_essent(recipe: str, bert: Path, tmp_path: Path) -> None:
+def test_recipes_without_stock_modules_load_with_essent(recipe: str, bert: Path, tmp_path: Path) -> None:
     encoder = saved(bert, recipe, tmp_path / "saved")
     report = essent.verify(str(tmp_path / "saved"))
     assert not report.portable
@@ -163,7 +163,7 @@ def test_settings_and_counts_come_back(bert: Path, tmp_path: Path) -> None:
     assert (tmp_path / "README.md").is_file()
 
 
-def test_verify_notices_what_was_changed(bert: Path, tmp_path: Path) -> None:
+def test_verify_detects_changes(bert: Path, tmp_path: Path) -> None:
     saved(bert, "mean | zscore", tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
     save_file({name: value * 1.1 for name, value in weights.items()}, tmp_path / "model.safetensors", {"format": "pt"})
@@ -209,9 +209,9 @@ def without(data: bytes, key: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def idf_folder(tmp_path_factory: pytest.TempPathFactory, bert: Path) -> Path:
-    place = tmp_path_factory.mktemp("idf")
-    saved(bert, "mean weights=idf", place)
-    return place
+    target = tmp_path_factory.mktemp("idf")
+    saved(bert, "mean weights=idf", target)
+    return target
 
 
 @pytest.mark.parametrize("case", DAMAGED)
@@ -232,7 +232,7 @@ def test_damaged_folders_are_named(case: str, idf_folder: Path, tmp_path: Path) 
         load(str(folder), [Recipe()], {})
 
 
-def test_nothing_is_written_for_an_encoder_that_is_not_fitted(bert: Path, tmp_path: Path) -> None:
+def test_saving_an_unfitted_encoder_writes_nothing(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(NotFittedError):
         Encoder(bert, "mean | zscore").save(str(tmp_path / "saved"))
     assert not (tmp_path / "saved").exists()
@@ -241,8 +241,8 @@ def test_nothing_is_written_for_an_encoder_that_is_not_fitted(bert: Path, tmp_pa
 
 
 def test_saving_twice_gives_the_same_bytes(bert: Path, tmp_path: Path) -> None:
-    for place in ("one", "two"):
-        saved(bert, "first-last-idf | whiten", tmp_path / place)
+    for target in ("one", "two"):
+        saved(bert, "first-last-idf | whiten", tmp_path / target)
     for file in (tmp_path / "one").rglob("*.safetensors"):
         assert file.read_bytes() == (tmp_path / "two" / file.relative_to(tmp_path / "one")).read_bytes(), file.name
 

@@ -95,7 +95,7 @@ def fitted_on(model: SentenceTransformer, recipe: str, texts: list[str]) -> np.n
 
 
 @pytest.mark.parametrize(("recipe", "reason"), DOES_NOT.items())
-def test_what_is_no_mean_of_rows_is_saved_otherwise(
+def test_recipes_beyond_row_means_are_saved_with_the_transformer(
     recipe: str, reason: str, model: SentenceTransformer, tmp_path: Path
 ) -> None:
     encoder = fitted(model, recipe)
@@ -111,7 +111,7 @@ def test_special_tokens_do_not_fold(bert: Path) -> None:
         folded(Encoder(str(bert), "static").module)
 
 
-def test_a_limit_is_kept(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_max_seq_length_is_saved(model: SentenceTransformer, tmp_path: Path) -> None:
     encoder = Encoder(model, "static | normalize")
     encoder.max_seq_length = 4
     encoder.save(str(tmp_path / "saved"))
@@ -119,10 +119,10 @@ def test_a_limit_is_kept(model: SentenceTransformer, tmp_path: Path) -> None:
     assert Encoder(str(tmp_path / "saved")).max_seq_length == 4
 
 
-def test_other_recipes_run_on_a_bare_table_only(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_new_recipes_run_on_a_bare_table_only(model: SentenceTransformer, tmp_path: Path) -> None:
     fitted(model, "static | normalize").save(str(tmp_path / "bare"))
-    other = Encoder(str(tmp_path / "bare"), "static weights=idf").fit(KNOWN)
-    np.testing.assert_allclose(other.encode(KNOWN), fitted_on(model, "static weights=idf", KNOWN), atol=1e-5)
+    idf_encoder = Encoder(str(tmp_path / "bare"), "static weights=idf").fit(KNOWN)
+    np.testing.assert_allclose(idf_encoder.encode(KNOWN), fitted_on(model, "static weights=idf", KNOWN), atol=1e-5)
     fitted(model, "static weights=sif").save(str(tmp_path / "folded"))
     with pytest.raises(RecipeError, match="saved by essent with its own recipe"):
         Encoder(str(tmp_path / "folded"), "static")

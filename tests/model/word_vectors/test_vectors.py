@@ -54,11 +54,11 @@ def test_every_format_gives_the_same_table(
     monkeypatch.setattr(essent.model.word_vectors.files, "BLOCK", block)  # rows that end in the next block
     path = tmp_path / "any.name"
     path.write_bytes(gzip.compress(FORMATS[name]) if packed else FORMATS[name])
-    found = read_word_vectors(path)
-    assert found.words == WORDS
-    assert len(found) == len(WORDS)
-    np.testing.assert_array_equal(found.matrix, MATRIX)
-    assert found.matrix.dtype == np.float32
+    read_vectors = read_word_vectors(path)
+    assert read_vectors.words == WORDS
+    assert len(read_vectors) == len(WORDS)
+    np.testing.assert_array_equal(read_vectors.matrix, MATRIX)
+    assert read_vectors.matrix.dtype == np.float32
     assert is_word_vectors(path)
     part = read_word_vectors(str(path), limit=5, drop=2)
     assert part.words == WORDS[2:5]
@@ -72,15 +72,15 @@ def test_a_byte_order_mark_is_no_part_of_the_file(name: str, packed: bool, tmp_p
     """In front of a header, of a first word, and of a binary file alike."""
     path, data = tmp_path / "marked.vec", b"\xef\xbb\xbf" + FORMATS[name]
     path.write_bytes(gzip.compress(data) if packed else data)
-    found = read_word_vectors(path)
-    assert found.words == WORDS
-    np.testing.assert_array_equal(found.matrix, MATRIX)
+    read_vectors = read_word_vectors(path)
+    assert read_vectors.words == WORDS
+    np.testing.assert_array_equal(read_vectors.matrix, MATRIX)
     path.write_bytes(b"\xef\xbb\xbf\n")
     with pytest.raises(DataError, match="the file is empty"):
         read_word_vectors(path)
 
 
-def test_words_with_spaces_and_one_dimension(tmp_path: Path) -> None:
+def test_words_with_spaces_and_a_single_dimension(tmp_path: Path) -> None:
     """GloVe 840B has ". . ." and "at name@domain.com"."""
     words = [*WORDS[:-2], ". . .", "at name@domain.com"]
     (tmp_path / "glove").write_text(rows(words=words), encoding="utf-8")
@@ -89,7 +89,7 @@ def test_words_with_spaces_and_one_dimension(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_word_vectors(tmp_path / "glove").matrix, [[1], [-0.25]])
 
 
-def test_other_encodings(tmp_path: Path) -> None:
+def test_encodings(tmp_path: Path) -> None:
     for number, start in enumerate(("", "2 3\n")):
         path = tmp_path / f"latin{number}"
         path.write_bytes((start + "für 1 2 3\nà 4 5 6\n").encode("latin-1"))
@@ -98,8 +98,8 @@ def test_other_encodings(tmp_path: Path) -> None:
             read_word_vectors(path)
 
 
-def lines(*some: str) -> str:
-    return "\n".join(some) + "\n"
+def lines(*texts: str) -> str:
+    return "\n".join(texts) + "\n"
 
 
 BAD: dict[str, tuple[str, str]] = {
@@ -215,9 +215,9 @@ def fasttext(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, WordVector
 
 def test_fasttext_binaries(fasttext: tuple[Path, WordVectors], tmp_path: Path) -> None:
     path, expected = fasttext
-    found = read_word_vectors(path)
-    assert found.words == expected.words
-    np.testing.assert_allclose(found.matrix, expected.matrix, atol=1e-6)
+    read_vectors = read_word_vectors(path)
+    assert read_vectors.words == expected.words
+    np.testing.assert_allclose(read_vectors.matrix, expected.matrix, atol=1e-6)
     assert is_word_vectors(path)
     assert read_word_vectors(path, limit=4, drop=1).words == expected.words[1:4]
     (tmp_path / "cut.bin").write_bytes(path.read_bytes()[:300])
@@ -234,9 +234,9 @@ def test_fasttext_binaries_need_the_extra(fasttext: tuple[Path, WordVectors], mo
 @pytest.mark.parametrize("binary", [False, True])
 def test_gensim_reads_the_same(binary: bool, tmp_path: Path) -> None:
     vectors: Callable = pytest.importorskip("gensim.models.keyedvectors").KeyedVectors
-    made = vectors(7)
-    made.add_vectors(WORDS, MATRIX)
-    made.save_word2vec_format(str(tmp_path / "saved"), binary=binary)
-    found = read_word_vectors(tmp_path / "saved")
-    assert found.words == made.index_to_key
-    np.testing.assert_allclose(found.matrix, made.vectors, atol=1e-7)
+    original = vectors(7)
+    original.add_vectors(WORDS, MATRIX)
+    original.save_word2vec_format(str(tmp_path / "saved"), binary=binary)
+    read_vectors = read_word_vectors(tmp_path / "saved")
+    assert read_vectors.words == original.index_to_key
+    np.testing.assert_allclose(read_vectors.matrix, original.vectors, atol=1e-7)

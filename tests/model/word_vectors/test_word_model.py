@@ -94,17 +94,17 @@ def test_unknown_words_leave_mean_and_counts(glove: Path) -> None:
 
 def test_b2s_100_leaves_the_most_frequent_words_out(glove: Path) -> None:
     b2s = Encoder(word_model(glove, drop_most_frequent=5), "static")
-    kept = [[word for word in words if word not in WORDS[:5]] for words in SPLIT]
-    np.testing.assert_allclose(b2s.encode(TEXTS), [mean(words) for words in kept], atol=1e-6)
+    rare_words = [[word for word in words if word not in WORDS[:5]] for words in SPLIT]
+    np.testing.assert_allclose(b2s.encode(TEXTS), [mean(words) for words in rare_words], atol=1e-6)
 
 
-def test_saved_and_loaded_like_any_other(glove: Path, tmp_path: Path) -> None:
+def test_save_and_load(glove: Path, tmp_path: Path) -> None:
     encoder = Encoder(word_model(glove), "static weights=idf | zscore").fit(TEXTS)
     expected = encoder.encode(TEXTS)
     encoder.save(str(tmp_path / "saved"))
     np.testing.assert_allclose(Encoder(str(tmp_path / "saved")).encode(TEXTS), expected, atol=1e-6)
-    known = [place for place, words in enumerate(SPLIT) if words]
-    texts = [TEXTS[place] for place in known]
+    known = [index for index, words in enumerate(SPLIT) if words]
+    texts = [TEXTS[index] for index in known]
     stock = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(texts)
     np.testing.assert_allclose(stock, expected[known], atol=1e-5)
     word_model(glove, drop_most_frequent=3).save(str(tmp_path / "model"))

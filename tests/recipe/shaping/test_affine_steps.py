@@ -76,7 +76,7 @@ def test_dead_columns_stay_small_after_a_zscore() -> None:
     np.testing.assert_allclose(np.delete(shaped, DEAD, axis=1).std(axis=0), 1.0)
 
 
-def test_the_scale_of_the_data_does_not_decide_what_is_noise() -> None:
+def test_noise_is_relative_to_the_scale() -> None:
     for scale in (1e-12, 1e9):
         np.testing.assert_allclose(ZScore().fit(VECTORS * scale).transform(VECTORS * scale), zscore(VECTORS), atol=1e-8)
         np.testing.assert_allclose(
@@ -103,7 +103,7 @@ def test_rounding_between_equal_rows_is_no_spread(specs: str) -> None:
 @pytest.mark.parametrize(
     ("specs", "rows"), [("abtt:2", 3), ("abtt:4", 5), ("centre|abtt:1", 2), ("whiten:1|abtt:1", 9)]
 )
-def test_components_are_not_removed_where_no_other_is_left(specs: str, rows: int) -> None:
+def test_the_last_component_is_not_removed(specs: str, rows: int) -> None:
     with pytest.raises(InputError, match=rf"n_samples={rows}, .* components, and it removes"):
         Chain.parse(specs.split("|")).fit(sentence_like(rows, 6))
 
@@ -112,8 +112,8 @@ def test_components_are_not_removed_where_no_other_is_left(specs: str, rows: int
 def test_rounding_is_never_scaled_up(specs: str) -> None:
     for rows in (2, 3) if "abtt" not in specs else (4, 5):
         vectors = sentence_like(rows, 6)
-        other = sentence_like(4, 6, seed=1)
-        shaped = Chain.parse(specs.split("|")).fit(vectors).transform(other)
+        second = sentence_like(4, 6, seed=1)
+        shaped = Chain.parse(specs.split("|")).fit(vectors).transform(second)
         smallest = vectors.std(axis=0)[vectors.std(axis=0) > 0].min(initial=1.0)
         assert np.abs(shaped).max() < 100 / smallest
 
@@ -131,7 +131,7 @@ def test_the_order_of_rows_does_not_matter(seed: int, rows: int, dimensions: int
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), cuts=st.lists(st.integers(1, 49), max_size=4, unique=True))
-def test_moments_of_any_cut_are_those_of_the_whole(seed: int, cuts: list[int]) -> None:
+def test_moments_are_independent_of_the_batches(seed: int, cuts: list[int]) -> None:
     vectors = sentence_like(50, 5, seed)
     streamed = Moments.streamed(np.split(vectors, sorted(cuts)))
     assert streamed.count == 50
@@ -145,7 +145,7 @@ def test_moments_survive_a_mean_far_from_zero() -> None:
     np.testing.assert_allclose(far.scatter / 199, np.cov(vectors.T), rtol=1e-6, atol=1e-9)
 
 
-def test_half_precision_modules_keep_what_was_fitted() -> None:
+def test_half_precision_modules_keep_the_fit() -> None:
     step = Whiten().fit(VECTORS)
     module = step.module().half()
     assert module.matrix.dtype == torch.float64
@@ -161,16 +161,16 @@ def test_settings_out_of_range_are_refused(make: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "kept", "warns"), [(30, None, True), (64, 40, True), (80, 40, False), (30, 8, False)]
+    ("count", "components", "warns"), [(30, None, True), (64, 40, True), (80, 40, False), (30, 8, False)]
 )
 def test_whitening_few_vectors_warns(
-    count: int, kept: int | None, warns: bool, caplog: pytest.LogCaptureFixture
+    count: int, components: int | None, warns: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With fewer vectors than dimensions all of them end equally far apart, which no score tells."""
     whiten_module._warn.cache_clear()
     vectors = np.random.default_rng(0).normal(size=(count, 48))
-    shaped = Whiten(kept).fit(vectors).transform(vectors)
+    shaped = Whiten(components).fit(vectors).transform(vectors)
     assert bool(caplog.records) == warns
-    if kept is None:
+    if components is None:
         assert np.ptp(cosines(shaped)[np.triu_indices(count, 1)]) < 1e-6
         assert "whiten learns 48 dimensions from 30 texts" in caplog.text

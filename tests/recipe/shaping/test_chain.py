@@ -118,7 +118,7 @@ DEGENERATE = {
 
 @pytest.mark.parametrize("name", DEGENERATE)
 @pytest.mark.parametrize("text", [*SPECS, *CHAINS, "whiten|zscore", "abtt|whiten"])
-def test_degenerate_data_gives_finite_vectors_that_differ(name: str, text: str) -> None:
+def test_degenerate_data_gives_finite_distinct_vectors(name: str, text: str) -> None:
     vectors = DEGENERATE[name]
     if "abtt" in text and name in ("two rows", "equal columns"):  # which have one component
         with pytest.raises(InputError, match="would leave nothing"):
@@ -155,7 +155,7 @@ def test_nothing_is_learned_from_equal_vectors(name: str, text: str) -> None:
         (np.where(np.arange(90)[:, None] == 4, -np.inf, VECTORS), "1 of 90 .* first in row 4"),
     ],
 )
-def test_what_cannot_be_fitted_is_refused(text: str, wrong: np.ndarray, message: str) -> None:
+def test_unfittable_data_is_refused(text: str, wrong: np.ndarray, message: str) -> None:
     with pytest.raises(InputError, match=message):
         build(text).fit(wrong)
 
@@ -181,7 +181,7 @@ def test_an_empty_or_uneven_stream_is_refused() -> None:
             build(text).fit_batches(lambda: iter((VECTORS, VECTORS[:, :5])))
 
 
-def test_an_unfitted_chain_says_so() -> None:
+def test_an_unfitted_chain_raises() -> None:
     chain = build("normalize|zscore")
     assert chain.needs_fit
     assert not chain.is_fitted
@@ -190,7 +190,7 @@ def test_an_unfitted_chain_says_so() -> None:
             use()
 
 
-def test_chains_that_learn_nothing_need_no_fit() -> None:
+def test_chains_without_learned_steps_need_no_fit() -> None:
     assert not Chain()
     assert not Chain().needs_fit
     np.testing.assert_array_equal(Chain().transform(VECTORS), VECTORS)
@@ -211,21 +211,21 @@ def test_normalize_keeps_zeros_and_equals_torch() -> None:
 @pytest.mark.parametrize("text", CHAINS)
 def test_a_folded_chain_equals_its_steps_in_turn(text: str) -> None:
     chain = build(text).fit(VECTORS)
-    one_by_one = VECTORS
+    step_by_step = VECTORS
     for part in chain.steps:
-        one_by_one = part.transform(one_by_one)
-    np.testing.assert_allclose(chain.transform(VECTORS), one_by_one, atol=1e-5 if "flow" in text else 1e-8)
-    assert chain.dim_out(6) == one_by_one.shape[1]
+        step_by_step = part.transform(step_by_step)
+    np.testing.assert_allclose(chain.transform(VECTORS), step_by_step, atol=1e-5 if "flow" in text else 1e-8)
+    assert chain.dim_out(6) == step_by_step.shape[1]
 
 
 @pytest.mark.parametrize("text", CHAINS)
 def test_moments_carried_through_equal_fitting_in_turn(text: str) -> None:
     chain = build(text).fit(VECTORS)
-    one_by_one = VECTORS
+    step_by_step = VECTORS
     for spec in chain.specs():
-        one_by_one = shapers.create(spec).fit(one_by_one).transform(one_by_one)
+        step_by_step = shapers.create(spec).fit(step_by_step).transform(step_by_step)
     shaped = chain.transform(VECTORS)
-    np.testing.assert_allclose(shaped @ shaped.T, one_by_one @ one_by_one.T, atol=1e-3 if "flow" in text else 1e-6)
+    np.testing.assert_allclose(shaped @ shaped.T, step_by_step @ step_by_step.T, atol=1e-3 if "flow" in text else 1e-6)
 
 
 def test_steps_fitted_apart_fold_exactly_too() -> None:
@@ -238,7 +238,7 @@ def test_steps_fitted_apart_fold_exactly_too() -> None:
     np.testing.assert_allclose(chain.transform(VECTORS), by_hand, atol=1e-8)
 
 
-def test_neighbouring_affine_steps_become_one_map() -> None:
+def test_neighbouring_affine_steps_fold_into_a_single_map() -> None:
     folded = build("zscore|abtt|normalize|centre|whiten:2").fit(VECTORS).folded()
     assert [type(part) for part in folded] == [Affine, Normalize, Affine]
     assert folded[2].matrix.shape == (6, 2)
@@ -247,7 +247,7 @@ def test_neighbouring_affine_steps_become_one_map() -> None:
 
 @pytest.mark.parametrize("text", ["zscore", "quantile", *CHAINS])
 @pytest.mark.parametrize("rows", [1, 7, 90])
-def test_a_stream_gives_what_the_array_gives(text: str, rows: int) -> None:
+def test_a_stream_matches_the_array(text: str, rows: int) -> None:
     streamed = build(text).fit_batches(lambda: iter([VECTORS[i : i + rows] for i in range(0, 90, rows)]))
     whole = build(text).fit(VECTORS)
     # an optimizer carries the last bit of the z-score before it through its steps
@@ -256,7 +256,7 @@ def test_a_stream_gives_what_the_array_gives(text: str, rows: int) -> None:
     )
 
 
-def test_a_run_of_affine_steps_takes_one_pass() -> None:
+def test_a_run_of_affine_steps_takes_a_single_pass() -> None:
     starts = []
 
     def batches() -> Iterator[np.ndarray]:
@@ -298,7 +298,7 @@ def test_modules_have_buffers_only_and_pass_gradients(text: str) -> None:
     assert torch.isfinite(vectors.grad).all()
 
 
-def test_tensors_are_taken_like_arrays() -> None:
+def test_tensors_behave_like_arrays() -> None:
     for kind in (torch.float32, torch.float64, torch.bfloat16):
         tensor = torch.from_numpy(VECTORS).to(kind)
         assert np.isfinite(build("zscore").fit(tensor).transform(tensor)).all()

@@ -84,7 +84,7 @@ def test_frames_come_out_with_names(step: Shaper | Chain, names: list[str]) -> N
         clone(step).fit(FRAME).transform(FRAME.rename(columns={"d0": "other"}))
 
 
-def test_what_was_fitted_on_is_not_part_of_the_state() -> None:
+def test_the_state_excludes_feature_names() -> None:
     """A saved encoder's arrays are what was learned, whatever it was fitted on."""
     for step in (ZScore(), Whiten(2), QuantileUniform(9), Normalize()):
         state = clone(step).fit(FRAME).state()
@@ -99,7 +99,7 @@ def test_what_was_fitted_on_is_not_part_of_the_state() -> None:
     assert list(again.get_feature_names_out()) == ["chain0", "chain1"]
 
 
-def test_a_chain_is_searched_copied_and_kept() -> None:
+def test_a_chain_in_grid_search_clone_and_pickle() -> None:
     labels = VECTORS[:, 0] > np.median(VECTORS[:, 0])
     pipeline = make_pipeline(Chain(), LogisticRegression())
     grid = {"chain__steps": [[ZScore()], [ZScore(), Whiten(np.int64(2))], [QuantileUniform(9), Normalize()]]}
@@ -133,7 +133,7 @@ def test_settings_are_checked_again_before_a_fit() -> None:
 
 
 @pytest.mark.parametrize("step", [ZScore(), Whiten(), QuantileUniform(), Flow(), Chain.parse(("normalize", "zscore"))])
-def test_an_unfitted_one_raises_what_scikit_learn_raises(step: Shaper | Chain) -> None:
+def test_unfitted_estimators_raise_sklearns_error(step: Shaper | Chain) -> None:
     with pytest.raises(sklearn.exceptions.NotFittedError, match="call fit first") as caught:
         clone(step).transform(VECTORS)
     assert isinstance(caught.value, essent.errors.NotFittedError)
@@ -143,7 +143,7 @@ def test_an_unfitted_one_raises_what_scikit_learn_raises(step: Shaper | Chain) -
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
-def test_sparse_matrices_are_told_from_other_shapes(kind: type) -> None:
+def test_sparse_matrices_are_refused(kind: type) -> None:
     for step in (Whiten(), Normalize(), Chain([QuantileUniform(), ZScore()])):
         with pytest.raises(InputError, match=r"got csr_.*: sparse matrices are not supported, give vectors\.toarray"):
             clone(step).fit(kind(VECTORS))

@@ -117,7 +117,7 @@ def test_more_quantiles_than_sampled_vectors_are_as_many_as_vectors() -> None:
     assert QuantileUniform(1000, 20).fit(vectors).quantiles_.shape == (3, 20)
 
 
-def test_neighbouring_floats_are_told_apart() -> None:
+def test_neighbouring_floats_stay_distinct() -> None:
     column = (1 + np.arange(2000) * 2.3e-16)[:, None]
     np.testing.assert_allclose(ours(column, column), theirs(column, column), atol=1e-6)
 

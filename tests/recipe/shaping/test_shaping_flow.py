@@ -22,7 +22,7 @@ def log_likelihood(step: Flow, vectors: np.ndarray) -> float:
     return float(module.network().log_prob(standard).mean())
 
 
-def test_training_raises_the_likelihood_of_other_vectors() -> None:
+def test_training_raises_the_likelihood_of_held_out_vectors() -> None:
     random = np.random.default_rng(0)
     curve = random.standard_normal((1200, 4))
     curve[:, 1] += curve[:, 0] ** 2  # what no affine map makes Gaussian

@@ -58,9 +58,9 @@ def test_truncation_keeps_the_frame_and_the_side(tokenizer: PreTrainedTokenizerB
     assert cut == tokenizer(LONG, truncation=True, max_length=16)["input_ids"]
     assert cut == [*whole[:15], whole[-1]]
     tokenizer.truncation_side = "left"
-    left = framed_ids(tokenizer, frame, [LONG], 16)[0]
+    cut_at_start = framed_ids(tokenizer, frame, [LONG], 16)[0]
     tokenizer.truncation_side = "right"
-    assert left == [whole[0], *whole[-15:]]
+    assert cut_at_start == [whole[0], *whole[-15:]]
 
 
 def test_a_maximum_below_the_frame_leaves_the_frame(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -69,7 +69,7 @@ def test_a_maximum_below_the_frame_leaves_the_frame(tokenizer: PreTrainedTokeniz
 
 
 @pytest.mark.parametrize(
-    ("texts", "what"),
+    ("texts", "expected_message"),
     [
         ("one text", "got str: 'one text'"),
         (None, "got NoneType"),
@@ -92,10 +92,10 @@ def test_a_maximum_below_the_frame_leaves_the_frame(tokenizer: PreTrainedTokeniz
         ({"a"}, "got set, which has no order"),
     ],
 )
-def test_what_is_not_a_list_of_texts_is_refused(texts: object, what: str) -> None:
+def test_texts_must_be_a_list(texts: object, expected_message: str) -> None:
     with pytest.raises(InputError) as caught:
         check_texts(texts)
-    assert what in str(caught.value)
+    assert expected_message in str(caught.value)
 
 
 COLUMNS: dict[str, Callable[[list[str]], Any]] = {
@@ -117,10 +117,10 @@ COLUMNS: dict[str, Callable[[list[str]], Any]] = {
 
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_any_column_of_texts_will_do(kind: str) -> None:
-    given = COLUMNS[kind](["a", "b", "é"])
-    found = check_texts(given.keys() if kind == "keys" else given)
-    assert found == ["a", "b", "é"]
-    assert {type(text) for text in found} == {str}
+    column = COLUMNS[kind](["a", "b", "é"])
+    listed = check_texts(column.keys() if kind == "keys" else column)
+    assert listed == ["a", "b", "é"]
+    assert {type(text) for text in listed} == {str}
     assert check_texts([]) == []
 
 
@@ -157,33 +157,33 @@ def test_padding_loses_nothing_and_marks_the_users_words(lengths: list[int], bef
         tokens = pad(sequences, frame, 99, side)
         assert len(tokens) == len(sequences)
         for row, ids in enumerate(sequences):
-            shown = tokens.attention_mask[row]
-            assert tokens.ids[row][shown].tolist() == (ids or [99])  # no tokens at all: one pad token stands in
-            assert tokens.ids[row][~shown].tolist() == [99] * int((~shown).sum())
+            attended = tokens.attention_mask[row]
+            assert tokens.ids[row][attended].tolist() == (ids or [99])  # no tokens at all: one pad token stands in
+            assert tokens.ids[row][~attended].tolist() == [99] * int((~attended).sum())
             words = tokens.ids[row][tokens.content[row]].tolist()
             assert words == (ids[before : len(ids) - after] if ids else [99])
-            width = len(shown)
-            edge = shown[: width - max(len(ids), 1)] if side == "left" else shown[max(len(ids), 1) :]
+            width = len(attended)
+            edge = attended[: width - max(len(ids), 1)] if side == "left" else attended[max(len(ids), 1) :]
             assert not edge.any()
         assert torch.equal(tokens.content, content_of(tokens.attention_mask, frame))
 
 
 @given(st.lists(st.integers(0, 300), max_size=60), st.integers(1, 8))
 def test_batches_hold_every_text_once_within_the_budget(lengths: list[int], size: int) -> None:
-    made = [list(batch) for batch in batches(lengths, size)]
-    assert sorted(index for batch in made for index in batch) == list(range(len(lengths)))
-    for batch in made:
+    index_batches = [list(batch) for batch in batches(lengths, size)]
+    assert sorted(index for batch in index_batches for index in batch) == list(range(len(lengths)))
+    for batch in index_batches:
         longest = max(max(lengths[i] for i in batch), 1)
         assert len(batch) == 1 or len(batch) * longest <= TOKENS_PER_TEXT * size
         assert len(batch) <= SHORT_TEXTS * size
-    flat = [lengths[i] for batch in made for i in batch]
+    flat = [lengths[i] for batch in index_batches for i in batch]
     assert flat == sorted(flat, reverse=True)
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=8), min_size=1, max_size=12))
 def test_counts_equal_a_counter(corpus: list[list[int]]) -> None:
     texts = [str(n) for n in range(len(corpus))]
-    stats = count_tokens(lambda some: [corpus[int(text)] for text in some], texts, 12)
+    stats = count_tokens(lambda part: [corpus[int(text)] for text in part], texts, 12)
     count, frequency = Counter(), Counter()
     for ids in corpus:
         count.update(ids)
@@ -195,7 +195,7 @@ def test_counts_equal_a_counter(corpus: list[list[int]]) -> None:
 
 def test_counting_in_blocks_is_the_same() -> None:
     texts = ["a"] * 8192 + ["b"]
-    stats = count_tokens(lambda some: [[1, 1] if t == "a" else [2] for t in some], texts, 3)
+    stats = count_tokens(lambda part: [[1, 1] if t == "a" else [2] for t in part], texts, 3)
     assert stats.texts == 8193
     assert stats.count.tolist() == [0, 16384, 1]
     assert stats.document_frequency.tolist() == [0, 8192, 1]

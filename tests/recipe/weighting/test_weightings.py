@@ -44,7 +44,7 @@ def weights_of(encoder: Encoder, texts: list[str], side: str = "right") -> list[
     attention_mask = features["attention_mask"].bool()
     assert weights.shape == attention_mask.shape
     assert (weights[~attention_mask] == 0).all()
-    return [row[shown].numpy() for row, shown in zip(weights, attention_mask, strict=True)]
+    return [row[attended].numpy() for row, attended in zip(weights, attention_mask, strict=True)]
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
@@ -54,13 +54,13 @@ def test_the_contract(spec: str, family: str, shell_of: Shells) -> None:
     texts = [*TEXTS, *EDGES]
     together = weights_of(encoder, texts)
     normalised = all(weightings.create(part).normalised for part in spec.split("*"))
-    for text, weights, left in zip(texts, together, weights_of(encoder, texts, "left"), strict=True):
+    for text, weights, padded_left_weights in zip(texts, together, weights_of(encoder, texts, "left"), strict=True):
         assert (weights >= 0).all()
         assert np.isfinite(weights).all()
         assert weights.sum() > 0
         if normalised:
             assert weights.sum() == pytest.approx(1, abs=1e-5)
-        np.testing.assert_allclose(left, weights, atol=1e-6)
+        np.testing.assert_allclose(padded_left_weights, weights, atol=1e-6)
         np.testing.assert_allclose(weights_of(encoder, [text])[0], weights, atol=1e-6)
 
 
@@ -82,7 +82,7 @@ def test_counts_must_be_learned_first(spec: str, shell_of: Shells) -> None:
 @pytest.mark.parametrize(
     "spec", ["ditto", "ditto:3", "ditto:0-1", "ditto:1-0", "ditto:a-b", "ditto:1-2-3", "ditto:-1-2"]
 )
-def test_a_head_is_layer_dash_head_from_one(spec: str) -> None:
+def test_a_malformed_head_is_refused(spec: str) -> None:
     with pytest.raises(RecipeError, match="both counted from 1"):
         weightings.create(spec)
 
@@ -113,8 +113,8 @@ def test_idf_equals_counting_by_hand(template: str | None, shell_of: Shells) -> 
 def test_idf_zero_everywhere_is_uniform(shell_of: Shells) -> None:
     encoder = Encoder(shell_of("bert"), "weights=idf").fit(["a man", "a man"])
     np.testing.assert_allclose(weights_of(encoder, ["a man"])[0], [0.25] * 4)
-    one = Encoder(shell_of("bert"), "weights=idf").fit(["a man"])  # ln(1) = 0 for every token
-    np.testing.assert_allclose(one.encode(TEXTS), Encoder(shell_of("bert"), "mean").encode(TEXTS), atol=1e-6)
+    single = Encoder(shell_of("bert"), "weights=idf").fit(["a man"])  # ln(1) = 0 for every token
+    np.testing.assert_allclose(single.encode(TEXTS), Encoder(shell_of("bert"), "mean").encode(TEXTS), atol=1e-6)
 
 
 def test_a_second_fit_replaces_the_counts(shell_of: Shells) -> None:
@@ -125,10 +125,10 @@ def test_a_second_fit_replaces_the_counts(shell_of: Shells) -> None:
     np.testing.assert_array_equal(encoder.fit(CORPUS[:4]).encode(TEXTS), before)
 
 
-def test_frequencies_may_come_from_other_texts(shell_of: Shells) -> None:
-    one = Encoder(shell_of("bert"), "weights=idf").fit(TEXTS, frequency_texts=CORPUS)
-    other = Encoder(shell_of("bert"), "weights=idf").fit(CORPUS)
-    np.testing.assert_array_equal(one.encode(TEXTS), other.encode(TEXTS))
+def test_frequency_texts(shell_of: Shells) -> None:
+    with_frequency_texts = Encoder(shell_of("bert"), "weights=idf").fit(TEXTS, frequency_texts=CORPUS)
+    fitted_on_corpus = Encoder(shell_of("bert"), "weights=idf").fit(CORPUS)
+    np.testing.assert_array_equal(with_frequency_texts.encode(TEXTS), fitted_on_corpus.encode(TEXTS))
 
 
 # -- removal ----------------------------------------------------------------------------------------------------------
@@ -146,22 +146,26 @@ def test_a_text_of_removed_tokens_falls_back_to_the_static_mean(text: str, shell
     np.testing.assert_allclose(removed, Encoder(shell_of("bert"), "static").encode([text]), atol=1e-6)
 
 
-def test_removal_keeps_the_other_words(shell_of: Shells) -> None:
+def test_removal_keeps_content_words(shell_of: Shells) -> None:
     encoder = Encoder(shell_of("bert"), "static-remove-biases")
     ids = encoder.module.ids(["The stock, the kitten!"])[0]
-    shown = encoder.tokenizer.convert_ids_to_tokens(ids)
-    kept = [
-        token for token, weight in zip(shown, weights_of(encoder, ["The stock, the kitten!"])[0], strict=True) if weight
+    tokens = encoder.tokenizer.convert_ids_to_tokens(ids)
+    weighted = [
+        token
+        for token, weight in zip(tokens, weights_of(encoder, ["The stock, the kitten!"])[0], strict=True)
+        if weight
     ]
-    assert kept == [token for token in shown if token not in ("[CLS]", "[SEP]", "the", ",", "!") and token[:2] != "##"]
-    assert kept
+    assert weighted == [
+        token for token in tokens if token not in ("[CLS]", "[SEP]", "the", ",", "!") and token[:2] != "##"
+    ]
+    assert weighted
 
 
 def test_removal_reads_the_first_word_as_a_word(shell_of: Shells) -> None:
     """Byte-level tokenizers mark a word by the space before it: without one the first word would be a sub-word."""
     encoder = Encoder(shell_of("roberta"), "static-remove-biases")
-    one, other = encoder.module.ids(["kitten the", "the kitten"])
-    assert sorted(one) == sorted(other)
+    first, second = encoder.module.ids(["kitten the", "the kitten"])
+    assert sorted(first) == sorted(second)
 
 
 # -- position ---------------------------------------------------------------------------------------------------------
@@ -183,10 +187,10 @@ def test_positions_by_hand(shell_of: Shells) -> None:
 def test_content_leaves_out_the_template_and_special_tokens(shell_of: Shells) -> None:
     encoder = Encoder(shell_of("bert"), Recipe(template=TEMPLATES["bert"], weights=("content",)))
     ids = encoder.module.ids(["a man [MASK]"])[0]
-    shown = encoder.tokenizer.convert_ids_to_tokens(ids)
-    kept = [t for t, weight in zip(shown, weights_of(encoder, ["a man [MASK]"])[0], strict=True) if weight]
+    tokens = encoder.tokenizer.convert_ids_to_tokens(ids)
+    weighted = [t for t, weight in zip(tokens, weights_of(encoder, ["a man [MASK]"])[0], strict=True) if weight]
     unknown = encoder.tokenizer.unk_token  # "[" is none of the tiny tokenizer's tokens
-    assert kept == [t for t in encoder.tokenizer.tokenize("a man [ mask ].") if t != unknown]
+    assert weighted == [t for t in encoder.tokenizer.tokenize("a man [ mask ].") if t != unknown]
 
 
 def test_several_masks_are_averaged_and_the_users_are_not(shell_of: Shells) -> None:
@@ -199,7 +203,7 @@ def test_several_masks_are_averaged_and_the_users_are_not(shell_of: Shells) -> N
     )
 
 
-def test_a_mask_the_user_wrote_without_a_template_is_one_more_token(shell_of: Shells, bert: Path) -> None:
+def test_a_users_mask_without_a_template_is_an_ordinary_token(shell_of: Shells, bert: Path) -> None:
     encoder = Encoder(shell_of("bert"), "mean")
     assert encoder.module.ids(["a [MASK] man [SEP]"])[0] == encoder.tokenizer("a [MASK] man [SEP]")["input_ids"]
     stock = SentenceTransformer(str(bert), device="cpu").encode(["a [MASK] man [SEP]"])
@@ -216,9 +220,9 @@ def test_no_factor_is_uniform(shell_of: Shells) -> None:
 
 def test_products_of_half_precision_do_not_underflow() -> None:
     """1e-4 · 1e-4 is 0 in sixteen bits; a text whose weights are all 0 would become a plain mean."""
-    ones = torch.ones(1, 3, dtype=torch.bool)
-    tokens = Tokens(torch.zeros(1, 3, dtype=torch.long), ones, ones)
+    attended = torch.ones(1, 3, dtype=torch.bool)
+    tokens = Tokens(torch.zeros(1, 3, dtype=torch.long), attended, attended)
     diagonals = {(1, head): torch.tensor([[1e-4, 2e-4, 3e-4]], dtype=torch.float16) for head in (1, 2)}
     product = [weightings.create(f"ditto:1-{head}") for head in (1, 2)]
-    found = combine_many([product], tokens, States({}, diagonals), None, None)  # type: ignore[arg-type]
-    np.testing.assert_allclose(found[0, 0], [1e-8, 4e-8, 9e-8], rtol=1e-2)
+    product_weights = combine_many([product], tokens, States({}, diagonals), None, None)  # type: ignore[arg-type]
+    np.testing.assert_allclose(product_weights[0, 0], [1e-8, 4e-8, 9e-8], rtol=1e-2)

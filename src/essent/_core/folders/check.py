@@ -80,8 +80,8 @@ class Repository:
             from sentence_transformers.util import load_file_path  # late: static encoders do without
 
         folder, _, last = file.rpartition("/")
-        found = load_file_path(self.name, last, subfolder=folder, **self.hub)
-        return None if found is None else Path(found)
+        path = load_file_path(self.name, last, subfolder=folder, **self.hub)
+        return None if path is None else Path(path)
 
     def has(self, file: str) -> bool:
         """Whether there is such a file."""
@@ -140,21 +140,21 @@ def check_folder(root: Path) -> list[Settings]:
 def _check(files: Files, name: str) -> list[Settings]:
     _check_file(files, "config_sentence_transformers.json", Rule(SENTENCE_TRANSFORMERS))
     settings = []
-    for place, kind in _modules(files, name):
+    for folder, kind in _modules(files, name):
         if kind == "Transformer":
-            file = _check_transformer(files, place)
+            file = _check_transformer(files, folder)
         else:
-            file = _check_file(files, place + MODULES[kind], MODULE_SETTINGS) if MODULES[kind] else None
+            file = _check_file(files, folder + MODULES[kind], MODULE_SETTINGS) if MODULES[kind] else None
         if file is not None:
             settings.append(Settings(kind, file))
         if kind == "WordEmbeddings":
-            _check_tokenizer(files, place, guarded=False)
+            _check_tokenizer(files, folder, guarded=False)
         if kind not in WITHOUT_WEIGHTS:
-            _check_weights(files, place, name, kind)
+            _check_weights(files, folder, name, kind)
     if files.has(ENCODER):
-        for place in (f"{STATE_FOLDER}/", f"{STATE_FOLDER}/tokenizer/"):
-            _check_file(files, f"{place}config.json", CONFIG)
-            _check_tokenizer(files, place, guarded=False)
+        for folder in (f"{STATE_FOLDER}/", f"{STATE_FOLDER}/tokenizer/"):
+            _check_file(files, f"{folder}config.json", CONFIG)
+            _check_tokenizer(files, folder, guarded=False)
     if files.has(GRAPH):
         _check_tokenizer(files, "", guarded=False)
     return settings
@@ -289,13 +289,13 @@ def _what_would_run(files: Files, classes: Iterable[str]) -> str:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def _check_transformer(files: Files, place: str) -> Path | None:
+def _check_transformer(files: Files, folder: str) -> Path | None:
     """Check a transformer; the file of its settings."""
     names = (MODULES["Transformer"], *LEGACY_SETTINGS)  # of which sentence-transformers reads the first that is there
-    settings = next((path for name in names if (path := _check_file(files, place + name, MODULE_SETTINGS))), None)
-    _check_file(files, f"{place}config.json", CONFIG)
-    _check_tokenizer(files, place, guarded=True)
-    if (adapter := files.find(f"{place}adapter_config.json")) is not None:
+    settings = next((path for name in names if (path := _check_file(files, folder + name, MODULE_SETTINGS))), None)
+    _check_file(files, f"{folder}config.json", CONFIG)
+    _check_tokenizer(files, folder, guarded=True)
+    if (adapter := files.find(f"{folder}adapter_config.json")) is not None:
         raise DamagedError(
             f"{adapter} makes this an adapter of another model, which essent does not load. Merge the two first, with "
             "PEFT's merge_and_unload(), and save the result as a folder of its own."
@@ -303,18 +303,18 @@ def _check_transformer(files: Files, place: str) -> Path | None:
     return settings
 
 
-def _check_tokenizer(files: Files, place: str, *, guarded: bool) -> None:
+def _check_tokenizer(files: Files, folder: str, *, guarded: bool) -> None:
     """Check a tokenizer's settings; `guarded`: the library that reads them is asked not to follow `auto_map`."""
     rule = TOKENIZER if guarded else Rule({**TOKENIZER.keys, "auto_map": NULL}, endings=TOKENIZER.endings)
-    _check_file(files, f"{place}tokenizer_config.json", rule)
-    _check_file(files, f"{place}special_tokens_map.json", SPECIAL_TOKENS)
+    _check_file(files, f"{folder}tokenizer_config.json", rule)
+    _check_file(files, f"{folder}special_tokens_map.json", SPECIAL_TOKENS)
 
 
-def _check_weights(files: Files, place: str, name: str, kind: str) -> None:
+def _check_weights(files: Files, folder: str, name: str, kind: str) -> None:
     """Refuse weights that are pickled, and lists of parts that lie elsewhere."""
-    if files.has(f"{place}model.safetensors"):
+    if files.has(f"{folder}model.safetensors"):
         return
-    if (index := files.find(f"{place}model.safetensors.index.json")) is not None:
+    if (index := files.find(f"{folder}model.safetensors.index.json")) is not None:
         parts = (read_json(index) or {}).get("weight_map")
         if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
             raise DamagedError(f"{index} is damaged: weight_map must be an object of file names.")
@@ -325,9 +325,9 @@ def _check_weights(files: Files, place: str, name: str, kind: str) -> None:
                 )
         return
     for file in ("pytorch_model.bin", "pytorch_model.bin.index.json"):
-        if files.has(place + file):
+        if files.has(folder + file):
             raise DamagedError(
-                f"{name}/{place}{file} holds pickled weights, which can run code when they are read; essent reads "
+                f"{name}/{folder}{file} holds pickled weights, which can run code when they are read; essent reads "
                 f"safetensors. Convert them where that does no harm: {_conversion(name, kind)}"
             )
 
@@ -335,14 +335,14 @@ def _check_weights(files: Files, place: str, name: str, kind: str) -> None:
 def _conversion(name: str, kind: str) -> str:
     """Commands to paste into a shell; whoever named the folder must not have written a part of them."""
     whole = f"from sentence_transformers import SentenceTransformer as S; S({name!r}).save('converted')"
-    said = f"python -c {shlex.quote(whole)} writes a sentence encoder to the folder 'converted'"
+    command = f"python -c {shlex.quote(whole)} writes a sentence encoder to the folder 'converted'"
     if kind != "Transformer":
-        return f"{said}."
+        return f"{command}."
     masked = (
         f"import transformers as t; n = {name!r}; t.AutoModelForMaskedLM.from_pretrained(n).save_pretrained("
         "'converted'); t.AutoTokenizer.from_pretrained(n).save_pretrained('converted')"
     )
-    return f"{said}; for a masked language model: python -c {shlex.quote(masked)} does the same."
+    return f"{command}; for a masked language model: python -c {shlex.quote(masked)} does the same."
 
 
 def _check_file(files: Files, file: str, rule: Rule) -> Path | None:

@@ -79,8 +79,8 @@ def is_bare_table(name: str, options: dict[str, Any]) -> bool:
     """
     if Path(name).is_dir():
         check_places(Path(name))
-    found = find_file(name, ABOUT, file_options(options), STATE_FOLDER)
-    return found is not None and read_about(found).get("table") == "bare"
+    path = find_file(name, ABOUT, file_options(options), STATE_FOLDER)
+    return path is not None and read_about(path).get("table") == "bare"
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -92,26 +92,26 @@ def read_about(path: Path) -> dict[str, Any]:
     Raises:
         ModelError: no such file, damaged, or of another format.
     """
-    about = read_json(path)
-    if about is None:
+    metadata = read_json(path)
+    if metadata is None:
         raise ModelError(f"There is no {str(path)!r}: an Encoder writes it.")
-    if about.get("format") != FORMAT:
+    if metadata.get("format") != FORMAT:
         raise ModelError(
-            f"{str(path)!r} has format {about.get('format')!r} (essent {about.get('essent')}); this essent "
+            f"{str(path)!r} has format {metadata.get('format')!r} (essent {metadata.get('essent')}); this essent "
             f"{__version__} reads format {FORMAT}. Upgrade essent."
         )
     for name, allowed in _ABOUT_TYPES.items():
-        if name not in about or not isinstance(about[name], allowed):
+        if name not in metadata or not isinstance(metadata[name], allowed):
             kinds = " or ".join("null" if kind is type(None) else kind.__name__ for kind in allowed)
-            found = f"{about[name]!r:.60}" if name in about else "missing"
-            raise DamagedError(f"{path} is damaged: {name!r} must be {kinds}, and is {found}.")
-    if not all(isinstance(text, str) for text in about["golden_texts"]):
+            current = f"{metadata[name]!r:.60}" if name in metadata else "missing"
+            raise DamagedError(f"{path} is damaged: {name!r} must be {kinds}, and is {current}.")
+    if not all(isinstance(text, str) for text in metadata["golden_texts"]):
         raise DamagedError(f"{path} is damaged: 'golden_texts' must be a list of strings.")
-    if about.get("table") not in _TABLES:
+    if metadata.get("table") not in _TABLES:
         raise DamagedError(
-            f"{path} is damaged: 'table' must be 'bare', 'folded' or null, and is {about['table']!r:.60}."
+            f"{path} is damaged: 'table' must be 'bare', 'folded' or null, and is {metadata['table']!r:.60}."
         )
-    return dict(about)
+    return dict(metadata)
 
 
 def read_settings(root: Path) -> dict[str, Any]:
@@ -169,5 +169,5 @@ def find_file(name: str, file: str, hub: dict[str, Any], subfolder: str = "") ->
     with needs_torch(f"Reading {name!r}"):
         from sentence_transformers.util import load_file_path  # late: static encoders do without
 
-    found = load_file_path(name, file, subfolder=subfolder, **hub)
-    return None if found is None else Path(found)
+    path = load_file_path(name, file, subfolder=subfolder, **hub)
+    return None if path is None else Path(path)

@@ -66,16 +66,16 @@ def check_digests(root: Path, *, whole: bool) -> int:
         DamagedError: names a file that is missing, changed, or was added where libraries would read it.
     """
     listed = _listed(root)
-    for name, about in listed.items():
+    for name, entry in listed.items():
         path = root / name
         if not path.is_file():
             raise DamagedError(f"{path} is missing: it was saved with this model. {MEND}.")
         size = path.stat().st_size
-        if size != about["bytes"]:
+        if size != entry["bytes"]:
             raise DamagedError(
-                f"{path} has changed since it was saved: it has {size:,} bytes, not {about['bytes']:,}. {MEND}."
+                f"{path} has changed since it was saved: it has {size:,} bytes, not {entry['bytes']:,}. {MEND}."
             )
-        if (whole or size <= SMALL) and digest_of_file(path) != about["sha256"]:
+        if (whole or size <= SMALL) and digest_of_file(path) != entry["sha256"]:
             raise DamagedError(f"{path} has changed since it was saved: its SHA-256 is another one. {MEND}.")
     folders = {Path(name).parent for name in listed} | {Path(STATE_FOLDER)}
     for path in _files_in(root, folders):
@@ -102,18 +102,18 @@ def _listed(root: Path) -> dict[str, dict[str, Any]]:
     files = content.get("files")
     if content.get("format") != FORMAT or not isinstance(files, dict):
         raise DamagedError(f"{path} is damaged, or of a newer essent: expected format {FORMAT} and an object of files.")
-    for name, about in files.items():
-        if not _is_entry(name, about):
+    for name, entry in files.items():
+        if not _is_entry(name, entry):
             raise DamagedError(f"{path} is damaged: the entry {name!r:.80} must have bytes and sha256.")
     return files
 
 
-def _is_entry(name: str, about: Any) -> bool:
+def _is_entry(name: str, entry: Any) -> bool:
     inside = not name.startswith("/") and ".." not in name.split("/") and "\\" not in name
     return (
         inside
-        and isinstance(about, dict)
-        and type(about.get("bytes")) is int
-        and isinstance(about.get("sha256"), str)
-        and SHA256.fullmatch(about["sha256"]) is not None
+        and isinstance(entry, dict)
+        and type(entry.get("bytes")) is int
+        and isinstance(entry.get("sha256"), str)
+        and SHA256.fullmatch(entry["sha256"]) is not None
     )

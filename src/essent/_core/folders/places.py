@@ -26,8 +26,8 @@ def check_places(root: Path, folder: Path | None = None, *, also: Collection[str
         DamagedError: names the file, and what to do.
     """
     if folder is None:
-        for place in (root, root / STATE_FOLDER, root / STATE_FOLDER / "tokenizer"):
-            check_places(root, place, also=also)
+        for subfolder in (root, root / STATE_FOLDER, root / STATE_FOLDER / "tokenizer"):
+            check_places(root, subfolder, also=also)
         return
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -36,7 +36,7 @@ def check_places(root: Path, folder: Path | None = None, *, also: Collection[str
     except OSError as error:
         raise DamagedError(f"{folder} cannot be read: {error.strerror or error}.") from error
     inside = _real_places(root)
-    if not any(folder.resolve().is_relative_to(place) for place in inside):
+    if not any(folder.resolve().is_relative_to(real) for real in inside):
         raise DamagedError(f"{folder} is a link that leads out of the model's folder. Put the files themselves there.")
     whole = folder.is_relative_to(root / STATE_FOLDER)  # essent reads all of it
     for entry in entries:
@@ -52,7 +52,7 @@ def is_inside(path: str) -> bool:
 
 def _check_entry(entry: os.DirEntry[str], inside: tuple[Path, ...]) -> None:
     path = Path(entry.path)
-    if entry.is_symlink() and not any(path.resolve().is_relative_to(place) for place in inside):
+    if entry.is_symlink() and not any(path.resolve().is_relative_to(folder) for folder in inside):
         raise DamagedError(
             f"{path} is a link that leads out of the model's folder, to {os.readlink(path)!r}. Put the file itself "
             "there."
@@ -63,9 +63,9 @@ def _check_entry(entry: os.DirEntry[str], inside: tuple[Path, ...]) -> None:
 
 def _real_places(root: Path) -> tuple[Path, ...]:
     """Where files of the model may really lie: its folder; in the hub's cache also the store that it links to."""
-    here = root.resolve()
-    stored = next((parent.parent / "blobs" for parent in here.parents if parent.name == "snapshots"), None)
-    return (here,) if stored is None else (here, stored)
+    real_root = root.resolve()
+    stored = next((parent.parent / "blobs" for parent in real_root.parents if parent.name == "snapshots"), None)
+    return (real_root,) if stored is None else (real_root, stored)
 
 
 # -- replacing --------------------------------------------------------------------------------------------------------
@@ -85,9 +85,10 @@ def check_replaceable(path: Path, kind: str) -> None:
     if _is_own(path, kind):
         return
     models = (GRAPH, ENCODER, "modules.json", "config.json")
-    if found := next((name for name in models if (path / name).is_file()), None):
+    if model_file := next((name for name in models if (path / name).is_file()), None):
         raise ModelError(
-            f"The folder {str(path)!r} holds another model ({found}), which would be lost: choose a folder of its own."
+            f"The folder {str(path)!r} holds another model ({model_file}), which would be lost: choose a folder of its "
+            "own."
         )
 
 

@@ -27,16 +27,16 @@ def read_json(path: Path, kind: type = dict) -> Any:
     if (size := path.stat().st_size) > LARGEST:
         raise DamagedError(f"{path} has {size:,} bytes; a file of settings has {LARGEST:,} at most.")
     try:
-        found = json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_text("utf-8"))
     except RecursionError:
         raise DamagedError(f"{path} is damaged: its JSON is nested too deeply.") from None
     except ValueError as error:
         raise DamagedError(f"{path} is damaged: it is not JSON: {error}") from error
     except OSError as error:
         raise DamagedError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if type(found) is not kind:
-        raise DamagedError(f"{path} is damaged: expected a {kind.__name__}, found {found!r:.60}.")
-    return found
+    if type(content) is not kind:
+        raise DamagedError(f"{path} is damaged: expected a {kind.__name__}, found {content!r:.60}.")
+    return content
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -68,7 +68,7 @@ def damage_named(name: str) -> Iterator[None]:
     except EssentError:
         raise
     except Exception as error:  # any library's own class: tokenizers raises the bare one
-        said = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        first_line = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise DamagedError(
-            f"The folder {name!r}, which essent wrote, is damaged: {type(error).__name__}: {said[0]}"
+            f"The folder {name!r}, which essent wrote, is damaged: {type(error).__name__}: {first_line[0]}"
         ) from error

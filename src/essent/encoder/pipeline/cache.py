@@ -71,21 +71,21 @@ class PooledCache:
             compute: distinct texts to their rows for every key, in the order of the keys.
         """
         names = {text: hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in dict.fromkeys(texts)}
-        found = [self._read(key, width, list(names.values())) for key, width in zip(keys, widths, strict=True)]
+        stored = [self._read(key, width, list(names.values())) for key, width in zip(keys, widths, strict=True)]
         lacking = np.zeros(len(names), bool)  # by some key
-        for _, there in found:
-            lacking |= ~there
+        for _, is_stored in stored:
+            lacking |= ~is_stored
         if lacking.any():
             computed = compute([text for text, lacks in zip(names, lacking, strict=True) if lacks])
-            for key, width, (rows, there), made in zip(keys, widths, found, computed, strict=True):
-                rows[~there] = made[~there[lacking]]
-                new = [name for name, has in zip(names.values(), there, strict=True) if not has]
-                self._append(key, width, new, rows[~there])
+            for key, width, (rows, is_stored), new_rows in zip(keys, widths, stored, computed, strict=True):
+                rows[~is_stored] = new_rows[~is_stored[lacking]]
+                new = [name for name, has in zip(names.values(), is_stored, strict=True) if not has]
+                self._append(key, width, new, rows[~is_stored])
         if len(names) == len(texts):
-            return [rows for rows, _ in found]
-        place = {text: row for row, text in enumerate(names)}
-        chosen = [place[text] for text in texts]
-        return [rows[chosen] for rows, _ in found]
+            return [rows for rows, _ in stored]
+        row_by_text = {text: row for row, text in enumerate(names)}
+        chosen = [row_by_text[text] for text in texts]
+        return [rows[chosen] for rows, _ in stored]
 
     def _path(self, key: str, suffix: str) -> Path:
         return self.folder / f"{key}.{suffix}"
@@ -96,18 +96,19 @@ class PooledCache:
             with self._lock:
                 self._listed[key] = self._list(key, width)
         listed = self._listed[key]
-        rows, there = np.zeros((len(names), width), FLOAT), np.array([name in listed for name in names], bool)
-        places = [listed[name][0] for name in names if name in listed]
-        if places:
+        rows, is_stored = np.zeros((len(names), width), FLOAT), np.array([name in listed for name in names], bool)
+        row_indices = [listed[name][0] for name in names if name in listed]
+        if row_indices:
             try:
-                stored = np.memmap(self._path(key, "f32"), FLOAT, "r", shape=(max(places) + 1, width))
+                stored = np.memmap(self._path(key, "f32"), FLOAT, "r", shape=(max(row_indices) + 1, width))
             except (OSError, ValueError):  # removed, or shortened, since it was listed
                 return rows, np.zeros(len(names), bool)
-            rows[there] = stored[places]
-            there &= [
-                has and listed[name][1] == _check(name, row) for name, row, has in zip(names, rows, there, strict=True)
+            rows[is_stored] = stored[row_indices]
+            is_stored &= [
+                has and listed[name][1] == _check(name, row)
+                for name, row, has in zip(names, rows, is_stored, strict=True)
             ]
-        return rows, there
+        return rows, is_stored
 
     def _list(self, key: str, width: int) -> Listed:
         """Text -> row and check in the files; what a killed run left of rows and names without each other is cut off.

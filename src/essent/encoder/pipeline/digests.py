@@ -24,7 +24,7 @@ NOT_COMPUTED = ("_name_or_path", "transformers_version")  # entries of a configu
 BLOCK = 1024  # words of 8 bytes that are added up together
 MOST = 64  # digests that are remembered: a grid search has one for each depth at which it cuts the model
 _digests: dict[bytes, str] = {}  # by `_fingerprint`
-_one_writer = Lock()
+_lock = Lock()
 
 
 def key_of(model: str, recipe: str, stats: CorpusStats | None) -> str:
@@ -51,28 +51,28 @@ def digest_of(model: nn.Module, *settings: object) -> str:
     Every weight is read, each time: torch's counts of changes miss those through `.data`. What has the fingerprint of
     weights that this process has digested before has their digest, which costs a tenth of SHA-256.
     """
-    state, said = model.state_dict(), repr(settings).encode()
-    fingerprint = _fingerprint(state, said)
-    found = _digests.get(fingerprint)
-    if found is None:
-        total = hashlib.sha256(said)
+    state, settings_bytes = model.state_dict(), repr(settings).encode()
+    fingerprint = _fingerprint(state, settings_bytes)
+    digest = _digests.get(fingerprint)
+    if digest is None:
+        total = hashlib.sha256(settings_bytes)
         for name, value in sorted(state.items()):
             total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
             total.update(_bytes_of(value).data)
-        found = total.hexdigest()
-        with _one_writer:
+        digest = total.hexdigest()
+        with _lock:
             if len(_digests) >= MOST:
                 _digests.clear()
-            _digests[fingerprint] = found
-    return found
+            _digests[fingerprint] = digest
+    return digest
 
 
-def _fingerprint(state: Mapping[str, torch.Tensor], said: bytes) -> bytes:
+def _fingerprint(state: Mapping[str, torch.Tensor], settings_bytes: bytes) -> bytes:
     """Sums of the weights' bytes as whole numbers, modulo 2^64: those of blocks, and those across blocks.
 
     Any other byte changes both, and so do weights that have changed places.
     """
-    total = hashlib.sha256(said)
+    total = hashlib.sha256(settings_bytes)
     for name, value in sorted(state.items()):
         total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         data = _bytes_of(value)
@@ -84,5 +84,5 @@ def _fingerprint(state: Mapping[str, torch.Tensor], said: bytes) -> bytes:
 
 
 def _bytes_of(value: torch.Tensor) -> np.ndarray:
-    found: np.ndarray = value.detach().cpu().contiguous().flatten().view(dtype=torch.uint8).numpy()
-    return found
+    raw: np.ndarray = value.detach().cpu().contiguous().flatten().view(dtype=torch.uint8).numpy()
+    return raw

@@ -33,7 +33,7 @@ class TextStates(NamedTuple):
     @property
     def bytes(self) -> int:
         """What it takes in memory."""
-        return sum(found.nbytes for found in self if found is not None)
+        return sum(array.nbytes for array in self if array is not None)
 
 
 @dataclass
@@ -72,8 +72,8 @@ class StatesStore:
     def keep(self, entry: Entry, text: str, states: TextStates) -> None:
         """Keep a text's states, unless they do not fit, or their entry was given up in the meantime."""
         with self._one_writer:
-            there = entry.kept.get(text)
-            more = states.bytes - (0 if there is None else there.bytes)
+            cached = entry.kept.get(text)
+            more = states.bytes - (0 if cached is None else cached.bytes)
             if self.size + more <= self.most and any(entry is known for known in self._entries.values()):
                 entry.kept[text] = states
                 self.size += more
@@ -115,17 +115,17 @@ class KeptStates:
         if len(entry.seen) < MOST_SEEN:
             entry.seen.update(map(hash, texts))
         heads = self._reads_heads(module)
-        kept = {text: there for text in again if (there := entry.kept.get(text)) and _has(there, heads)}
+        cached = {text: states for text in again if (states := entry.kept.get(text)) and _has(states, heads)}
         vectors = torch.empty(len(texts), module.plan.width(module.backbone))
-        place = {text: row for row, text in enumerate(texts)}
-        lacking = [text for text in texts if text not in kept]
+        row_by_text = {text: row for row, text in enumerate(texts)}
+        lacking = [text for text in texts if text not in cached]
         if lacking:
-            vectors[[place[text] for text in lacking]] = compute(lacking).float().cpu()
-        names = list(kept)
+            vectors[[row_by_text[text] for text in lacking]] = compute(lacking).float().cpu()
+        names = list(cached)
         for chosen in batches([len(ids[text]) for text in names], batch_size):
-            some = [names[i] for i in chosen]
-            found = self._pooled(module, [ids[text] for text in some], [kept[text] for text in some])
-            vectors[[place[text] for text in some]] = found.float().cpu()
+            batch = [names[i] for i in chosen]
+            pooled = self._pooled(module, [ids[text] for text in batch], [cached[text] for text in batch])
+            vectors[[row_by_text[text] for text in batch]] = pooled.float().cpu()
         return vectors
 
     def _is_of(self, backbone: Backbone) -> bool:
@@ -139,19 +139,19 @@ class KeptStates:
         names = [text for text in ids if (there := entry.kept.get(text)) is None or not _has(there, heads)]
         self.whole.eval()
         for chosen in batches([len(ids[text]) for text in names], batch_size):
-            some = [names[i] for i in chosen]
-            tokens = self._batch(module, [ids[text] for text in some])
+            batch = [names[i] for i in chosen]
+            tokens = self._batch(module, [ids[text] for text in batch])
             if self.store.size + self._bytes_of(int(tokens.attention_mask.sum())) > self.store.most:
                 return  # the layers above those that are read would be computed for nothing
             states = self.whole.states(tokens, self._everything(heads))
             layers = torch.stack([states.hidden[layer] for layer in range(self.whole.last + 1)], dim=1)  # (B,L+1,T,D)
             at = self._heads() if heads else []
             diagonals = torch.stack([states.diagonals[head] for head in at], dim=1) if heads else None  # (B,H,T)
-            for row, (text, length) in enumerate(zip(some, tokens.attention_mask.sum(dim=1).tolist(), strict=True)):
+            for row, (text, length) in enumerate(zip(batch, tokens.attention_mask.sum(dim=1).tolist(), strict=True)):
                 own = None if diagonals is None else diagonals[row, :, :length].cpu().clone()
                 self.store.keep(entry, text, TextStates(layers[row, :, :length].cpu().clone(), own))
 
-    def _pooled(self, module: RecipeModule, ids: list[list[int]], kept: list[TextStates]) -> torch.Tensor:
+    def _pooled(self, module: RecipeModule, ids: list[list[int]], cached: list[TextStates]) -> torch.Tensor:
         """Vectors (B,K) of a batch from what was kept of its texts."""
         tokens, plan = self._batch(module, ids), module.plan
         device = tokens.ids.device
@@ -160,21 +160,27 @@ class KeptStates:
             return pad_sequence(rows, batch_first=True).to(device)
 
         hidden: dict[int | str, torch.Tensor] = {
-            layer: padded([found.layers[layer] for found in kept])
+            layer: padded([states_of_text.layers[layer] for states_of_text in cached])
             for layer in plan.required.layers  # (B,T,D)
         }
         if plan.required.static:
             hidden["static"] = torch.nn.functional.embedding(tokens.ids, module.backbone.static_table)
-        place = {head: row for row, head in enumerate(self._heads())}
+        index_by_head = {head: row for row, head in enumerate(self._heads())}
         diagonals = {
-            head: padded([found.diagonals[place[head]] for found in kept if found.diagonals is not None])  # (B,T)
+            head: padded(
+                [
+                    states_of_text.diagonals[index_by_head[head]]
+                    for states_of_text in cached
+                    if states_of_text.diagonals is not None
+                ]
+            )  # (B,T)
             for head in plan.required.attention_heads
         }
         return plan.pool(tokens, States(hidden, diagonals), module.backbone, module.stats)[0]
 
     def _batch(self, module: RecipeModule, ids: list[list[int]]) -> Tokens:
-        made: Any = pad(ids, module.plan.frame, self.whole.pad_id)
-        return made.to(self.whole.static_table.device)  # type: ignore[no-any-return]
+        tokens: Any = pad(ids, module.plan.frame, self.whole.pad_id)
+        return tokens.to(self.whole.static_table.device)  # type: ignore[no-any-return]
 
     def _bytes_of(self, tokens: int) -> int:
         """What the layers of so many tokens take: nothing smaller is kept."""
@@ -195,5 +201,5 @@ class KeptStates:
         return RequiredOutputs(layers, attention_heads=frozenset(self._heads() if heads else ()))
 
 
-def _has(there: TextStates, heads: bool) -> bool:
-    return there.diagonals is not None or not heads
+def _has(states: TextStates, heads: bool) -> bool:
+    return states.diagonals is not None or not heads

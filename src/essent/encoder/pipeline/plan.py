@@ -53,12 +53,14 @@ class Plan(nn.Module):
         self.frame: Frame = make_frame(backbone.tokenizer, recipe.template, leading_space)
         check_room(self.frame, recipe.template, backbone.max_seq_length)
         self.tables: dict[str, str] = {}  # source -> buffer
-        for place, source in enumerate(self.sources):
+        for index, source in enumerate(self.sources):
             if isinstance(source.key, str) and source.key != "static":
-                given = (tables or {}).get(source.key)
-                rows = token_tables.create(source.key).rows_of(backbone.vocabulary) if given is None else given
-                self.register_buffer(f"table_{place}", rows, persistent=False)
-                self.tables[source.key] = f"table_{place}"
+                saved_rows = (tables or {}).get(source.key)
+                rows = (
+                    token_tables.create(source.key).rows_of(backbone.vocabulary) if saved_rows is None else saved_rows
+                )
+                self.register_buffer(f"table_{index}", rows, persistent=False)
+                self.tables[source.key] = f"table_{index}"
         self._check_widths(backbone)
 
     def _check_widths(self, backbone: Backbone) -> None:
@@ -67,9 +69,9 @@ class Plan(nn.Module):
             for (name, _), source in zip(self.recipe.layers, self.sources, strict=True)
         }
         if len(set(widths.values())) > 1:
-            shown = ", ".join(f"{name} has {width}" for name, width in widths.items())
+            listed = ", ".join(f"{name} has {width}" for name, width in widths.items())
             raise UnsupportedRecipeError(
-                f"layers={format_mix(self.recipe.layers)} mixes sources of different widths: {shown} dimensions."
+                f"layers={format_mix(self.recipe.layers)} mixes sources of different widths: {listed} dimensions."
             )
 
     def _width(self, source: Source, backbone: Backbone) -> int:

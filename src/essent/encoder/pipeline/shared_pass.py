@@ -33,7 +33,7 @@ def count_frames(backbone: Backbone, plans: Sequence[Plan], texts: Sequence[str]
         if static_pooler is not None:
             return static_pooler.count(texts)
         return count_tokens(
-            lambda some: framed_ids(backbone.tokenizer, frame, list(some), backbone.max_seq_length), texts, rows
+            lambda batch: framed_ids(backbone.tokenizer, frame, list(batch), backbone.max_seq_length), texts, rows
         )
 
     return {frame: counted(frame, static_pooler) for frame, static_pooler in frames.items()}

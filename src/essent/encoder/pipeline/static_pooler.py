@@ -69,8 +69,8 @@ class StaticPooler:
         ids, lengths = self.by_word(prepared) if self.by_word is not None else whole_ids(self._tokenise, prepared)
         if self.backbone.max_seq_length is None:
             return ids, lengths
-        left = getattr(self.backbone.tokenizer, "truncation_side", "right") == "left"
-        return cut(ids, lengths, max(self.backbone.max_seq_length - len(self.frame_ids), 0), left)
+        at_start = getattr(self.backbone.tokenizer, "truncation_side", "right") == "left"
+        return cut(ids, lengths, max(self.backbone.max_seq_length - len(self.frame_ids), 0), at_start)
 
     def count(self, texts: Sequence[str]) -> CorpusStats:
         """Token counts of a corpus, duplicated texts and the frame included, as `count_tokens` has them."""
@@ -85,13 +85,13 @@ class StaticPooler:
         frequency[self.frame_ids] = len(texts)
         return CorpusStats(len(texts), frequency, count)
 
-    def pool(self, found: Ragged, stats: CorpusStats | None) -> torch.Tensor:
+    def pool(self, ragged: Ragged, stats: CorpusStats | None) -> torch.Tensor:
         """The pooled vectors (N,K) of texts by their `ids`, on the table's device.
 
         Raises:
             NotFittedError: the weights need token counts and `stats` is None.
         """
-        ids, lengths = found
+        ids, lengths = ragged
         if not len(self.frame_ids) and not lengths.all():  # a text of nothing at all is one pad token
             ids = np.insert(ids, (np.cumsum(lengths) - lengths)[lengths == 0], self.backbone.pad_id)
             lengths = np.maximum(lengths, 1)
@@ -137,13 +137,15 @@ class StaticPooler:
         for source, factor in zip(self.plan.sources, self.plan.factors, strict=True):
             key = str(source.key)
             rows = self.backbone.static_table if key == "static" else getattr(self.plan, self.plan.tables[key])  # (V,D)
-            found, kind = torch.from_numpy(ids).to(rows.device), torch.promote_types(rows.dtype, torch.float32)
+            row_ids, kind = torch.from_numpy(ids).to(rows.device), torch.promote_types(rows.dtype, torch.float32)
             if rows.dtype != kind:  # 16 bits: sums are taken in 32, of the rows that occur
-                used, found = found.unique(return_inverse=True)
+                used, row_ids = row_ids.unique(return_inverse=True)
                 rows = rows[used].to(kind)
-            offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)])).to(found)
+            offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)])).to(row_ids)
             scaled = torch.from_numpy(weights * np.float32(factor)).to(rows.device, kind)
-            part = embedding_bag(found, rows, offsets, mode="sum", per_sample_weights=scaled, include_last_offset=True)
+            part = embedding_bag(
+                row_ids, rows, offsets, mode="sum", per_sample_weights=scaled, include_last_offset=True
+            )
             sums = part if sums is None else sums.add_(part)
         assert sums is not None  # noqa: S101  (a recipe has a source)
         return sums

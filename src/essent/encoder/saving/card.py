@@ -28,7 +28,7 @@ def amend_card(path: Path, recipe: Recipe, reason: str, chosen: Sequence[str] = 
     card = card.replace("tags:\n- sentence-transformers\n", "tags:\n- sentence-transformers\n- essent\n", 1)
     card = card.replace(PLAIN, "[sentence-transformers](https://www.SBERT.net) model. ", 1)
     card = card.replace("## Model Details\n", f"{_recipe_section(recipe)}\n{_history(chosen)}## Model Details\n", 1)
-    card = USAGE.sub(lambda found: _usage(found["whole"], reason), card, count=1)
+    card = USAGE.sub(lambda match: _usage(match["whole"], reason), card, count=1)
     file.write_text(card, encoding="utf-8")
 
 

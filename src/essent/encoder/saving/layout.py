@@ -77,8 +77,8 @@ def write_stock(
             _make_legacy(stock, path / folder)
         entries.append({"path": folder, "class": type(stock)})
     listed = [
-        {"idx": place, "name": str(place), "path": entry["path"], "type": _class_path(entry["class"], legacy)}
-        for place, entry in enumerate(entries)
+        {"idx": index, "name": str(index), "path": entry["path"], "type": _class_path(entry["class"], legacy)}
+        for index, entry in enumerate(entries)
     ]
     (path / "modules.json").write_text(json.dumps(listed, indent=2), encoding="utf-8")
 

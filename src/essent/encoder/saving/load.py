@@ -47,30 +47,30 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
             check_folder(root)
         if has_digests(root):
             check_digests(root, whole=False)
-        about, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
-        recipe = _recipe(root, about)
-        backbone = _read_backbone(root, about, recipe, arrays, options)
-        stats = _counts(root, about, arrays, len(backbone.vocabulary))
+        metadata, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
+        recipe = _recipe(root, metadata)
+        backbone = _read_backbone(root, metadata, recipe, arrays, options)
+        stats = _counts(root, metadata, arrays, len(backbone.vocabulary))
         state = {key.removeprefix("chain."): value for key, value in arrays.items() if key.startswith("chain.")}
         chain = Chain.from_state(recipe.shaping, state) if state else None
         module = SavableModule(backbone, recipe, stats, chain, _carried(recipe, backbone, arrays))
         if not backbone.only_static and (shapes := weight_shapes(str(root), {})):  # a table stands in a file of its own
             require_weights(name, backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
-        module.max_seq_length = about["max_length"]
+        module.max_seq_length = metadata["max_length"]
         return module, _read_settings(root)
 
 
-def _counts(root: Path, about: dict[str, Any], arrays: dict[str, np.ndarray], tokens: int) -> CorpusStats | None:
+def _counts(root: Path, metadata: dict[str, Any], arrays: dict[str, np.ndarray], tokens: int) -> CorpusStats | None:
     """The token counts that were fitted, where the recipe reads any."""
-    if about["texts_counted"] is None:
+    if metadata["texts_counted"] is None:
         return None
     counts = [arrays[f"stats.{name}"] for name in ("document_frequency", "count")]
-    if any(found.shape != (tokens,) or found.dtype != np.int64 for found in counts):
+    if any(count.shape != (tokens,) or count.dtype != np.int64 for count in counts):
         raise DamagedError(
             f"{root / STATE_FOLDER / ARRAYS} does not belong to the model beside it: its counts have the shape "
             f"{counts[0].shape}, and the model has {tokens} tokens."
         )
-    return CorpusStats(about["texts_counted"], *counts)
+    return CorpusStats(metadata["texts_counted"], *counts)
 
 
 def folder_of(name: str, options: dict[str, Any]) -> Path:
@@ -83,34 +83,35 @@ def _carried(recipe: Recipe, backbone: Backbone, arrays: dict[str, np.ndarray]) 
     sources = [name for name, _ in recipe.layers if name.partition(":")[0] in token_tables]
     sources = [name for name in sources if token_tables.create(name).carried]
     rows = {
-        place: torch.from_numpy(arrays[key]) for place in range(len(sources)) if (key := f"table.{place}") in arrays
+        index: torch.from_numpy(arrays[key]) for index in range(len(sources)) if (key := f"table.{index}") in arrays
     }
-    return {name: rows.get(place, backbone.static_table.detach()) for place, name in enumerate(sources)}
+    return {name: rows.get(index, backbone.static_table.detach()) for index, name in enumerate(sources)}
 
 
 def _read_settings(root: Path) -> dict[str, Any]:
     return {**kept_settings(read_settings(root)), "device": None}
 
 
-def _recipe(root: Path, about: dict[str, Any]) -> Recipe:
+def _recipe(root: Path, metadata: dict[str, Any]) -> Recipe:
     try:
-        return Recipe.from_dict(about["recipe"])
+        return Recipe.from_dict(metadata["recipe"])
     except UnknownNameError as error:
-        packages = about.get("packages") or {}
+        packages = metadata.get("packages") or {}
         if not isinstance(packages, dict) or not packages:
             raise DamagedError(
                 f"{root / STATE_FOLDER / ABOUT} is damaged, or needs a package that is not installed: {error}"
             ) from error
-        needed = " and ".join(f"the {part}, which {package!r} brings" for part, package in packages.items())
+        requirements = " and ".join(f"the {part}, which {package!r} brings" for part, package in packages.items())
         raise MissingDependencyError(
-            f"The encoder in {str(root)!r} needs {needed}. Install that package, or import that module first. ({error})"
+            f"The encoder in {str(root)!r} needs {requirements}. Install that package, or import that module first. "
+            f"({error})"
         ) from error
     except RecipeError as error:
         raise DamagedError(f"{root / STATE_FOLDER / ABOUT} is damaged: 'recipe': {error}") from error
 
 
 def _read_backbone(
-    root: Path, about: dict[str, Any], recipe: Recipe, arrays: dict[str, np.ndarray], options: dict[str, Any]
+    root: Path, metadata: dict[str, Any], recipe: Recipe, arrays: dict[str, np.ndarray], options: dict[str, Any]
 ) -> Backbone:
     own, trust = root / STATE_FOLDER / "tokenizer", {"trust_remote_code": bool(options.get("trust_remote_code"))}
     tokenizer = AutoTokenizer.from_pretrained(own if own.is_dir() else root, **trust)
@@ -118,9 +119,9 @@ def _read_backbone(
     kind = str(first.get("type", "")).rpartition(".")[2]
     if kind == "StaticEmbedding":
         rows = arrays["rows"] if "rows" in arrays else read_table(root)
-        made = rows_backbone(rows, tokenizer, dropped=dropped_ids(tokenizer), max_seq_length=about["max_length"])
-        made.model.config.stored = (read_json(root / "config.json") or {})["embedding_dtype"]
-        return made
+        static = rows_backbone(rows, tokenizer, dropped=dropped_ids(tokenizer), max_seq_length=metadata["max_length"])
+        static.model.config.stored = (read_json(root / "config.json") or {})["embedding_dtype"]
+        return static
     if kind == "WordEmbeddings":  # static: only the rows are there; the rest of the model is never run
         config = AutoConfig.from_pretrained(root / STATE_FOLDER, **trust)
         words = WordEmbeddings.load(str(root / str(first["path"])))
@@ -128,20 +129,20 @@ def _read_backbone(
         with torch.device("meta"):  # the module cuts the rest off
             model = AutoModel.from_config(config, **trust)
         model.set_input_embeddings(table)
-        return Backbone(model.eval(), tokenizer, about["max_length"], about["layers"])
-    given, settings = dict(options.get("model_kwargs") or {}), dict(options.get("config_kwargs") or {})
+        return Backbone(model.eval(), tokenizer, metadata["max_length"], metadata["layers"])
+    model_settings, settings = dict(options.get("model_kwargs") or {}), dict(options.get("config_kwargs") or {})
     if reads_mlm_head(recipe.layers):
-        whole: Any = load_masked(str(root), **{**trust, **settings, **given})
-        backbone = Backbone(whole.base_model, tokenizer, about["max_length"], about["layers"])
+        whole: Any = load_masked(str(root), **{**trust, **settings, **model_settings})
+        backbone = Backbone(whole.base_model, tokenizer, metadata["max_length"], metadata["layers"])
         backbone.mlm_head = MaskedLMHead(whole)
         return backbone
     transformer = Transformer(
         str(root),
-        model_kwargs={**guarded(trust, weights=True), **_without_pooler(root), **given},
+        model_kwargs={**guarded(trust, weights=True), **_without_pooler(root), **model_settings},
         processor_kwargs=dict(trust),
         config_kwargs={**trust, **settings},
     )
-    return Backbone(transformer.model, tokenizer, about["max_length"], about["layers"])
+    return Backbone(transformer.model, tokenizer, metadata["max_length"], metadata["layers"])
 
 
 def _without_pooler(root: Path) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def _write_state(
         arrays["stats.count"] = module.stats.count
     if first is not WordEmbeddings:  # which holds the rows
         carried = module.plan.carried().values()
-        arrays |= {f"table.{place}": rows.detach().float().cpu().numpy() for place, rows in enumerate(carried)}
+        arrays |= {f"table.{index}": rows.detach().float().cpu().numpy() for index, rows in enumerate(carried)}
     if first is StaticEmbedding and not is_trivial(module):  # folded rows; the recipe reads its own
         arrays["rows"] = backbone.static_table.detach().float().cpu().numpy()[:-1]
     if first is StaticEmbedding:  # which knows zeros alone: essent.static.StaticEncoder reads it
@@ -166,7 +166,7 @@ def _write_state(
         config = copy.deepcopy(backbone.model.config)
         config.num_hidden_layers = 1  # some families' configurations must list one layer
         config.save_pretrained(folder)
-    about = {
+    metadata = {
         "format": FORMAT,
         "essent": __version__,
         "recipe": module.recipe.to_dict(),
@@ -181,4 +181,4 @@ def _write_state(
         "golden_texts": texts,
         "table": ("bare" if is_trivial(module) else "folded") if first is StaticEmbedding else None,
     }
-    (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=2), encoding="utf-8")
+    (folder / ABOUT).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")

@@ -117,9 +117,9 @@ def stock_modules_of(module: RecipeModule) -> list[torch.nn.Module]:
     Raises:
         CannotFoldError: the recipe is no mean of rows.
     """
-    found = folded(module)
-    first = StaticEmbedding(_limited(module), torch.from_numpy(found.table))
-    return [first, *([Normalize()] if found.unit else [])]
+    table = folded(module)
+    first = StaticEmbedding(_limited(module), torch.from_numpy(table.table))
+    return [first, *([Normalize()] if table.unit else [])]
 
 
 def _limited(module: RecipeModule) -> Tokenizer:

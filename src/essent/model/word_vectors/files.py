@@ -72,11 +72,11 @@ def read_word_vectors(
     with _opened(path) as stream:
         kind, header = _kind_of(stream, path, encoding)
         if kind == "fasttext":
-            found = _fasttext(path, limit)
+            vectors = _fasttext(path, limit)
         else:
             blocks = _binary_blocks if kind == "binary" else _text_blocks
-            found = _gathered(blocks(stream, path, header, limit, encoding), path, header, limit)
-    return _without(_distinct(found, path, header if kind == "text" else None, duplicates), drop, path)
+            vectors = _gathered(blocks(stream, path, header, limit, encoding), path, header, limit)
+    return _without(_distinct(vectors, path, header if kind == "text" else None, duplicates), drop, path)
 
 
 def is_word_vectors(path: str | Path) -> bool:
@@ -143,10 +143,10 @@ def _kind_of(stream: Any, path: Path, encoding: str) -> tuple[str, _Header]:
         return ("text" if _is_text(rows, dimensions, encoding) else "binary"), _Header(words, dimensions, 2)
     values = line.replace(b"\t", b" ").split()
     if len(values) < 2 or CONTROL.search(line) or not all(map(_is_number, values[1:])):
-        shown = line[:60].decode(encoding, "replace")
+        beginning = line[:60].decode(encoding, "replace")
         raise DataError(
-            f"{path}, line 1: {shown!r} is neither a header (words dimensions) nor a word and its numbers. Known are "
-            "GloVe's text, word2vec's text and binary, fastText's .vec and .bin."
+            f"{path}, line 1: {beginning!r} is neither a header (words dimensions) nor a word and its numbers. Known "
+            "are GloVe's text, word2vec's text and binary, fastText's .vec and .bin."
         )
     return "text", _Header(None, len(values) - 1, 1)
 
@@ -181,31 +181,31 @@ _Block = tuple[list[str], np.ndarray]
 
 def _text_blocks(stream: Any, path: Path, header: _Header, limit: int | None, encoding: str) -> Iterator[_Block]:
     """Rows "word number number …", separated by spaces or tabs; a word may itself have spaces (GloVe 840B does)."""
-    line, width, left = header.first_line, header.dimensions, limit
-    while left is None or left > 0:
-        lines = [row.rstrip().replace(b"\t", b" ") for row in _lines(stream, path)][:left]
+    line, width, remaining = header.first_line, header.dimensions, limit
+    while remaining is None or remaining > 0:
+        lines = [row.rstrip().replace(b"\t", b" ") for row in _lines(stream, path)][:remaining]
         if not lines:
             return
         while lines and not lines[-1] and not stream.peek(1):  # blank lines at the end of the file
             lines.pop()
         split = [row.split(b" ", 1) if row.count(b" ") == width else row.rsplit(b" ", width) for row in lines]
         rests = [row[1] if len(row) == 2 else b" ".join(row[1:]) for row in split]
-        for place, row in enumerate(split):
+        for index, row in enumerate(split):
             if len(row) not in (2, width + 1) or (len(row) == 2 and row[1].count(b" ") != width - 1) or not row[0]:
-                raise DataError(_ragged(path, line + place, lines[place], width, header, encoding))
-        words = [_decoded(row[0].strip(), path, f"line {line + place}", encoding) for place, row in enumerate(split)]
+                raise DataError(_ragged(path, line + index, lines[index], width, header, encoding))
+        words = [_decoded(row[0].strip(), path, f"line {line + index}", encoding) for index, row in enumerate(split)]
         numbers = _numbers(rests, width)
         if numbers is None:
-            place = next(i for i, rest in enumerate(rests) if _numbers([rest], width) is None)
-            wrong = next((value for value in rests[place].split(b" ") if not _is_number(value)), rests[place])
+            index = next(i for i, number_text in enumerate(rests) if _numbers([number_text], width) is None)
+            wrong = next((value for value in rests[index].split(b" ") if not _is_number(value)), rests[index])
             raise DataError(
-                f"{path}, line {line + place}: {_shown(wrong, encoding)} in the vector of {words[place]!r} is no "
+                f"{path}, line {line + index}: {_printable(wrong, encoding)} in the vector of {words[index]!r} is no "
                 "number."
             )
-        _require_finite(numbers, words, path, lambda place, at=line: f"line {at + place}")
+        _require_finite(numbers, words, path, lambda index, at=line: f"line {at + index}")
         yield words, numbers
         line += len(lines)
-        left = None if left is None else left - len(lines)
+        remaining = None if remaining is None else remaining - len(lines)
 
 
 def _lines(stream: BinaryIO, path: Path) -> list[bytes]:
@@ -216,13 +216,13 @@ def _lines(stream: BinaryIO, path: Path) -> list[bytes]:
 
 
 def _ragged(path: Path, line: int, row: bytes, width: int, header: _Header, encoding: str) -> str:
-    said = "the header announces" if header.words is not None else f"line {header.first_line} has"
+    announcement = "the header announces" if header.words is not None else f"line {header.first_line} has"
     if row.startswith(b" "):
         return f"{path}, line {line}: the row begins with a space; there is no word before its numbers."
     if not row:
         return f"{path}, line {line}: an empty line among the rows."
     count = max(len(row.split()) - 1, 0)
-    return f"{path}, line {line}: {_shown(row.split()[0], encoding)} has {count} numbers; {said} {width}."
+    return f"{path}, line {line}: {_printable(row.split()[0], encoding)} has {count} numbers; {announcement} {width}."
 
 
 def _numbers(rests: list[bytes], width: int) -> np.ndarray | None:
@@ -239,31 +239,31 @@ def _numbers(rests: list[bytes], width: int) -> np.ndarray | None:
 def _binary_blocks(stream: BinaryIO, path: Path, header: _Header, limit: int | None, encoding: str) -> Iterator[_Block]:
     """Rows "word ", then D float32 in little-endian order; some writers end a row by a newline."""
     assert header.words is not None  # noqa: S101  (a file without a header is not taken for binary)
-    size, left, number = 4 * header.dimensions, min(header.words, limit or header.words), 0
+    size, remaining, number = 4 * header.dimensions, min(header.words, limit or header.words), 0
     buffer = b""
-    while left > 0:
+    while remaining > 0:
         more = _read(stream, path, BLOCK)
         buffer += more
         words, starts, at = [], [], 0
-        while left > 0 and (space := buffer.find(b" ", at)) >= 0 and space + 1 + size <= len(buffer):
+        while remaining > 0 and (space := buffer.find(b" ", at)) >= 0 and space + 1 + size <= len(buffer):
             words.append(_decoded(buffer[at:space].lstrip(b"\n"), path, f"word {number + 1}", encoding))
             starts.append(space + 1)
-            at, left, number = space + 1 + size, left - 1, number + 1
+            at, remaining, number = space + 1 + size, remaining - 1, number + 1
         if words:
             rows = np.frombuffer(b"".join(buffer[start : start + size] for start in starts), "<f4")
             matrix = rows.reshape(-1, header.dimensions).astype(np.float32)
             first = number - len(words) + 1
-            _require_finite(matrix, words, path, lambda place, at=first: f"word {at + place}")
+            _require_finite(matrix, words, path, lambda index, at=first: f"word {at + index}")
             yield words, matrix
         buffer = buffer[at:]
-        if not more and left > 0:
+        if not more and remaining > 0:
             raise DataError(
                 f"{path}: the header announces {header.words} words of {header.dimensions} dimensions, the file ends "
                 f"within word {number + 1}; it is cut off, or its header is of another file."
             )
-    if limit is None and (rest := (buffer or _read(stream, path, BLOCK)).strip(b"\n")):
+    if limit is None and (trailing := (buffer or _read(stream, path, BLOCK)).strip(b"\n")):
         raise DataError(
-            f"{path}: at least {len(rest)} bytes follow the {header.words} words that the header announces."
+            f"{path}: at least {len(trailing)} bytes follow the {header.words} words that the header announces."
         )
 
 
@@ -274,31 +274,33 @@ def _read(stream: BinaryIO, path: Path, size: int) -> bytes:
         raise DataError(f"{path}: cannot be unpacked: {error}") from error
 
 
-def _decoded(word: bytes, path: Path, place: str, encoding: str) -> str:
+def _decoded(word: bytes, path: Path, location: str, encoding: str) -> str:
     if not word:
-        raise DataError(f"{path}, {place}: there is no word before its numbers.")
+        raise DataError(f"{path}, {location}: there is no word before its numbers.")
     try:
         return word.decode(encoding)
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path}, {place}: {word[:40]!r} is not {encoding} ({error.reason}); give the file's encoding, e.g. "
+            f"{path}, {location}: {word[:40]!r} is not {encoding} ({error.reason}); give the file's encoding, e.g. "
             "encoding='latin-1'."
         ) from error
 
 
-def _shown(value: bytes, encoding: str) -> str:
+def _printable(value: bytes, encoding: str) -> str:
     return repr(value[:40].decode(encoding, "replace"))
 
 
-def _require_finite(matrix: np.ndarray, words: list[str], path: Path, place_of: Any) -> None:
+def _require_finite(matrix: np.ndarray, words: list[str], path: Path, location_of: Any) -> None:
     bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if len(bad):
-        raise DataError(f"{path}, {place_of(int(bad[0]))}: the vector of {words[bad[0]]!r} has NaN or infinite values.")
+        raise DataError(
+            f"{path}, {location_of(int(bad[0]))}: the vector of {words[bad[0]]!r} has NaN or infinite values."
+        )
 
 
 def _gathered(blocks: Iterator[_Block], path: Path, header: _Header, limit: int | None) -> WordVectors:
-    found = list(blocks)
-    words = [word for some, _ in found for word in some]
+    block_list = list(blocks)
+    words = [word for block_words, _ in block_list for word in block_words]
     if not words:
         raise DataError(f"{path}: there is no row after the header.")
     expected = None if header.words is None else min(header.words, limit or header.words)
@@ -307,7 +309,7 @@ def _gathered(blocks: Iterator[_Block], path: Path, header: _Header, limit: int 
             f"{path}, line 1: the header announces {header.words} words, the file has "
             f"{len(words)}{'' if limit is None else ' of the ' + str(limit) + ' asked for'}."
         )
-    return WordVectors(words, np.concatenate([matrix for _, matrix in found]))
+    return WordVectors(words, np.concatenate([matrix for _, matrix in block_list]))
 
 
 def _fasttext(path: Path, limit: int | None) -> WordVectors:
@@ -318,31 +320,31 @@ def _fasttext(path: Path, limit: int | None) -> WordVectors:
         raise DataError(f"{path}: gensim cannot read this fastText file: {error or type(error).__name__}") from error
     words = list(loaded.index_to_key)[:limit]
     matrix = np.array(loaded.vectors[: len(words)], np.float32)
-    _require_finite(matrix, words, path, lambda place: f"word {place + 1}")
+    _require_finite(matrix, words, path, lambda index: f"word {index + 1}")
     return WordVectors(words, matrix)
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------------
 
 
-def _distinct(found: WordVectors, path: Path, header: _Header | None, duplicates: str) -> WordVectors:
+def _distinct(vectors: WordVectors, path: Path, header: _Header | None, duplicates: str) -> WordVectors:
     first: dict[str, int] = {}
-    for place, word in enumerate(found.words):
-        first.setdefault(word, place)
-    if len(first) == len(found):
-        return found
+    for index, word in enumerate(vectors.words):
+        first.setdefault(word, index)
+    if len(first) == len(vectors):
+        return vectors
     if duplicates == "refuse":
-        again = next(place for place, word in enumerate(found.words) if first[word] != place)
+        again = next(index for index, word in enumerate(vectors.words) if first[word] != index)
         name, start = ("line", header.first_line) if header is not None else ("word", 1)
-        word = found.words[again]
+        word = vectors.words[again]
         raise DataError(
             f"{path}, {name} {again + start}: {word!r} stands in {name} {first[word] + start} already; "
             "duplicates='first' keeps the first row of every word."
         )
-    return WordVectors(list(first), found.matrix[list(first.values())])
+    return WordVectors(list(first), vectors.matrix[list(first.values())])
 
 
-def _without(found: WordVectors, drop: int, path: Path) -> WordVectors:
-    if drop >= len(found):
-        raise InputError(f"drop={drop} — {path} gives {len(found)} words; none would be left.")
-    return WordVectors(found.words[drop:], found.matrix[drop:]) if drop else found
+def _without(vectors: WordVectors, drop: int, path: Path) -> WordVectors:
+    if drop >= len(vectors):
+        raise InputError(f"drop={drop} — {path} gives {len(vectors)} words; none would be left.")
+    return WordVectors(vectors.words[drop:], vectors.matrix[drop:]) if drop else vectors

@@ -68,38 +68,38 @@ def word_model(
     if isinstance(drop_most_frequent, bool) or not isinstance(drop_most_frequent, int):
         raise InputError(f"drop_most_frequent={drop_most_frequent!r} — it must be a whole number of words.")
     if isinstance(path, WordVectors):
-        found, path = _top(path, limit), "word vectors"
+        vectors, path = _top(path, limit), "word vectors"
     else:
-        found = read_word_vectors(path, limit, encoding=encoding, duplicates=duplicates)
+        vectors = read_word_vectors(path, limit, encoding=encoding, duplicates=duplicates)
     if lowercase is None:
-        lowercase = not any(word != word.lower() for word in found.words[:SEEN])
-    if not 0 <= drop_most_frequent < len(found):
+        lowercase = not any(word != word.lower() for word in vectors.words[:SEEN])
+    if not 0 <= drop_most_frequent < len(vectors):
         raise InputError(
-            f"drop_most_frequent={drop_most_frequent} — {path} gives {len(found)} words; at least one must be left."
+            f"drop_most_frequent={drop_most_frequent} — {path} gives {len(vectors)} words; at least one must be left."
         )
-    tokenizer, rows = _tokenizer(found, lowercase, drop_most_frequent, split)
+    tokenizer, rows = _tokenizer(vectors, lowercase, drop_most_frequent, split)
     if not len(rows):
         raise DataError(f"{path}: no word is left.")
-    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, np.ascontiguousarray(found.matrix[rows]))])
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, np.ascontiguousarray(vectors.matrix[rows]))])
 
 
-def _top(found: WordVectors, limit: int | None) -> WordVectors:
+def _top(vectors: WordVectors, limit: int | None) -> WordVectors:
     check_arguments(limit)
-    if found.matrix.ndim != 2 or len(found.words) != len(found.matrix):
-        raise InputError(f"{len(found.words)} words and vectors of the shape {found.matrix.shape}; expected (V,D).")
-    return found if limit is None else WordVectors(found.words[:limit], found.matrix[:limit])
+    if vectors.matrix.ndim != 2 or len(vectors.words) != len(vectors.matrix):
+        raise InputError(f"{len(vectors.words)} words and vectors of the shape {vectors.matrix.shape}; expected (V,D).")
+    return vectors if limit is None else WordVectors(vectors.words[:limit], vectors.matrix[:limit])
 
 
-def _tokenizer(found: WordVectors, lowercase: bool, drop: int, split: str) -> tuple[Tokenizer, np.ndarray]:
+def _tokenizer(vectors: WordVectors, lowercase: bool, drop: int, split: str) -> tuple[Tokenizer, np.ndarray]:
     """The tokenizer of the words, and the row of the matrix for each of its ids."""
     steps: list[normalizers.Normalizer] = [normalizers.Replace("’", "'"), normalizers.Lowercase()]
     normaliser = normalizers.Sequence(steps if lowercase else steps[:1])
-    spelled = [normaliser.normalize_str(word) for word in found.words]  # as the texts will be
+    spelled = [normaliser.normalize_str(word) for word in vectors.words]  # as the texts will be
     first: dict[str, int] = {}
     dropped = set(spelled[:drop])
-    for place, word in enumerate(spelled[drop:], drop):
+    for index, word in enumerate(spelled[drop:], drop):
         if word not in dropped:
-            first.setdefault(word, place)
+            first.setdefault(word, index)
     vocabulary = {MARK + word: number for number, word in enumerate(first)}
     # a model of words that has nothing to say of others: WordLevel would give them a token
     model = models.BPE(

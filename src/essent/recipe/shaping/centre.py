@@ -70,16 +70,16 @@ class AllButTheTop(AffineShaper):
                 f"{self.d + 2} or more texts that differ, or remove fewer components."
             )
         top = vectors[:, : self.d]  # (D,d)
-        found: np.ndarray = np.eye(len(moments.mean)) - top @ top.T
-        return found
+        projection: np.ndarray = np.eye(len(moments.mean)) - top @ top.T
+        return projection
 
 
 def is_noise(spread: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Which columns' standard deviations are floating-point noise; relative, so scaling the data changes nothing."""
     alive = spread[spread > NOISE_BESIDE_MEAN * np.abs(mean)]
     typical = float(np.median(alive)) if len(alive) else 0.0
-    found: np.ndarray = spread <= np.maximum(NOISE_BESIDE_OTHERS * typical, NOISE_BESIDE_MEAN * np.abs(mean))
-    return found
+    noise: np.ndarray = spread <= np.maximum(NOISE_BESIDE_OTHERS * typical, NOISE_BESIDE_MEAN * np.abs(mean))
+    return noise
 
 
 def has_variance(values: np.ndarray) -> np.ndarray:

@@ -143,14 +143,14 @@ class Chain(VectorTransformer):
         """What all steps have learned, as arrays by names such as "0.mean_" and "1.quantiles_"."""
         if not self.is_fitted:
             raise not_fitted(f"The shaping {' | '.join(self.specs())} is not fitted yet: call fit first.")
-        return {f"{place}.{key}": value for place, step in enumerate(self.steps) for key, value in step.state().items()}
+        return {f"{index}.{key}": value for index, step in enumerate(self.steps) for key, value in step.state().items()}
 
     @classmethod
     def from_state(cls, specs: Iterable[str], state: dict[str, np.ndarray]) -> Chain:
         """The chain that gave this state: the same outputs, bit for bit."""
         chain = cls.parse(specs)
-        for place, step in enumerate(chain.steps):
-            start = f"{place}."
+        for index, step in enumerate(chain.steps):
+            start = f"{index}."
             step.set_state({k.removeprefix(start): v for k, v in state.items() if k.startswith(start)})
         return chain
 

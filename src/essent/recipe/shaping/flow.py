@@ -141,8 +141,8 @@ class FlowMap(Fixed):
         """Map vectors (…,D) to the latent space."""
         check_width(vectors, len(self.first.mean))
         standard = self.first(vectors.double()).float()
-        found: torch.Tensor = self.network().transform(standard).to(vectors.dtype)  # (B,D)
-        return found
+        transformed: torch.Tensor = self.network().transform(standard).to(vectors.dtype)  # (B,D)
+        return transformed
 
 
 def with_buffers(network: nn.Module) -> nn.Module:

@@ -67,15 +67,15 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
         Which ones depends on their number alone, as in scikit-learn, so a longer stream is read a second time.
         """
         self.check_settings()
-        kept: list[np.ndarray] = []
+        sampled: list[np.ndarray] = []
         count = 0
         for batch in check_batches(make_batches()):
             count += len(batch)
-            kept = [*kept, batch] if count <= self.subsample else []
+            sampled = [*sampled, batch] if count <= self.subsample else []
         if count > self.subsample:
             numbers = resample(np.arange(count), replace=False, n_samples=self.subsample, random_state=self.seed)
-            kept = list(_rows(make_batches(), np.sort(numbers)))
-        vectors = np.concatenate(kept)
+            sampled = list(_rows(make_batches(), np.sort(numbers)))
+        vectors = np.concatenate(sampled)
         self.require_spread(count, bool((vectors != vectors[0]).any()))
         self.quantiles_ = column_quantiles(vectors, self.n_quantiles)
         return self
@@ -103,10 +103,10 @@ def column_quantiles(vectors: np.ndarray, n_quantiles: int) -> np.ndarray:
     columns = sorted_columns(vectors)  # (D,n)
     last = columns.shape[1] - 1
     percent = np.linspace(0.0, 1.0, min(n_quantiles, last + 1)) * 100  # (Q,)
-    place = last * (percent / 100)
-    below = np.minimum(np.floor(place), last).astype(np.int64)
+    position = last * (percent / 100)
+    below = np.minimum(np.floor(position), last).astype(np.int64)
     low, high = columns[:, below], columns[:, np.minimum(below + 1, last)]
-    share, rise = place - below, high - low  # (Q,) and (D,Q); the difference in the vectors' own type
+    share, rise = position - below, high - low  # (Q,) and (D,Q); the difference in the vectors' own type
     between = np.where(share >= 0.5, high - rise * (1 - share), low + rise * share)  # (D,Q) float64
     return np.ascontiguousarray(np.maximum.accumulate(between, axis=1))  # rounding must not make them fall
 
@@ -147,7 +147,7 @@ class QuantileMap(Fixed):
         self.columns, count = quantiles.shape
         self.bins = min(4 * count, self.most_bins)
         self.top = float(count > 1)  # the place of values above the last quantile
-        places = np.linspace(0.0, 1.0, count)  # (Q,)
+        levels = np.linspace(0.0, 1.0, count)  # (Q,)
         rise = np.diff(quantiles, axis=1, append=quantiles[:, -1:])
         real = rise > np.finfo(np.float64).tiny
         slope = np.where(real, 1.0 / max(count - 1, 1) / np.where(real, rise, 1.0), 0.0)
@@ -158,11 +158,11 @@ class QuantileMap(Fixed):
         self._keep("last", quantiles[:, -1:])
         self._keep("bins_per_unit", np.where(wide, (self.bins - 1) / np.where(wide, width, 1.0), 0.0))
         fence = self._make_guide(quantiles)
-        self._keep("places", fenced(places, quantiles, fence))
+        self._keep("places", fenced(levels, quantiles, fence))
         self._keep("slope", fenced(slope, quantiles, fence))
         self._keep("quantiles", fenced(quantiles, quantiles, fence, before=-np.inf, after=np.inf))
         if self.has_ties:
-            self._keep("tied", fenced(middle_places(quantiles, places), quantiles, fence))
+            self._keep("tied", fenced(middle_places(quantiles, levels), quantiles, fence))
 
     def _keep(self, name: str, values: np.ndarray) -> None:
         self.register_buffer(name, torch.from_numpy(np.require(values, requirements=["C", "O", "W"])))
@@ -170,11 +170,11 @@ class QuantileMap(Fixed):
     def _make_guide(self, quantiles: np.ndarray) -> int:
         """Make the guide table; returns how many ∞ must follow a column's quantiles."""
         bins = self._bin(torch.from_numpy(np.array(quantiles, order="C")), 0).numpy()  # (D,Q)
-        held = np.bincount(bins.reshape(-1), minlength=self.columns * self.bins).astype(np.int32)
-        halvings = int(held.max()).bit_length()
+        counts = np.bincount(bins.reshape(-1), minlength=self.columns * self.bins).astype(np.int32)
+        halvings = int(counts.max()).bit_length()
         self.steps = [2**power for power in reversed(range(halvings))]
         fence = 2**halvings
-        below = np.cumsum(held, dtype=np.int32) - held  # quantiles in lower bins of this and of earlier columns
+        below = np.cumsum(counts, dtype=np.int32) - counts  # quantiles in lower bins of this and of earlier columns
         below.reshape(self.columns, self.bins)[:] += np.arange(self.columns, dtype=np.int32)[:, None] * (1 + fence)
         self._keep("guide", below)
         return int(fence)
@@ -196,9 +196,14 @@ class QuantileMap(Fixed):
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Map every dimension of vectors (…,D) to its quantiles."""
         check_width(vectors, self.columns)
-        some = max(1, self.block_values // max(1, len(vectors))) if vectors.device.type == "cpu" else self.columns
+        columns_per_block = (
+            max(1, self.block_values // max(1, len(vectors))) if vectors.device.type == "cpu" else self.columns
+        )
         columns = vectors.T  # (D,B)
-        parts = [self._map(columns[start : start + some], start) for start in range(0, self.columns, some)]
+        parts = [
+            self._map(columns[start : start + columns_per_block], start)
+            for start in range(0, self.columns, columns_per_block)
+        ]
         return torch.cat(parts).T.contiguous()  # (B,D)
 
     def _map(self, columns: torch.Tensor, start: int) -> torch.Tensor:

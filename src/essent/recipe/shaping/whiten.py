@@ -33,17 +33,19 @@ class Whiten(AffineShaper):
 
     def check_settings(self) -> None:
         """Refuse settings that are not allowed."""
-        kept = self.n_components
-        if kept is not None and (not isinstance(kept, Integral) or kept < 1):
-            raise RecipeError(f"whiten:{kept} — the number of components must be an integer ≥ 1, e.g. whiten:256.")
+        components = self.n_components
+        if components is not None and (not isinstance(components, Integral) or components < 1):
+            raise RecipeError(
+                f"whiten:{components} — the number of components must be an integer ≥ 1, e.g. whiten:256."
+            )
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
         """The matrix (D,K) that these moments give."""
         values, vectors = moments.components
         real = has_variance(values)
-        kept = self.dim_out(len(values))
-        if moments.count < FEWEST * kept:
-            _warn(moments.count, kept)
+        components = self.dim_out(len(values))
+        if moments.count < FEWEST * components:
+            _warn(moments.count, components)
         scale = np.where(real, 1.0 / np.sqrt(np.where(real, values, 1.0)), 0.0)  # (D,)
         return (vectors * scale)[:, : self.n_components]
 
@@ -53,12 +55,12 @@ class Whiten(AffineShaper):
 
 
 @cache  # said once, as a search whitens many recipes with the same texts
-def _warn(count: int, kept: int) -> None:
+def _warn(count: int, components: int) -> None:
     logger.warning(
         "whiten learns %d dimensions from %d texts: it makes texts like these about equally similar, and scores are "
         "mostly noise. Fit on %d texts or more, or keep fewer dimensions: whiten:%d.",
-        kept,
+        components,
         count,
-        FEWEST * kept,
+        FEWEST * components,
         max(1, count // 10),
     )

@@ -58,8 +58,8 @@ class Contexts:
     @property
     def seen(self) -> np.ndarray:
         """Which tokens the corpus has: (V,) bool."""
-        found: np.ndarray = self.count > 0
-        return found
+        observed: np.ndarray = self.count > 0
+        return observed
 
     def table(self, layer: int) -> np.ndarray:
         """The table of a layer (V,D).
@@ -81,11 +81,11 @@ class Contexts:
         if any((path / STATE_FOLDER / name).is_file() for name in ("encoder.json", "engine.json")):
             raise DataError(f"{path} holds a model; context-averaged tables are saved to a folder of their own.")
         own = (ABOUT, ARRAYS, STATE_FOLDER)
-        others = [entry.name for entry in path.iterdir() if entry.name not in own] if path.is_dir() else []
+        foreign = [entry.name for entry in path.iterdir() if entry.name not in own] if path.is_dir() else []
         arrays = {f"layer.{layer}": np.ascontiguousarray(table) for layer, table in self.tables.items()}
-        about = {"format": FORMAT, "texts": self.texts, "last": self.last, "vocabulary": self.vocabulary}
-        text = json.dumps({**about, "about": self.about}, ensure_ascii=False, indent=2)
-        with replacing_folder(path, others) as whole:
+        metadata = {"format": FORMAT, "texts": self.texts, "last": self.last, "vocabulary": self.vocabulary}
+        text = json.dumps({**metadata, "about": self.about}, ensure_ascii=False, indent=2)
+        with replacing_folder(path, foreign) as whole:
             save_file({**arrays, "count": self.count, "document_frequency": self.document_frequency}, whole / ARRAYS)
             (whole / ABOUT).write_text(text, encoding="utf-8")
             write_digests(whole)
@@ -100,25 +100,25 @@ class Contexts:
         Raises:
             DataError: not such a folder, a damaged one, or one without one of the layers.
         """
-        about = read_about(folder)
+        metadata = read_about(folder)
         try:
             if has_digests(Path(folder)):
                 check_digests(Path(folder), whole=True)
             with safe_open(Path(folder) / ARRAYS, framework="numpy") as file:
-                there = {int(key[6:]) for key in file.keys() if key.startswith("layer.")}  # noqa: SIM118  no dictionary
-                for layer in sorted(set() if layers is None else layers - there):
-                    raise _lacking(layer, there, about["last"])
-                wanted = [f"layer.{layer}" for layer in sorted(there if layers is None else layers)]
-                arrays = {key: file.get_tensor(key) for key in [*wanted, "count", "document_frequency"]}
+                stored_layers = {int(key[6:]) for key in file.keys() if key.startswith("layer.")}  # noqa: SIM118  no dictionary
+                for layer in sorted(set() if layers is None else layers - stored_layers):
+                    raise _lacking(layer, stored_layers, metadata["last"])
+                tensor_names = [f"layer.{layer}" for layer in sorted(stored_layers if layers is None else layers)]
+                arrays = {key: file.get_tensor(key) for key in [*tensor_names, "count", "document_frequency"]}
             tables = {int(key[6:]): arrays.pop(key) for key in list(arrays) if key.startswith("layer.")}
             return cls(
                 tables,
                 arrays["count"],
                 arrays["document_frequency"],
-                int(about["texts"]),
-                int(about["last"]),
-                str(about["vocabulary"]),
-                about["about"],
+                int(metadata["texts"]),
+                int(metadata["last"]),
+                str(metadata["vocabulary"]),
+                metadata["about"],
             )
         except ModelError as error:
             raise DataError(str(error)) from error
@@ -128,8 +128,10 @@ class Contexts:
             raise DataError(f"The context-averaged tables in {str(folder)!r} are damaged: {error!r}") from error
 
 
-def _lacking(layer: int, there: Iterable[int], last: int) -> DataError:
-    return DataError(f"Layer {layer} was not averaged; there are {', '.join(map(str, sorted(there)))}, of L = {last}.")
+def _lacking(layer: int, stored_layers: Iterable[int], last: int) -> DataError:
+    return DataError(
+        f"Layer {layer} was not averaged; there are {', '.join(map(str, sorted(stored_layers)))}, of L = {last}."
+    )
 
 
 def read_about(folder: str | Path) -> dict[str, Any]:
@@ -142,16 +144,16 @@ def read_about(folder: str | Path) -> dict[str, Any]:
     recover(folder)
     try:
         check_places(Path(folder), also=(ABOUT, ARRAYS))
-        about: dict[str, Any] | None = read_json(path)
-        if about is not None and has_digests(Path(folder)):
+        metadata: dict[str, Any] | None = read_json(path)
+        if metadata is not None and has_digests(Path(folder)):
             check_digests(Path(folder), whole=False)
     except ModelError as error:
         raise DataError(str(error)) from error
-    if about is None:
+    if metadata is None:
         raise DataError(f"{str(folder)!r} has no {ABOUT}: context-averaged tables are made by `essent distill`.")
-    if about.get("format") != FORMAT:
-        raise DataError(f"{path} has format {about.get('format')!r}; this essent reads format {FORMAT}.")
+    if metadata.get("format") != FORMAT:
+        raise DataError(f"{path} has format {metadata.get('format')!r}; this essent reads format {FORMAT}.")
     for key, kind in ENTRIES.items():
-        if not isinstance(about.get(key), kind):
-            raise DataError(f"{path} is damaged: {key!r} must be {kind.__name__}, and is {about.get(key)!r:.60}.")
-    return about
+        if not isinstance(metadata.get(key), kind):
+            raise DataError(f"{path} is damaged: {key!r} must be {kind.__name__}, and is {metadata.get(key)!r:.60}.")
+    return metadata

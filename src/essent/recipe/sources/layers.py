@@ -126,13 +126,13 @@ class AverageTable(TokenTable):
         from essent.recipe.sources.contexts import Contexts, read_about
 
         try:
-            about = read_about(self.folder)
-            if about["vocabulary"] != vocabulary.digest:
+            metadata = read_about(self.folder)
+            if metadata["vocabulary"] != vocabulary.digest:
                 raise UnsupportedRecipeError(
                     f"layers=avg:{self.place} — these averages belong to another tokenizer: its tokens are not the "
                     "model's. Average this model's own states: essent distill -m MODEL --texts FILE --contexts FOLDER."
                 )
-            layer = resolve(self.layer, int(about["last"])).key
+            layer = resolve(self.layer, int(metadata["last"])).key
             return torch.from_numpy(Contexts.load(self.folder, {int(layer)}).table(int(layer)))
         except DataError as error:
             raise RecipeError(f"layers=avg:{self.place} — {error}") from None
@@ -185,12 +185,12 @@ def checked_mix(read: list[tuple[str, float | None]], text: str) -> Mix:
         raise RecipeError(
             f"layers={text} — {sorted(doubled)[0]!r} is named twice; give it one weight, e.g. 2*{names[0]}."
         )
-    given = [factor for _, factor in read if factor is not None]
-    if given and len(given) < len(read):
+    explicit = [factor for _, factor in read if factor is not None]
+    if explicit and len(explicit) < len(read):
         raise RecipeError(f"layers={text} — give a weight to every source or to none.")
-    if not given:
+    if not explicit:
         return tuple((name, 1.0 / len(read)) for name in names)
-    if not all(map(math.isfinite, given)):
+    if not all(map(math.isfinite, explicit)):
         raise RecipeError(f"layers={text} — the weights must be finite numbers.")
     return tuple((name, float(factor) + 0.0) for name, factor in read if factor is not None)  # -0.0 is 0.0
 

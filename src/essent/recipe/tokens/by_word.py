@@ -96,8 +96,10 @@ class WordIds:
         unknown: int | None = None,
     ) -> None:
         self._tokenise = tokenise
-        found = zip(separators, tokenise(list(separators)) if separators else [], strict=True)
-        self._separator = next(((word, ids[0]) for word, ids in found if len(ids) == 1 and ids[0] != unknown), None)
+        ids_by_separator = zip(separators, tokenise(list(separators)) if separators else [], strict=True)
+        self._separator = next(
+            ((word, ids[0]) for word, ids in ids_by_separator if len(ids) == 1 and ids[0] != unknown), None
+        )
         self._start()
 
     def _start(self) -> None:
@@ -133,15 +135,15 @@ class WordIds:
             return whole_ids(self._tokenise, words)
         word, mark = self._separator
         parts = [words[start : start + TOGETHER] for start in range(0, len(words), TOGETHER)]
-        found: list[Ragged] = []
+        ragged: list[Ragged] = []
         for part, listed in zip(parts, self._tokenise([f" {word} ".join([*p, ""]) for p in parts]), strict=True):
             ids = np.array(listed, np.int32)
             ends = np.flatnonzero(ids == mark)
             apart = len(ends) == len(part)
-            found.append(
+            ragged.append(
                 (ids[ids != mark], np.diff(ends, prepend=-1) - 1) if apart else whole_ids(self._tokenise, part)
             )
-        return np.concatenate([ids for ids, _ in found]), np.concatenate([lengths for _, lengths in found])
+        return np.concatenate([ids for ids, _ in ragged]), np.concatenate([lengths for _, lengths in ragged])
 
     def __call__(self, texts: Sequence[str]) -> Ragged:
         """Ids of the texts (at least one), and how many each has."""
@@ -158,24 +160,24 @@ class WordIds:
                 self._forget()
                 raise
             flat, starts, lengths = self._ids, self._starts, self._lengths
-        each = lengths[index]  # (words,) tokens
-        ends = np.cumsum(each)
-        ids = flat[np.arange(int(ends[-1])) + np.repeat(starts[index] - (ends - each), each)]
+        word_lengths = lengths[index]  # (words,) tokens
+        ends = np.cumsum(word_lengths)
+        ids = flat[np.arange(int(ends[-1])) + np.repeat(starts[index] - (ends - word_lengths), word_lengths)]
         last = np.cumsum(np.fromiter((text.count(" ") + 1 for text in texts), np.int64, len(texts))) - 1  # (N,)
         return ids, np.diff(ends[last], prepend=0)
 
 
 def whole_ids(tokenise: Callable[[list[str]], list[list[int]]], texts: Sequence[str]) -> Ragged:
     """Ids of the texts by tokenising each as a whole, for any other tokenizer."""
-    found = tokenise(list(texts))
-    lengths = np.fromiter(map(len, found), np.int64, len(found))
-    return np.fromiter(chain.from_iterable(found), np.int32, int(lengths.sum())), lengths
+    sequences = tokenise(list(texts))
+    lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
+    return np.fromiter(chain.from_iterable(sequences), np.int32, int(lengths.sum())), lengths
 
 
-def cut(ids: np.ndarray, lengths: np.ndarray, room: int, left: bool) -> Ragged:
+def cut(ids: np.ndarray, lengths: np.ndarray, room: int, at_start: bool) -> Ragged:
     """Every text's first `room` ids, or its last ones where `left` is cut."""
     if not (lengths > room).any():
         return ids, lengths
-    place = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # within the text
-    keep = place >= np.repeat(lengths - room, lengths) if left else place < room
+    position = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # within the text
+    keep = position >= np.repeat(lengths - room, lengths) if at_start else position < room
     return ids[keep], np.minimum(lengths, room)

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 TOKENS_PER_TEXT, SHORT_TEXTS = 64, 16  # what a batch size means, see `batches`
 _digests: dict[tuple[bytes, str], str] = {}  # of tokenizers, by what they and their settings are written as
-_one_reader = Lock()  # tokenizers are shared, and what is set on them for one text must not meet another thread's
+_tokenizer_lock = Lock()  # tokenizers are shared, and what is set on them for one text must not meet another thread's
 DROPPED = "dropped_ids"  # a tokenizer's own setting, in its tokenizer_config.json: ids that leave every text
 
 
@@ -91,8 +91,8 @@ class Vocabulary:
             if len(self._cache) >= 16:
                 self._cache.clear()
             self._cache[key] = make()
-        found: T = self._cache[key]
-        return found
+        table: T = self._cache[key]
+        return table
 
 
 @dataclass(frozen=True)
@@ -129,17 +129,17 @@ def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: b
 
     Ids in the tokenizer's setting `dropped_ids` leave the text (the unknown word of word vectors).
     """
-    with _one_reader:
+    with _tokenizer_lock:
         backend = fast_backend(tokenizer)
         backend.encode_special_tokens = plain_text
         try:
-            found = read_ids(backend, texts)
+            sequences = read_ids(backend, texts)
         finally:
             backend.encode_special_tokens = False  # the tokenizer may be shared with a model that reads them
     dropped = frozenset(dropped_ids(tokenizer))
     if dropped:
-        return [[i for i in ids if i not in dropped] for ids in found]
-    return found
+        return [[i for i in ids if i not in dropped] for ids in sequences]
+    return sequences
 
 
 def read_ids(backend: Tokenizer, texts: list[str]) -> list[list[int]]:
@@ -156,16 +156,16 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     written = fast_backend(tokenizer).to_str()
     special = [tokenizer.mask_token_id, tokenizer.pad_token_id, sorted(tokenizer.all_special_ids)]
     settings = [special, dropped_ids(tokenizer), getattr(tokenizer, "truncation_side", "right")]
-    said = json.dumps(settings)
-    key = hashlib.sha256(written.encode("utf-8", "surrogatepass")).digest(), said
-    found = _digests.get(key)
-    if found is None:  # reading and writing a vocabulary as JSON takes a hundred times as long
+    settings_json = json.dumps(settings)
+    key = hashlib.sha256(written.encode("utf-8", "surrogatepass")).digest(), settings_json
+    digest = _digests.get(key)
+    if digest is None:  # reading and writing a vocabulary as JSON takes a hundred times as long
         pipeline = {**json.loads(written), "padding": None, "truncation": None}
         whole = json.dumps([pipeline, settings]).encode("utf-8", "surrogatepass")
         if len(_digests) >= 16:
             _digests.clear()
-        found = _digests[key] = hashlib.sha256(whole).hexdigest()
-    return found
+        digest = _digests[key] = hashlib.sha256(whole).hexdigest()
+    return digest
 
 
 def dropped_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
@@ -205,19 +205,19 @@ def framed_ids(
     tokenizer: PreTrainedTokenizerBase, frame: Frame, texts: list[str], max_seq_length: int | None
 ) -> list[list[int]]:
     """Ids of each text within its frame, cut to `max_seq_length` tokens in all."""
-    left = getattr(tokenizer, "truncation_side", "right") == "left"
-    found = text_ids(tokenizer, frame.prepare(texts) if frame.plain_text else texts, frame.plain_text)
-    return in_frame(found, frame, max_seq_length, left)
+    at_start = getattr(tokenizer, "truncation_side", "right") == "left"
+    sequences = text_ids(tokenizer, frame.prepare(texts) if frame.plain_text else texts, frame.plain_text)
+    return in_frame(sequences, frame, max_seq_length, at_start)
 
 
-def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | None, left: bool) -> list[list[int]]:
+def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | None, at_start: bool) -> list[list[int]]:
     """Each text's ids between the frame's, cut to `max_seq_length` tokens in all, at their beginning where `left`."""
     before, after = list(frame.before), list(frame.after)
     room = None if max_seq_length is None else max(max_seq_length - len(before) - len(after), 0)
     framed = []
     for ids in sequences:
         if room is not None and len(ids) > room:
-            ids = ids[len(ids) - room :] if left else ids[:room]
+            ids = ids[len(ids) - room :] if at_start else ids[:room]
         framed.append(before + ids + after)
     return framed
 
@@ -258,12 +258,12 @@ def pad_arrays(
     """
     lengths = np.fromiter((len(s) for s in sequences), dtype=np.int64, count=len(sequences))  # (B,)
     width = max(int(lengths.max(initial=0)), 1, least)
-    shown = np.maximum(lengths, 1)
-    place = np.arange(width)[None, :]  # (1,T)
-    start = (width - shown)[:, None] if side == "left" else np.zeros((len(sequences), 1), dtype=np.int64)  # (B,1)
-    attention_mask = (place >= start) & (place < start + shown[:, None])  # (B,T)
+    attended = np.maximum(lengths, 1)
+    position = np.arange(width)[None, :]  # (1,T)
+    start = (width - attended)[:, None] if side == "left" else np.zeros((len(sequences), 1), dtype=np.int64)  # (B,1)
+    attention_mask = (position >= start) & (position < start + attended[:, None])  # (B,T)
     ids = np.full((len(sequences), width), pad_id, dtype=np.int64)
-    ids[(place >= start) & (place < start + lengths[:, None])] = np.concatenate(
+    ids[(position >= start) & (position < start + lengths[:, None])] = np.concatenate(
         [np.asarray(s, np.int64) for s in sequences]
     )
     return ids, attention_mask
@@ -271,9 +271,9 @@ def pad_arrays(
 
 def content_of(attention_mask: torch.Tensor, frame: Frame) -> torch.Tensor:
     """Which of the attended tokens are the user's words, whatever the padding: (B,T) bool."""
-    place = attention_mask.long().cumsum(dim=1)  # (B,T) from 1 within the text
-    last = place[:, -1:] - len(frame.after)
-    return attention_mask & (place > len(frame.before)) & (place <= last)
+    position = attention_mask.long().cumsum(dim=1)  # (B,T) from 1 within the text
+    last = position[:, -1:] - len(frame.after)
+    return attention_mask & (position > len(frame.before)) & (position <= last)
 
 
 def portions(texts: Sequence[T], size: int = 32_768) -> Iterator[tuple[int, Sequence[T]]]:

@@ -31,9 +31,9 @@ class Ditto(Weighting):
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[1-9]\d*-[1-9]\d*", str(self.head_name)):
-            shown = f"ditto:{self.head_name}" if self.head_name else "ditto"
+            spec = f"ditto:{self.head_name}" if self.head_name else "ditto"
             raise RecipeError(
-                f"{shown!r} — Ditto needs a head LAYER-HEAD, both counted from 1 as in the paper, e.g. ditto:1-10 "
+                f"{spec!r} — Ditto needs a head LAYER-HEAD, both counted from 1 as in the paper, e.g. ditto:1-10 "
                 "(found there on STS-B dev: BERT-base 1-10, RoBERTa-base 1-5, ELECTRA-base 1-11, SBERT 3-7)."
             )
 

@@ -32,8 +32,8 @@ def inverse_document_frequency(stats: CorpusStats) -> np.ndarray:
     """idf_t = ln(N / df_t); a token never seen gets the largest, ln N. (V,) (Stankevičius 3.3)."""
     import numpy as np
 
-    found: np.ndarray = np.log(max(stats.texts, 1) / np.maximum(stats.document_frequency, 1))
-    return found
+    idf: np.ndarray = np.log(max(stats.texts, 1) / np.maximum(stats.document_frequency, 1))
+    return idf
 
 
 class NeedsCounts(ByToken):
@@ -70,8 +70,8 @@ class TfIdf(NeedsCounts):
 
         stats = require_stats(stats, self.spec())
         term_frequency = np.maximum(stats.count, 1) / np.maximum(stats.document_frequency, 1)  # (V,)
-        found: np.ndarray = term_frequency * inverse_document_frequency(stats)
-        return found
+        tf_idf: np.ndarray = term_frequency * inverse_document_frequency(stats)
+        return tf_idf
 
 
 @weightings.register("sif")

@@ -35,11 +35,16 @@ def combine_many(
 
     attention_mask = tokens.attention_mask.unsqueeze(1)  # (B,1,T)
     factors = dict.fromkeys(factor for product in products for factor in product)
-    made = {factor: factor.weights(tokens, states, vocabulary, stats) for factor in factors}  # (B,T) each
-    kind = reduce(torch.promote_types, (weights.dtype for weights in made.values()), torch.float32)
-    ones = torch.ones_like(tokens.attention_mask, dtype=kind)
-    made = {factor: weights.to(kind) for factor, weights in made.items()}  # a product of 16 bits would underflow
-    rows = [reduce(operator.mul, [made[factor] for factor in product]) if product else ones for product in products]
+    weights_by_factor = {factor: factor.weights(tokens, states, vocabulary, stats) for factor in factors}  # (B,T) each
+    kind = reduce(torch.promote_types, (weights.dtype for weights in weights_by_factor.values()), torch.float32)
+    uniform = torch.ones_like(tokens.attention_mask, dtype=kind)
+    weights_by_factor = {
+        factor: weights.to(kind) for factor, weights in weights_by_factor.items()
+    }  # a product of 16 bits would underflow
+    rows = [
+        reduce(operator.mul, [weights_by_factor[factor] for factor in product]) if product else uniform
+        for product in products
+    ]
     weights = torch.stack(rows, dim=1).masked_fill(~attention_mask, 0.0)  # (B,W,T)
     empty = weights.sum(dim=2, keepdim=True) <= 0  # (B,W,1)
     weights = weights.masked_fill(empty, 1.0) * attention_mask
