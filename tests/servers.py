@@ -15,7 +15,6 @@ import httpx
 from essent.serving.app import create_app
 from essent.serving.connections import Server, sweep
 from essent.serving.explorer import explorer
-from essent.serving.loading import open_collections, read_collections
 from essent.serving.machine import Threads
 from essent.serving.prepared import Prepared
 from essent.serving.service import Service
@@ -34,7 +33,6 @@ class Running:
     ) -> None:
         self.settings, self.keys, self.sweeping = settings, keys, sweeping
         self.models = models
-        self.notes: list[str] = []
         self.failure: BaseException | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -50,10 +48,7 @@ class Running:
         try:
             await self.service.start()
             page = None if self.settings.no_page else explorer()
-            given = read_collections(self.settings)
-            self.app = create_app(
-                self.service, self.keys, page, await open_collections(self.service, given, self.notes.append, False)
-            )
+            self.app = create_app(self.service, self.keys, page)
             self.server = Server(self.app, self.settings)
             sweeping = asyncio.create_task(sweep(self.server.server_state.connections, **self.sweeping))
             await self.server.serve()

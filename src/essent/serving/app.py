@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -11,9 +11,8 @@ from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from essent.serving import nearest, openai, own, tei
+from essent.serving import openai, own, tei
 from essent.serving.bodies import BODIES
-from essent.serving.collection import Collection
 from essent.serving.errors import RequestError
 from essent.serving.explorer import Page
 from essent.serving.guard import TEI, Guard
@@ -26,29 +25,22 @@ ABOUT = """Embeddings that are checked: every model has given its golden vectors
 whenever its engine starts. No text is cut without a word."""
 
 
-def create_app(
-    service: Service,
-    keys: tuple[str, ...] = (),
-    page: Page | None = None,
-    collections: Mapping[str, Collection] | None = None,
-) -> FastAPI:
+def create_app(service: Service, keys: tuple[str, ...] = (), page: Page | None = None) -> FastAPI:
     """The application around a service.
 
     Args:
         service: its models, queue and engine; started and stopped by the caller.
         keys: API keys, one of which a request must have; none: no key is asked for.
         page: what browsers get at `/`.
-        collections: texts in which clients may search.
     """
     app = FastAPI(
         title="essent", description=ABOUT, version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
-    for part in (openai, tei, own, nearest):
+    for part in (openai, tei, own):
         app.include_router(part.router)
     metrics = Metrics(_gauges(service))
     service.dispatcher.on_batch = metrics.batch
     app.state.service, app.state.metrics, app.state.page, app.state.typical = service, metrics, page, {}
-    app.state.collections = collections or {}
     app.add_exception_handler(RequestError, _refused)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _refused)

@@ -119,18 +119,8 @@ class CompareBody(Chosen):
     prompt_name: StrictStr | None = None
 
 
-class NearestBody(Chosen):
-    """A text, and how many of a collection's texts are wanted that are nearest to it."""
-
-    input: Annotated[StrictStr, Field(min_length=1)]
-    k: Annotated[StrictInt, Field(ge=1, le=100)] = 10
-    collection: StrictStr | None = Field(None, description="The name of a collection; by default the first one.")
-    prompt_name: StrictStr | None = Field(None, description="By default query, where the model has such a prompt.")
-
-
 BODIES: tuple[type[RequestBody], ...] = (
     EmbeddingsBody, EmbedBody, SimilarityBody, RootBody, TokenizeBody, DecodeBody, ExplainBody, CompareBody,
-    NearestBody,
 )  # fmt: skip
 
 

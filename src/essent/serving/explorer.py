@@ -10,7 +10,7 @@ from pathlib import Path
 from essent.report.colours import page_colours
 
 FILES = Path(__file__).parent / "page"
-SCRIPTS = ("common.js", "sentences.js", "pairs.js", "collection.js", "start.js")
+SCRIPTS = ("common.js", "sentences.js", "pairs.js", "start.js")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ import numpy as np
 from essent._core.cores import cores
 from essent._core.lazy import check_torch, optional_import
 from essent.errors import DamagedError, EngineError, EssentError, InputError
-from essent.serving.loading import Given, open_collections, read_collections
 from essent.serving.machine import divide
 from essent.serving.prepared import Prepared, named, prepare_in_process, served_static
 from essent.serving.service import Service
@@ -40,7 +39,6 @@ def serve(
     settings: Settings | None = None,
     *,
     pairs: Path | None = None,
-    progress: bool = False,
     note: Callable[[str], None] = logger.info,
 ) -> None:
     """Serve models until the process is told to stop; returns when every request is answered.
@@ -49,12 +47,10 @@ def serve(
         models: what essent loads, each `MODEL` or `NAME=MODEL`.
         pairs: scored pairs (JSON Lines with sentence1, sentence2 and score from 0 to 5), from which `/compare` knows
             what is typical.
-        progress: whether a bar shows how far the texts of collections are encoded.
         note: is told what happens.
 
     Raises:
         InputError: no model, two of one name, or an option's value.
-        DataError: texts that cannot be read.
         EssentError: a model cannot be loaded, or does not give its golden vectors.
         MissingDependencyError: the extra `serve` is not installed, or torch, which all but static encoders need.
     """
@@ -69,7 +65,6 @@ def serve(
         _, source = named(model)
         if _runs_in_engine(source, settings):
             check_torch(f"Serving {source!r}")
-    given = read_collections(settings)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
     for kind in STOPPING:
         signal.signal(kind, _leave)
@@ -79,7 +74,7 @@ def serve(
         for place, model in enumerate(models):
             note(f"Loading {model}: it is verified, and converted where its engine runs graphs. This can take minutes.")
             prepared.append(prepare(model, settings.engine, folder / str(place), settings.precision))
-        asyncio.run(_serve(prepared, settings, keys, pairs, given, progress, note))
+        asyncio.run(_serve(prepared, settings, keys, pairs, note))
     except KeyboardInterrupt:
         note("Stopped before it had started.")
     finally:
@@ -153,8 +148,6 @@ async def _serve(
     settings: Settings,
     keys: tuple[str, ...],
     pairs: Path | None,
-    given: list[Given],
-    progress: bool,
     note: Callable[[str], None],
 ) -> None:
     from essent.serving.app import create_app
@@ -171,7 +164,6 @@ async def _serve(
             raise EngineError(f"The engine did not start: {error}") from error
         if pairs is not None:
             app.state.typical = {name: await _typical(service, name, pairs) for name in service.models}
-        app.state.collections = await open_collections(service, given, note, progress)
         await _run(Server(app, settings), service, note)
     finally:
         await service.stop()

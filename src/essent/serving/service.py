@@ -153,7 +153,6 @@ class Service:
         texts: list[str],
         *,
         prompt_name: str | None = None,
-        prompt: str | None = None,
         truncate: bool | None = None,
         left: bool | None = None,
         where: Where = "input[{}]".format,
@@ -162,7 +161,6 @@ class Service:
 
         Args:
             prompt_name: a prompt of the model; by default its own default.
-            prompt: the text of a prompt, which takes the place of the model's.
             truncate: whether texts that are too long are cut; by default what the server's owner chose.
             left: whether their beginning is cut; by default as the tokenizer does.
             where: what the request calls the text of a place, which an error names.
@@ -170,7 +168,7 @@ class Service:
         Raises:
             RequestError: too long, too many, overloaded, or the engine is not there.
         """
-        prompt = model.prompt(prompt_name) if prompt is None else prompt
+        prompt = model.prompt(prompt_name)
         cut = self.settings.truncate if truncate is None else truncate
         return await self._embed(model, [prompt + text for text in texts] if prompt else texts, cut, left, where=where)
 

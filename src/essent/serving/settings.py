@@ -36,10 +36,6 @@ class Settings:
         batch_timeout: Seconds that one batch may take before the engine is restarted.
         quiet_timeout: Seconds without a sign of life after which the engine is restarted.
         log_requests: Whether every request is logged, without its texts.
-        texts: Collections in which clients find the nearest texts: files (one text a line, .jsonl, .csv, .tsv or
-            .parquet) or folders of `essent encode`, each FILE or NAME=FILE.
-        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        max_texts: The most texts in a collection.
         no_page: Whether browsers get no page at `/`.
     """
 
@@ -60,9 +56,6 @@ class Settings:
     batch_timeout: float = 30.0
     quiet_timeout: float = 4.0
     log_requests: bool = False
-    texts: list[Path] | None = None
-    column: str | None = None
-    max_texts: int = 100_000
     no_page: bool = False
 
     def __post_init__(self) -> None:
@@ -72,7 +65,7 @@ class Settings:
         if not 0 <= self.port <= 65535:
             raise InputError(f"port={self.port}: must be between 0 and 65535.")
         positive = ("max_inputs", "max_request_tokens", "max_queue_tokens", "max_body_mb", "max_connections")
-        for name in (*positive, "max_texts", "timeout", "batch_timeout", "quiet_timeout"):
+        for name in (*positive, "timeout", "batch_timeout", "quiet_timeout"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name}={getattr(self, name)}: must be above 0.")
         if self.threads is not None and self.threads < 1:
