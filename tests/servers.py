@@ -14,9 +14,8 @@ import httpx
 
 from essent.serving.app import create_app
 from essent.serving.connections import Server, sweep
-from essent.serving.explorer import explorer
-from essent.serving.machine import Threads
 from essent.serving.prepared import Prepared
+from essent.serving.routes import explorer_page
 from essent.serving.service import Service
 from essent.serving.settings import Settings
 from waiting import LIMIT, wait_until
@@ -44,10 +43,10 @@ class Running:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.service = Service(self.models, self.settings, Threads(2, 1))
+        self.service = Service(self.models, self.settings, 2, 1)
         try:
             await self.service.start()
-            page = None if self.settings.no_page else explorer()
+            page = None if self.settings.no_page else explorer_page()
             self.app = create_app(self.service, self.keys, page)
             self.server = Server(self.app, self.settings)
             sweeping = asyncio.create_task(sweep(self.server.server_state.connections, **self.sweeping))

@@ -8,8 +8,8 @@ import re
 
 import httpx
 
-from essent.serving.explorer import explorer
 from essent.serving.prepared import Prepared
+from essent.serving.routes import explorer_page
 from servers import running
 
 
@@ -31,7 +31,7 @@ def test_the_page_is_sent_with_its_policy(client: httpx.Client) -> None:
 
 def test_the_page_needs_no_key_and_everything_else_does(static: Prepared) -> None:
     with running([static], ("secret",)) as server:
-        assert httpx.get(server.url, headers={"accept": "text/html"}).content == explorer().html
+        assert httpx.get(server.url, headers={"accept": "text/html"}).content == explorer_page()[0]
         for method, path in (
             ("GET", "/recipe"),
             ("POST", "/compare"),

@@ -29,7 +29,7 @@ class Job:
         model: its number.
         sequences: ids of each distinct text, in its frame.
         arrival, allowance: when it came, in seconds of a monotonic clock, and how long it may take.
-        done: what to call with the vectors, or with what went wrong.
+        done: the future of its vectors (N,K).
     """
 
     model: int
@@ -42,7 +42,6 @@ class Job:
     vectors: np.ndarray | None = field(init=False, default=None)
     left: int = field(init=False)
     started: float | None = field(init=False, default=None)
-    closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         lengths = [max(len(ids), 1) for ids in self.sequences]
