@@ -246,13 +246,13 @@ class Guard:
 
     async def _run(self, scope: Message, body: bytes, receive: Receive, answer: Send) -> None:
         """Run the application with the body; when the client goes away, it is cancelled."""
-        given, gone = False, False
+        replayed, gone = False, False
 
         async def replay() -> Message:
-            nonlocal given
-            if given:
+            nonlocal replayed
+            if replayed:
                 return await receive()
-            given = True
+            replayed = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         task = asyncio.current_task()

@@ -134,9 +134,8 @@ class Prepared:
 
     Attributes:
         name: what requests call it.
-        source: the folder or hub name it was loaded from.
         engine: what runs it: static, openvino, onnx or torch.
-        place: the folder or name that the engine loads.
+        folder: the folder or name on the hub that the engine loads.
         precision: what is computed in.
         reading: how it reads texts.
         recipe, digest: what it computes, as text, and a digest of that and of all its weights' golden vectors.
@@ -152,9 +151,8 @@ class Prepared:
     """
 
     name: str
-    source: str
     engine: str
-    place: str
+    folder: str
     precision: str
     reading: Reading
     recipe: str
@@ -178,13 +176,13 @@ class Prepared:
         return bool(len(lengths)) and bool(np.all(np.abs(lengths - 1) < 1e-3))
 
 
-def named(given: str) -> tuple[str, str]:
+def named(model: str) -> tuple[str, str]:
     """The name that requests use and the model, of `NAME=MODEL` or a model alone (a folder's last part)."""
-    name, equals, source = given.partition("=")
-    if equals and name and "/" not in name and not Path(given).exists():
+    name, equals, source = model.partition("=")
+    if equals and name and "/" not in name and not Path(model).exists():
         return name, source
-    path = Path(given)
-    return (path.resolve().name if path.exists() else given), given
+    path = Path(model)
+    return (path.resolve().name if path.exists() else model), model
 
 
 def served_static(source: str) -> StaticEncoder | None:
@@ -192,11 +190,11 @@ def served_static(source: str) -> StaticEncoder | None:
     return None if not Path(source).is_dir() or is_exported_folder(source) else static_of(source)
 
 
-def prepare(given: str, engine: str, folder: Path, precision: str = AUTO) -> Prepared:
+def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUTO) -> Prepared:
     """Verify a model, load it, and convert it where its engine runs graphs.
 
     Args:
-        given: `NAME=MODEL`, or a model.
+        name_and_model: `NAME=MODEL`, or a model.
         engine: auto, openvino, onnx or torch.
         folder: empty; a graph that is made is written here.
         precision: auto, float32, or bfloat16, which graphs alone compute in here.
@@ -205,7 +203,7 @@ def prepare(given: str, engine: str, folder: Path, precision: str = AUTO) -> Pre
         VerificationError: a folder that essent wrote does not give its golden vectors, or has changed.
         EssentError: the model cannot be loaded, or not run by this engine.
     """
-    name, source = named(given)
+    name, source = named(name_and_model)
     source = str(Path(source).resolve()) if Path(source).exists() else source
     checked = _verified(source)
     chosen = EngineChoice(engine, precision)
@@ -270,7 +268,7 @@ def _static(name: str, source: str, encoder: StaticEncoder, checked: Verificatio
     golden = encoder.encode(texts, prompt="")
     recipe = checked.recipe if checked else repr(encoder)
     return Prepared(
-        name, source, "static", source, str(table.rows.dtype),
+        name, "static", source, str(table.rows.dtype),
         Reading(table.tokenizer.to_str(), max_seq_length=table.limit, left=table.cuts_left,
                 dropped=() if table.dropped is None else (table.dropped,)),
         recipe, _digest(recipe, golden), encoder.dimensions, dict(encoder.prompts), encoder.default_prompt_name,
@@ -280,7 +278,7 @@ def _static(name: str, source: str, encoder: StaticEncoder, checked: Verificatio
 
 
 def _graph(
-    name: str, source: str, place: Path, compiled: CompiledEncoder, model: SentenceTransformer,
+    name: str, source: str, folder: Path, compiled: CompiledEncoder, model: SentenceTransformer,
     checked: Verification | None,
 ) -> Prepared:  # fmt: skip
     module, inputs = compiled.engine_module, compiled.engine_module.inputs
@@ -289,7 +287,7 @@ def _graph(
     runtime = module.runtime
     exact = compiled.precision == "float32"
     return Prepared(
-        engine=runtime.engine, place=str(place), precision=compiled.precision,
+        engine=runtime.engine, folder=str(folder), precision=compiled.precision,
         reading=Reading.of(module.reader, inputs.frame, inputs.max_seq_length, inputs.pad_id),
         recipe=compiled.recipe, tolerance=TOLERANCES[runtime.engine] if exact else OWN_TOLERANCE,
         **_common(name, source, compiled, checked), token_weights=_weights(model),
@@ -306,7 +304,7 @@ def _torch(name: str, source: str, model: SentenceTransformer, checked: Verifica
     module = model.module
     backbone = module.backbone
     return Prepared(
-        engine="torch", place=source, precision=str(backbone.static_table.dtype).removeprefix("torch."),
+        engine="torch", folder=source, precision=str(backbone.static_table.dtype).removeprefix("torch."),
         reading=Reading.of(module.tokenizer, module.plan.frame, module.max_seq_length, backbone.pad_id),
         recipe=str(model.recipe), tolerance=1e-5 if model.device.type == "cpu" else 1e-3,
         **_common(name, source, model, checked), token_weights=_weights(model),
@@ -322,7 +320,6 @@ def _common(name: str, source: str, model: SentenceTransformer, checked: Verific
         raise ModelError(f"{source!r} gives vectors that are not finite.")
     return {
         "name": name,
-        "source": source,
         "digest": _digest(str(getattr(model, "recipe", "")), golden),
         "dimensions": golden.shape[1],
         "prompts": {key: text for key, text in model.prompts.items() if text is not None},
@@ -373,16 +370,16 @@ def _weights(model: SentenceTransformer) -> np.ndarray | None:
     return weights
 
 
-def prepare_in_process(connection: Any, given: str, engine: str, folder: str, precision: str) -> None:
-    """`prepare` for a process of its own: sends what it found, or the error, through the connection."""
+def prepare_in_process(connection: Any, model: str, engine: str, folder: str, precision: str) -> None:
+    """`prepare` for a process of its own: sends the model, or the error, through the connection."""
     ignore_stop_signals()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     logging.getLogger("transformers").setLevel(logging.ERROR)
     os.environ.setdefault("TQDM_DISABLE", "1")
     try:
-        connection.send((prepare(given, engine, Path(folder), precision), None))
+        connection.send((prepare(model, engine, Path(folder), precision), None))
     except EssentError as error:
         connection.send((None, error))
     except OSError as error:
-        connection.send((None, ModelError(f"{given!r} cannot be loaded: {error}")))
+        connection.send((None, ModelError(f"{model!r} cannot be loaded: {error}")))
     connection.close()

@@ -41,9 +41,10 @@ from essent.serving.schemas import (
 from essent.serving.service import Embedded, Model, Service, unit_rows
 from essent.version import __version__
 
-openai = APIRouter(tags=["OpenAI"], responses={"4XX": {"model": OpenAIError}, "5XX": {"model": OpenAIError}})
-tei = APIRouter(tags=["text-embeddings-inference"], responses={"4XX": {"model": TEIError}, "5XX": {"model": TEIError}})
-own = APIRouter(tags=["essent"], responses={"4XX": {"model": OpenAIError}, "5XX": {"model": OpenAIError}})
+openai, tei, own = (
+    APIRouter(tags=[tag], responses={"4XX": {"model": error}, "5XX": {"model": error}})
+    for tag, error in (("OpenAI", OpenAIError), ("text-embeddings-inference", TEIError), ("essent", OpenAIError))
+)
 ROWS = 256  # vectors that are written as JSON in one go: other requests get a turn in between
 MOST_TOKENS = 256  # of a text whose tokens are looked at, each of which takes a pass without it
 PAGE = Path(__file__).parent / "page"
@@ -85,17 +86,17 @@ async def embeddings(request: Request, body: EmbeddingsBody) -> Response:
     texts = [body.input] if isinstance(body.input, str) else body.input
     shortened = body.dimensions is not None  # OpenAI's shortened vectors have length 1 again
     embedded = await service.embed(
-        model, texts, prompt_name=body.prompt_name, dimensions=body.dimensions, unit=shortened and model.about.unit
+        model, texts, prompt_name=body.prompt_name, dimensions=body.dimensions, unit=shortened and model.prepared.unit
     )
     rows = await rows_as_json(embedded.vectors, body.encoding_format == "base64")
     listed = b",".join(
         b'{"object":"embedding","index":%d,"embedding":%b}' % (index, row) for index, row in enumerate(rows)
     )
     tokens = int(embedded.tokens.sum())
-    rest: dict[str, Any] = {"model": model.name, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+    metadata: dict[str, Any] = {"model": model.name, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
     if embedded.truncated:
-        rest["truncated"] = embedded.truncated
-    content = b'{"object":"list","data":[%b],%b' % (listed, orjson.dumps(rest)[1:])
+        metadata["truncated"] = embedded.truncated
+    content = b'{"object":"list","data":[%b],%b' % (listed, orjson.dumps(metadata)[1:])
     return Response(content, 200, truncation_header(embedded), "application/json")
 
 
@@ -211,15 +212,15 @@ async def decode(request: Request, body: DecodeBody) -> Response:
 async def info(request: Request) -> Response:
     """What TEI's clients ask a server for."""
     service: Service = request.app.state.service
-    settings, about = service.settings, service.first.about
+    settings, prepared = service.settings, service.first.prepared
     return as_json(
         {
-            "model_id": about.name,
-            "model_sha": about.digest,
-            "model_dtype": about.precision,
-            "model_type": {"embedding": {"pooling": about.recipe}},
+            "model_id": prepared.name,
+            "model_sha": prepared.digest,
+            "model_dtype": prepared.precision,
+            "model_type": {"embedding": {"pooling": prepared.recipe}},
             "max_concurrent_requests": settings.max_connections,
-            "max_input_length": about.reading.max_seq_length or settings.max_request_tokens,
+            "max_input_length": prepared.reading.max_seq_length or settings.max_request_tokens,
             "max_batch_tokens": service.schedule.budget,
             "max_batch_requests": None,
             "max_client_batch_size": settings.max_inputs,
@@ -253,25 +254,25 @@ async def metrics(request: Request) -> Response:
 @own.get("/recipe", response_model=RecipeObject)
 async def recipe(request: Request, model: str | None = None) -> Response:
     """What a model computes, what it was fitted on, and how its vectors were checked."""
-    about = request.app.state.service.find(model).about
+    prepared = request.app.state.service.find(model).prepared
     return as_json(
         {
-            "model": about.name,
-            "recipe": about.recipe,
-            "digest": about.digest,
-            "engine": about.engine,
-            "precision": about.precision,
-            "dimensions": about.dimensions,
-            "unit_length": about.unit,
-            "max_tokens": about.reading.max_seq_length,
-            "similarity": about.similarity,
-            "prompts": about.prompts,
-            "default_prompt": about.prompt_name,
-            "fitted_on": about.fitted or None,
+            "model": prepared.name,
+            "recipe": prepared.recipe,
+            "digest": prepared.digest,
+            "engine": prepared.engine,
+            "precision": prepared.precision,
+            "dimensions": prepared.dimensions,
+            "unit_length": prepared.unit,
+            "max_tokens": prepared.reading.max_seq_length,
+            "similarity": prepared.similarity,
+            "prompts": prepared.prompts,
+            "default_prompt": prepared.prompt_name,
+            "fitted_on": prepared.fitted or None,
             "golden_vectors": {
-                "texts": len(about.golden_texts),
-                "allowed_difference": about.tolerance,
-                "differences": about.checks,
+                "texts": len(prepared.golden_texts),
+                "allowed_difference": prepared.tolerance,
+                "differences": prepared.checks,
             },
             "essent": __version__,
         }
@@ -304,9 +305,9 @@ async def explain(request: Request, body: ExplainBody) -> Response:
         unit = unit_rows(vectors)
         turned = 1 - np.clip(unit[1:] @ unit[0], -1, 1)
         impacts = dict(zip(content, turned.tolist(), strict=True))
-    table = model.about.token_weights
+    table = model.prepared.token_weights
     weights: np.ndarray | None = None
-    if table is not None or model.about.engine == "static":
+    if table is not None or model.prepared.engine == "static":
         weights = np.ones(len(tokens)) if table is None else table[ids].astype(np.float64)
         total = float(weights.sum())
         weights = weights / total if total > 0 else np.full(len(tokens), 1 / len(tokens))
@@ -314,7 +315,7 @@ async def explain(request: Request, body: ExplainBody) -> Response:
         {**token, "weight": None if weights is None else float(weights[index]), "impact": impacts.get(index)}
         for index, token in enumerate(tokens)
     ]
-    return as_json({"model": model.name, "recipe": model.about.recipe, "tokens": rows})
+    return as_json({"model": model.name, "recipe": model.prepared.recipe, "tokens": rows})
 
 
 @own.post("/compare", response_model=Compared)
@@ -328,7 +329,7 @@ async def compare(request: Request, body: CompareBody) -> Response:
     )
     scores = np.clip(np.einsum("nk,nk->n", embedded.vectors[0::2], embedded.vectors[1::2]), -1, 1)
     compared = {"model": model.name, "scores": scores, "typical": service.typical.get(model.name, [])}
-    if (calibration := model.about.calibration) is not None:
+    if (calibration := model.prepared.calibration) is not None:
         compared |= {"calibrated": calibration(scores), "calibrated_means": calibration.meaning}
     return as_json(compared, truncation_header(embedded))
 

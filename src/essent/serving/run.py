@@ -181,7 +181,7 @@ async def _run(server: Server, service: Service, note: Callable[[str], None]) ->
     while not server.started and not serving.done():
         await asyncio.sleep(0.02)
     if server.started:
-        models = "; ".join(f"{model.name} ({model.about.engine})" for model in service.models.values())
+        models = "; ".join(f"{model.name} ({model.prepared.engine})" for model in service.models.values())
         for host, port, *_ in (listener.getsockname() for each in server.servers for listener in each.sockets):
             note(f"Ready: http://{host}:{port} serves {models}.")
     try:

@@ -40,11 +40,11 @@ class Model:
     """
 
     def __init__(self, prepared: Prepared, number: int, created: int) -> None:
-        self.about, self.name, self.number, self.created = prepared, prepared.name, number, created
+        self.prepared, self.name, self.number, self.created = prepared, prepared.name, number, created
         self.reading = prepared.reading
         self.static: StaticEncoder | None = None
         if prepared.engine == "static":
-            self.static = StaticEncoder(replace(StaticEncoder.load(prepared.place).table, limit=None))
+            self.static = StaticEncoder(replace(StaticEncoder.load(prepared.folder).table, limit=None))
 
     def prompt(self, name: str | None) -> str:
         """The text of a prompt, or of the model's default prompt.
@@ -52,13 +52,13 @@ class Model:
         Raises:
             RequestError: no such prompt.
         """
-        prompts = self.about.prompts
+        prompts = self.prepared.prompts
         if name is not None and name not in prompts:
             raise RequestError(
                 400, f"There is no prompt of that name; {self.name} has {', '.join(map(repr, prompts)) or 'none'}.",
                 param="prompt_name",
             )  # fmt: skip
-        chosen = self.about.prompt_name if name is None else name
+        chosen = self.prepared.prompt_name if name is None else name
         return prompts.get(chosen, "") if chosen else ""
 
     def static_vectors(self, ids: np.ndarray, lengths: np.ndarray, left: bool | None = None) -> np.ndarray:
@@ -128,7 +128,7 @@ class Service:
         if run:
             sources = [
                 Source(
-                    model.engine, model.place, model.precision, model.reading.pad_id, model.dimensions,
+                    model.engine, model.folder, model.precision, model.reading.pad_id, model.dimensions,
                     model.reading.max_seq_length,
                 )
                 for model in run
@@ -169,15 +169,15 @@ class Service:
         for model in self.models.values():
             if (model.static is not None) != static:
                 continue
-            texts, golden = model.about.golden_texts, model.about.golden
+            texts, golden = model.prepared.golden_texts, model.prepared.golden
             scale = max(float(np.linalg.norm(golden, axis=1).max(initial=0.0)), 1.0)
             for rows in [slice(None), *(slice(row, row + 1) for row in range(len(texts)))]:
                 vectors = (await self.run(model, texts[rows], checking=True)).vectors
                 difference = float(np.abs(vectors - golden[rows]).max(initial=0.0)) / scale
-                if not difference <= model.about.tolerance:
+                if not difference <= model.prepared.tolerance:
                     raise VerificationError(
-                        f"{model.name} does not give its golden vectors in the engine {model.about.engine}: they "
-                        f"differ by {difference:.1e}, allowed is {model.about.tolerance:.0e}."
+                        f"{model.name} does not give its golden vectors in the engine {model.prepared.engine}: they "
+                        f"differ by {difference:.1e}, allowed is {model.prepared.tolerance:.0e}."
                     )
 
     # -- requests ---------------------------------------------------------------------------------------------------
@@ -239,9 +239,10 @@ class Service:
             RequestError: no text, too long, too many, overloaded, or the engine is not there.
         """
         self.check_texts(texts, field, where)
-        if dimensions is not None and dimensions > model.about.dimensions:
+        if dimensions is not None and dimensions > model.prepared.dimensions:
             raise RequestError(
-                400, f"dimensions={dimensions}: the vectors of {model.name} have {model.about.dimensions} dimensions.",
+                400,
+                f"dimensions={dimensions}: the vectors of {model.name} have {model.prepared.dimensions} dimensions.",
                 param="dimensions",
             )  # fmt: skip
         prompt = model.prompt(prompt_name)
@@ -355,7 +356,7 @@ class Service:
                 vectors.append(model.static_vectors(ids, lengths, left))
             else:
                 vectors.append(await loop.run_in_executor(self._pool, model.static_vectors, ids, lengths, left))
-        return np.concatenate(vectors)[:, : model.about.dimensions]
+        return np.concatenate(vectors)[:, : model.prepared.dimensions]
 
 
 def _portions(texts: list[str]) -> list[list[str]]:

@@ -51,7 +51,7 @@ class Source:
     """What the process loads: a model's engine, its folder, the id of its padding, and the most tokens of a text."""
 
     engine: str
-    place: str
+    folder: str
     precision: str
     pad_id: int
     dimensions: int
@@ -144,7 +144,7 @@ def _graph(source: Source, threads: int) -> dict[str, list[Runner]]:
     from essent.engine.runtime import runtime_of
 
     os.environ.setdefault(PRIMITIVES, str(PRIMITIVES_KEPT))  # read when the first graph is compiled
-    runtime = runtime_of(source.engine, source.precision)(Path(source.place), source.precision, threads)
+    runtime = runtime_of(source.engine, source.precision)(Path(source.folder), source.precision, threads)
 
     def run(infer: Any, sequences: list[np.ndarray]) -> np.ndarray:
         ids, attention_mask = pad_arrays(sequences, source.pad_id, least=width_of(sequences, source.most))
@@ -183,7 +183,7 @@ def _torch(source: Source, threads: int) -> dict[str, list[Runner]]:
     from essent.encoder.encoder import Encoder
 
     torch.set_num_threads(threads)
-    encoder = Encoder(source.place)
+    encoder = Encoder(source.folder)
     encoder.eval()
     device = encoder.device
 
