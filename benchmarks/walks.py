@@ -23,7 +23,6 @@ import httpx
 
 import essent
 from essent.serving.app import create_app
-from essent.serving.machine import Threads
 from essent.serving.run import prepare
 from essent.serving.service import Service
 from essent.serving.settings import Settings
@@ -73,10 +72,10 @@ def walk(call: Callable[[], Any]) -> tuple[Walk, Any]:
 
 async def request(model: str, folder: Path) -> Walk:
     """One request for embeddings, from the application's entry to its response; the engine's own process apart."""
-    service = Service([prepare(model, "auto", folder)], Settings(), Threads(1, 1))
+    service = Service([prepare(model, "auto", folder)], Settings(), 1, 1)
     await service.start()
     try:
-        app = create_app(service, (), None)
+        app = create_app(service)
         address = "http://localhost/v1/embeddings"
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
             for _ in range(2):  # the first one builds what later ones share

@@ -14,10 +14,8 @@ import httpx
 
 from essent.serving.app import create_app
 from essent.serving.connections import Server, sweep
-from essent.serving.explorer import explorer
-from essent.serving.loading import open_collections, read_collections
-from essent.serving.machine import Threads
 from essent.serving.prepared import Prepared
+from essent.serving.routes import explorer_page
 from essent.serving.service import Service
 from essent.serving.settings import Settings
 from waiting import LIMIT, wait_until
@@ -34,7 +32,6 @@ class Running:
     ) -> None:
         self.settings, self.keys, self.sweeping = settings, keys, sweeping
         self.models = models
-        self.notes: list[str] = []
         self.failure: BaseException | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -46,14 +43,11 @@ class Running:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.service = Service(self.models, self.settings, Threads(2, 1))
+        self.service = Service(self.models, self.settings, 2, 1)
         try:
             await self.service.start()
-            page = None if self.settings.no_page else explorer()
-            given = read_collections(self.settings)
-            self.app = create_app(
-                self.service, self.keys, page, await open_collections(self.service, given, self.notes.append, False)
-            )
+            page = None if self.settings.no_page else explorer_page()
+            self.app = create_app(self.service, self.keys, page)
             self.server = Server(self.app, self.settings)
             sweeping = asyncio.create_task(sweep(self.server.server_state.connections, **self.sweeping))
             await self.server.serve()

@@ -194,7 +194,7 @@ def test_python_examples(
     names: dict = {}
     if page == ROOT / SERVED:  # the hub's client refuses the served address too while the hub is not to be reached
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    with served("serve", f"mini={model}", "--texts", "texts.txt") if page == ROOT / SERVED else nullcontext():
+    with served("serve", f"mini={model}") if page == ROOT / SERVED else nullcontext():
         run_python(page, names, capsys, compared=model == WHOLE)
 
 

@@ -12,7 +12,7 @@ import pytest
 from essent import Encoder, StaticEncoder
 from essent.engine.compiled import CompiledEncoder
 from essent.serving.prepared import Prepared, prepare
-from families import CORPUS, build_tokenizer
+from families import build_tokenizer
 from servers import Running, running
 from static_models import static_model
 
@@ -49,17 +49,9 @@ def static(static_folder: Path) -> Prepared:
 
 
 @pytest.fixture(scope="session")
-def texts_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Texts, with an empty line among them."""
-    path = tmp_path_factory.mktemp("texts") / "things.txt"
-    path.write_text("\n".join([*CORPUS[:3], "", *CORPUS[3:8]]) + "\n", "utf-8")
-    return path
-
-
-@pytest.fixture(scope="session")
-def server(graph: Prepared, static: Prepared, texts_file: Path) -> Iterator[Running]:
-    """For all tests that leave it in peace: `tiny`, of at most 256 tokens, `static`, and the collection `things`."""
-    with running([graph, static], texts=[texts_file]) as made:
+def server(graph: Prepared, static: Prepared) -> Iterator[Running]:
+    """For all tests that leave it in peace: `tiny`, of at most 256 tokens, and `static`."""
+    with running([graph, static]) as made:
         yield made
 
 

@@ -19,7 +19,6 @@ import pytest
 
 from essent._core.cores import cores
 from essent.errors import InputError
-from essent.serving.machine import divide
 from essent.serving.prepared import Prepared, named
 from essent.serving.settings import Settings
 from servers import Running, paused, running
@@ -143,7 +142,7 @@ def test_a_body_of_100_megabytes_is_refused_before_it_is_read(
 ) -> None:
     import psutil
 
-    monkeypatch.setattr("essent.serving.guard.DRAIN_SECONDS", LIMIT)
+    monkeypatch.setattr("essent.serving.app.DRAIN_SECONDS", LIMIT)
     process, part = psutil.Process(), bytes(1_000_000)
     before = process.memory_info().rss
     highest = [before]
@@ -233,7 +232,7 @@ def test_a_client_that_goes_away_leaves_no_work(graph: Prepared) -> None:
                 wait_until(lambda: engine.sent and schedule.tokens)
             wait_until(lambda: not schedule.tokens)
         wait_until(lambda: not engine.sent)
-        ran = sum(sample.value for metric in server.app.state.metrics.registry.collect() for sample in metric.samples
+        ran = sum(sample.value for metric in server.service.metrics.registry.collect() for sample in metric.samples
                   if sample.name == "te_batch_next_size_sum")  # fmt: skip
     assert 0 < ran < 2000
 
@@ -331,9 +330,9 @@ def test_cores_of_a_container(tmp_path: Path, files: dict[str, str], expected: i
 
 
 def test_threads_of_the_server() -> None:
-    assert divide(2).engine == 2
-    assert divide(16).engine == 14
-    assert divide(16, 3).engine == 3
+    assert Settings().divide(2) == (2, 1)
+    assert Settings().divide(16) == (14, 2)
+    assert Settings(threads=3).divide(16) == (3, 2)
 
 
 def test_names(tmp_path: Path) -> None:

@@ -113,21 +113,15 @@ def test_the_engine_ends_when_the_server_is_killed(graph_folder: Path) -> None:
 @pytest.mark.slow
 def test_environment_variables(graph_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("k1\n", "utf-8")
-    (tmp_path / "some.csv").write_text("text,title\na dog runs,b\n", "utf-8")
     variables = {
         "ESSENT_MODEL": f"named={graph_folder}", "ESSENT_PORT": "0", "ESSENT_TRUNCATE": "1", "ESSENT_MAX_INPUTS": "3",
-        "ESSENT_API_KEY_FILE": str(tmp_path / "keys"), "ESSENT_NO_PAGE": "1", "ESSENT_COLUMN": "title",
-        "ESSENT_TEXTS": os.pathsep.join([str(tmp_path / "some.csv"), f"more={tmp_path / 'keys'}"]),
+        "ESSENT_API_KEY_FILE": str(tmp_path / "keys"), "ESSENT_NO_PAGE": "1",
     }  # fmt: skip
     with started(**variables) as (_, _, url):
         headers = {"authorization": "Bearer k1"}
         assert httpx.get(url + "/info").status_code == 401
         info = httpx.get(url + "/info", headers=headers).json()
         assert (info["model_id"], info["auto_truncate"], info["max_client_batch_size"]) == ("named", True, 3)
-        listed = httpx.get(url + "/collections", headers=headers).json()["collections"]
-        assert [(one["name"], one["texts"]) for one in listed] == [("some", 1), ("more", 1)]
-        found = httpx.post(url + "/nearest", headers=headers, json={"input": "a dog"}).json()
-        assert found["hits"][0]["text"] == "b"
         assert httpx.get(url, headers={"accept": "text/html"}).content == b""
         body = {"input": ["a", "word " * 500], "model": "named"}
         answer = httpx.post(url + "/v1/embeddings", headers=headers, json=body)
@@ -166,15 +160,10 @@ def test_wrong_input(tmp_path: Path) -> None:
     def refusal(*arguments: object) -> str:
         return run("serve", *arguments, code=2).stderr
 
-    text = tmp_path / "a.txt"
-    text.write_text("one\ntwo\n", "utf-8")
     assert "between 0 and 65535" in refusal("m", "--port", "99999")
     assert "different names" in refusal("a=m", "a=n")
     assert "cannot be read" in refusal("m", "--api-key-file", tmp_path / "none")
     assert "choose one of auto, torch, openvino, onnx" in refusal("m", "--engine", "tensor")
-    assert "max_texts=0" in refusal("m", "--max-texts", "0")
-    assert "at most 1" in refusal("m", "-t", f"x={text}", "--max-texts", "1")
-    assert "different names, NAME=FILE" in refusal("m", "--texts", text, text)
 
 
 def test_every_option_is_a_variable_and_in_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +181,6 @@ def test_the_openapi_document_names_every_path_and_status(server: object, client
     assert set(document["paths"]) == {
         "/v1/embeddings", "/v1/models", "/v1/models/{model}", "/embed", "/", "/similarity", "/tokenize", "/decode",
         "/info", "/health", "/ping", "/metrics", "/recipe", "/explain", "/compare",
-        "/collections", "/nearest", "/map",
     }  # fmt: skip
     named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert named <= set(document["components"]["schemas"])

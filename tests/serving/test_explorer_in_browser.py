@@ -16,7 +16,6 @@ import pytest
 from playwright.sync_api import Browser, Error, Request, Route
 from test_command import started
 
-from families import CORPUS
 from servers import running
 from waiting import LIMIT
 
@@ -31,15 +30,12 @@ SCRIPTS = (
     "javascript:document.title=8",
     "{{constructor.constructor('document.title = 9')()}} ${document.title = 10}",
 )
-TEXTS = [*CORPUS[:8], *SCRIPTS, *(f"Text number {number} of the collection." for number in range(30))]
 
 
 @pytest.fixture(scope="module")
-def url(graph_folder: Path, static_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Two models, and a collection with a text that would be markup."""
-    texts = tmp_path_factory.mktemp("texts") / "things.txt"
-    texts.write_text("\n".join(TEXTS) + "\n", "utf-8")
-    with started(f"tiny={graph_folder}", str(static_folder), "--texts", str(texts), "--port", "0") as (_, _, address):
+def url(graph_folder: Path, static_folder: Path) -> Iterator[str]:
+    """Two models."""
+    with started(f"tiny={graph_folder}", str(static_folder), "--port", "0") as (_, _, address):
         yield address
 
 
@@ -76,10 +72,6 @@ class Tab:
 
     def texts(self, selector: str) -> list[str]:
         return self.page.locator(selector).all_inner_texts()
-
-    def query(self, text: str) -> Tab:
-        self.page.fill("#query", text)
-        return self.press("Find")
 
 
 @pytest.fixture
@@ -138,13 +130,11 @@ def test_two_models_side_by_side(tab: Tab) -> None:
     assert tab.texts("#sentences h3") == ["Similarity, tiny", "Words that count, tiny"]
     tab.page.select_option("#second", "static")
     tab.settle()
-    tab.query("a dog")
-    for section, kinds in (("sentences", ("Similarity", "Words that count")), ("pairs", ("Moved",)),
-                           ("collection", ("Nearest", "Map"))):  # fmt: skip
+    for section, kinds in (("sentences", ("Similarity", "Words that count")), ("pairs", ("Moved",))):
         expected = [f"{kind}, {model}" for kind in kinds for model in ("tiny", "static")]
         assert tab.texts(f"#{section} h3") == expected
     assert len(tab.texts("#facts li")) == 2
-    left, right = (tab.page.locator("#maps figure").nth(place).bounding_box() for place in (0, 1))
+    left, right = (tab.page.locator("#pairs figure").nth(place).bounding_box() for place in (0, 1))
     assert left["y"] == right["y"]
 
 
@@ -167,18 +157,6 @@ def test_texts_are_never_markup(browser: Browser, url: str, without_policy: bool
     assert [text.split(maxsplit=1)[1] for text in tab.texts("#sentences tbody th")] == [*SCRIPTS, *SCRIPTS]
     assert tab.texts("#sentences .tokens li")
     assert tab.page.locator("#pairs tbody th").count() == 2 * len(SCRIPTS)
-    for text in SCRIPTS:
-        tab.query(text)
-        assert text in tab.texts("#hits li")[0]
-        assert text in tab.texts("#collection > .status")[0]
-    captions = set()
-    for place in range(8, 8 + len(SCRIPTS)):
-        tab.page.locator(".map").first.locator("circle").nth(place).hover(force=True)
-        captions.add(tab.texts(".caption")[0])
-    assert captions & {f"Row {row}: {text}" for row, text in enumerate(SCRIPTS, start=8)}
-    tab.page.get_by_text("The points as a table").first.click()
-    tab.until(f"document.querySelectorAll('#maps tbody tr').length >= {len(TEXTS)}")
-    assert tab.texts("#maps tbody th")[8 : 8 + len(SCRIPTS)] == list(SCRIPTS)
     shown = tab.page.evaluate(ELEMENTS)
     assert {"IMG", "IFRAME"} & {words.split()[0] for words in shown} == set()
     assert [words for words in shown if " on" in words or "srcdoc" in words or "autofocus" in words] == []
@@ -207,40 +185,7 @@ def test_nothing_foreign_runs(browser: Browser, url: str) -> None:
     tab.context.close()
 
 
-def test_nearest_texts_and_their_map(tab: Tab, url: str) -> None:
-    tab.page.fill("#count", "5")
-    tab.query("two dogs")
-    hits = httpx.post(url + "/nearest", json={"input": "two dogs", "k": 5}).json()["hits"]
-    shown = [text.split("\n") for text in tab.texts("#hits li")]
-    assert [text for _, _, text in shown] == [hit["text"] for hit in hits]
-    assert tab.page.locator(".map .hit").count() == 5
-    assert tab.page.locator(".map .asked").count() == 1
-    assert tab.page.locator(".map text").all_text_contents() == ["5", "4", "3", "2", "1"]  # the nearest on top
-    assert "two dogs" in tab.texts("#collection > .status")[0]
-
-
-def test_the_map_by_keyboard_pointer_and_table(tab: Tab) -> None:
-    tab.page.focus(".map")
-    visited = []
-    for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown"):
-        tab.page.keyboard.press(key)
-        visited += tab.texts(".caption")
-    assert len(set(visited)) >= 3
-    text = re.fullmatch(r"Row \d+: (.*)", visited[-1])[1]
-    tab.page.keyboard.press("Enter")
-    tab.settle()
-    assert tab.page.input_value("#query") == text
-    assert tab.texts("#hits li")[0].split("\n")[2] == text
-    circle = tab.page.locator(".map circle").nth(8).bounding_box()
-    tab.page.mouse.move(circle["x"] + circle["width"] / 2, circle["y"] + circle["height"] / 2)
-    assert tab.texts(".caption") == [f"Row 8: {HOSTILE}"]
-    tab.page.get_by_text("The points as a table").click()
-    tab.until(f"document.querySelectorAll('#maps tbody tr').length === {len(TEXTS)}")
-    assert tab.texts("#maps tbody th")[8] == HOSTILE
-
-
 def test_everything_is_reached_by_the_tab_key(tab: Tab) -> None:
-    tab.query("a dog")
     tab.page.evaluate("document.activeElement.blur()")
     tab.page.mouse.click(2, 2)
     reached = []
@@ -261,10 +206,6 @@ def test_everything_is_reached_by_the_tab_key(tab: Tab) -> None:
         "scroll",
         "original",
         "changed",
-        "query",
-        "which",
-        "count",
-        "map",
     ):
         assert wanted in reached, (wanted, reached)
 
@@ -281,8 +222,9 @@ def test_the_page_does_not_scroll_sideways(browser: Browser, url: str, width: in
     tab = Tab(browser, url, viewport={"width": width, "height": 800}).settle()
     tab.page.fill("#lines", "\n".join(f"A rather long sentence with number {number}." for number in range(12)))
     tab.page.select_option("#second", "static")
-    tab.settle().press("Compare").query("unbreakable" * 30)
-    tab.page.get_by_text("The points as a table").first.click()
+    tab.settle().press("Compare")
+    tab.page.fill("#changed", "unbreakable" * 30)
+    tab.press("Measure")
     wide = tab.page.evaluate("""() => {
       const root = document.documentElement;
       const parts = [...document.querySelectorAll("body *")].filter((part) =>
@@ -309,10 +251,7 @@ def test_dark_and_light(browser: Browser, url: str) -> None:
 def test_axe_finds_nothing_serious(browser: Browser, url: str, scheme: str, width: int) -> None:
     tab = Tab(browser, url, color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True).settle()
     tab.page.select_option("#second", "static")
-    tab.settle().query("two dogs")
-    tab.page.focus(".map")
-    tab.page.keyboard.press("ArrowRight")
-    tab.page.get_by_text("The points as a table").first.click()
+    tab.settle()
     tab.page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8"))
     found = tab.page.evaluate("axe.run()")
     assert len(found["passes"]) > 25
@@ -336,7 +275,6 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, static: object
         tab.until("document.getElementById('access').hidden")
         assert tab.texts("#problem") == [""]
         tab.until("document.querySelectorAll('#sentences table, #pairs table').length === 2")
-        assert "The server has loaded no texts" in tab.texts("#collection")[0]
         assert tab.page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
         tab.page.reload()
         tab.until("document.querySelectorAll('#pairs table').length === 1")

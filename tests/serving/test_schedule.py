@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from multiprocessing import Pipe
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.serving.dispatch import MANY_QUERIES, Dispatcher
+from essent.serving.engine import MANY_QUERIES, Engine
 from essent.serving.schedule import LONGER, PATIENCE, SHORTER, Batch, Job, Schedule
+from essent.serving.settings import Settings
 from essent.serving.worker import BULK, QUICK, width_of
 
 
@@ -139,33 +142,15 @@ def test_every_text_runs_once_and_batches_keep_the_budget(requests: list, budget
     assert not len(schedule)
 
 
-class Lanes:
-    """Notes which lane each batch takes, in the place of an engine's process; a lane has room for one."""
-
-    state = "ready"
-
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-
-    def free(self, lane: str) -> bool:
-        return lane not in self.sent
-
-    def is_idle(self) -> bool:
-        return not self.sent
-
-    def runs_bulk(self) -> bool:
-        return BULK in self.sent
-
-    def send(self, batch: Batch, lane: str, answered: object) -> None:
-        self.sent.append(lane)
-
-
 @pytest.mark.parametrize(("waiting", "lane"), [(1, QUICK), (MANY_QUERIES, QUICK), (MANY_QUERIES + 1, BULK)])
 def test_many_queries_go_the_way_of_bulk(waiting: int, lane: str) -> None:
     """Both lanes at once share the cores, so that many queries are served later with both."""
-    dispatcher = Dispatcher(Schedule(2048, 10**6), 60.0)
-    dispatcher.engine = Lanes()  # type: ignore[assignment]
-    for place in range(waiting):
-        dispatcher.schedule.add(job([20], place / 100))
-    dispatcher.pump()
-    assert dispatcher.engine.sent[0] == lane
+    engine = Engine([], 1, Schedule(2048, 10**6), Settings(), None, lambda batch: None)  # type: ignore[arg-type]
+    engine.connection, theirs = Pipe()
+    engine.state, engine.lanes = "ready", {QUICK: 1, BULK: 1}
+    for number in range(waiting):
+        engine.schedule.add(job([20], number / 100))
+    engine.pump()
+    assert next(iter(engine.sent.values())).lane == lane
+    engine.connection.close()
+    theirs.close()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import Pipe
 from pathlib import Path
 
 import httpx
@@ -19,9 +19,10 @@ import pytest
 from essent.errors import EssentError
 from essent.serving.engine import Engine
 from essent.serving.prepared import Prepared
-from essent.serving.schedule import Batch, Job
-from essent.serving.wire import digest, frame, receive_frame
-from essent.serving.worker import PRIMITIVES, PRIMITIVES_KEPT, Source, load
+from essent.serving.schedule import Schedule
+from essent.serving.schemas import RequestError
+from essent.serving.settings import Settings
+from essent.serving.worker import BULK, PRIMITIVES, PRIMITIVES_KEPT, QUICK, Source, digest, load
 from samples import TEXTS
 from servers import Running, running
 from waiting import LIMIT, wait_until
@@ -137,61 +138,53 @@ def test_a_graph_s_engine_bounds_what_onednn_keeps(graph_folder: Path, monkeypat
 # -- an engine that lies ----------------------------------------------------------------------------------------------
 
 
-def answers_wrongly(change: Callable[[dict, bytes], tuple[dict, bytes]]) -> tuple[str, np.ndarray | None]:
+def answer_with(change: Callable[[tuple], object]) -> tuple[str, np.ndarray | RequestError]:
     """What the HTTP side says of an engine whose answers are changed, and what the waiting request gets."""
 
-    async def run() -> tuple[str, np.ndarray | None]:
-        engine = Engine([Source("openvino", "", "float32", 0, 3)], 1, None, lambda: None, 5.0, 5.0)  # type: ignore[arg-type]
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        reader, engine._writer = await asyncio.open_connection(sock=ours)
-        engine.state, engine.lanes = "ready", {"quick": 1, "bulk": 1}
-        loaded = asyncio.get_running_loop().create_future()
-        loaded.set_result({})
-        reading = asyncio.create_task(engine._read(reader, loaded, engine._ended))
-        job = Job(0, [np.array([1, 2, 3], np.int32), np.array([4], np.int32)], 0.0, 60.0, None)
-        answered = asyncio.get_running_loop().create_future()
-        engine.send(Batch(0, [(job, 0), (job, 1)], True), "quick", answered.set_result)
-        about, body = await asyncio.to_thread(receive_frame, theirs)
-        right = {"kind": "result", "batch": about["batch"], "shape": [2, 3]}
-        right["digest"] = digest(about["batch"], 0, body)
-        theirs.sendall(frame(*change(right, np.ones((2, 3), np.float32).tobytes())))
-        answer = await asyncio.wait_for(answered, LIMIT)
-        reading.cancel()
-        engine._writer.close()
+    async def run() -> tuple[str, np.ndarray | RequestError]:
+        source = Source("openvino", "", "float32", 0, 3)
+        engine = Engine([source], 1, Schedule(512, 10**6), Settings(), None, lambda batch: None)  # type: ignore[arg-type]
+        engine.connection, theirs = Pipe()
+        engine.state, engine.lanes = "ready", {QUICK: 1, BULK: 1}
+        loop = asyncio.get_running_loop()
+        receiving = threading.Thread(target=engine.receive, args=(engine.connection, loop, engine._ended))
+        receiving.start()
+        request = asyncio.create_task(engine.run(0, [np.array([1, 2, 3], np.int32), np.array([4], np.int32)]))
+        message = await asyncio.to_thread(theirs.recv_bytes)
+        number = next(iter(engine.sent))
+        theirs.send(change(("vectors", number, digest(message), np.ones((2, 3), np.float32))))
+        try:
+            vectors, _ = await asyncio.wait_for(request, LIMIT)
+        except RequestError as error:
+            vectors = error
         theirs.close()
-        await asyncio.sleep(0.01)
-        return engine.failure, answer
+        await asyncio.to_thread(receiving.join)
+        return engine.failure, vectors
 
     return asyncio.run(run())
 
 
-def unchanged(about: dict, body: bytes) -> tuple[dict, bytes]:
-    return about, body
-
-
 def test_the_right_answer_is_taken() -> None:
-    failure, answer = answers_wrongly(unchanged)
-    assert not failure
+    _, answer = answer_with(lambda message: message)
     np.testing.assert_array_equal(answer, np.ones((2, 3)))
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda about, body: ({**about, "batch": 77}, body),
-        lambda about, body: ({**about, "digest": digest(about["batch"], 0, b"other")}, body),
-        lambda about, body: ({**about, "digest": digest(about["batch"], 1, b"")}, body),
-        lambda about, body: ({**about, "shape": [3, 2]}, body),
-        lambda about, body: ({**about, "shape": [1, 3]}, body[:12]),
-        lambda about, body: (about, body[:-4]),
-        lambda about, body: ({"kind": "result"}, body),
+        lambda message: ("vectors", 77, *message[2:]),
+        lambda message: (*message[:2], digest(b"other"), message[3]),
+        lambda message: (*message[:3], np.ones((3, 3), np.float32)),
+        lambda message: (*message[:3], message[3].astype(np.float64)),
+        lambda message: message[:3],
+        lambda message: None,
     ],
 )
 def test_a_wrong_answer_ends_the_engine(change: Callable) -> None:
-    failure, answer = answers_wrongly(change)
-    assert failure
-    assert answer is None
+    failure, answer = answer_with(change)
+    assert failure.startswith(("it answered batch", "batch", "it sent something else"))
+    assert isinstance(answer, RequestError)
+    assert answer.status == 503
 
 
 def test_an_engine_that_does_not_give_the_golden_vectors_gets_no_request(graph: Prepared) -> None:

@@ -9,7 +9,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from essent.cli import options as opt
 from essent.cli.console import show_note
 from essent.serving.settings import Settings
 
@@ -20,8 +19,6 @@ ENVIRONMENT = "ESSENT_"  # prefix: ESSENT_MAX_INPUTS stands for --max-inputs
 @dataclass(frozen=True)
 class ServeOptions(Settings):  # noqa: D101
     __doc__ = Settings.__doc__  # has the help of every option
-
-    texts: opt.AnyTexts = None  # -t, as everywhere
 
 
 def serve(
@@ -40,7 +37,7 @@ def serve(
 
     ```console
     $ essent serve all-MiniLM-L6-v2
-    $ essent serve ./my-encoder --texts faq.txt
+    $ essent serve ./my-encoder --truncate
     $ essent serve ./my-encoder small=./my-static --port 9000 --api-key-file keys.txt
     ```
 
@@ -53,4 +50,4 @@ def serve(
     if not logging.root.handlers:  # --debug has set up the logs of everything
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
         logging.getLogger("essent.serving").setLevel(logging.INFO)
-    run_server(models, settings, pairs=sample_pairs_path(), progress=True, note=show_note)
+    run_server(models, settings, pairs=sample_pairs_path(), note=show_note)

@@ -1,60 +1,69 @@
-"""The application: the paths, what stands before them, and what starts and ends with it."""
+"""The application: the paths, and what stands before every request: its id, the key, the size of its body, the clock.
+
+Bodies are counted while they arrive, before anything is parsed. Nothing of a text, a key or a query reaches the log.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import asyncio
+import hashlib
+import hmac
+import logging
+import re
+import time
+import traceback
+import uuid
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
 
-from fastapi import FastAPI, Request, Response
+import orjson
+from fastapi import FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
-from pydantic.json_schema import models_json_schema
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from essent.serving import nearest, openai, own, tei
-from essent.serving.bodies import BODIES
-from essent.serving.collection import Collection
-from essent.serving.errors import RequestError
-from essent.serving.explorer import Page
-from essent.serving.guard import TEI, Guard
-from essent.serving.metrics import Metrics
-from essent.serving.paths import as_json
+from essent.serving import routes
+from essent.serving.schemas import RequestError, overloaded, unhealthy
 from essent.serving.service import Service
 from essent.version import __version__
 
-ABOUT = """Embeddings that are checked: every model has given its golden vectors before it answers, and gives them again
-whenever its engine starts. No text is cut without a word."""
+logger = logging.getLogger(__name__)
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+DESCRIPTION = """Embeddings that are checked: every model has given its golden vectors before it answers, and gives them
+again whenever its engine starts. No text is cut without a word."""
+OPEN = frozenset({"/health", "/ping", "/metrics"})  # need no key, as in TEI: probes have none
+TEI = frozenset(route.path for route in routes.tei.routes)  # type: ignore[attr-defined]
+REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+CLOSED = 499  # what the log and the metrics say of a client that went away
+MEGABYTE = 1_000_000
+BODIES = 8  # bodies of the largest size that may be in memory together
+DRAINED, DRAIN_SECONDS = 128_000_000, 5.0  # of a body that is too large: its sender reads no answer before it is done
 
 
 def create_app(
-    service: Service,
-    keys: tuple[str, ...] = (),
-    page: Page | None = None,
-    collections: Mapping[str, Collection] | None = None,
+    service: Service, keys: tuple[str, ...] = (), explorer: tuple[bytes, dict[str, str]] | None = None
 ) -> FastAPI:
     """The application around a service.
 
     Args:
         service: its models, queue and engine; started and stopped by the caller.
         keys: API keys, one of which a request must have; none: no key is asked for.
-        page: what browsers get at `/`.
-        collections: texts in which clients may search.
+        explorer: what browsers get at `/`, and its headers.
     """
     app = FastAPI(
-        title="essent", description=ABOUT, version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False,
+        title="essent", description=DESCRIPTION, version=__version__, docs_url=None, redoc_url=None,
+        redirect_slashes=False, dependencies=[Security(HTTPBearer(auto_error=False))] if keys else [],
     )  # fmt: skip
-    for part in (openai, tei, own, nearest):
-        app.include_router(part.router)
-    metrics = Metrics(_gauges(service))
-    service.dispatcher.on_batch = metrics.batch
-    app.state.service, app.state.metrics, app.state.page, app.state.typical = service, metrics, page, {}
-    app.state.collections = collections or {}
-    app.add_exception_handler(RequestError, _refused)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(RequestValidationError, _refused)
-    _document(app, bool(keys))
-    paths = set(app.openapi()["paths"])
-    app.add_middleware(Guard, settings=service.settings, keys=keys, metrics=metrics, paths=paths)
+    for router in (routes.openai, routes.tei, routes.own):
+        app.include_router(router)
+    app.state.service, app.state.explorer = service, explorer
+    for kind in (RequestError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _answer_error)
+    app.add_middleware(Guard, service=service, keys=keys, paths=set(app.openapi()["paths"]))
     if service.settings.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -66,59 +75,223 @@ def create_app(
     return app
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def error_response(path: str, error: RequestError) -> Response:
     """An error in the shape that the path's clients read."""
-    if isinstance(error, HTTPException):
-        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
-        headers = dict(error.headers or {})
-        error = RequestError(error.status_code, f"{error.detail}: {request.method} {request.url.path}", code=code)
-        if code is not None:  # nothing of the request is repeated
-            error.message = "There is no such path here." if code == "not_found" else "The path has other methods."
-    elif isinstance(error, RequestValidationError):
-        first = error.errors()[0]
-        error, headers = RequestError(400, f"{first['loc'][-1]}: {first['msg']}.", param=str(first["loc"][-1])), {}
-    else:
-        headers = {}
+    status, content = error.tei() if path in TEI else error.openai()
+    return Response(orjson.dumps(content), status, error.headers(), "application/json")
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """The answer to what FastAPI raises: says what is wrong by field and kind, never by quoting a text."""
+    headers = error.headers or {} if isinstance(error, HTTPException) else {}
+    if isinstance(error, RequestValidationError):
+        error = _invalid(error)
+    elif isinstance(error, HTTPException):
+        code, message = {
+            400: ("invalid_json", "The body is not JSON."),
+            404: ("not_found", "There is no such path here."),
+            405: ("method_not_allowed", "The path has other methods."),
+        }.get(error.status_code, (None, error.detail))
+        error = RequestError(error.status_code, message, code=code)
     if not isinstance(error, RequestError):
         raise error
-    teis = request.url.path in TEI and error.status != 405
-    status, content = error.tei() if teis else error.openai()
-    response = as_json(content, {**headers, **error.headers()})
-    response.status_code = status
+    response = error_response(request.url.path, error)
+    response.headers.update(headers)
     return response
 
 
-def _gauges(service: Service) -> dict[str, tuple[str, Callable[[], float]]]:
-    engine = service.engine
-    return {
-        "te_queue_size": ("Requests that wait.", lambda: float(len(service.schedule))),
-        "essent_queue_tokens": ("Tokens that wait.", lambda: float(service.schedule.tokens)),
-        "essent_engine_ready": ("1 while requests are served.", lambda: float(service.healthy)),
-        "essent_engine_restarts": (
-            "How often the engine was started again.",
-            lambda: float(engine.restarts if engine else 0),
-        ),
-    }
+def _invalid(invalid: RequestValidationError) -> RequestError:
+    """Of several kinds that a field may have, the error of the nearest: the deepest, and not "should be a string"."""
+    error = max(invalid.errors(), key=lambda error: (len(error["loc"]), not error["type"].endswith("_type")))
+    if error["type"] == "json_invalid":
+        return RequestError(400, f"The body is not JSON: {error['ctx']['error']}.", code="invalid_json")
+    fields = [str(part) for part in error["loc"][1:] if not _is_kind(part)]
+    field = fields[0] if fields else None
+    code = error["type"] if error["type"] == "token_ids_not_supported" else None
+    return RequestError(400, f"{'.'.join(fields) or 'the body'}: {error['msg']}.", param=field, code=code)
 
 
-def _document(app: FastAPI, keys: bool) -> None:
-    """Let the OpenAPI document say that a key is needed, and leave out answers that no path gives."""
-    made: Callable[[], dict[str, Any]] = app.openapi
+def _is_kind(part: int | str) -> bool:
+    """Whether a part of a location that pydantic names is no field but one of the kinds that a field may have."""
+    return isinstance(part, str) and (not part.isidentifier() or part in ("str", "Sentences"))
 
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = made()
-            for path in document["paths"].values():
-                for operation in path.values():
-                    operation["responses"].pop("422" if "424" not in operation["responses"] else "", None)
-            _, bodies = models_json_schema(
-                [(kind, "validation") for kind in BODIES], ref_template="#/components/schemas/{model}"
+
+# -- before every request ----------------------------------------------------------------------------------------------
+
+
+class GoneError(Exception):
+    """The client went away: nobody reads an answer."""
+
+
+class Guard:
+    """Middleware around the application.
+
+    Args:
+        app: what it protects.
+        service: its settings limit the requests, and its metrics count them.
+        keys: one of which a request must have; none: no key is asked for.
+        paths: paths that are named in metrics and logs.
+    """
+
+    def __init__(self, app: Any, service: Service, keys: tuple[str, ...], paths: set[str]) -> None:
+        self._app, self._settings, self._metrics, self._paths = app, service.settings, service.metrics, paths
+        self._keys = [hashlib.sha256(key.encode()).digest() for key in keys]
+        self._most = int(service.settings.max_body_mb * MEGABYTE)
+        self._bytes = 0  # of bodies in memory
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status, started = time.monotonic(), 500, False
+        headers = dict(scope["headers"])
+        request_id = headers.get(b"x-request-id", b"")
+        if not REQUEST_ID.fullmatch(request_id):
+            request_id = uuid.uuid4().hex.encode()
+
+        async def answer(message: Message) -> None:
+            nonlocal status, started
+            if message["type"] == "http.response.start":
+                status, started = message["status"], True
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+            await send(message)
+
+        error: RequestError | None = None
+        body = bytearray()
+        try:
+            self._check_headers(scope, headers)
+            await self._read(scope, headers, receive, body)
+            await self._run(scope, bytes(body), receive, answer)
+        except RequestError as refused:
+            error = refused
+        except GoneError:
+            status = CLOSED
+        except asyncio.CancelledError:  # the server stops, and waits no longer
+            error = None if started else unhealthy("The server stopped before the request was done.")
+        except Exception as failed:
+            lines = "".join(traceback.format_tb(failed.__traceback__))
+            logger.error("Request %s failed with %s at\n%s", request_id.decode(), type(failed).__name__, lines)
+            if started:
+                raise ConnectionError("The answer was cut off.") from None
+            error = RequestError(500, "The server failed.", code="internal_error")
+        finally:
+            self._bytes -= len(body)
+            if error is not None:
+                await error_response(scope["path"], error)(scope, receive, answer)
+            seconds = time.monotonic() - start
+            path = scope["path"] if scope["path"] in self._paths else "other"
+            self._metrics.answered(path, scope["method"], status, seconds)
+            if self._settings.log_requests:
+                logger.info("%s %s %s %.1f ms %s", scope["method"], path, status, 1000 * seconds, request_id.decode())
+
+    def _check_headers(self, scope: Message, headers: dict[bytes, bytes]) -> None:
+        """Compare with every key, in a time that tells nothing; refuse what a proxy could read in another way.
+
+        Raises:
+            RequestError: no valid key, two keys, or two lengths of the body.
+        """
+        names = [name for name, _ in scope["headers"]]
+        twice = ""
+        if names.count(b"authorization") > 1:
+            twice = f"{names.count(b'authorization')} headers Authorization. Send one."
+        elif {b"content-length", b"transfer-encoding"} <= headers.keys():
+            twice = "both Content-Length and Transfer-Encoding. Send one of them."
+        if twice:
+            raise RequestError(400, f"The request has {twice}", code="ambiguous_headers")
+        page = (scope["method"], scope["path"]) == ("GET", "/")  # a browser has no key before it has the page
+        if not self._keys or scope["path"] in OPEN or page or scope["method"] == "OPTIONS":
+            return
+        kind, _, key = headers.get(b"authorization", b"").partition(b" ")
+        digest = hashlib.sha256(key.strip()).digest()
+        same = [hmac.compare_digest(digest, known) for known in self._keys]
+        if kind.lower() != b"bearer" or not any(same):
+            raise RequestError(
+                401, "Send a valid API key in the header: Authorization: Bearer KEY.", code="invalid_api_key"
             )
-            document["components"]["schemas"].update(bodies["$defs"])
-            if keys:
-                document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-                document["security"] = [{"key": []}]
-            app.openapi_schema = document
-        return app.openapi_schema
 
-    app.openapi = openapi  # type: ignore[method-assign]
+    async def _read(self, scope: Message, headers: dict[bytes, bytes], receive: Receive, body: bytearray) -> None:
+        """Fill `body`, whether its length is announced or not.
+
+        Raises:
+            RequestError: too large, too slow, or too many at once.
+        """
+        announced = headers.get(b"content-length", b"0")
+        size = int(announced) if announced.isdigit() else 0
+        end = time.monotonic() + self._settings.timeout
+        more = scope["method"] in ("POST", "PUT", "PATCH", "DELETE")
+        while more or len(body) > self._most:
+            if max(size, len(body)) > self._most:
+                if more and size <= DRAINED and b"expect" not in headers:
+                    await _drain(receive)
+                raise RequestError(
+                    413, f"The body is larger than {self._settings.max_body_mb:g} MB. Send the texts in parts.",
+                    code="body_too_large",
+                )  # fmt: skip
+            if self._bytes + max(size - len(body), 0) > BODIES * self._most:
+                raise overloaded(1.0, "The server has too many large requests at once.")
+            try:
+                message = await asyncio.wait_for(receive(), max(end - time.monotonic(), 0.001))
+            except asyncio.TimeoutError:
+                raise RequestError(408, "The body did not arrive in time.", code="timeout") from None
+            if message["type"] == "http.disconnect":
+                raise GoneError
+            part = message.get("body", b"")
+            body += part
+            self._bytes += len(part)
+            more = message.get("more_body", False)
+
+    async def _run(self, scope: Message, body: bytes, receive: Receive, answer: Send) -> None:
+        """Run the application with the body; when the client goes away, it is cancelled."""
+        replayed, gone = False, False
+
+        async def replay() -> Message:
+            nonlocal replayed
+            if replayed:
+                return await receive()
+            replayed = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        task = asyncio.current_task()
+
+        async def watch() -> None:
+            nonlocal gone
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            gone = True
+            if task is not None:
+                task.cancel()
+
+        async def last(message: Message) -> None:
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                watching.cancel()  # a client may leave once it has its answer
+            await answer(message)
+
+        # bodies are JSON, whatever the client says of them
+        headers = [(name, text) for name, text in scope["headers"] if name != b"content-type"]
+        headers.append((b"content-type", b"application/json"))
+        watching = asyncio.create_task(watch())
+        try:
+            await self._app({**scope, "headers": headers}, replay, last)
+        except asyncio.CancelledError:
+            if not gone:
+                raise
+            raise GoneError from None
+        finally:
+            watching.cancel()
+
+
+async def _drain(receive: Receive) -> None:
+    """Read on and throw away for a while: a client that is still sending would not see the answer."""
+    end, size = time.monotonic() + DRAIN_SECONDS, 0
+    while size < DRAINED:
+        try:
+            message = await asyncio.wait_for(receive(), max(end - time.monotonic(), 0.001))
+        except asyncio.TimeoutError:
+            return
+        size += len(message.get("body", b""))
+        if message["type"] == "http.disconnect" or not message.get("more_body"):
+            return

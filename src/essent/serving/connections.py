@@ -101,29 +101,25 @@ def _sends_head(connection: Any) -> bool:
 
 
 async def sweep(connections: set[Any], headers: float = HEADERS, unread: float = UNREAD) -> None:
-    """Look at all connections again and again.
+    """End connections that have waited for too long, again and again.
 
     Args:
         connections: uvicorn's protocols, each with `transport`, `cycle` (its request) and `flow`.
-        headers, unread: seconds.
+        headers: seconds for which a connection may have no request.
+        unread: seconds for which an answer may not be read at all.
     """
-    idle: dict[Any, float] = {}
-    stuck: dict[Any, float] = {}
+    since: dict[tuple[Any, float], float] = {}  # when a connection began to wait, by it and how long it may
     while True:
         await asyncio.sleep(LOOK)
-        now = time.monotonic()
-        for one in list(connections):
-            waits = one.cycle is None or one.cycle.response_complete
-            _end(one, idle, waits, now, headers)
-            _end(one, stuck, not waits and one.flow is not None and one.flow.write_paused, now, unread)
-        for known in (idle, stuck):
-            for gone in known.keys() - connections:
-                del known[gone]
-
-
-def _end(one: Any, since: dict[Any, float], holds: bool, now: float, most: float) -> None:
-    """End a connection for which something has held for too long."""
-    if not holds:
-        since.pop(one, None)
-    elif now - since.setdefault(one, now) > most:
-        one.transport.abort()
+        now, before = time.monotonic(), since
+        since = {}
+        for connection in list(connections):
+            if connection.cycle is None or connection.cycle.response_complete:
+                waits = connection, headers
+            elif connection.flow is not None and connection.flow.write_paused:
+                waits = connection, unread
+            else:
+                continue
+            since[waits] = before.get(waits, now)
+            if now - since[waits] > waits[1]:
+                connection.transport.abort()

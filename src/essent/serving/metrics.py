@@ -71,13 +71,13 @@ class Metrics:
         else:
             self._tei["te_request_failure", (("err", str(status)),)] += 1
 
-    def embedded(self, model: str, found: Any) -> None:
-        """Count what was done for the texts of a request."""
-        self._tokens.labels(model).inc(int(found.tokens.sum()))
-        self._truncated.inc(len(found.truncated))
+    def embedded(self, model: str, embedded: Any) -> None:
+        """Count what was done for the texts of a request, an `Embedded`."""
+        self._tokens.labels(model).inc(int(embedded.tokens.sum()))
+        self._truncated.inc(len(embedded.truncated))
         for key in ("tokenising", "waiting", "running"):
-            self._histograms[key].observe(getattr(found, key))
-        for tokens in found.tokens[:64].tolist():
+            self._histograms[key].observe(getattr(embedded, key))
+        for tokens in embedded.tokens[:64].tolist():
             self._histograms["length"].observe(tokens)
 
     def batch(self, batch: Any) -> None:

@@ -9,32 +9,123 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from essent._core.arithmetic import AUTO, BFLOAT16
 from essent._core.folders.contents import ABOUT, is_essent_folder, is_exported_folder, read_about
 from essent._core.folders.names import STATE_FOLDER
 from essent._core.hub import reach_model
+from essent._core.texts import mend_surrogates
 from essent.engine.choice import EngineChoice, check_graph
 from essent.errors import EngineError, EssentError, MissingDependencyError, ModelError, RecipeError
-from essent.serving.machine import ignore_stop_signals
-from essent.serving.reading import Reading
+from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, in_frame, read_ids
+from essent.serving.worker import ignore_stop_signals
 from essent.static.encoder import StaticEncoder, static_of
 from essent.tasks.calibration.stored import Calibration
 from essent.verification.golden import Verification, verify
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from transformers import PreTrainedTokenizerBase
 
     from essent.encoder.encoder import Encoder
     from essent.engine.compiled import CompiledEncoder
 
 logger = logging.getLogger(__name__)
+NO_FRAME = Frame((), ())
 OWN_TOLERANCE = 1e-4  # of a precision below float32: the same graph in other batches
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a model reads texts, without the model: its tokenizer, the frame around a text, the most tokens.
+
+    The HTTP process tokenises, so that lengths, usage and the schedule are exact before anything is queued, and the
+    engine gets ids. No torch is needed for it.
+
+    Attributes:
+        tokenizer: as its own JSON, which crosses into other processes.
+        frame: ids before and after every text, and how the text is prepared.
+        max_seq_length: the most tokens of a text with its frame; None without a limit.
+        pad_id: the id of padding.
+        left: whether texts that are too long are cut at their beginning, unless a request says otherwise.
+        dropped: ids that leave every text.
+    """
+
+    tokenizer: str
+    frame: Frame = NO_FRAME
+    max_seq_length: int | None = None
+    pad_id: int = 0
+    left: bool = False
+    dropped: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, frame: Frame, max_seq_length: int | None, pad_id: int) -> Reading:
+        """What a loaded model's tokenizer does."""
+        left = getattr(tokenizer, "truncation_side", "right") == "left"
+        text = fast_backend(tokenizer).to_str()
+        return cls(text, frame, max_seq_length, pad_id, left, tuple(dropped_ids(tokenizer)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_backend"}
+
+    @cached_property
+    def _backend(self) -> Tokenizer:
+        backend = Tokenizer.from_str(self.tokenizer)
+        backend.no_padding()
+        backend.no_truncation()
+        backend.encode_special_tokens = self.frame.plain_text
+        return backend
+
+    def ids(self, texts: list[str]) -> list[list[int]]:
+        """Ids of each text alone, not framed and not cut."""
+        texts_ids = read_ids(self._backend, self.frame.prepare(texts))
+        if self.dropped:
+            return [[i for i in ids if i not in self.dropped] for ids in texts_ids]
+        return texts_ids
+
+    def framed(self, texts_ids: list[list[int]], left: bool | None = None) -> list[np.ndarray]:
+        """Ids of each text in its frame, cut to the most tokens: (T,) int32 each."""
+        cut_left = self.left if left is None else left
+        framed = in_frame(texts_ids, self.frame, self.max_seq_length, cut_left)
+        return [np.asarray(ids, np.int32) for ids in framed]
+
+    def tokens(self, text: str, framed: bool = True) -> list[dict[str, Any]]:
+        """Every token with its span in the text, in characters; those of the frame have none, and are special."""
+        text = mend_surrogates(text)
+        (prepared,) = self.frame.prepare([text])
+        shift = 1 if self.frame.space and text else 0
+        encoding = self._backend.encode(prepared, add_special_tokens=False)
+        own = [
+            {"id": index, "text": self.decode([index], False), "special": False,
+             "start": max(start - shift, 0), "stop": min(stop - shift, len(text))}
+            for index, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True)
+            if index not in self.dropped
+        ]  # fmt: skip
+        if not framed:
+            return own
+        before, after = (
+            [{"id": index, "text": self._backend.id_to_token(index) or "", "special": True, "start": None, "stop": None}
+             for index in side]
+            for side in (self.frame.before, self.frame.after)
+        )  # fmt: skip
+        return [*before, *own, *after]
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """The text of ids."""
+        return str(self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens))
+
+    @property
+    def size(self) -> int:
+        """How many ids there are."""
+        return 1 + max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
 
 
 @dataclass(frozen=True)
@@ -43,9 +134,8 @@ class Prepared:
 
     Attributes:
         name: what requests call it.
-        source: the folder or hub name it was loaded from.
         engine: what runs it: static, openvino, onnx or torch.
-        place: the folder or name that the engine loads.
+        folder: the folder or name on the hub that the engine loads.
         precision: what is computed in.
         reading: how it reads texts.
         recipe, digest: what it computes, as text, and a digest of that and of all its weights' golden vectors.
@@ -61,9 +151,8 @@ class Prepared:
     """
 
     name: str
-    source: str
     engine: str
-    place: str
+    folder: str
     precision: str
     reading: Reading
     recipe: str
@@ -87,13 +176,13 @@ class Prepared:
         return bool(len(lengths)) and bool(np.all(np.abs(lengths - 1) < 1e-3))
 
 
-def named(given: str) -> tuple[str, str]:
+def named(model: str) -> tuple[str, str]:
     """The name that requests use and the model, of `NAME=MODEL` or a model alone (a folder's last part)."""
-    name, equals, source = given.partition("=")
-    if equals and name and "/" not in name and not Path(given).exists():
+    name, equals, source = model.partition("=")
+    if equals and name and "/" not in name and not Path(model).exists():
         return name, source
-    path = Path(given)
-    return (path.resolve().name if path.exists() else given), given
+    path = Path(model)
+    return (path.resolve().name if path.exists() else model), model
 
 
 def served_static(source: str) -> StaticEncoder | None:
@@ -101,11 +190,11 @@ def served_static(source: str) -> StaticEncoder | None:
     return None if not Path(source).is_dir() or is_exported_folder(source) else static_of(source)
 
 
-def prepare(given: str, engine: str, folder: Path, precision: str = AUTO) -> Prepared:
+def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUTO) -> Prepared:
     """Verify a model, load it, and convert it where its engine runs graphs.
 
     Args:
-        given: `NAME=MODEL`, or a model.
+        name_and_model: `NAME=MODEL`, or a model.
         engine: auto, openvino, onnx or torch.
         folder: empty; a graph that is made is written here.
         precision: auto, float32, or bfloat16, which graphs alone compute in here.
@@ -114,7 +203,7 @@ def prepare(given: str, engine: str, folder: Path, precision: str = AUTO) -> Pre
         VerificationError: a folder that essent wrote does not give its golden vectors, or has changed.
         EssentError: the model cannot be loaded, or not run by this engine.
     """
-    name, source = named(given)
+    name, source = named(name_and_model)
     source = str(Path(source).resolve()) if Path(source).exists() else source
     checked = _verified(source)
     chosen = EngineChoice(engine, precision)
@@ -179,7 +268,7 @@ def _static(name: str, source: str, encoder: StaticEncoder, checked: Verificatio
     golden = encoder.encode(texts, prompt="")
     recipe = checked.recipe if checked else repr(encoder)
     return Prepared(
-        name, source, "static", source, str(table.rows.dtype),
+        name, "static", source, str(table.rows.dtype),
         Reading(table.tokenizer.to_str(), max_seq_length=table.limit, left=table.cuts_left,
                 dropped=() if table.dropped is None else (table.dropped,)),
         recipe, _digest(recipe, golden), encoder.dimensions, dict(encoder.prompts), encoder.default_prompt_name,
@@ -189,7 +278,7 @@ def _static(name: str, source: str, encoder: StaticEncoder, checked: Verificatio
 
 
 def _graph(
-    name: str, source: str, place: Path, compiled: CompiledEncoder, model: SentenceTransformer,
+    name: str, source: str, folder: Path, compiled: CompiledEncoder, model: SentenceTransformer,
     checked: Verification | None,
 ) -> Prepared:  # fmt: skip
     module, inputs = compiled.engine_module, compiled.engine_module.inputs
@@ -198,7 +287,7 @@ def _graph(
     runtime = module.runtime
     exact = compiled.precision == "float32"
     return Prepared(
-        engine=runtime.engine, place=str(place), precision=compiled.precision,
+        engine=runtime.engine, folder=str(folder), precision=compiled.precision,
         reading=Reading.of(module.reader, inputs.frame, inputs.max_seq_length, inputs.pad_id),
         recipe=compiled.recipe, tolerance=TOLERANCES[runtime.engine] if exact else OWN_TOLERANCE,
         **_common(name, source, compiled, checked), token_weights=_weights(model),
@@ -215,7 +304,7 @@ def _torch(name: str, source: str, model: SentenceTransformer, checked: Verifica
     module = model.module
     backbone = module.backbone
     return Prepared(
-        engine="torch", place=source, precision=str(backbone.static_table.dtype).removeprefix("torch."),
+        engine="torch", folder=source, precision=str(backbone.static_table.dtype).removeprefix("torch."),
         reading=Reading.of(module.tokenizer, module.plan.frame, module.max_seq_length, backbone.pad_id),
         recipe=str(model.recipe), tolerance=1e-5 if model.device.type == "cpu" else 1e-3,
         **_common(name, source, model, checked), token_weights=_weights(model),
@@ -231,7 +320,6 @@ def _common(name: str, source: str, model: SentenceTransformer, checked: Verific
         raise ModelError(f"{source!r} gives vectors that are not finite.")
     return {
         "name": name,
-        "source": source,
         "digest": _digest(str(getattr(model, "recipe", "")), golden),
         "dimensions": golden.shape[1],
         "prompts": {key: text for key, text in model.prompts.items() if text is not None},
@@ -282,16 +370,16 @@ def _weights(model: SentenceTransformer) -> np.ndarray | None:
     return weights
 
 
-def prepare_in_process(connection: Any, given: str, engine: str, folder: str, precision: str) -> None:
-    """`prepare` for a process of its own: sends what it found, or the error, through the connection."""
+def prepare_in_process(connection: Any, model: str, engine: str, folder: str, precision: str) -> None:
+    """`prepare` for a process of its own: sends the model, or the error, through the connection."""
     ignore_stop_signals()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     logging.getLogger("transformers").setLevel(logging.ERROR)
     os.environ.setdefault("TQDM_DISABLE", "1")
     try:
-        connection.send((prepare(given, engine, Path(folder), precision), None))
+        connection.send((prepare(model, engine, Path(folder), precision), None))
     except EssentError as error:
         connection.send((None, error))
     except OSError as error:
-        connection.send((None, ModelError(f"{given!r} cannot be loaded: {error}")))
+        connection.send((None, ModelError(f"{model!r} cannot be loaded: {error}")))
     connection.close()

@@ -1,4 +1,7 @@
-"""The server from its start to its end: models prepared and verified, engine warm, HTTP open, a graceful stop."""
+"""The server from its start to its end: models prepared and verified, engine warm, HTTP open, a graceful stop.
+
+What HTTP needs is imported when its libraries are known to be there.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,12 @@ import numpy as np
 from essent._core.cores import cores
 from essent._core.lazy import check_torch, optional_import
 from essent.errors import DamagedError, EngineError, EssentError, InputError
-from essent.serving.loading import Given, open_collections, read_collections
-from essent.serving.machine import divide
 from essent.serving.prepared import Prepared, named, prepare_in_process, served_static
-from essent.serving.service import Service
 from essent.serving.settings import Settings
 
 if TYPE_CHECKING:
     from essent.serving.connections import Server
+    from essent.serving.service import Service
 
 logger = logging.getLogger(__name__)
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -40,7 +41,6 @@ def serve(
     settings: Settings | None = None,
     *,
     pairs: Path | None = None,
-    progress: bool = False,
     note: Callable[[str], None] = logger.info,
 ) -> None:
     """Serve models until the process is told to stop; returns when every request is answered.
@@ -49,12 +49,10 @@ def serve(
         models: what essent loads, each `MODEL` or `NAME=MODEL`.
         pairs: scored pairs (JSON Lines with sentence1, sentence2 and score from 0 to 5), from which `/compare` knows
             what is typical.
-        progress: whether a bar shows how far the texts of collections are encoded.
         note: is told what happens.
 
     Raises:
         InputError: no model, two of one name, or an option's value.
-        DataError: texts that cannot be read.
         EssentError: a model cannot be loaded, or does not give its golden vectors.
         MissingDependencyError: the extra `serve` is not installed, or torch, which all but static encoders need.
     """
@@ -69,17 +67,16 @@ def serve(
         _, source = named(model)
         if _runs_in_engine(source, settings):
             check_torch(f"Serving {source!r}")
-    given = read_collections(settings)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
     for kind in STOPPING:
         signal.signal(kind, _leave)
     folder = Path(tempfile.mkdtemp(prefix="essent-serve-"))
     try:
         prepared = []
-        for place, model in enumerate(models):
+        for index, model in enumerate(models):
             note(f"Loading {model}: it is verified, and converted where its engine runs graphs. This can take minutes.")
-            prepared.append(prepare(model, settings.engine, folder / str(place), settings.precision))
-        asyncio.run(_serve(prepared, settings, keys, pairs, given, progress, note))
+            prepared.append(prepare(model, settings.engine, folder / str(index), settings.precision))
+        asyncio.run(_serve(prepared, settings, keys, pairs, note))
     except KeyboardInterrupt:
         note("Stopped before it had started.")
     finally:
@@ -128,7 +125,7 @@ def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> P
         with _signals_wait():
             process.start()
         theirs.close()
-        found, error = ours.recv()
+        prepared, error = ours.recv()
     except EOFError:
         process.join()
         killed = process.exitcode == -9  # by SIGKILL, a name that Windows lacks
@@ -144,8 +141,7 @@ def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> P
             process.join()
     if error is not None:
         raise error
-    result: Prepared = found
-    return result
+    return prepared  # type: ignore[no-any-return]
 
 
 async def _serve(
@@ -153,25 +149,22 @@ async def _serve(
     settings: Settings,
     keys: tuple[str, ...],
     pairs: Path | None,
-    given: list[Given],
-    progress: bool,
     note: Callable[[str], None],
 ) -> None:
     from essent.serving.app import create_app
     from essent.serving.connections import Server
-    from essent.serving.explorer import explorer
+    from essent.serving.routes import explorer_page
+    from essent.serving.service import Service
 
-    threads = divide(cores(), settings.threads)
-    service = Service(prepared, settings, threads)
-    app = create_app(service, keys, None if settings.no_page else explorer())
+    service = Service(prepared, settings, *settings.divide(cores()))
+    app = create_app(service, keys, None if settings.no_page else explorer_page())
     try:
         try:
             await service.start()
         except EssentError as error:
             raise EngineError(f"The engine did not start: {error}") from error
         if pairs is not None:
-            app.state.typical = {name: await _typical(service, name, pairs) for name in service.models}
-        app.state.collections = await open_collections(service, given, note, progress)
+            service.typical = {name: await _typical(service, name, pairs) for name in service.models}
         await _run(Server(app, settings), service, note)
     finally:
         await service.stop()
@@ -188,9 +181,9 @@ async def _run(server: Server, service: Service, note: Callable[[str], None]) ->
     while not server.started and not serving.done():
         await asyncio.sleep(0.02)
     if server.started:
-        for place in (listener.getsockname() for each in server.servers for listener in each.sockets):
-            about = "; ".join(f"{model.name} ({model.about.engine})" for model in service.models.values())
-            note(f"Ready: http://{place[0]}:{place[1]} serves {about}.")
+        models = "; ".join(f"{model.name} ({model.prepared.engine})" for model in service.models.values())
+        for host, port, *_ in (listener.getsockname() for each in server.servers for listener in each.sockets):
+            note(f"Ready: http://{host}:{port} serves {models}.")
     try:
         await serving
     except SystemExit:
@@ -206,15 +199,18 @@ async def _run(server: Server, service: Service, note: Callable[[str], None]) ->
 
 async def _typical(service: Service, name: str, path: Path) -> list[dict[str, Any]]:
     """Cosines of pairs that people judged unrelated, alike in part, and of the same meaning."""
+    from essent.serving.service import unit_rows
+
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    texts = [row[side] for row in rows for side in ("sentence1", "sentence2")]
-    found = await service.embed(service.models[name], texts, truncate=True)
-    unit = found.vectors / np.maximum(np.linalg.norm(found.vectors, axis=1, keepdims=True), 1e-12)
+    model = service.models[name]
+    prompt = model.prompt(None)
+    texts = [prompt + row[side] for row in rows for side in ("sentence1", "sentence2")]
+    unit = unit_rows((await service.run(model, texts, truncate=True)).vectors)
     cosines, scores = np.einsum("nk,nk->n", unit[0::2], unit[1::2]), np.array([row["score"] for row in rows])
     typical = []
-    for words, least, most in BANDS:
-        chosen = cosines[(scores >= least) & (scores <= most)]
-        if len(chosen):
-            low, median, high = (round(float(value), 4) for value in np.quantile(chosen, (0.05, 0.5, 0.95)))
-            typical.append({"pairs": words, "count": len(chosen), "low": low, "median": median, "high": high})
+    for name_of_band, lowest, highest in BANDS:
+        inside = cosines[(scores >= lowest) & (scores <= highest)]
+        if len(inside):
+            low, median, high = (round(float(cosine), 4) for cosine in np.quantile(inside, (0.05, 0.5, 0.95)))
+            typical.append({"pairs": name_of_band, "count": len(inside), "low": low, "median": median, "high": high})
     return typical

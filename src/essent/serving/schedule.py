@@ -29,7 +29,9 @@ class Job:
         model: its number.
         sequences: ids of each distinct text, in its frame.
         arrival, allowance: when it came, in seconds of a monotonic clock, and how long it may take.
-        done: what to call with the vectors, or with what went wrong.
+        done: the future of its vectors (N,K).
+        small: whether it is a query rather than a corpus.
+        waiting: rows of the texts that are in no batch yet, shortest first, and their lengths.
     """
 
     model: int
@@ -38,43 +40,31 @@ class Job:
     allowance: float
     done: Any
     tokens: int = field(init=False)
+    small: bool = field(init=False)
+    waiting: list[int] = field(init=False)
+    lengths: list[int] = field(init=False)
     due: float = field(init=False)
     vectors: np.ndarray | None = field(init=False, default=None)
     left: int = field(init=False)
     started: float | None = field(init=False, default=None)
-    closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         lengths = [max(len(ids), 1) for ids in self.sequences]
         self.tokens = sum(lengths)
+        self.small = self.tokens <= SMALL
         self.due = self.arrival + min(self.tokens / PATIENCE, self.allowance / 2)
         self.left = len(lengths)
-        self._order = sorted(range(len(lengths)), key=lengths.__getitem__)  # waiting texts, shortest first
-        self._lengths = [lengths[row] for row in self._order]
-
-    @property
-    def small(self) -> bool:
-        """Whether it is a query rather than a corpus."""
-        return self.tokens <= SMALL
-
-    @property
-    def waiting(self) -> int:
-        """Texts that are in no batch yet."""
-        return len(self._order)
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest waiting text."""
-        return self._lengths[-1]
+        self.waiting = sorted(range(len(lengths)), key=lengths.__getitem__)
+        self.lengths = [lengths[row] for row in self.waiting]
 
     def take(self, shortest: float, longest: float, room: int) -> tuple[list[int], int]:
         """At most `room` waiting texts between two lengths, longest first, and their tokens: they wait no more."""
-        stop = bisect.bisect_right(self._lengths, longest)
-        start = max(bisect.bisect_left(self._lengths, shortest), stop - room)
+        stop = bisect.bisect_right(self.lengths, longest)
+        start = max(bisect.bisect_left(self.lengths, shortest), stop - room)
         if start >= stop:
             return [], 0
-        rows, tokens = self._order[start:stop][::-1], sum(self._lengths[start:stop])
-        del self._order[start:stop], self._lengths[start:stop]
+        rows, tokens = self.waiting[start:stop][::-1], sum(self.lengths[start:stop])
+        del self.waiting[start:stop], self.lengths[start:stop]
         return rows, tokens
 
 
@@ -133,7 +123,7 @@ class Schedule:
         for place, (_, _, other) in enumerate(self._jobs):
             if other is job:
                 del self._jobs[place]
-                self.tokens -= sum(job.take(0, float("inf"), job.waiting)[1:])
+                self.tokens -= sum(job.take(0, float("inf"), len(job.waiting))[1:])
                 return
 
     def clear(self) -> list[Job]:
@@ -148,7 +138,7 @@ class Schedule:
         head = next((job for _, _, job in self._jobs if job.small or not only_small), None)
         if head is None:
             return None
-        longest = head.longest
+        longest = head.lengths[-1]
         shortest = min(SHORTER * longest, longest - ALIKE)
         texts: list[tuple[Job, int]] = []
         most = max(longest * LONGER, longest + ALIKE)

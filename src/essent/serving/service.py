@@ -3,35 +3,70 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from essent._core.texts import distinct_texts
 from essent.errors import VerificationError
-from essent.serving.dispatch import Dispatcher
+from essent.recipe.tokens.by_word import cut
 from essent.serving.engine import Engine
-from essent.serving.errors import RequestError, overloaded, unhealthy
-from essent.serving.machine import Threads
-from essent.serving.model import Model
+from essent.serving.metrics import Metrics
 from essent.serving.prepared import Prepared
 from essent.serving.schedule import Schedule
+from essent.serving.schemas import RequestError, overloaded, unhealthy
 from essent.serving.settings import Settings
-from essent.serving.static import StaticModel
 from essent.serving.worker import Source
+from essent.static.encoder import StaticEncoder
 
-logger = logging.getLogger(__name__)
 T = TypeVar("T")
-Where: TypeAlias = Callable[[int], str]  # what a request calls its text of this place, for errors
-BUDGET = {"openvino": 1024, "onnx": 1024, "torch": 1024}  # tokens of a batch
+Where: TypeAlias = Callable[[int], str]  # what a request calls its text of this index, for errors
+BUDGET = 1024, 2048  # tokens of a batch: of an engine, and where none runs
 FEW_LETTERS = 4000  # are tokenised at once; more in a thread, in portions of
 PORTION_LETTERS = 100_000
 MOST_WAITING = 64  # requests whose texts are in portions
+
+
+class Model:
+    """A model that is served: what is known of it, and the encoder itself where that is static.
+
+    Attributes:
+        number: of the model in the engine; -1 for a static encoder, which runs in this process.
+        static: the encoder; it cuts no text, so that lengths are known before anything is cut.
+    """
+
+    def __init__(self, prepared: Prepared, number: int, created: int) -> None:
+        self.prepared, self.name, self.number, self.created = prepared, prepared.name, number, created
+        self.reading = prepared.reading
+        self.static: StaticEncoder | None = None
+        if prepared.engine == "static":
+            self.static = StaticEncoder(replace(StaticEncoder.load(prepared.folder).table, limit=None))
+
+    def prompt(self, name: str | None) -> str:
+        """The text of a prompt, or of the model's default prompt.
+
+        Raises:
+            RequestError: no such prompt.
+        """
+        prompts = self.prepared.prompts
+        if name is not None and name not in prompts:
+            raise RequestError(
+                400, f"There is no prompt of that name; {self.name} has {', '.join(map(repr, prompts)) or 'none'}.",
+                param="prompt_name",
+            )  # fmt: skip
+        chosen = self.prepared.prompt_name if name is None else name
+        return prompts.get(chosen, "") if chosen else ""
+
+    def static_vectors(self, ids: np.ndarray, lengths: np.ndarray, left: bool | None = None) -> np.ndarray:
+        """Vectors (N,D) float32 of a static encoder's ids, one text after the other, cut to the most tokens."""
+        assert self.static is not None  # noqa: S101
+        if (limit := self.reading.max_seq_length) is not None:
+            ids, lengths = cut(ids, lengths, limit, self.reading.left if left is None else left)
+        return self.static.means((ids, lengths))
 
 
 @dataclass
@@ -39,62 +74,66 @@ class Embedded:
     """Vectors of a request's texts, and what was done for them.
 
     Attributes:
-        vectors: (N,K) float32, as `encode` gives them.
+        vectors: (N,K) float32.
         tokens: how many of each text the model read, special tokens included.
-        truncated: places of the texts that were cut.
+        truncated: indices of the texts that were cut.
         tokenising, waiting, running: seconds.
     """
 
     vectors: np.ndarray
     tokens: np.ndarray
-    truncated: list[int] = field(default_factory=list)
-    tokenising: float = 0.0
-    waiting: float = 0.0
-    running: float = 0.0
+    truncated: list[int]
+    tokenising: float
+    waiting: float
+    running: float
 
 
 class Service:
     """All models of a server, the queue before the engine, and the engine.
 
     Args:
-        models: what `prepare` found.
+        prepared: the models, as `prepare` gives them.
         settings: limits and timeouts.
-        threads: of engine and tokenising.
+        engine_threads, tokenising_threads: see `Settings.divide`.
+
+    Attributes:
+        typical: of each model, the cosines that are typical of pairs of texts, for `/compare`.
     """
 
-    def __init__(self, models: list[Prepared], settings: Settings, threads: Threads) -> None:
-        self.settings = settings
-        running = [model for model in models if model.engine != "static"]
+    def __init__(
+        self, prepared: list[Prepared], settings: Settings, engine_threads: int, tokenising_threads: int
+    ) -> None:
+        self.settings, self.stopping = settings, False
+        self.typical: dict[str, list[dict[str, Any]]] = {}
+        run = [model for model in prepared if model.engine != "static"]
         started = int(time.time())
         self.models = {
-            model.name: Model(model, running.index(model) if model in running else -1, started) for model in models
+            model.name: Model(model, run.index(model) if model in run else -1, started) for model in prepared
         }
         self.first = next(iter(self.models.values()))
-        self.threads = threads
-        budget = min((BUDGET[model.engine] for model in running), default=2048)
-        self.schedule = Schedule(budget, settings.max_queue_tokens)
-        self.dispatcher = Dispatcher(self.schedule, settings.timeout)
+        self.tokenising_threads = tokenising_threads
         self._waiting = 0
-        self._pool = ThreadPoolExecutor(threads.tokenising, thread_name_prefix="tokenising")
-        self.stopping = False
-        self.engine = self.dispatcher.engine = self._engine(running) if running else None
-
-    def _engine(self, running: list[Prepared]) -> Engine:
-        sources = [
-            Source(
-                model.engine,
-                model.place,
-                model.precision,
-                model.reading.pad_id,
-                model.dimensions,
-                model.reading.max_seq_length,
-            )
-            for model in running
-        ]
-        return Engine(
-            sources, self.threads.engine, self.check, self.dispatcher.pump, self.settings.batch_timeout,
-            self.settings.quiet_timeout,
-        )  # fmt: skip
+        self._pool = ThreadPoolExecutor(tokenising_threads, thread_name_prefix="tokenising")
+        self.schedule = Schedule(BUDGET[not run], settings.max_queue_tokens)
+        self.engine: Engine | None = None
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "te_queue_size": ("Requests that wait.", lambda: len(self.schedule)),
+            "essent_queue_tokens": ("Tokens that wait.", lambda: self.schedule.tokens),
+            "essent_engine_ready": ("1 while requests are served.", lambda: self.healthy),
+            "essent_engine_restarts": (
+                "How often the engine was started again.", lambda: self.engine.restarts if self.engine else 0
+            ),
+        }  # fmt: skip
+        self.metrics = Metrics(gauges)
+        if run:
+            sources = [
+                Source(
+                    model.engine, model.folder, model.precision, model.reading.pad_id, model.dimensions,
+                    model.reading.max_seq_length,
+                )
+                for model in run
+            ]  # fmt: skip
+            self.engine = Engine(sources, engine_threads, self.schedule, settings, self.check, self.metrics.batch)
 
     async def start(self) -> None:
         """Start the engine; every model has given its golden vectors when this returns.
@@ -104,9 +143,7 @@ class Service:
         """
         if self.engine is not None:
             await self.engine.start()
-        for model in self.models.values():
-            if model.static is not None:
-                await self._check_model(model)
+        await self.check(static=True)
 
     async def stop(self) -> None:
         """End the engine and the threads."""
@@ -120,177 +157,30 @@ class Service:
         """Whether requests are served now."""
         return not self.stopping and (self.engine is None or self.engine.state == "ready")
 
-    # -- golden vectors ---------------------------------------------------------------------------------------------
+    async def check(self, static: bool = False) -> None:
+        """Run golden texts by the way that requests take: together, and each alone, as their lengths differ.
 
-    async def check(self) -> None:
-        """Run the golden texts of every model in the engine, by the way that requests take.
+        Args:
+            static: whether static encoders are checked, or the models of the engine.
 
         Raises:
             VerificationError: a model does not give its golden vectors.
         """
         for model in self.models.values():
-            if model.static is None:
-                await self._check_model(model)
-
-    async def _check_model(self, model: Model) -> None:
-        """Together, and each text alone; they are longer and shorter than each other."""
-        texts, golden = model.about.golden_texts, model.about.golden
-        scale = max(float(np.linalg.norm(golden, axis=1).max(initial=0.0)), 1.0)
-        for chosen in [slice(None), *(slice(place, place + 1) for place in range(len(texts)))]:
-            found = await self._embed(model, texts[chosen], checking=True)
-            difference = float(np.abs(found.vectors - golden[chosen]).max(initial=0.0)) / scale
-            if not difference <= model.about.tolerance:
-                raise VerificationError(
-                    f"{model.name} does not give its golden vectors in the engine {model.about.engine}: they differ by "
-                    f"{difference:.1e}, allowed is {model.about.tolerance:.0e}."
-                )
+            if (model.static is not None) != static:
+                continue
+            texts, golden = model.prepared.golden_texts, model.prepared.golden
+            scale = max(float(np.linalg.norm(golden, axis=1).max(initial=0.0)), 1.0)
+            for rows in [slice(None), *(slice(row, row + 1) for row in range(len(texts)))]:
+                vectors = (await self.run(model, texts[rows], checking=True)).vectors
+                difference = float(np.abs(vectors - golden[rows]).max(initial=0.0)) / scale
+                if not difference <= model.prepared.tolerance:
+                    raise VerificationError(
+                        f"{model.name} does not give its golden vectors in the engine {model.prepared.engine}: they "
+                        f"differ by {difference:.1e}, allowed is {model.prepared.tolerance:.0e}."
+                    )
 
     # -- requests ---------------------------------------------------------------------------------------------------
-
-    async def embed(
-        self,
-        model: Model,
-        texts: list[str],
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: bool | None = None,
-        left: bool | None = None,
-        where: Where = "input[{}]".format,
-    ) -> Embedded:
-        """Vectors of the texts, as the encoder's own `encode` gives them.
-
-        Args:
-            prompt_name: a prompt of the model; by default its own default.
-            prompt: the text of a prompt, which takes the place of the model's.
-            truncate: whether texts that are too long are cut; by default what the server's owner chose.
-            left: whether their beginning is cut; by default as the tokenizer does.
-            where: what the request calls the text of a place, which an error names.
-
-        Raises:
-            RequestError: too long, too many, overloaded, or the engine is not there.
-        """
-        prompt = model.prompt(prompt_name) if prompt is None else prompt
-        cut = self.settings.truncate if truncate is None else truncate
-        return await self._embed(model, [prompt + text for text in texts] if prompt else texts, cut, left, where=where)
-
-    async def _embed(
-        self,
-        model: Model,
-        texts: list[str],
-        truncate: bool = False,
-        left: bool | None = None,
-        checking: bool = False,
-        where: Where = "input[{}]".format,
-    ) -> Embedded:
-        if not checking:
-            self._require_health(model)
-        start = time.monotonic()
-        distinct, inverse = distinct_texts(texts)
-
-        def said(place: int) -> str:
-            return where(int(np.argmax(inverse == place)))  # the first text of the request that is this one
-
-        if model.static is not None:
-            found = await self._run_static(model, model.static, distinct, truncate, left, said)
-        else:
-            read = await self.in_portions(model.reading.ids, distinct)
-            ids = [one for part in read for one in part]
-            tokens, cut = self._measured(model, model.reading.counts(ids), truncate, said)
-            sequences = model.reading.framed(ids, left)
-            tokenised = time.monotonic()
-            vectors, waited = await self.dispatcher.run(model.number, sequences, checking)
-            found = Embedded(vectors, tokens, cut, tokenised - start, waited, time.monotonic() - tokenised - waited)
-        if not np.isfinite(found.vectors).all():
-            raise RequestError(500, "The model gave a vector that is not finite.", code="not_finite")
-        if len(distinct) != len(texts):
-            found.vectors, found.tokens = found.vectors[inverse], found.tokens[inverse]
-            shortened = set(found.truncated)
-            found.truncated = [place for place, row in enumerate(inverse.tolist()) if row in shortened]
-        return found
-
-    async def run_ids(self, model: Model, sequences: list[np.ndarray]) -> np.ndarray:
-        """Vectors (N,K) of ids in their frame, as one request.
-
-        Raises:
-            RequestError: see `embed`.
-        """
-        self._require_health(model)
-        return (await self.dispatcher.run(model.number, sequences))[0]
-
-    def _require_health(self, model: Model) -> None:
-        if self.stopping:
-            raise unhealthy("The server is stopping.", 1.0)
-        if model.static is None and not self.healthy:
-            raise unhealthy("The engine is being restarted; the same request may succeed in a few seconds.")
-
-    def _measured(self, model: Model, counts: list[int], truncate: bool, said: Where) -> tuple[np.ndarray, list[int]]:
-        """Tokens (N,) that are read, and the places of texts that are too long.
-
-        Raises:
-            RequestError: one is too long and may not be cut, or there are too many tokens in all.
-        """
-        limit = model.reading.max_seq_length
-        tokens = np.asarray(counts, np.int64)
-        cut: list[int] = []
-        if limit is not None and len(tokens) and int(tokens.max()) > limit:
-            cut = np.flatnonzero(tokens > limit).tolist()
-            if not truncate:
-                raise RequestError(
-                    400,
-                    f"{said(cut[0])} has {int(tokens[cut[0]]):,} tokens, and {model.name} reads at most {limit:,} in a "
-                    f"text; {len(cut)} of the {len(tokens)} different texts of this request are too long. Split them, "
-                    "or let the server's owner allow truncation (--truncate).",
-                    param=said(cut[0]).partition("[")[0], code="context_length_exceeded",
-                )  # fmt: skip
-            tokens = np.minimum(tokens, limit)
-        if (total := int(tokens.sum())) > self.settings.max_request_tokens:
-            raise RequestError(
-                400,
-                f"The request has {total:,} tokens, and this server takes at most "
-                f"{self.settings.max_request_tokens:,} in one. Send it in parts.",
-                param="input", code="max_tokens_per_request",
-            )  # fmt: skip
-        return tokens, cut
-
-    async def in_portions(self, work: Callable[[list[str]], T], texts: list[str]) -> list[T]:
-        """Do something with few letters at once, and with many in a thread, part by part, so that others get a turn.
-
-        Raises:
-            RequestError: too many requests do so.
-        """
-        letters = sum(map(len, texts))
-        if letters <= FEW_LETTERS:
-            return [work(texts)]
-        if self._waiting >= MOST_WAITING:
-            raise overloaded(1.0, "Too many requests are being tokenised.")
-        self._waiting += 1
-        try:
-            loop, found = asyncio.get_running_loop(), []
-            for part in _parts(texts):
-                found.append(await loop.run_in_executor(self._pool, work, part))
-            return found
-        finally:
-            self._waiting -= 1
-
-    async def _run_static(
-        self, model: Model, static: StaticModel, texts: list[str], truncate: bool, left: bool | None, said: Where
-    ) -> Embedded:
-        start = time.monotonic()
-        limit = model.reading.max_seq_length
-        read = await self.in_portions(static.read, texts)
-        counts = [int(length) for _, lengths in read for length in lengths]
-        tokens, cut = self._measured(model, counts, truncate, said)
-        tokenised = time.monotonic()
-        loop = asyncio.get_running_loop()
-        parts = []
-        for found in read:
-            if (len(read) == 1 and limit is None) or len(found[0]) < FEW_LETTERS:
-                parts.append(static.vectors(found, left))
-            else:
-                parts.append(await loop.run_in_executor(self._pool, static.vectors, found, left))
-        vectors = np.concatenate(parts)[:, : model.about.dimensions]
-        return Embedded(vectors, tokens, cut, tokenised - start, 0.0, time.monotonic() - tokenised)
 
     def find(self, name: str | None) -> Model:
         """The model of that name; the first one without a name.
@@ -298,24 +188,191 @@ class Service:
         Raises:
             RequestError: there is none.
         """
-        if name is None:
-            return self.first
-        if name not in self.models:
+        model = self.first if name is None else self.models.get(name)
+        if model is None:
             raise RequestError(
                 404, f"There is no such model here; this server has {', '.join(map(repr, self.models))}.",
                 param="model", code="model_not_found",
             )  # fmt: skip
-        return self.models[name]
+        return model
+
+    def check_texts(self, texts: list[str], field: str, where: Where | None = None) -> None:
+        """Refuse no text, an empty one, or too many.
+
+        Args:
+            field: of the request, which an error names.
+            where: what the request calls the text of an index, by default `field[index]`.
+
+        Raises:
+            RequestError: says which.
+        """
+        if not texts:
+            raise RequestError(400, f"{field} has no text.", param=field, code="empty_input")
+        if len(texts) > (most := self.settings.max_inputs):
+            raise RequestError(
+                400, f"{field} has {len(texts):,} texts, and this server takes at most {most:,} in a request. Send "
+                "them in parts.", param=field, code="too_many_inputs",
+            )  # fmt: skip
+        if "" in texts:
+            index = texts.index("")
+            raise RequestError(
+                400, f"{where(index) if where else f'{field}[{index}]'} is an empty text. Leave empty texts out.",
+                param=field, code="empty_input",
+            )  # fmt: skip
+
+    async def embed(
+        self, model: Model, texts: list[str], field: str = "input", where: Where | None = None,
+        prompt_name: str | None = None, truncate: bool | None = None, left: bool | None = None,
+        dimensions: int | None = None, unit: bool = False,
+    ) -> Embedded:  # fmt: skip
+        """Vectors of the texts, as the encoder's own `encode` gives them.
+
+        Args:
+            field, where: see `check_texts`.
+            prompt_name: a prompt of the model; by default its own default.
+            truncate: whether texts that are too long are cut; by default what the server's owner chose.
+            left: whether their beginning is cut; by default as the tokenizer does.
+            dimensions: how many of the first dimensions are wanted.
+            unit: whether the vectors are scaled to length 1.
+
+        Raises:
+            RequestError: no text, too long, too many, overloaded, or the engine is not there.
+        """
+        self.check_texts(texts, field, where)
+        if dimensions is not None and dimensions > model.prepared.dimensions:
+            raise RequestError(
+                400,
+                f"dimensions={dimensions}: the vectors of {model.name} have {model.prepared.dimensions} dimensions.",
+                param="dimensions",
+            )  # fmt: skip
+        prompt = model.prompt(prompt_name)
+        self.require_health(model)
+        embedded = await self.run(
+            model, [prompt + text for text in texts] if prompt else texts,
+            self.settings.truncate if truncate is None else truncate, left, where or f"{field}[{{}}]".format,
+        )  # fmt: skip
+        self.metrics.embedded(model.name, embedded)
+        embedded.vectors = embedded.vectors[:, :dimensions]
+        if unit:
+            embedded.vectors = unit_rows(embedded.vectors)
+        return embedded
+
+    def require_health(self, model: Model) -> None:
+        """Refuse what cannot be run now.
+
+        Raises:
+            RequestError: the server stops, or the engine is not there.
+        """
+        if self.stopping:
+            raise unhealthy("The server is stopping.", 1.0)
+        if model.static is None and not self.healthy:
+            raise unhealthy("The engine is being restarted; the same request may succeed in a few seconds.")
+
+    async def run(
+        self, model: Model, texts: list[str], truncate: bool = False, left: bool | None = None,
+        where: Where = "input[{}]".format, checking: bool = False,
+    ) -> Embedded:  # fmt: skip
+        """Vectors of texts with their prompts, each text once; `checking` golden texts needs no healthy engine.
+
+        Raises:
+            RequestError: see `embed`.
+        """
+        start = time.monotonic()
+        distinct, inverse = distinct_texts(texts)
+        if model.static is not None:
+            portions = await self.in_portions(model.static.ids, distinct)
+            counts = np.concatenate([lengths for _, lengths in portions])
+        else:
+            ids = [ids for portion in await self.in_portions(model.reading.ids, distinct) for ids in portion]
+            counts = np.array([len(each) + len(model.reading.frame) for each in ids])
+        tokens = self._measured(model, counts, truncate, lambda row: where(int(np.argmax(inverse == row))))
+        tokenised = time.monotonic()
+        waited = 0.0
+        if model.static is not None:
+            vectors = await self._static_vectors(model, portions, left)
+        else:
+            assert self.engine is not None  # noqa: S101
+            vectors, waited = await self.engine.run(model.number, model.reading.framed(ids, left), checking)
+        if not np.isfinite(vectors).all():
+            raise RequestError(500, "The model gave a vector that is not finite.", code="not_finite")
+        running = time.monotonic() - tokenised - waited
+        truncated = np.flatnonzero((tokens < counts)[inverse]).tolist()
+        if len(distinct) != len(texts):
+            vectors, tokens = vectors[inverse], tokens[inverse]
+        return Embedded(vectors, tokens, truncated, tokenised - start, waited, running)
+
+    def _measured(self, model: Model, counts: np.ndarray, truncate: bool, where: Where) -> np.ndarray:
+        """Tokens (N,) that are read of each text.
+
+        Raises:
+            RequestError: one is too long and may not be cut, or there are too many tokens in all.
+        """
+        tokens, limit = counts, model.reading.max_seq_length
+        if limit is not None and int(counts.max()) > limit:
+            too_long = np.flatnonzero(counts > limit).tolist()
+            if not truncate:
+                name = where(too_long[0])
+                raise RequestError(
+                    400,
+                    f"{name} has {int(counts[too_long[0]]):,} tokens, and {model.name} reads at most {limit:,} in a "
+                    f"text; {len(too_long)} of the {len(counts)} different texts of this request are too long. Split "
+                    "them, or let the server's owner allow truncation (--truncate).",
+                    param=name.partition("[")[0], code="context_length_exceeded",
+                )  # fmt: skip
+            tokens = np.minimum(counts, limit)
+        if (total := int(tokens.sum())) > self.settings.max_request_tokens:
+            raise RequestError(
+                400,
+                f"The request has {total:,} tokens, and this server takes at most "
+                f"{self.settings.max_request_tokens:,} in one. Send it in parts.",
+                param="input", code="max_tokens_per_request",
+            )  # fmt: skip
+        return tokens
+
+    async def in_portions(self, work: Callable[[list[str]], T], texts: list[str]) -> list[T]:
+        """Do something with few letters at once, and with many in a thread, part by part, so that others get a turn.
+
+        Raises:
+            RequestError: too many requests do so.
+        """
+        if sum(map(len, texts)) <= FEW_LETTERS:
+            return [work(texts)]
+        if self._waiting >= MOST_WAITING:
+            raise overloaded(1.0, "Too many requests are being tokenised.")
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return [await loop.run_in_executor(self._pool, work, portion) for portion in _portions(texts)]
+        finally:
+            self._waiting -= 1
+
+    async def _static_vectors(
+        self, model: Model, portions: list[tuple[np.ndarray, np.ndarray]], left: bool | None
+    ) -> np.ndarray:
+        """Vectors (N,K) of ids that `in_portions` gave: of few at once, of many in a thread."""
+        limit, loop, vectors = model.reading.max_seq_length, asyncio.get_running_loop(), []
+        for ids, lengths in portions:
+            if (len(portions) == 1 and limit is None) or len(ids) < FEW_LETTERS:
+                vectors.append(model.static_vectors(ids, lengths, left))
+            else:
+                vectors.append(await loop.run_in_executor(self._pool, model.static_vectors, ids, lengths, left))
+        return np.concatenate(vectors)[:, : model.prepared.dimensions]
 
 
-def _parts(texts: list[str]) -> list[list[str]]:
+def _portions(texts: list[str]) -> list[list[str]]:
     """Texts in portions of so many letters, a longer text alone."""
-    found: list[list[str]] = [[]]
+    portions: list[list[str]] = [[]]
     letters = 0
     for text in texts:
-        if found[-1] and letters + len(text) > PORTION_LETTERS:
-            found.append([])
+        if portions[-1] and letters + len(text) > PORTION_LETTERS:
+            portions.append([])
             letters = 0
-        found[-1].append(text)
+        portions[-1].append(text)
         letters += len(text)
-    return found
+    return portions
+
+
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Vectors (N,K) float32 at length 1; zeros stay zeros."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.ascontiguousarray(vectors / np.maximum(lengths, 1e-12), np.float32)

@@ -9,7 +9,10 @@ from essent._core.arithmetic import PASSES, precision_of
 from essent.engine.choice import ENGINES
 from essent.errors import InputError
 
-MEGABYTE = 1_000_000
+POSITIVE = (
+    "max_inputs", "max_request_tokens", "max_queue_tokens", "max_body_mb", "max_connections", "timeout",
+    "batch_timeout", "quiet_timeout",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,6 @@ class Settings:
         batch_timeout: Seconds that one batch may take before the engine is restarted.
         quiet_timeout: Seconds without a sign of life after which the engine is restarted.
         log_requests: Whether every request is logged, without its texts.
-        texts: Collections in which clients find the nearest texts: files (one text a line, .jsonl, .csv, .tsv or
-            .parquet) or folders of `essent encode`, each FILE or NAME=FILE.
-        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        max_texts: The most texts in a collection.
         no_page: Whether browsers get no page at `/`.
     """
 
@@ -60,9 +59,6 @@ class Settings:
     batch_timeout: float = 30.0
     quiet_timeout: float = 4.0
     log_requests: bool = False
-    texts: list[Path] | None = None
-    column: str | None = None
-    max_texts: int = 100_000
     no_page: bool = False
 
     def __post_init__(self) -> None:
@@ -71,8 +67,7 @@ class Settings:
         object.__setattr__(self, "precision", precision_of(self.precision, PASSES))
         if not 0 <= self.port <= 65535:
             raise InputError(f"port={self.port}: must be between 0 and 65535.")
-        positive = ("max_inputs", "max_request_tokens", "max_queue_tokens", "max_body_mb", "max_connections")
-        for name in (*positive, "max_texts", "timeout", "batch_timeout", "quiet_timeout"):
+        for name in POSITIVE:
             if not getattr(self, name) > 0:
                 raise InputError(f"{name}={getattr(self, name)}: must be above 0.")
         if self.threads is not None and self.threads < 1:
@@ -80,11 +75,6 @@ class Settings:
         for origin in self.cors or ():
             if origin != "*" and not origin.startswith(("http://", "https://")):
                 raise InputError(f"cors={origin!r}: an origin begins with http:// or https://, or is * for every page.")
-
-    @property
-    def max_body(self) -> int:
-        """Bytes in the body of a request."""
-        return int(self.max_body_mb * MEGABYTE)
 
     def keys(self) -> tuple[str, ...]:
         """The keys of the file, if any.
@@ -102,3 +92,12 @@ class Settings:
         if not keys:
             raise InputError(f"The file {str(self.api_key_file)!r} has no API key: write one key a line.")
         return keys
+
+    def divide(self, cores: int) -> tuple[int, int]:
+        """Threads of the engine and of tokenising.
+
+        The engine gets all cores but what HTTP and tokenising need on machines that have some to spare. On few cores
+        the three take turns: HTTP and tokenising wait for the engine most of the time.
+        """
+        few = cores <= 4
+        return self.threads or (cores if few else cores - max(1, cores // 8)), 1 if few else 2

@@ -1,31 +1,38 @@
 """The engine's process: batches of ids in, vectors out, and a sign of life several times a second.
 
-One thread reads frames, one a lane runs batches, one sends the signs of life. When the HTTP process is gone, this one
-ends; when memory runs out it ends too, so that the next one begins with all of it.
+One thread receives batches, one per lane runs them, one sends the signs of life. When the HTTP process is gone, this
+one ends; when memory runs out it ends too, so that the next one begins with all of it.
+
+Messages go through a `multiprocessing.connection`. A batch is the pickle of its number, lane, model, the lengths (B,)
+and the ids of all texts, int32. What comes back is a tuple that begins with its kind: ("vectors", number, digest,
+vectors (B,K) float32), where the digest is that of the batch as it was received, so that whoever gets the vectors can
+compare it with what was sent; ("error", number, message); ("beat",); ("ready", lanes); ("failed", message).
 """
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import logging
 import os
+import pickle
 import queue
-import socket
+import signal
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from essent.recipe.tokens.ids import pad_arrays
-from essent.serving.machine import give_back_memory, ignore_stop_signals
-from essent.serving.wire import digest, frame, receive_frame, sequences_of
 
-logger = logging.getLogger(__name__)
 BEAT = 0.4  # seconds between signs of life
 TIDYING = 50  # signs of life from one return of freed memory to the next
 ROUNDED = 4  # tokens, that the widths of a graph's batches are multiples of
@@ -41,88 +48,87 @@ Runner = Callable[[list[np.ndarray]], np.ndarray]  # ids of texts (T,) each to v
 
 @dataclass(frozen=True)
 class Source:
-    """What the process loads: a model's engine, its place, the id of its padding, and the most tokens of a text."""
+    """What the process loads: a model's engine, its folder, the id of its padding, and the most tokens of a text."""
 
     engine: str
-    place: str
+    folder: str
     precision: str
     pad_id: int
     dimensions: int
     most: int | None = None
 
 
-def main(connection: socket.socket, sources: list[Source], threads: int) -> None:
+def digest(message: bytes) -> bytes:
+    """Of a batch as it is sent: its number, its model, every id in its position."""
+    return hashlib.blake2b(message, digest_size=16).digest()
+
+
+def ignore_stop_signals() -> None:
+    """Leave SIGINT and SIGTERM, which a terminal or service manager sends to all processes, to the HTTP process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def main(connection: Connection, sources: list[Source], threads: int) -> None:
     """Load every model, say so, and run batches until the other side is gone."""
     ignore_stop_signals()
     logging.basicConfig(level=logging.WARNING, format="engine: %(levelname)s: %(message)s")
-    Worker(connection).run(sources, threads)
+    sending = threading.Lock()
 
-
-class Worker:
-    """Lanes that run batches, and the connection that they share."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._sending = threading.Lock()
-        self._queues: dict[str, queue.SimpleQueue[tuple[dict[str, Any], bytes]]] = {
-            QUICK: queue.SimpleQueue(),
-            BULK: queue.SimpleQueue(),
-        }
-
-    def run(self, sources: list[Source], threads: int) -> None:
-        """Load, then read frames; returns when the other side is gone."""
-        threading.Thread(target=self._beat, daemon=True).start()
+    def send(*message: Any) -> None:
         try:
-            loaded = [load(source, threads) for source in sources]
-        except Exception as error:
-            self._send({"kind": "failed", "message": f"{type(error).__name__}: {error}"})
-            return
-        quick, bulk = ([lanes[kind] for lanes in loaded] for kind in (QUICK, BULK))
-        count = {QUICK: min(map(len, quick)), BULK: min(map(len, bulk))}
-        for kind, runners in ((QUICK, quick), (BULK, bulk)):
-            for place in range(count[kind]):
-                each = [of_model[place] for of_model in runners]
-                threading.Thread(target=self._lane, args=(self._queues[kind], each), daemon=True).start()
-        self._send({"kind": "ready", "lanes": count})
-        while True:
-            try:
-                about, body = receive_frame(self._connection)
-            except (EOFError, OSError):
-                os._exit(0)  # whatever the lanes are doing: nobody waits for it
-            self._queues[about["lane"]].put((about, body))
-
-    def _beat(self) -> None:
-        waiting, beats = threading.Event(), 0
-        while not waiting.wait(BEAT):
-            self._send({"kind": "beat"})
-            beats += 1
-            if beats % TIDYING == 0:
-                give_back_memory()
-
-    def _lane(self, batches: queue.SimpleQueue[tuple[dict[str, Any], bytes]], runners: list[Runner]) -> None:
-        while True:
-            about, body = batches.get()
-            answer: dict[str, Any] = {"kind": "result", "batch": about["batch"]}
-            try:
-                sequences = sequences_of(body, about["count"])
-                vectors = np.ascontiguousarray(runners[about["model"]](sequences), np.float32)
-            except MemoryError:
-                os._exit(OUT_OF_MEMORY)
-            except Exception as error:  # the engines' libraries raise whatever they like; this batch alone failed
-                if "bad_alloc" in str(error) or "memory" in str(error).lower():
-                    os._exit(OUT_OF_MEMORY)
-                self._send({"kind": "error", "batch": about["batch"], "message": type(error).__name__})
-                continue
-            answer["shape"] = list(vectors.shape)
-            answer["digest"] = digest(about["batch"], about["model"], body)
-            self._send(answer, vectors.tobytes())
-
-    def _send(self, about: dict[str, Any], body: bytes = b"") -> None:
-        try:
-            with self._sending:
-                self._connection.sendall(frame(about, body))
+            with sending:
+                connection.send(message)
         except OSError:
             os._exit(0)
+
+    threading.Thread(target=_beat, args=(send,), daemon=True).start()
+    try:
+        loaded = [load(source, threads) for source in sources]
+    except Exception as error:
+        send("failed", f"{type(error).__name__}: {error}")
+        return
+    queues: dict[str, queue.SimpleQueue[bytes]] = {QUICK: queue.SimpleQueue(), BULK: queue.SimpleQueue()}
+    lanes = {kind: min(len(model[kind]) for model in loaded) for kind in queues}
+    for kind, batches in queues.items():
+        for lane in range(lanes[kind]):
+            runners = [model[kind][lane] for model in loaded]
+            threading.Thread(target=_run_lane, args=(batches, runners, send), daemon=True).start()
+    send("ready", lanes)
+    while True:
+        try:
+            message = connection.recv_bytes()
+        except (EOFError, OSError):
+            os._exit(0)  # whatever the lanes are doing: nobody waits for it
+        queues[pickle.loads(message)[1]].put(message)  # noqa: S301  from the process that has started this one
+
+
+def _beat(send: Callable[..., None]) -> None:
+    """Send signs of life, and return freed memory, some of which glibc otherwise keeps for ever, to the system."""
+    waiting, beats = threading.Event(), 0
+    while not waiting.wait(BEAT):
+        send("beat")
+        beats += 1
+        if beats % TIDYING == 0 and sys.platform == "linux":
+            with suppress(OSError, AttributeError):  # another C library
+                ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def _run_lane(batches: queue.SimpleQueue[bytes], runners: list[Runner], send: Callable[..., None]) -> None:
+    while True:
+        message = batches.get()
+        number, _, model, lengths, ids = pickle.loads(message)  # noqa: S301
+        try:
+            sequences = np.split(ids, np.cumsum(lengths)[:-1])
+            vectors = np.ascontiguousarray(runners[model](sequences), np.float32)
+        except MemoryError:
+            os._exit(OUT_OF_MEMORY)
+        except Exception as error:  # the engines' libraries raise whatever they like; this batch alone failed
+            if "bad_alloc" in str(error) or "memory" in str(error).lower():
+                os._exit(OUT_OF_MEMORY)
+            send("error", number, type(error).__name__)
+        else:
+            send("vectors", number, digest(message), vectors)
 
 
 # -- models -----------------------------------------------------------------------------------------------------------
@@ -138,7 +144,7 @@ def _graph(source: Source, threads: int) -> dict[str, list[Runner]]:
     from essent.engine.runtime import runtime_of
 
     os.environ.setdefault(PRIMITIVES, str(PRIMITIVES_KEPT))  # read when the first graph is compiled
-    runtime = runtime_of(source.engine, source.precision)(Path(source.place), source.precision, threads)
+    runtime = runtime_of(source.engine, source.precision)(Path(source.folder), source.precision, threads)
 
     def run(infer: Any, sequences: list[np.ndarray]) -> np.ndarray:
         ids, attention_mask = pad_arrays(sequences, source.pad_id, least=width_of(sequences, source.most))
@@ -177,7 +183,7 @@ def _torch(source: Source, threads: int) -> dict[str, list[Runner]]:
     from essent.encoder.encoder import Encoder
 
     torch.set_num_threads(threads)
-    encoder = Encoder(source.place)
+    encoder = Encoder(source.folder)
     encoder.eval()
     device = encoder.device
 

@@ -13,13 +13,6 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-function makeSvg(tag, attributes = {}, text = "") {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.textContent = text;
-  return element;
-}
-
 const shown = (number, decimals = 2) => {
   const text = number.toFixed(decimals);
   return Number(text) === 0 ? (0).toFixed(decimals) : text.replace("-", "−");

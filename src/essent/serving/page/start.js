@@ -25,8 +25,7 @@ async function showFacts() {
 }
 
 async function showAll() {
-  const section = byId("collection");
-  await Promise.all([showFacts(), showSentences(), showPairs(), section.querySelector("form").hidden ? null : showCollection()]);
+  await Promise.all([showFacts(), showSentences(), showPairs()]);
 }
 
 async function start() {
@@ -38,11 +37,6 @@ async function start() {
   fill(byId("first"), names);
   fill(byId("second"), names, [["", "none"]]);
   byId("second").disabled = names.length < 2;
-  const { collections } = await call("collections");
-  const section = byId("collection");
-  section.querySelector("form").hidden = collections.length === 0;
-  section.querySelector(".about").hidden = collections.length > 0;
-  fill(byId("which"), collections.map((one) => one.name));
   await showAll();
 }
 
@@ -50,7 +44,7 @@ const begin = () => start().catch((error) => {
   byId("problem").textContent = error.message;
 });
 
-for (const [id, show] of [["sentences", showSentences], ["pairs", showPairs], ["collection", showNearest]]) {
+for (const [id, show] of [["sentences", showSentences], ["pairs", showPairs]]) {
   const form = byId(id).querySelector("form");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -68,6 +62,5 @@ byId("access").addEventListener("submit", (event) => {
 });
 for (const id of ["first", "second"]) byId(id).addEventListener("change", () => showAll().catch(() => {}));
 byId("shade").addEventListener("change", showSentences);
-byId("which").addEventListener("change", showCollection);
 nameTheme();
 begin();
