@@ -21,7 +21,7 @@ from essent.serving.model import Model
 from essent.serving.prepared import named
 from essent.serving.service import Service
 from essent.serving.settings import Settings
-from essent.tasks.text_files import read_texts
+from essent.tasks.data import read_texts
 
 if TYPE_CHECKING:
     from essent.bulk.rows import Rows

@@ -24,7 +24,7 @@ from essent.errors import EngineError, EssentError, MissingDependencyError, Mode
 from essent.serving.machine import ignore_stop_signals
 from essent.serving.reading import Reading
 from essent.static.encoder import StaticEncoder, static_of
-from essent.tasks.calibration.stored import Calibration
+from essent.tasks.calibration import Calibration
 from essent.verification.golden import Verification, verify
 
 if TYPE_CHECKING:
