@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,10 +21,10 @@ from essent._core.lazy import needs_torch
 from essent._core.texts import check_texts, require_finite
 from essent._core.types import TextsLike
 from essent.errors import DamagedError, InputError, NotFittedError
-from essent.tasks.base import unit_rows
-from essent.tasks.locate import load_labelled
-from essent.tasks.pairs import DuplicateTask, PairTask
 from essent.version import __version__
+
+if TYPE_CHECKING:
+    from essent.tasks.pairs import DuplicateTask, PairTask
 
 __all__ = ["Calibration", "Curve", "calibrate", "expected_calibration_error"]
 
@@ -140,6 +140,8 @@ def calibrate(
             one class, or that contradict the cosine.
         DataError: judgements that cannot be read.
     """
+    from essent.tasks.base import unit_rows  # late: who loads a static encoder reads a calibration, and has no tasks
+
     distinct = list(dict.fromkeys(check_texts(texts)))
     if len(distinct) < FEWEST_TEXTS:
         raise InputError(
@@ -174,6 +176,9 @@ def calibrate(
 
 def _judged(pairs: Any, match_score: float | None) -> tuple[DuplicateTask | PairTask, np.ndarray]:
     """The judged pairs, and which of them are matches (P,)."""
+    from essent.tasks.locate import load_labelled
+    from essent.tasks.pairs import DuplicateTask, PairTask
+
     task = load_labelled(pairs)
     if isinstance(task, DuplicateTask):
         if match_score is not None:
