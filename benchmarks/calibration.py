@@ -18,16 +18,10 @@ from sklearn.isotonic import IsotonicRegression
 
 from essent import Encoder
 from essent.tasks.base import unit_rows
-from essent.tasks.calibration.calibrating import (
-    FEWEST_JUDGED,
-    expected_calibration_error,
-    probability_curve,
-    share_curve,
-)
-from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.calibration import FEWEST_JUDGED, expected_calibration_error, probability_curve, share_curve
+from essent.tasks.data import read_texts
 from essent.tasks.locate import load_task
-from essent.tasks.pairs import PairTask
-from essent.tasks.text_files import read_texts
+from essent.tasks.pairs import DuplicateTask, PairTask
 
 SETS = (("duplicates:mrpc.train", "duplicates:mrpc.test", 0.5), ("stsb.dev", "stsb.test", 4.0))
 SIZES, DRAWS = (100, 500, 1000), 5

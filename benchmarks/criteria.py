@@ -34,10 +34,10 @@ from essent.selection.run import _Runner
 from essent.selection.settings import BASELINES, Settings
 from essent.selection.space import REFERENCE, SPACES
 from essent.selection.verdict import Judged, _folds, best_of
+from essent.tasks.base import LabeledTask
 from essent.tasks.clusters import ClusterTask
-from essent.tasks.comparison import Scored
+from essent.tasks.comparison import Scored, scores_of_parts
 from essent.tasks.data import located_rows
-from essent.tasks.judged import JudgedTask, scores_of_parts
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import load_task
 
@@ -48,7 +48,7 @@ COLUMNS = ("model", "data", "kind", "units", "space", "score", "leader", "baseli
            "neighbours", "base_halves", "base_perturbed", "base_lexical", "base_neighbours")  # fmt: skip
 
 
-def sampled(given: str) -> JudgedTask:
+def sampled(given: str) -> LabeledTask:
     """`FILE:N` or `KIND:FILE:N`: N rows of a file, drawn at random; probes and k-means made cheap, alike for all."""
     rest, _, most = given.rpartition(":")
     name, count = (rest, int(most)) if most.isdigit() else (given, 0)
@@ -67,7 +67,7 @@ def sampled(given: str) -> JudgedTask:
 class Measured:
     """One model on one data set: the score of every recipe by labels and by each criterion."""
 
-    def __init__(self, model: str, task: JudgedTask) -> None:
+    def __init__(self, model: str, task: LabeledTask) -> None:
         score, capabilities = task.score_names[0], read_capabilities(model, {})
         self.task, self.question = task, Question.of(task, None, (score, *CRITERIA), 0)
         self.recipes = list(dict.fromkeys([*REFERENCE.expand(capabilities)[0], *map(Recipe.parse, BASELINES)]))

@@ -21,8 +21,8 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 from torch.nn import functional
 
+from essent.tasks.data import read_texts
 from essent.tasks.locate import load_pairs
-from essent.tasks.text_files import read_texts
 
 TASKS = ("sts12", "sts13", "sts16", "stsb.test", "sickr.test")
 

@@ -20,7 +20,7 @@ from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
 from essent.engine.choice import choose
-from essent.tasks.text_files import read_texts
+from essent.tasks.data import read_texts
 
 PLAIN = "sentence-transformers, float32"
 

@@ -18,23 +18,23 @@ from pathlib import Path
 from typing import TypeVar
 
 from essent.selection.run import search
+from essent.tasks.base import LabeledTask
 from essent.tasks.clusters import ClusterTask
-from essent.tasks.duplicates import DuplicateTask
-from essent.tasks.judged import JudgedTask
 from essent.tasks.labels import LabelTask
-from essent.tasks.locate import load_judged
+from essent.tasks.locate import load_labelled
+from essent.tasks.pairs import DuplicateTask
 
 Rows = TypeVar("Rows", list, tuple)
 LABELLED = ("trec", "sst2", "cr")
 CLUSTERED = ("agnews", "stackoverflow")
 
 
-def pairs_of_tasks(folder: Path, most: int, only: Sequence[str]) -> Iterator[tuple[JudgedTask, JudgedTask]]:
+def pairs_of_tasks(folder: Path, most: int, only: Sequence[str]) -> Iterator[tuple[LabeledTask, LabeledTask]]:
     """A task to choose on and one to report on."""
     if "mrpc" in only:
-        yield tuple(_shortened(load_judged(f"duplicates:mrpc.{part}", folder), most) for part in ("train", "test"))  # type: ignore[misc]
+        yield tuple(_shortened(load_labelled(f"duplicates:mrpc.{part}", folder), most) for part in ("train", "test"))  # type: ignore[misc]
     for name in (name for name in LABELLED if name in only):
-        task = load_judged(name, folder)
+        task = load_labelled(name, folder)
         assert isinstance(task, LabelTask)
         if all(example.part is None for example in task.examples):
             parts = [replace(task, examples=task.examples[half::2], name=f"{name}.{half}") for half in (0, 1)]
@@ -42,14 +42,14 @@ def pairs_of_tasks(folder: Path, most: int, only: Sequence[str]) -> Iterator[tup
         else:
             yield _shortened(task.for_choice(), most), task
     for name in (name for name in CLUSTERED if name in only):
-        task = load_judged(name, folder)
+        task = load_labelled(name, folder)
         assert isinstance(task, ClusterTask)
         few = replace(task, seeds=(0, 1, 2), starts=3)
         halves = [replace(few, examples=task.examples[half::2], name=f"{name}.{half}") for half in (0, 1)]
         yield _shortened(halves[0], most), _shortened(halves[1], most)
 
 
-def _shortened(task: JudgedTask, most: int) -> JudgedTask:
+def _shortened(task: LabeledTask, most: int) -> LabeledTask:
     """Every n-th example, so that at most `most` are left."""
     if isinstance(task, LabelTask):
         learned = [example for example in task.examples if example.part == "train"]

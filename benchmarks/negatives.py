@@ -21,9 +21,9 @@ from transformers.utils import logging
 
 from essent import Encoder
 from essent._core.atomic import write_text
-from essent.tasks.heros_files import load_heros
+from essent.tasks.data import read_texts
+from essent.tasks.heros import load_heros
 from essent.tasks.locate import load_pairs
-from essent.tasks.text_files import read_texts
 from essent.training.run import train
 
 TASKS = ("sts12", "sts13", "sts16", "stsb.test", "sickr.test")

@@ -16,8 +16,8 @@ import numpy as np
 from transformers.utils import logging
 
 from essent import Encoder
+from essent.tasks.data import read_texts
 from essent.tasks.locate import load_pairs
-from essent.tasks.text_files import read_texts
 from essent.training.run import train
 
 TASKS = ("sts12", "sts13", "sts16", "stsb.test", "sickr.test")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from essent import Encoder
-from essent.tasks.data import Pair
+from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from families import CORPUS
 

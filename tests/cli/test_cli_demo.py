@@ -9,7 +9,8 @@ import pytest
 
 from command_line import run
 from essent.cli.demo_run import DemoRow, draw
-from essent.tasks.heros import CHANGED, KEPT, SUBSETS
+from essent.tasks.examples import SUBSETS
+from essent.tasks.heros import CHANGED, KEPT
 from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 
 

@@ -20,9 +20,9 @@ from essent.lab.reproduce.tables import find_table
 from essent.selection.by_recipe import ByRecipe
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.comparison import Comparison
-from essent.tasks.heros import HerosTask, MinimalPair
-from essent.tasks.result import Result
-from essent.tasks.table import results_table
+from essent.tasks.examples import MinimalPair
+from essent.tasks.heros import HerosTask
+from essent.tasks.result import Result, results_table
 
 HOSTILE = "<script>alert('x')</script>\"'&"
 VOID = {"img", "br"}

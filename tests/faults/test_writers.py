@@ -19,7 +19,7 @@ from essent.encoder.pipeline.cache import PooledCache
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.contexts import Contexts
-from essent.tasks.data import Pair
+from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import Result, load_results, save_results
 from families import CORPUS

@@ -9,7 +9,7 @@ from typing import Any
 
 from essent.improvement import plan
 from essent.selection.space import Space
-from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.pairs import DuplicateTask
 
 WORDS = (
     "a man is playing large flute two dogs run through the green field chasing red ball stock market fell sharply on "

@@ -24,7 +24,7 @@ from essent.model.mlm_head import MaskedLMHead, expected_rows, load_masked
 from essent.selection.evaluation import evaluate
 from essent.selection.run import search
 from essent.selection.space import Grid, Space
-from essent.tasks.data import Pair
+from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from families import CORPUS, FAMILIES, MASKED, RELATIVE, WITHOUT_MASK
 from samples import daily

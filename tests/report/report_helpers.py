@@ -8,9 +8,9 @@ from essent.recipe.recipe import Recipe
 from essent.selection.checks import Check
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.comparison import Comparison
-from essent.tasks.data import Pair
+from essent.tasks.examples import SUBSETS, MinimalPair, Pair
 from essent.tasks.geometry import GeometryTask
-from essent.tasks.heros import SUBSETS, HerosTask, MinimalPair
+from essent.tasks.heros import HerosTask
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import Result
 

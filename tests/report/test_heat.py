@@ -13,7 +13,8 @@ from matplotlib.patches import Rectangle
 from essent.errors import InputError, MissingDependencyError
 from essent.report import heat
 from essent.report.heat import draw_heros, heat_map, shortened
-from essent.tasks.heros import CHANGED, KEPT, SUBSETS, HerosTask, MinimalPair
+from essent.tasks.examples import SUBSETS, MinimalPair
+from essent.tasks.heros import CHANGED, KEPT, HerosTask
 from essent.tasks.result import Result
 
 

@@ -20,8 +20,7 @@ from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import evaluate
 from essent.selection.run import search
 from essent.selection.space import Space
-from essent.tasks.data import Pair
-from essent.tasks.examples import Example
+from essent.tasks.examples import Example, Pair
 from essent.tasks.labels import LabelTask
 from essent.tasks.pairs import PairTask
 from essent.tasks.retrieval import RetrievalTask

@@ -22,13 +22,12 @@ from essent.selection.cost import TEXTS
 from essent.selection.evaluation import evaluate
 from essent.selection.run import search
 from essent.selection.space import Grid, Space
+from essent.tasks.base import LabeledTask
 from essent.tasks.clusters import ClusterTask
-from essent.tasks.duplicates import DuplicateTask
 from essent.tasks.examples import Example
-from essent.tasks.judged import JudgedTask
 from essent.tasks.labels import LabelTask
+from essent.tasks.pairs import DuplicateTask, TripletTask
 from essent.tasks.retrieval import RetrievalTask
-from essent.tasks.triplets import TripletTask
 from samples import daily
 from waiting import wait_until
 
@@ -78,7 +77,7 @@ KINDS = [pairs, triplets, labels, clusters, retrieval]
     ],
 )
 def test_every_score_is_that_of_the_recipe_alone(
-    made: Callable[[], JudgedTask], family: str, shell_of: Shells, tmp_path: Path
+    made: Callable[[], LabeledTask], family: str, shell_of: Shells, tmp_path: Path
 ) -> None:
     task = made()
     board = search(shell_of(family), task, SPACE, top=3, work=tmp_path / "work", memory=1e-3)
@@ -241,7 +240,7 @@ def test_the_cost_is_said_before_it_is_paid(shell_of: Shells, monkeypatch: pytes
 
 @pytest.mark.timing
 @pytest.mark.parametrize("made", [pairs, labels])
-def test_the_cost_that_is_said_is_what_is_paid(made: Callable[[], JudgedTask], shell_of: Shells) -> None:
+def test_the_cost_that_is_said_is_what_is_paid(made: Callable[[], LabeledTask], shell_of: Shells) -> None:
     said: list[str] = []
     started = time.perf_counter()
     search(shell_of("bert"), made(), SPACE, report=said.append)
@@ -280,7 +279,7 @@ def test_memory_holds_for_what_is_judged_side_by_side(shell_of: Shells, monkeypa
 
 @pytest.mark.parametrize("made", daily([pairs, labels], pairs))
 def test_the_number_of_cores_changes_nothing(
-    made: Callable[[], JudgedTask], shell_of: Shells, monkeypatch: pytest.MonkeyPatch
+    made: Callable[[], LabeledTask], shell_of: Shells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boards = []
     for count in (1, 5):

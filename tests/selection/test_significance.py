@@ -8,9 +8,9 @@ from scipy import stats
 
 from essent.tasks import resampling
 from essent.tasks.comparison import Comparison, Scored
+from essent.tasks.comparison import bootstrap as bootstrap_of
 from essent.tasks.comparison import compare as compare_scored
-from essent.tasks.judged import bootstrap as bootstrap_of
-from essent.tasks.judged import permutation_p as p_of
+from essent.tasks.comparison import permutation_p as p_of
 from essent.tasks.pairs import PairTask
 from essent.tasks.resampling import interval
 

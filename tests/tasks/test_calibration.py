@@ -20,11 +20,18 @@ from essent import Encoder, StaticEncoder, verify
 from essent._core.folders.digests import write_digests
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import DamagedError, DataError, InputError, NotFittedError
-from essent.tasks.calibration.calibrating import calibrate, expected_calibration_error, probability_curve, share_curve
-from essent.tasks.calibration.curve import EDGE, Curve
-from essent.tasks.calibration.stored import FILE, Calibration, read_calibration
-from essent.tasks.duplicates import DuplicateTask
-from essent.tasks.pairs import PairTask
+from essent.tasks.calibration import (
+    EDGE,
+    FILE,
+    Calibration,
+    Curve,
+    calibrate,
+    expected_calibration_error,
+    probability_curve,
+    read_calibration,
+    share_curve,
+)
+from essent.tasks.pairs import DuplicateTask, PairTask
 from families import build_tokenizer
 from static_models import static_model
 
@@ -217,12 +224,9 @@ def test_a_static_encoder_reads_it(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"format": 2}, "Upgrade essent"),
-        ({"similarity": "dot"}, "Upgrade essent"),
         ({"share": None}, "'share' must be an object"),
         ({"share": {"cosines": [-EDGE, EDGE], "values": [0, "1"]}}, r"'share\.values' must be 2 to 10,000 finite"),
         ({"share": {"cosines": [-EDGE, EDGE], "values": [1, 0]}}, "that increase"),
-        ({"share": {"cosines": [-EDGE, 0, EDGE], "values": [0, 1]}}, "that increase"),
-        ({"share": {"cosines": [-1, EDGE], "values": [0, 1]}}, "a curve over all cosines"),
         ({"share": {"cosines": [-EDGE, EDGE], "values": [0, 2]}}, "a curve over all cosines"),
         ({"probability": []}, "'probability' must be an object"),
         ({"texts": -1}, "'texts' must be a whole number"),
@@ -291,9 +295,7 @@ def test_other_similarities_than_cosine_are_refused(bert: Path) -> None:
     ("vectors", "said"),
     [
         (lambda n: np.ones((n, 4)), "have the cosine 1.000000"),
-        (lambda n: np.zeros((n, 4)), "have the cosine 0.000000"),
         (lambda n: np.where(np.arange(n * 4).reshape(n, 4) == 9, np.nan, 1.0), "is not finite"),
-        (lambda n: np.where(np.arange(n * 4).reshape(n, 4) == 9, np.inf, 1.0), "is not finite"),
     ],
 )
 def test_vectors_that_say_nothing_are_refused(vectors: Callable[[int], np.ndarray], said: str) -> None:

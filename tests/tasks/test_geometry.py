@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from essent.errors import InputError, UnknownNameError
 from essent.tasks import geometry
-from essent.tasks.data import Pair
+from essent.tasks.examples import Pair
 from essent.tasks.geometry import GeometryTask, alignment, average_cosine, iso_score, uniformity
 from essent.tasks.pairs import PairTask
 
@@ -42,9 +39,9 @@ def iso_score_step_by_step(points: np.ndarray) -> float:
     return (n * used - 1) / (n - 1)
 
 
-@pytest.fixture(params=[3, 16, 1024])
+@pytest.fixture(params=[3, 16])
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Blocks smaller than the data, one that divides nothing, and one that takes all."""
+    """Blocks smaller than the data, of which one divides nothing."""
     monkeypatch.setattr(geometry, "BLOCK", request.param)
     return request.param
 
@@ -116,23 +113,9 @@ def test_iso_scores_ends() -> None:
     assert iso_score(1e200 * cross) == pytest.approx(1.0)
 
 
-@given(st.integers(2, 30), st.integers(2, 8), st.floats(0.01, 100), st.integers(0, 10_000))
-def test_iso_score_stays_between_0_and_1_and_ignores_scale_and_rotation(
-    rows: int, width: int, scale: float, seed: int
-) -> None:
-    points = matrix(rows, width, seed)
-    rotation = np.linalg.qr(matrix(width, width, seed + 1))[0]
-    found = iso_score(points)
-    assert -1e-12 <= found <= 1 + 1e-12
-    assert iso_score(scale * points @ rotation) == pytest.approx(found, abs=1e-9)
-
-
-@pytest.mark.parametrize("measure", [average_cosine, iso_score, uniformity])
-def test_one_row_has_no_pairs(measure: Callable[[np.ndarray], float]) -> None:
-    assert math.isnan(measure(np.ones((1, 4))))
-
-
 def test_degenerate_rows() -> None:
+    for measure in (average_cosine, iso_score, uniformity):  # one row has no pairs
+        assert math.isnan(measure(np.ones((1, 4))))
     assert average_cosine(np.ones((1, 4)), self_pairs=True) == pytest.approx(1.0)
     assert average_cosine(np.zeros((5, 4))) == 0.0
     assert average_cosine(np.full((5, 4), 0.1)) == pytest.approx(1.0)

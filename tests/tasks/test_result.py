@@ -84,12 +84,6 @@ def test_minimal_pairs_and_geometry_have_no_single_score_and_come_back_from_a_fi
         _ = again.main_score
 
 
-def test_a_task_names_its_main_score(tmp_path: Path) -> None:
-    made = Result("trec", {"accuracy": {"test": 83.5}}, {}, 500, main=("accuracy", "test"))
-    save_results([made], tmp_path / "trec.json")
-    assert load_results(tmp_path / "trec.json")[0].main_score == 83.5
-
-
 def test_versions_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each reading takes longer than a score of 60 pairs."""
     asked: list[str] = []

@@ -15,15 +15,12 @@ from sklearn.preprocessing import StandardScaler
 from essent import EncoderTransformer
 from essent.errors import InputError, UnknownNameError
 from essent.selection.evaluation import evaluate
-from essent.tasks.clusters import ClusterTask
-from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.base import LabeledTask
 from essent.tasks.examples import Example
-from essent.tasks.judged import JudgedTask
 from essent.tasks.labels import LabelTask
-from essent.tasks.pairs import PairTask
+from essent.tasks.locate import scorer
+from essent.tasks.pairs import DuplicateTask
 from essent.tasks.retrieval import RetrievalTask
-from essent.tasks.scoring import scorer
-from essent.tasks.triplets import TripletTask
 
 WORDS = "cats dogs rain hills music bread winter trains".split()
 RECIPES = ["mean", "weights=idf | zscore", "layers=1"]
@@ -33,24 +30,12 @@ def text(number: int, kind: str = "about") -> str:
     return f"A line {kind} {WORDS[number % 8]} and {WORDS[number * 5 % 7]} with {number} words."
 
 
-def pairs() -> PairTask:
-    return PairTask("p", tuple((text(n), text(n + n % 3, "of"), float(n % 5)) for n in range(30)))  # type: ignore[arg-type]
-
-
 def duplicates() -> DuplicateTask:
     return DuplicateTask("d", tuple((text(n), text(n + n % 3, "of"), n % 3 == 0) for n in range(30)))
 
 
-def triplets() -> TripletTask:
-    return TripletTask("t", tuple((text(n), text(n, "of"), text(n + 3)) for n in range(30)))
-
-
 def labels() -> LabelTask:
     return LabelTask("l", tuple(Example((text(n),), WORDS[n % 3], ("train", "test")[n % 4 == 3]) for n in range(60)))
-
-
-def clusters() -> ClusterTask:
-    return ClusterTask("c", tuple(Example((text(n),), WORDS[n % 4]) for n in range(40)), seeds=(0, 1), starts=2)
 
 
 def retrieval() -> RetrievalTask:
@@ -58,8 +43,8 @@ def retrieval() -> RetrievalTask:
     return RetrievalTask("r", queries, corpus, {f"q{n}": {f"d{n}": 1} for n in range(20)}, query_prompt="query: ")
 
 
-@pytest.mark.parametrize("made", [pairs, duplicates, triplets, labels, clusters, retrieval])
-def test_a_grid_search_scores_as_an_evaluation(made: Callable[[], JudgedTask], bert: Path) -> None:
+@pytest.mark.parametrize("made", [labels, retrieval])
+def test_a_grid_search_scores_as_an_evaluation(made: Callable[[], LabeledTask], bert: Path) -> None:
     scored = scorer(made())
     texts = scored.task.texts()
     search = GridSearchCV(

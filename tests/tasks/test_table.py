@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from essent.errors import InputError
-from essent.tasks.result import Result
-from essent.tasks.table import few_labels_tables, results_table
+from essent.tasks.result import Result, few_labels_tables, results_table
 
 MAIN = ("ndcg@10", "all")
 
@@ -37,12 +36,6 @@ def test_rows() -> None:
     assert average is not None
     assert math.isnan(average)
     assert table.best("sts12") == 70.0
-
-
-def test_no_average_of_one_task() -> None:
-    table = results_table({"mean": [result("stsb", 60.0)], "cls": [result("stsb", 50.0)]})
-    assert table.columns == ("stsb",)
-    assert table.rows["mean"] == {"stsb": 60.0}
 
 
 def test_intervals_stand_beside_few_scores_and_below_many() -> None:
@@ -81,13 +74,12 @@ def test_other_scores() -> None:
     assert results_table(RESULTS, metric="pearson").rows["mean"]["sts12"] == 40.0
     assert results_table(RESULTS, average="mean").rows["mean"] == {"sts12": 40.0, "stsb": 60.0, "avg": 50.0}
     assert results_table(RESULTS, average="wmean").rows["mean"]["sts12"] == 41.0
-    with pytest.raises(InputError, match="No such score: 'kendall'"):
-        results_table(RESULTS, metric="kendall")
-
-
-def test_two_results_of_one_task() -> None:
+    assert results_table({"mean": [result("stsb", 60.0)]}).rows["mean"] == {"stsb": 60.0}
+    assert results_table({"none": []}).render().row_count == 1
     with pytest.raises(InputError, match="'mean' has two results for the task 'sts12'"):
         results_table({"mean": [result("sts12", 1.0), result("sts12", 2.0)]})
+    with pytest.raises(InputError, match="No such score: 'kendall'"):
+        results_table(RESULTS, metric="kendall")
 
 
 def test_render() -> None:
@@ -97,8 +89,3 @@ def test_render() -> None:
     assert cells["sts12"] == [("50.00", ""), ("70.00", "bold"), ("–", ""), ("1.00", "")]
     assert cells["stsb"] == [("60.00", "bold"), ("60.00", "bold"), ("10.00", ""), ("nan", "")]
     assert [text for text, _ in cells["avg"]] == ["55.00", "65.00", "–", "nan"]
-
-
-def test_render_of_nothing() -> None:
-    assert results_table({}).columns == ()
-    assert results_table({"none": []}).render().row_count == 1

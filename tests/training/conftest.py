@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from essent.tasks.data import Pair
+from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from families import CORPUS
 

@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from essent.tasks.heros_files import load_heros
+from essent.tasks.heros import load_heros
 from essent.tasks.locate import load_pairs
 from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 

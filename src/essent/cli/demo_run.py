@@ -19,8 +19,7 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
 from essent.report.heat import FAINT, INK, heat_map, shortened
 from essent.selection.evaluation import Bench
-from essent.tasks.heros import CHANGED, KEPT
-from essent.tasks.heros_files import load_heros
+from essent.tasks.heros import CHANGED, KEPT, load_heros
 from essent.tasks.locate import load_pairs
 from essent.tasks.pairs import PairTask
 from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path

@@ -15,7 +15,7 @@ from essent.cli import options as opt
 from essent.cli.check import show_verification
 from essent.cli.console import results, silence_libraries
 from essent.cli.files import check_folder
-from essent.cli.texts import expand_groups, listed, read_corpus, read_judged
+from essent.cli.texts import expand_groups, listed, read_corpus, read_labelled
 from essent.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from essent.static.compared import Kept
     from essent.static.distillation import Material
     from essent.static.settings import Choice
-    from essent.tasks.judged import JudgedTask
+    from essent.tasks.base import LabeledTask
 
 CHECKPOINT = "distill.safetensors"
 TABLE = Group("Table", sort_key=0)
@@ -86,7 +86,7 @@ def distill(
         contexts: Folder for the averages, for recipes with layers=avg:DIR.
         validate: Choose layers, weights, ridge and shaping on these labels of any kind, e.g. stsb.dev.
         test: Tasks on which the static encoder is compared with the model.
-        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         batch_size: Texts of about 64 tokens per batch.
         precision: Arithmetic: auto is float32 on CPUs; bfloat16 where the machine has such arithmetic.
     """
@@ -110,7 +110,7 @@ def distill(
     tests = [load_task(name, data_folder) for name in expand_groups(test)]
     if other := next((task.name for task in tests if not task.has_main), None):
         raise InputError(f"--test: {other} has no single main score to compare; essent evaluate shows its numbers.")
-    validation = None if validate is None else read_judged(expand_groups(validate), data_folder, run.quiet)
+    validation = None if validate is None else read_labelled(expand_groups(validate), data_folder, run.quiet)
     silence_libraries()
     settings = Settings(
         unseen=unseen,
@@ -156,7 +156,7 @@ def _without_checkpoint(output: Path) -> Path:
     return output / "none" if (output / CHECKPOINT).is_file() else output
 
 
-def _choose(material: Material, validation: JudgedTask, run: opt.Run) -> Choice:
+def _choose(material: Material, validation: LabeledTask, run: opt.Run) -> Choice:
     from essent.static.choose import find_choice
 
     def report(trial: Trial) -> None:

@@ -69,7 +69,7 @@ def evaluate(
             the only row.
         data: Tasks (stsb, trec, agnews, geometry:stsb), groups (sts7, transfer7, clustering6, classification12) or
             files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.
-        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         fit: Texts that the recipe learns from (token counts, shaping), the papers' superscript W.
         column: Column with the texts of --fit, in .jsonl, .csv, .tsv and .parquet files.
         metric: The metric that the table shows: each task's main metric, or for example pearson.
@@ -99,7 +99,7 @@ def evaluate(
     from essent.engine.choice import EngineChoice
     from essent.tasks.catalogue import STS7
     from essent.tasks.locate import load_task
-    from essent.tasks.table import results_table
+    from essent.tasks.result import results_table
 
     results_table({}, metric=metric)  # an unknown metric is refused before anything is loaded
     choice = EngineChoice(engine, precision)
@@ -155,8 +155,7 @@ def _scores(
 
 def _show(scores: ByRecipe, metric: str, json_file: Path | None, run: opt.Run) -> None:
     """Print the tables and comparisons, and write the results as JSON where a file is given."""
-    from essent.tasks.result import save_results
-    from essent.tasks.table import few_labels_tables, results_table
+    from essent.tasks.result import few_labels_tables, results_table, save_results
 
     every_result = [result for by_task in scores.values() for result in by_task]
     write_json_file(json_file, partial(save_results, every_result))

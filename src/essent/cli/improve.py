@@ -46,7 +46,7 @@ def improve(
         output: The folder to write: encoder, static, graph, report.html.
         data: Labels of any kind to choose on, as in search. Default: everything is chosen without labels.
         test: Tasks on which the results are measured, and nothing is chosen.
-        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         budget: Maximum time for everything together, such as 90s, 30m or 1.5h.
         goal: Which result is the answer: quality (the encoder), speed or size (the static table, or the graph, where it

@@ -15,7 +15,7 @@ from essent.cli.check import show_verification
 from essent.cli.console import results, silence_libraries
 from essent.cli.files import check_folder
 from essent.cli.fitting import fit_on
-from essent.cli.texts import expand_groups, read_files, read_judged
+from essent.cli.texts import expand_groups, read_files, read_labelled
 from essent.errors import EngineError, InputError
 from essent.recipe.recipe import Recipe
 
@@ -75,7 +75,7 @@ def save(
         match_pairs: Duplicates or scored pairs; the saved model then says how probable a match is at a cosine.
         match_score: The score from which on a scored pair counts as a match.
         compare: Measure on these texts how much faster the graph is than torch, and its loss in similarity.
-        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         max_seq_length: Maximum number of tokens per text, its template included. Default: the model's limit.
     """
     check_folder(output, run.force)
@@ -97,7 +97,7 @@ def save(
         texts["compare"] = texts_to_compare(texts["compare"])
     if format in GRAPHS:
         check_replaceable(output, GRAPH)
-    pairs = None if match_pairs is None else read_judged(expand_groups(match_pairs), data_folder, run.quiet)
+    pairs = None if match_pairs is None else read_labelled(expand_groups(match_pairs), data_folder, run.quiet)
     silence_libraries()
     options = run.options if format not in GRAPHS else {**run.options, "device": "cpu"}
     encoder: Any = (

@@ -37,7 +37,7 @@ class SearchOptions(opt.Run):
     test: list[str] | None = None
     """Report the best recipe on these tasks or files; nothing is chosen on them."""
     data_folder: opt.Folder = None
-    """Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub."""
+    """Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub."""
     top: opt.Count = 20
     """Rows to show."""
     output: Annotated[Path | None, Parameter(alias="-o", group=opt.OUTPUTS)] = None
@@ -158,13 +158,13 @@ def save_best(board: Leaderboard, folder: Path | None) -> None:
 
 
 def _read(data: Sequence[str] | None, texts: Sequence[Path] | None, column: str, folder: Path | None) -> Any:
-    from essent.tasks.locate import load_judged
+    from essent.tasks.locate import load_labelled
 
     if (data is None) == (texts is None):
         raise InputError("Give either --data (labels of any kind) or --texts (texts without labels).")
     if data is None:
         return read_files(texts or [], column)
-    tasks = [load_judged(name, folder) for name in expand_groups(data)]
+    tasks = [load_labelled(name, folder) for name in expand_groups(data)]
     return tasks[0] if len(tasks) == 1 else tasks
 
 

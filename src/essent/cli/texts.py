@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from essent import tasks
 from essent.cli.console import is_stream, show_note
 from essent.errors import DataError, InputError
-from essent.tasks.data import split_lines
+from essent.tasks.data import decoded, split_lines
 
 if TYPE_CHECKING:
-    from essent.tasks.judged import JudgedTask
+    from essent.tasks.base import LabeledTask
     from essent.tasks.pairs import PairTask
 
 STANDARD_INPUT = "-"
@@ -46,8 +46,7 @@ def check_streams(paths: Sequence[Path]) -> None:
 
 def expand_groups(data: Sequence[str] | None) -> list[str]:
     """Names of tasks and files; a group such as sts7 becomes its tasks, and each different name stands once."""
-    from essent.tasks.catalogue import STS7
-    from essent.tasks.labelled_sets import CLASSIFICATION12, CLUSTERING6, TRANSFER7
+    from essent.tasks.catalogue import CLASSIFICATION12, CLUSTERING6, STS7, TRANSFER7
 
     groups = {"sts7": STS7, "transfer7": TRANSFER7, "classification12": CLASSIFICATION12, "clustering6": CLUSTERING6}
     return list(dict.fromkeys(name for item in data or () for name in groups.get(item.lower(), (item,))))
@@ -71,17 +70,17 @@ def read_pairs(names: Sequence[str], folder: Path | None, quiet: bool) -> PairTa
     return joined
 
 
-def read_judged(names: Sequence[str], folder: Path | None, quiet: bool) -> JudgedTask:
+def read_labelled(names: Sequence[str], folder: Path | None, quiet: bool) -> LabeledTask:
     """What something is chosen on: judgements of any kind, without a test part; scored pairs of several names.
 
     Raises:
-        DataError, InputError: see `essent.tasks.load_judged`.
+        DataError, InputError: see `essent.tasks.load_labelled`.
     """
-    from essent.tasks.locate import load_judged
+    from essent.tasks.locate import load_labelled
 
     if len(names) > 1:
         return read_pairs(names, folder, quiet)
-    return load_judged(names[0], folder).for_choice()
+    return load_labelled(names[0], folder).for_choice()
 
 
 def listed(paths: Sequence[Path]) -> str:
@@ -107,9 +106,4 @@ def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None) -> list[st
 def _read_standard_input() -> str:
     if sys.stdin.isatty():
         show_note("Reading texts from the terminal, one a line; Ctrl-D ends them.")
-    data = sys.stdin.buffer.read()
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(f"Standard input, line {line}: not UTF-8 text ({error.reason}).") from None
+    return decoded(sys.stdin.buffer.read(), "Standard input")

@@ -14,7 +14,7 @@ from essent._core.lazy import check_torch, optional_import
 from essent.cli import options as opt
 from essent.cli.console import results, silence_libraries
 from essent.cli.files import check_folder
-from essent.cli.texts import expand_groups, read_files, read_judged
+from essent.cli.texts import expand_groups, read_files, read_labelled
 from essent.errors import InputError
 
 LEARNING = Group("Training, by default as the preset says", sort_key=0)
@@ -95,11 +95,11 @@ def train(
         preset: A paper's settings. Default: PromptBERT's, for texts or for pairs.
         validate: Labels of any kind, as in search; the best checkpoint on them becomes the encoder.
         test: Tasks on which the encoder is scored at the end.
-        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         resume: Continue from the last checkpoint in the output folder.
     """
     check_torch("essent train")
-    from essent.tasks.locate import load_judged
+    from essent.tasks.locate import load_labelled
     from essent.training.checkpoints import check_unfinished
     from essent.training.continuous import train_continuous
     from essent.training.run import train as run_training
@@ -109,8 +109,8 @@ def train(
         check_unfinished(output)
     check_folder(output, run.force or resume)
     examples = _read(texts, pairs, column)
-    task = None if validate is None else read_judged(expand_groups(validate), data_folder, run.quiet)
-    tests = [load_judged(name, data_folder) for name in expand_groups(test)]
+    task = None if validate is None else read_labelled(expand_groups(validate), data_folder, run.quiet)
+    tests = [load_labelled(name, data_folder) for name in expand_groups(test)]
     silence_libraries()
     optional_import("datasets", "train").disable_progress_bars()
     encoder = (train_continuous if chosen == "optiprompt" else run_training)(

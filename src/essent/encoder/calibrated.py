@@ -14,8 +14,7 @@ from essent._core.arguments import check_device, check_vectors
 from essent._core.compat import prompt_of, prompts_unannounced
 from essent._core.texts import require_finite
 from essent._core.types import TextsLike
-from essent.tasks.calibration.calibrating import calibrate
-from essent.tasks.calibration.stored import Calibration, calibrated_similarities, require_cosine, write_calibration
+from essent.tasks.calibration import Calibration, calibrate, calibrated_similarities, require_cosine, write_calibration
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -37,7 +37,7 @@ from essent.errors import RecipeError
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import batches, portions
-from essent.tasks.calibration.stored import read_calibration
+from essent.tasks.calibration import read_calibration
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from essent.engine.loss import Loss
-    from essent.tasks.judged import JudgedTask
+    from essent.tasks.base import LabeledTask
 
 ENGINES = (AUTO, "torch", "openvino", "onnx")
 WORTH = 1.2  # times as fast, from which another precision is worth a word
@@ -170,7 +170,7 @@ class Offer:
         return f"{shown}; {what} score {found:.2f} instead of {exact:.2f}"
 
 
-def offer_bfloat16(model: Any, texts: Sequence[str], task: JudgedTask | None = None) -> Offer | None:
+def offer_bfloat16(model: Any, texts: Sequence[str], task: LabeledTask | None = None) -> Offer | None:
     """What bfloat16 would give, tried on some of the texts, or of a task's units; None where it is not worth it.
 
     Tried only where the CPU has such arithmetic, the model is a transformer in float32, and there are 2,000 texts or
@@ -220,7 +220,7 @@ def offer_bfloat16(model: Any, texts: Sequence[str], task: JudgedTask | None = N
     return Offer(ratio, loss_of(vectors[0], vectors[1], True), judged)
 
 
-def _some_units(task: JudgedTask) -> JudgedTask:
+def _some_units(task: LabeledTask) -> LabeledTask:
     """A part of the task: every so-many-th unit."""
     import numpy as np
 

@@ -37,7 +37,7 @@ from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import hidden_instructions, runtime_of
 from essent.errors import EngineError, InputError
 from essent.recipe.tokens.ids import batches, pad
-from essent.tasks.calibration.stored import write_calibration
+from essent.tasks.calibration import write_calibration
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from essent.engine.module import EngineModule, GraphInputs
 from essent.engine.runtime import runtime_of
 from essent.errors import DamagedError, ModelError
 from essent.recipe.tokens.ids import Frame
-from essent.tasks.calibration.stored import read_calibration
+from essent.tasks.calibration import read_calibration
 from essent.version import __version__
 
 ENTRIES: dict[str, Kind] = {

@@ -25,8 +25,7 @@ from essent.recipe.shaping.base import AffineShaper
 from essent.static.distillation import Distilled, Material, collect, make_encoder
 from essent.static.gather import Settings as Passing
 from essent.static.settings import Choice
-from essent.tasks.duplicates import DuplicateTask
-from essent.tasks.pairs import PairTask
+from essent.tasks.pairs import DuplicateTask, PairTask
 
 ENCODER, STATIC, GRAPH = "encoder", "static", "graph"
 SMALLER = (2, 4)  # the parts of the dimensions that smaller encoders and tables have

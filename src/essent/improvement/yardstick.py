@@ -18,10 +18,9 @@ from essent.errors import EssentError
 from essent.improvement.given import Given
 from essent.selection.combined import criteria
 from essent.selection.verdict import Judged
-from essent.tasks.base import unit_rows
+from essent.tasks.base import LabeledTask, unit_rows
 from essent.tasks.comparison import Comparison, Scored, draws_of, mean_of_data_sets
-from essent.tasks.data import Pair
-from essent.tasks.judged import JudgedTask
+from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from essent.tasks.resampling import interval
 
@@ -110,9 +109,9 @@ class Yardstick:
         return found
 
     @staticmethod
-    def _evidence(task: JudgedTask, encoder: Any) -> np.ndarray:
+    def _evidence(task: LabeledTask, encoder: Any) -> np.ndarray:
         evidence = task.run(encoder).evidence
-        assert evidence is not None  # noqa: S101  every JudgedTask gives it
+        assert evidence is not None  # noqa: S101  every LabeledTask gives it
         return evidence
 
     @property
@@ -172,7 +171,7 @@ class Yardstick:
         return self._judged("test", self.tests, [name for name in found if "test0" in found[name]], found)
 
     def _judged(
-        self, kind: str, tasks: Sequence[JudgedTask], names: list[str], found: Mapping[str, Evidence]
+        self, kind: str, tasks: Sequence[LabeledTask], names: list[str], found: Mapping[str, Evidence]
     ) -> Scores | None:
         if not tasks:
             return None
@@ -191,7 +190,7 @@ class Yardstick:
         """Cosines (R,P) of the recipes that the criterion compares with."""
         return np.stack([one["pairs"] for name, one in found.items() if name.startswith(REFERENCE)])
 
-    def validation(self) -> JudgedTask | None:
+    def validation(self) -> LabeledTask | None:
         """What the checkpoints of a training are compared on; None without labels.
 
         The criterion without labels tells whether a training gained. Its gold is what untrained recipes say, so that it
@@ -214,14 +213,14 @@ class _Random:
         return np.random.default_rng(0).normal(size=(len(texts), self.dimensions))
 
 
-def some_of(tasks: Sequence[JudgedTask], most: int, seed: int) -> tuple[JudgedTask, ...]:
+def some_of(tasks: Sequence[LabeledTask], most: int, seed: int) -> tuple[LabeledTask, ...]:
     """Tasks of about so many texts together at most."""
     size, units = len({text for task in tasks for text in task.texts()}), sum(task.units for task in tasks)
     kept = None if size <= most else units * most // size
     return tuple(fewer_units(task, kept, units, seed) for task in tasks)
 
 
-def fewer_units(task: JudgedTask, units: int | None, total: int, seed: int) -> JudgedTask:
+def fewer_units(task: LabeledTask, units: int | None, total: int, seed: int) -> LabeledTask:
     """Some of a task's units at random, its part of so many of the total; all where so few would not make a task."""
     if units is None or units >= total:
         return task

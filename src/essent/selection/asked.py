@@ -18,7 +18,8 @@ from essent._core.atomic import write_text
 from essent._core.registry import did_you_mean
 from essent._core.texts import check_texts
 from essent.errors import DataError
-from essent.tasks.data import Pair, Row, located_rows, pairs_from_rows
+from essent.tasks.data import Row, located_rows
+from essent.tasks.examples import Pair, pairs_from_rows
 from essent.tasks.pairs import PairTask
 
 TEACHER = "teacher"

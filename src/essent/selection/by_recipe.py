@@ -12,11 +12,9 @@ from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.errors import EssentError, InputError
 from essent.recipe.recipe import Recipe
-from essent.tasks.base import Task
+from essent.tasks.base import LabeledTask, Task
 from essent.tasks.comparison import Comparison, Scored, compare_each
-from essent.tasks.judged import JudgedTask
-from essent.tasks.result import Result
-from essent.tasks.table import results_table
+from essent.tasks.result import Result, results_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +34,7 @@ class ByRecipe(dict[str, list[Result]]):
     def __init__(self, results: Mapping[str, list[Result]] | None = None, tasks: Iterable[Task] = ()) -> None:
         super().__init__(results or {})
         self.tasks = tuple(tasks)
-        self._tasks = {task.name: task for task in self.tasks if isinstance(task, JudgedTask)}
+        self._tasks = {task.name: task for task in self.tasks if isinstance(task, LabeledTask)}
 
     def __missing__(self, key: Any) -> list[Result]:
         try:
@@ -144,7 +142,7 @@ class ByRecipe(dict[str, list[Result]]):
             raise InputError(f"The tasks have different scores, which have no mean: {scores}. Name one with task=….")
         return [self._on(self._tasks[name], score, names) for name in wanted]
 
-    def _on(self, task: JudgedTask, score: str, names: Sequence[str]) -> Scored:
+    def _on(self, task: LabeledTask, score: str, names: Sequence[str]) -> Scored:
         chosen = score or task.score_names[0]
         if chosen not in task.score_names:
             raise InputError(f"Recipes are not compared by {chosen!r} on {task.name}: {', '.join(task.score_names)}.")

@@ -13,9 +13,9 @@ from essent._core.types import ModelLike
 from essent.errors import DataError, InputError
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import Bench
+from essent.tasks.base import LabeledTask
 from essent.tasks.comparison import Comparison, Scored, against
-from essent.tasks.judged import JudgedTask
-from essent.tasks.locate import load_judged
+from essent.tasks.locate import load_labelled
 from essent.tasks.resampling import interval
 
 
@@ -59,14 +59,14 @@ class Check:
 class HeldOut:
     """A task less the units that a search chooses on; fields as in `Check`."""
 
-    task: JudgedTask
+    task: LabeledTask
     left_out: int
     shared_texts: int
     texts: int
 
 
 def held_out(
-    tests: Sequence[JudgedTask | str],
+    tests: Sequence[LabeledTask | str],
     folder: str | Path | None,
     texts: Sequence[str],
     judged: Sequence[tuple[str, ...]],
@@ -86,7 +86,7 @@ def held_out(
     seen = {frozenset(map(_plain, item)) for item in judged}
     found = []
     for given in tests:
-        task = load_judged(given, folder)
+        task = load_labelled(given, folder)
         items = [frozenset(map(_plain, item)) for item in task.items()]
         gone = np.array([item in seen for item in items])
         if gone.all():

@@ -10,7 +10,7 @@ from essent.errors import EssentError
 from essent.selection.question import Question
 from essent.selection.stored import judged_at_once
 from essent.selection.sweep import GIB, Sweep
-from essent.tasks.judged import JudgedTask
+from essent.tasks.base import LabeledTask
 
 TEXTS = 24  # of the sample; a fraction of a second
 UNITS = 200  # that are judged for the sample
@@ -62,7 +62,7 @@ def _of_judging(sweep: Sweep, question: Question) -> float:
     return once * len(task.texts()) / len(vectors) * len(sweep.program.recipes) / judged_at_once(sweep, question)
 
 
-def _some_of(task: JudgedTask) -> JudgedTask:
+def _some_of(task: LabeledTask) -> LabeledTask:
     """Some units at random; all, where so few would not make a task."""
     if task.units <= UNITS:
         return task

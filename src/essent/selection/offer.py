@@ -12,8 +12,7 @@ from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.engine.choice import Offer, offer_bfloat16
 from essent.recipe.recipe import Recipe
-from essent.tasks.base import Task
-from essent.tasks.judged import JudgedTask
+from essent.tasks.base import LabeledTask, Task
 
 MANY = 2000  # texts
 
@@ -23,7 +22,7 @@ def offer_for(model: ModelLike, recipe: Recipe | str, task: Task, options: dict[
 
     Not tried for recipes that count tokens, for other tasks, and for fewer than 2,000 texts.
     """
-    if not isinstance(task, JudgedTask) or task.compared() is None or not isinstance(model, (str, Path)):
+    if not isinstance(task, LabeledTask) or task.compared() is None or not isinstance(model, (str, Path)):
         return None
     if len(task.texts()) < MANY or not has_bfloat16("cpu"):
         return None

@@ -21,10 +21,11 @@ from essent.selection.combined import Criterion, PseudoPairs, criteria, default_
 from essent.selection.criterion import is_label_free
 from essent.selection.pairs import TextPairs
 from essent.selection.sweep import Sweep
-from essent.tasks.judged import JudgedTask
-from essent.tasks.kinds import COLUMNS, SCORE_NAMES
-from essent.tasks.locate import load_judged
-from essent.tasks.pairs import rows_of
+from essent.tasks.base import LabeledTask
+from essent.tasks.data import rows_of
+from essent.tasks.kinds import COLUMNS
+from essent.tasks.locate import load_labelled
+from essent.tasks.result import SCORE_NAMES
 
 Parts = tuple[tuple[Criterion, PseudoPairs, slice], ...]
 
@@ -46,7 +47,7 @@ class Question:
     """
 
     name: str
-    task: JudgedTask | None
+    task: LabeledTask | None
     texts: tuple[str, ...]
     wanted: tuple[str, ...]
     parts: Parts
@@ -175,7 +176,7 @@ class Question:
         return found
 
 
-def _checked(spec: str, name: str, task: JudgedTask | None) -> str:
+def _checked(spec: str, name: str, task: LabeledTask | None) -> str:
     """A criterion without labels in its shortest form, or a score that the task has."""
     if is_label_free(spec):
         return criteria.create(spec).spec()
@@ -193,7 +194,7 @@ def _checked(spec: str, name: str, task: JudgedTask | None) -> str:
     raise UnknownNameError(f"Unknown criterion {spec!r}. {did_you_mean(spec.partition(':')[0], names)}{known}")
 
 
-def _pairs_of(task: JudgedTask | None, given: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+def _pairs_of(task: LabeledTask | None, given: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
     """The pairs that criteria without labels may use."""
     if task is None or isinstance(task, AskedPairs):
         return given
@@ -217,20 +218,20 @@ def weight_scores(made: Criterion, sweep: Sweep) -> np.ndarray:
 
 def read_data(
     data: Any, folder: str | Path | None
-) -> tuple[str, JudgedTask | None, list[str], Sequence[tuple[str, str]]]:
+) -> tuple[str, LabeledTask | None, list[str], Sequence[tuple[str, str]]]:
     """Name, judgements, texts and pairs without judgements of what `search` was given."""
     if isinstance(data, (str, Path)) and Path(data).suffix == ".txt":
         raise InputError(
             f"{data} has texts without labels; give them as a list: Path({str(data)!r}).read_text().splitlines()."
         )
     if isinstance(data, (str, Path)) or hasattr(data, "score_vectors") or hasattr(data, "columns"):
-        task = load_judged(data, folder).for_choice()
+        task = load_labelled(data, folder).for_choice()
         return task.name, task, task.texts(), []
     items = rows_of(data) if hasattr(data, "__iter__") else [data]
     if not items:
         raise InputError("search needs judgements or texts, got none.")
     if isinstance(items[0], Mapping) or (isinstance(items[0], (tuple, list)) and len(items[0]) > 2):
-        task = load_judged(items, folder).for_choice()
+        task = load_labelled(items, folder).for_choice()
         return task.name, task, task.texts(), []
     if all(isinstance(item, (tuple, list)) and len(item) == 2 for item in items):
         pairs = [(str(a), str(b)) for a, b in items]

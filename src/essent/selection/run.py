@@ -35,8 +35,7 @@ from essent.selection.store import Store
 from essent.selection.stored import judge_stored
 from essent.selection.sweep import Sweep
 from essent.selection.verdict import decided_by_tests
-from essent.tasks.base import prompt_note
-from essent.tasks.judged import JudgedTask
+from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.result import library_versions
 
 WEIGHED = 20_000  # tokens that a criterion on token weights sees
@@ -50,7 +49,7 @@ def search(
     *,
     criterion: str | Sequence[str] = (),
     weights: Sequence[float] = (),
-    test: Sequence[JudgedTask | str] = (),
+    test: Sequence[LabeledTask | str] = (),
     folder: str | Path | None = None,
     settings: Settings | None = None,
     options: dict[str, Any] | None = None,

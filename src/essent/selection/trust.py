@@ -39,7 +39,7 @@ class Case:
     """A measured case.
 
     Attributes:
-        kind: of the judgements, as `JudgedTask.kind`.
+        kind: of the judgements, as `LabeledTask.kind`.
         lead: of the recipe ranked first over the baseline, by `teacher`.
         level: the baseline's score by `teacher`.
         gain: points by labels of the recipe ranked first over the baseline.

@@ -17,9 +17,9 @@ from essent.selection.checks import Check
 from essent.selection.criterion import Criterion, mean_rank
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.pseudo import PseudoPairs
-from essent.tasks.comparison import SEVERAL, Comparison, Scored, mean_of_data_sets
-from essent.tasks.judged import JudgedTask, bootstrap, scores_of_parts
-from essent.tasks.label_sets import spread_folds
+from essent.tasks.base import LabeledTask
+from essent.tasks.comparison import SEVERAL, Comparison, Scored, bootstrap, mean_of_data_sets, scores_of_parts
+from essent.tasks.probes import spread_folds
 from essent.tasks.resampling import RESAMPLES, interval
 
 FOLDS = 5
@@ -82,7 +82,7 @@ def mean_ranks(found: Sequence[Scored], scores: Sequence[np.ndarray]) -> np.ndar
     return mean_of_data_sets(found, [mean_rank([values]) for values in scores])
 
 
-def _folds(task: JudgedTask, seed: int) -> np.ndarray:
+def _folds(task: LabeledTask, seed: int) -> np.ndarray:
     """The fold of each unit, at random, classes spread evenly; units with the same texts have that of the first."""
     items = [frozenset(item) for item in task.items()]
     count = max(1, min(FOLDS, len(set(items)) // FEWEST))

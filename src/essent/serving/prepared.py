@@ -28,7 +28,7 @@ from essent.errors import EngineError, EssentError, MissingDependencyError, Mode
 from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, in_frame, read_ids
 from essent.serving.worker import ignore_stop_signals
 from essent.static.encoder import StaticEncoder, static_of
-from essent.tasks.calibration.stored import Calibration
+from essent.tasks.calibration import Calibration
 from essent.verification.golden import Verification, verify
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from essent.static.regress import bag_matrix
 from essent.tasks.base import unit_rows
 
 if TYPE_CHECKING:
-    from essent.tasks.judged import JudgedTask
+    from essent.tasks.base import LabeledTask
 
 WEIGHTS = ("uniform", "sif:0.01", "sif:0.001", "idf")
 SHAPINGS = ("", "centre", "abtt:1", "abtt:2")
@@ -37,7 +37,7 @@ def mixes_of(material: Material) -> list[str]:
     return [*map(str, layers), *(f"{a}+{b}" for a, b in pairs if a in layers and b in layers and a != b)]
 
 
-def find_choice(material: Material, task: JudgedTask, *, report: Callable[[Trial], None] | None = None) -> list[Trial]:
+def find_choice(material: Material, task: LabeledTask, *, report: Callable[[Trial], None] | None = None) -> list[Trial]:
     """Try layers × weights × shaping without a fit, then strengths of the fit × shaping on the best of them.
 
     Args:
@@ -71,5 +71,5 @@ def _plain(material: Material) -> Iterator[Choice]:
                 yield Choice(layers, weights, None, shaping)
 
 
-def _score(table: np.ndarray, token_counts: sparse.csr_matrix, task: JudgedTask) -> float:
+def _score(table: np.ndarray, token_counts: sparse.csr_matrix, task: LabeledTask) -> float:
     return float(task.score_vectors(unit_rows(token_counts @ table).astype(np.float32)).main_score)

@@ -19,7 +19,7 @@ from essent.errors import DamagedError, InputError, MissingDependencyError, Mode
 from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, whole_ids, words_apart
 from essent.recipe.tokens.ids import read_ids
 from essent.static.stored import StoredTable, read_table
-from essent.tasks.calibration.stored import Calibration, calibrated_similarities, read_calibration
+from essent.tasks.calibration import Calibration, calibrated_similarities, read_calibration
 
 NAMES = ("cosine", "dot", "euclidean", "manhattan")
 TINY = np.float32(1e-12)  # the least length that is divided by, as torch has it

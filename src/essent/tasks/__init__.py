@@ -14,29 +14,29 @@ from typing import TYPE_CHECKING
 from essent._core.lazy import lazy_door
 
 if TYPE_CHECKING:
-    from essent.tasks.base import Task
-    from essent.tasks.catalogue import STS7, Clusters, Labels, Pairs, add
+    from essent.tasks.base import LabeledTask, Task
+    from essent.tasks.catalogue import (
+        CLASSIFICATION12,
+        CLUSTERING6,
+        STS7,
+        TRANSFER7,
+        Clusters,
+        Labels,
+        Pairs,
+        add,
+        task_names,
+    )
     from essent.tasks.clusters import ClusterTask
     from essent.tasks.comparison import Comparison, Scored, compare
-    from essent.tasks.data import Pair
-    from essent.tasks.duplicates import DuplicateTask
-    from essent.tasks.examples import Example
+    from essent.tasks.data import read_texts
+    from essent.tasks.examples import Example, MinimalPair, Pair
     from essent.tasks.geometry import GeometryTask, average_cosine
-    from essent.tasks.heros import HerosTask, MinimalPair, comparisons, verdict
-    from essent.tasks.heros_files import load_heros
-    from essent.tasks.judged import JudgedTask
-    from essent.tasks.labelled_sets import CLASSIFICATION12, CLUSTERING6, TRANSFER7
+    from essent.tasks.heros import HerosTask, comparisons, load_heros, verdict
     from essent.tasks.labels import LabelTask
-    from essent.tasks.locate import load_pairs, load_task
-    from essent.tasks.names import task_names
-    from essent.tasks.overlap import lexical_overlap
-    from essent.tasks.pairs import PairTask
-    from essent.tasks.result import Result, load_results, save_results
+    from essent.tasks.locate import TaskScorer, load_pairs, load_task, scorer
+    from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
+    from essent.tasks.result import Result, ResultsTable, load_results, results_table, save_results
     from essent.tasks.retrieval import RetrievalTask
-    from essent.tasks.scoring import TaskScorer, scorer
-    from essent.tasks.table import ResultsTable, results_table
-    from essent.tasks.text_files import read_texts
-    from essent.tasks.triplets import TripletTask
 
 __all__ = [
     "CLASSIFICATION12",
@@ -50,8 +50,8 @@ __all__ = [
     "Example",
     "GeometryTask",
     "HerosTask",
-    "JudgedTask",
     "LabelTask",
+    "LabeledTask",
     "Labels",
     "MinimalPair",
     "Pair",
@@ -68,7 +68,6 @@ __all__ = [
     "average_cosine",
     "compare",
     "comparisons",
-    "lexical_overlap",
     "load_heros",
     "load_pairs",
     "load_results",
@@ -81,48 +80,48 @@ __all__ = [
     "verdict",
 ]
 
+# a static encoder and `--help` import files of this package, and pay for no kind of task
 __getattr__, __dir__ = lazy_door(
     __name__,
     {
-        "Comparison": "essent.tasks.comparison",
-        "Scored": "essent.tasks.comparison",
-        "compare": "essent.tasks.comparison",
-        "JudgedTask": "essent.tasks.judged",
-        "RetrievalTask": "essent.tasks.retrieval",
-        "TripletTask": "essent.tasks.triplets",
-        "DuplicateTask": "essent.tasks.duplicates",
-        "CLASSIFICATION12": "essent.tasks.labelled_sets",
-        "CLUSTERING6": "essent.tasks.labelled_sets",
+        "CLASSIFICATION12": "essent.tasks.catalogue",
+        "CLUSTERING6": "essent.tasks.catalogue",
         "ClusterTask": "essent.tasks.clusters",
         "Clusters": "essent.tasks.catalogue",
+        "Comparison": "essent.tasks.comparison",
+        "DuplicateTask": "essent.tasks.pairs",
         "Example": "essent.tasks.examples",
         "GeometryTask": "essent.tasks.geometry",
         "HerosTask": "essent.tasks.heros",
         "LabelTask": "essent.tasks.labels",
+        "LabeledTask": "essent.tasks.base",
         "Labels": "essent.tasks.catalogue",
-        "MinimalPair": "essent.tasks.heros",
-        "Pair": "essent.tasks.data",
+        "MinimalPair": "essent.tasks.examples",
+        "Pair": "essent.tasks.examples",
         "PairTask": "essent.tasks.pairs",
         "Pairs": "essent.tasks.catalogue",
         "Result": "essent.tasks.result",
-        "ResultsTable": "essent.tasks.table",
+        "ResultsTable": "essent.tasks.result",
+        "RetrievalTask": "essent.tasks.retrieval",
         "STS7": "essent.tasks.catalogue",
-        "TRANSFER7": "essent.tasks.labelled_sets",
+        "Scored": "essent.tasks.comparison",
+        "TRANSFER7": "essent.tasks.catalogue",
         "Task": "essent.tasks.base",
-        "TaskScorer": "essent.tasks.scoring",
+        "TaskScorer": "essent.tasks.locate",
+        "TripletTask": "essent.tasks.pairs",
         "add": "essent.tasks.catalogue",
         "average_cosine": "essent.tasks.geometry",
+        "compare": "essent.tasks.comparison",
         "comparisons": "essent.tasks.heros",
-        "load_heros": "essent.tasks.heros_files",
+        "load_heros": "essent.tasks.heros",
         "load_pairs": "essent.tasks.locate",
         "load_results": "essent.tasks.result",
         "load_task": "essent.tasks.locate",
-        "lexical_overlap": "essent.tasks.overlap",
-        "read_texts": "essent.tasks.text_files",
-        "results_table": "essent.tasks.table",
+        "read_texts": "essent.tasks.data",
+        "results_table": "essent.tasks.result",
         "save_results": "essent.tasks.result",
-        "scorer": "essent.tasks.scoring",
-        "task_names": "essent.tasks.names",
+        "scorer": "essent.tasks.locate",
+        "task_names": "essent.tasks.catalogue",
         "verdict": "essent.tasks.heros",
     },
 )

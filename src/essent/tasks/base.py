@@ -1,19 +1,30 @@
-"""What every kind of task shares: texts to encode, each distinct one once, and vectors to score."""
+"""What every kind of task shares: texts to encode, each distinct one once, and vectors to score.
+
+    vectors (N,D) ─ evidence (E,) ─ score, of every example or of some of them
+
+Evidence is whatever a score needs and vectors are too large for: the cosines of pairs, the class that a probe gives a
+text, the gain of each query. A search keeps it for every recipe; intervals, tests and cross-validation read nothing
+else.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
 from essent._core.texts import distinct_texts, require_finite
 from essent.errors import InputError
-from essent.tasks.result import Result
+from essent.tasks.result import Result, library_versions
 
-ROWS = 4096  # converted at a time
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class HasEncode(Protocol):
@@ -24,12 +35,13 @@ class HasEncode(Protocol):
 
 
 Encode = HasEncode | Callable[[list[str]], Any]
+Scorer = Callable[[np.ndarray], np.ndarray]  # counts of examples (B,U) -> scores (R,B)
 
 
 def prompt_note(prompts: Mapping[str, str]) -> tuple[str, ...]:
     """Which prompts stand before which texts, as a sentence; none where there is no prompt."""
-    shown = [f"{prompt!r} before the {kind}" for kind, prompt in prompts.items() if prompt]
-    return (f"The model's prompts are applied: {' and '.join(shown)}.",) if shown else ()
+    sentences = [f"{prompt!r} before the {kind}" for kind, prompt in prompts.items() if prompt]
+    return (f"The model's prompts are applied: {' and '.join(sentences)}.",) if sentences else ()
 
 
 class Task(ABC):
@@ -38,10 +50,12 @@ class Task(ABC):
     Attributes:
         name: e.g. "sts12" or "stsb.dev".
         has_main: whether its results have one main score.
+        source: plain values for the result's provenance: where the data came from.
     """
 
-    name: str
     has_main: ClassVar[bool] = True
+    name: str
+    source: Mapping[str, Any]
 
     @abstractmethod
     def texts(self) -> list[str]:
@@ -54,6 +68,17 @@ class Task(ABC):
     def prompts_for(self, prompts: Mapping[str, str], default: str = "") -> dict[str, str]:
         """Which prompt `texts_for` puts before which of the texts."""
         return {"texts": default}
+
+    @abstractmethod
+    def _content(self) -> Any:
+        """Texts and labels as JSON takes them, for the digest."""
+
+    def digest(self) -> str:
+        """SHA-256 of texts and labels: the same for the same rows from whatever file or hub."""
+        return hashlib.sha256(json.dumps(self._content(), ensure_ascii=False).encode()).hexdigest()
+
+    def _provenance(self, **protocol: Any) -> dict[str, Any]:
+        return {**self.source, **protocol, "sha256": self.digest(), "versions": library_versions()}
 
     @abstractmethod
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
@@ -83,6 +108,90 @@ class Task(ABC):
         return self._measure(as_matrix(vectors, texts), range(len(texts)))
 
 
+class LabeledTask(Task):
+    """A data set of U labelled examples: scored pairs, duplicates, triplets, labelled texts, clusters, queries.
+
+    Class attributes: `kind` (as in "duplicates:FILE"), `unit` (what an example is, in the plural), `examples_in` (the
+    field that holds them), `score_names` (what it can be scored by; the first is the main score; ×100, larger is
+    better).
+    """
+
+    kind: ClassVar[str]
+    unit: ClassVar[str]
+    examples_in: ClassVar[str]
+    notes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.examples_in))
+
+    @property
+    @abstractmethod
+    def score_names(self) -> tuple[str, ...]:
+        """What a search can rank by; the first is the main score."""
+
+    @property
+    def units(self) -> int:
+        """U, how many examples are scored."""
+        return len(self)
+
+    @property
+    def evidence_size(self) -> int:
+        """E."""
+        return self.units
+
+    def compared(self) -> np.ndarray | None:
+        """Positions in `texts()` (E,2) of the pairs whose cosines are the evidence; None where it takes vectors."""
+        return None
+
+    @abstractmethod
+    def items(self) -> list[tuple[str, ...]]:
+        """The texts of each example that is scored: what two data sets have in common is told by them."""
+
+    def read_items(self) -> list[tuple[str, ...]]:
+        """The texts of all examples whose label is read, also where it is only learned from."""
+        return self.items()
+
+    def strata(self) -> np.ndarray | None:
+        """A number for each example (U,), of which every fold should have its share; None: none."""
+        return None
+
+    def without(self, left_out: np.ndarray) -> Self:
+        """The task without some of its examples (U,) bool."""
+        rows = zip(getattr(self, self.examples_in), left_out, strict=True)
+        return replace(self, **{self.examples_in: tuple(row for row, out in rows if not out)})  # type: ignore[type-var]
+
+    def scored_by(self, score: str) -> Self:
+        """The task with a score that it can give on demand; "accuracy@8" of labelled texts."""
+        return self
+
+    def for_choice(self) -> Self:
+        """What of the task recipes may be chosen on: all but a test part."""
+        return self
+
+    @abstractmethod
+    def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+        """What is kept of one recipe, (E,) float64; vectors (M,D) as in `_measure`, or float32, to be left alone."""
+
+    def working_bytes(self, dimensions: int) -> int:
+        """About what `evidence` of vectors with so many dimensions takes in memory, beside them."""
+        return 32 * len(self.texts()) * dimensions  # eight float32 copies
+
+    @abstractmethod
+    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
+        """A function from counts of the examples (B,U) to scores (R,B) of recipes whose evidence is (R,E)."""
+
+    def scores(self, evidence: np.ndarray, score: str = "") -> np.ndarray:
+        """Scores ×100 (R,) from the evidence (R,E) of some recipes; NaN where it is undefined."""
+        return self.scorer(evidence, score or self.score_names[0])(np.ones((1, self.units)))[:, 0]
+
+    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]] | None:
+        """Values (R,U) that two recipes may exchange example by example, and the score (B,) of such values (B,U).
+
+        None: this score has no test by exchange.
+        """
+        return None
+
+
 def as_matrix(vectors: Any, texts: Sequence[str]) -> np.ndarray:
     """Bring whatever `encode` gave to float64 (N,D), one row a text, all finite."""
     if hasattr(vectors, "detach"):  # a torch tensor, perhaps bfloat16 and on a GPU: NumPy takes neither
@@ -103,38 +212,17 @@ def as_matrix(vectors: Any, texts: Sequence[str]) -> np.ndarray:
 
 def unit_rows(matrix: np.ndarray) -> np.ndarray:
     """Scale the rows of (N,D) to length one; a zero row stays zero, so that its cosine with anything is 0."""
-    largest, length = _lengths(matrix)
+    largest, length = lengths_of(matrix)
     units: np.ndarray = matrix / largest / length
     return units
 
 
-def _lengths(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def lengths_of(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The largest number of each row, and the length of the row divided by it: (N,1) each, 1 where it is 0."""
     largest = np.abs(matrix).max(axis=1, keepdims=True)  # first: squares of 1e200 would overflow
     largest = np.where(largest > 0, largest, 1.0)
     length = np.linalg.norm(matrix / largest, axis=1, keepdims=True)
     return largest, np.where(length > 0, length, 1.0)
-
-
-class UnitRows:
-    """Rows of (N,D) scaled to length one, float64, made when they are asked for: all of them are large.
-
-    Args:
-        vectors: floats of any width; they are not copied.
-    """
-
-    def __init__(self, vectors: np.ndarray) -> None:
-        self.vectors, self.width = vectors, vectors.shape[1]
-        parts = [_lengths(self._rows(slice(at, at + ROWS))) for at in range(0, len(vectors), ROWS)]
-        self._largest, self._length = (np.concatenate(found) for found in zip(*parts, strict=True))  # (N,1)
-
-    def _rows(self, where: slice | np.ndarray) -> np.ndarray:
-        return np.asarray(self.vectors[where], np.float64)
-
-    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        """Some rows, (n,D)."""
-        found: np.ndarray = self._rows(rows) / self._largest[rows] / self._length[rows]
-        return found
 
 
 # A task; the name or file of one; or scored pairs in memory: a data frame, a data set, rows.

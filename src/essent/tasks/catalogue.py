@@ -1,109 +1,27 @@
-"""The data sets, one row each: `add(Pairs("stsb", hub=…, revision=…, scale=(0, 5)))`, `add(Labels("trec", …))`.
+"""The data sets by name, one row each: `add(Pairs("stsb", hub=…, revision=…, scale=(0, 5)))`, `add(Labels("trec", …))`.
 
-Revisions are those that the `mteb` package pins (`mteb/tasks/STS/eng/*.py`). The rows of labelled texts stand in
-`labelled_sets`. SentEval's own folder layout (the folder its `get_transfer_data.bash` fills) is read as it stands.
+Pinned revisions are those of the `mteb` package (`mteb/tasks/STS/eng/*.py`). Those of the labelled texts could not be
+confirmed, so they are not pinned; results say so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar
 
-from essent.errors import DataError
-from essent.tasks.data import Pair, Row, pairs_from_rows, read_text, split_lines
-from essent.tasks.senteval_labels import ClassFiles, PartFiles
+from essent._core.registry import did_you_mean
+from essent.errors import InputError, UnknownNameError
+from essent.tasks.examples import PARTS
 
-
-@dataclass(frozen=True)
-class SubsetFiles:
-    """A year of SemEval: `STS.input.NAME.txt` (two sentences, tab between) and `STS.gs.NAME.txt` (score) a subset.
-
-    An empty line in the `gs` file is a pair that nobody scored: it is left out, as SentEval does.
-    """
-
-    folder: str
-    subsets: tuple[str, ...]
-
-    def files(self, root: Path, split: str) -> list[Path]:
-        """The files of `split` under `root`: a year has a test split only."""
-        if split != "test":
-            return []
-        kinds = ("input", "gs")
-        return [root / self.folder / f"STS.{kind}.{name}.txt" for name in self.subsets for kind in kinds]
-
-    def read(self, root: Path, split: str) -> list[Pair]:
-        """Read all subsets, in the order of the row.
-
-        Raises:
-            DataError: a file is missing, a line is malformed, or the two files differ in length.
-        """
-        files = self.files(root, split)
-        rows: list[Row] = []
-        for name, sentences, scores in zip(self.subsets, files[::2], files[1::2], strict=True):
-            rows.extend(_scored(name, sentences, scores))
-        return pairs_from_rows(rows)
-
-
-def _scored(subset: str, sentences: Path, scores: Path) -> Iterator[Row]:
-    lines, golds = split_lines(read_text(sentences)), split_lines(read_text(scores))
-    if len(lines) != len(golds):
-        raise DataError(f"{sentences} has {len(lines)} lines, but {scores} has {len(golds)}.")
-    for number, (line, gold) in enumerate(zip(lines, golds, strict=True), start=1):
-        if not gold.strip():
-            continue
-        first, tab, rest = line.partition("\t")
-        if not tab:
-            raise DataError(f"{sentences}, line {number}: two sentences with a tab between them are expected.")
-        second = rest.split("\t")[0]
-        yield Row(
-            f"{scores}, line {number}",
-            {"sentence1": first, "sentence2": second, "score": gold, "subset": subset},
-        )
-
-
-@dataclass(frozen=True)
-class SplitTables:
-    """One tab-separated file a split, without quoting; columns by number, from 0.
-
-    `paths` maps the split to the file below the root; `header` is the number of lines before the first pair.
-    """
-
-    paths: Mapping[str, str]
-    score: int
-    sentence1: int
-    sentence2: int
-    header: int = 0
-
-    def files(self, root: Path, split: str) -> list[Path]:
-        """The file of `split` under `root`, none when there is no such split."""
-        return [root / self.paths[split]] if split in self.paths else []
-
-    def read(self, root: Path, split: str) -> list[Pair]:
-        """Read the pairs of one split.
-
-        Raises:
-            DataError: the file is missing, or a line has too few columns or a score that is not a number.
-        """
-        path = root / self.paths[split]
-        wanted = {"sentence1": self.sentence1, "sentence2": self.sentence2, "score": self.score}
-        rows = []
-        for number, line in enumerate(split_lines(read_text(path)), start=1):
-            if number <= self.header or not line.strip():
-                continue
-            columns = line.split("\t")
-            if len(columns) <= max(wanted.values()):
-                raise DataError(
-                    f"{path}, line {number}: {len(columns)} columns, at least {max(wanted.values()) + 1} are expected."
-                )
-            rows.append(Row(f"{path}, line {number}", {name: columns[place] for name, place in wanted.items()}))
-        if not rows:
-            raise DataError(f"{path} has no rows.")
-        return pairs_from_rows(rows)
-
-
+KINDS = ("pairs", "classification", "clustering", "duplicates", "triplets", "retrieval")  # of the last three none yet
 SPLITS = ("test", "dev", "train")
+ON_HUB = {"train": "train", "dev": "validation", "test": "test"}  # our name of a split -> that on the hub
+STS7 = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")  # the seven that the papers average
+TRANSFER7 = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")  # what PromptBERT's appendix C averages
+CLASSIFICATION12 = (*TRANSFER7, "sst5", "scicite", "sicke", "sickr-soft", "stsb-soft")  # Stankevičius (2024, Table 3)
+CLUSTERING6 = ("agnews", "biomedical", "googlets", "searchsnippets", "stackoverflow", "tweet")  # and his Table 2
+STSB = ("mteb/stsbenchmark-sts", "b0fddb56ed78048fa8b90373c8a3cfc37b684831")  # on the hub
 
 
 @dataclass(frozen=True)
@@ -118,7 +36,6 @@ class Pairs:
         splits: the splits that the data set has.
         hub_splits: what those splits are called on the hub; one that is absent is not there.
         hub_note: what differs on the hub, added to every result from there.
-        senteval: where SentEval's folder layout keeps it.
     """
 
     kind: ClassVar[str] = "pairs"
@@ -127,11 +44,8 @@ class Pairs:
     revision: str | None = None
     scale: tuple[float, float] = (0, 5)
     splits: tuple[str, ...] = ("test",)
-    hub_splits: Mapping[str, str] = field(
-        default_factory=lambda: {"test": "test", "dev": "validation", "train": "train"}
-    )
+    hub_splits: Mapping[str, str] = field(default_factory=lambda: ON_HUB)
     hub_note: str = ""
-    senteval: SubsetFiles | SplitTables | None = None
 
 
 @dataclass(frozen=True)
@@ -147,9 +61,7 @@ class Labels:
         revision: the pinned commit of that repository; None when none could be confirmed.
         hub_splits: our part -> the split there, when they are not called train, validation, test; all of them together
             are the data set: a dev part that is not published is trained on.
-        hub_note: what differs on the hub, added to every result from there.
         note: what every result says.
-        senteval: where SentEval's folder layout keeps it.
     """
 
     kind: ClassVar[str] = "classification"
@@ -161,9 +73,7 @@ class Labels:
     hub: str | None = None
     revision: str | None = None
     hub_splits: Mapping[str, str] = field(default_factory=dict)
-    hub_note: str = ""
     note: str = ""
-    senteval: ClassFiles | PartFiles | None = None
 
 
 @dataclass(frozen=True)
@@ -183,10 +93,11 @@ class Clusters:
     size: int
 
 
-_rows: dict[str, Pairs | Labels | Clusters] = {}
+DataSet = Pairs | Labels | Clusters
+_rows: dict[str, DataSet] = {}
 
 
-def add(row: Pairs | Labels | Clusters) -> None:
+def add(row: DataSet) -> None:
     """Put a data set into the catalogue, under its name.
 
     Raises:
@@ -199,98 +110,96 @@ def add(row: Pairs | Labels | Clusters) -> None:
     _rows[row.name] = row
 
 
-def listed() -> Mapping[str, Pairs | Labels | Clusters]:
-    """The rows that were put there, by name."""
-    return _rows
+def task_names(kind: str | None = None) -> list[str]:
+    """All names that `load_task` takes, in the order of the catalogue: "stsb" is its test split, then "stsb.dev".
+
+    Args:
+        kind: only those of "pairs", "classification", "clustering", "duplicates", "triplets" or "retrieval".
+
+    Raises:
+        UnknownNameError: another kind.
+    """
+    if kind is not None and kind not in KINDS:
+        raise UnknownNameError(f"Unknown kind of task {kind!r}. {did_you_mean(kind, list(KINDS))}")
+    rows = [row for row in _rows.values() if kind in {None, row.kind}]
+    return [row.name if split == "test" else f"{row.name}.{split}" for row in rows for split in row.splits]
 
 
-STS7 = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")  # the seven that the papers average
+def find_row(name: str, split: str | None = None) -> tuple[DataSet, str]:
+    """The row and the split that a name means; "STS-B", "SICK-R" and "agNews" are understood as well.
 
-add(
-    Pairs(
-        "sts12",
-        hub="mteb/sts12-sts",
-        revision="a0d554a64d88156834ff5ae9920b964011b16384",
-        senteval=SubsetFiles(
-            "STS/STS12-en-test", ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews")
-        ),
-    )
-)
-add(
-    Pairs(  # without SMT, which may not be redistributed
-        "sts13",
-        hub="mteb/sts13-sts",
-        revision="7e90230a92c190f1bf69ae9002b8cea547a64cca",
-        senteval=SubsetFiles("STS/STS13-en-test", ("FNWN", "headlines", "OnWN")),
-    )
-)
-add(
-    Pairs(
-        "sts14",
-        hub="mteb/sts14-sts",
-        revision="6031580fec1f6af667f0bd2da0a551cf4f0b2375",
-        senteval=SubsetFiles(
-            "STS/STS14-en-test", ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news")
-        ),
-    )
-)
-add(
-    Pairs(
-        "sts15",
-        hub="mteb/sts15-sts",
-        revision="ae752c7c21bf194d8b67fd573edf7ae58183cbe3",
-        senteval=SubsetFiles(
-            "STS/STS15-en-test", ("answers-forums", "answers-students", "belief", "headlines", "images")
-        ),
-    )
-)
-add(
-    Pairs(
-        "sts16",
-        hub="mteb/sts16-sts",
-        revision="4d8694f8f0e0100860b497b999b3dbed754a0513",
-        senteval=SubsetFiles(
-            "STS/STS16-en-test", ("answer-answer", "headlines", "plagiarism", "postediting", "question-question")
-        ),
-    )
-)
-add(
-    Pairs(
-        "stsb",
-        hub="mteb/stsbenchmark-sts",
-        revision="b0fddb56ed78048fa8b90373c8a3cfc37b684831",
-        splits=SPLITS,
-        senteval=SplitTables(
-            {split: f"STS/STSBenchmark/sts-{split}.csv" for split in SPLITS}, score=4, sentence1=5, sentence2=6
-        ),
-    )
-)
+    Raises:
+        UnknownNameError: no such task or split; the message lists them.
+        InputError: the name says one split and `split` another.
+    """
+    base, dot, named = name.lower().partition(".")
+    row = _rows.get(base) or _rows.get(base.replace("-", ""))
+    if dot and split is not None and split != named:
+        raise InputError(f"The name {name!r} and split={split!r} name different splits.")
+    chosen = named if dot else split or "test"
+    if row is None or chosen not in row.splits:
+        full_name = name if dot or split is None else f"{name}.{split}"
+        hint = did_you_mean(full_name.lower(), task_names())
+        known = "" if hint.startswith("Known") else f" Tasks: {', '.join(task_names())}."
+        raise UnknownNameError(f"Unknown task {full_name!r}. {hint}{known}")
+    return row, chosen
+
+
+for year, commit in (
+    ("12", "a0d554a64d88156834ff5ae9920b964011b16384"),
+    ("13", "7e90230a92c190f1bf69ae9002b8cea547a64cca"),  # without SMT, which may not be redistributed
+    ("14", "6031580fec1f6af667f0bd2da0a551cf4f0b2375"),
+    ("15", "ae752c7c21bf194d8b67fd573edf7ae58183cbe3"),
+    ("16", "4d8694f8f0e0100860b497b999b3dbed754a0513"),
+):
+    add(Pairs(f"sts{year}", f"mteb/sts{year}-sts", commit))
+add(Pairs("stsb", *STSB, splits=SPLITS))
 add(
     Pairs(
         "sickr",
-        hub="mteb/sickr-sts",
-        revision="20a6d6f312dd54037fe07a32d58e5e168867909d",
+        "mteb/sickr-sts",
+        "20a6d6f312dd54037fe07a32d58e5e168867909d",
         scale=(1, 5),
         splits=SPLITS,
         hub_splits={"test": "test"},
         hub_note="mteb/sickr-sts holds all 9,927 pairs of SICK as its test split; the papers report the 4,927 of the "
         "SemEval test split, so give local files to compare with them.",
-        senteval=SplitTables(
-            {"test": "SICK/SICK_test_annotated.txt", "dev": "SICK/SICK_trial.txt", "train": "SICK/SICK_train.txt"},
-            score=3,
-            sentence1=1,
-            sentence2=2,
-            header=1,
-        ),
     )
 )
 add(
     Pairs(  # Abdalla et al. 2023: 5,500 pairs in one split, both sentences in one column
         "str",
-        hub="vkpriya/str-2022",
-        revision=None,
+        "vkpriya/str-2022",
         scale=(0, 1),
         hub_splits={"test": "train"},
         hub_note="The revision of vkpriya/str-2022 is not pinned: none could be confirmed.",
     )
 )
+
+TRAIN_AND_TEST = {"train": "train", "test": "test"}
+add(Labels("mr"))
+add(Labels("cr", hub="SetFit/SentEval-CR", hub_splits=TRAIN_AND_TEST))
+add(Labels("subj", hub="SetFit/subj", hub_splits=TRAIN_AND_TEST))
+add(Labels("mpqa"))
+add(
+    Labels(
+        "sst2",
+        PARTS,
+        hub="SetFit/sst2",
+        note="Trained on 6,920 whole sentences, as in SentEval; Stankevičius trains on 67,349 phrases.",
+    )
+)
+add(Labels("trec", ("train", "test"), hub="SetFit/TREC-QC", hub_splits=TRAIN_AND_TEST))
+add(Labels("mrpc", ("train", "test"), hub="SetFit/mrpc", hub_splits=ON_HUB))
+add(Labels("sst5", PARTS, hub="SetFit/sst5"))
+add(Labels("scicite", PARTS))
+add(Labels("sicke", PARTS))
+add(Labels("sickr-soft", PARTS, scale=(1, 5), stem="sickr"))
+add(Labels("stsb-soft", PARTS, scale=(1, 5), stem="stsb", hub=STSB[0], revision=STSB[1]))
+
+add(Clusters("agnews", classes=4, size=8000))
+add(Clusters("biomedical", classes=20, size=20000))
+add(Clusters("googlets", classes=152, size=11109))
+add(Clusters("searchsnippets", classes=8, size=12340))
+add(Clusters("stackoverflow", classes=20, size=20000))
+add(Clusters("tweet", classes=89, size=2472))

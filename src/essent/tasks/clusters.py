@@ -9,12 +9,10 @@ measures distances, groups by length as well.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,10 +20,11 @@ import numpy as np
 from essent._core.cores import cores
 from essent._core.lazy import needs_torch
 from essent.errors import DataError, InputError
+from essent.tasks.base import LabeledTask, Scorer
+from essent.tasks.comparison import with_interval
 from essent.tasks.examples import Example, check_examples
-from essent.tasks.judged import JudgedTask, Scorer, bootstrap
-from essent.tasks.resampling import interval, weighted_mean
-from essent.tasks.result import Result, library_versions
+from essent.tasks.resampling import weighted_mean
+from essent.tasks.result import Result
 
 SEEDS = tuple(range(10))
 # Standard deviation of the lengths by their mean; below it unit length changed accuracy by 1 point at most.
@@ -37,7 +36,7 @@ UNEQUAL_NOTE = (
 
 
 @dataclass(frozen=True)
-class ClusterTask(JudgedTask):
+class ClusterTask(LabeledTask):
     """N texts with their classes.
 
     Attributes:
@@ -49,6 +48,7 @@ class ClusterTask(JudgedTask):
 
     kind: ClassVar[str] = "clustering"
     unit: ClassVar[str] = "texts"
+    examples_in: ClassVar[str] = "examples"
     score_names: ClassVar[tuple[str, ...]] = ("accuracy", "v_measure")
     name: str
     examples: tuple[Example, ...]
@@ -71,24 +71,12 @@ class ClusterTask(JudgedTask):
         if not self.seeds or self.starts < 1:
             raise InputError(f"{self.name}: at least one seed and one start, not {self.seeds!r} and {self.starts}.")
 
-    def __len__(self) -> int:
-        return len(self.examples)
-
     def texts(self) -> list[str]:
         """The N texts, duplicates kept."""
         return [example.texts[0] for example in self.examples]
 
-    def digest(self) -> str:
-        """SHA-256 of texts and classes."""
-        content = json.dumps([[e.texts[0], e.target] for e in self.examples], ensure_ascii=False)
-        return hashlib.sha256(content.encode()).hexdigest()
-
-    # -- what a search reads ----------------------------------------------------------------------------------------
-
-    @property
-    def units(self) -> int:
-        """How many texts there are."""
-        return len(self.examples)
+    def _content(self) -> Any:
+        return [[e.texts[0], e.target] for e in self.examples]
 
     @property
     def evidence_size(self) -> int:
@@ -103,66 +91,58 @@ class ClusterTask(JudgedTask):
         """The class of each text."""
         return self._gold
 
-    def without(self, left_out: np.ndarray) -> ClusterTask:
-        """The task without some of its texts."""
-        kept = [example for example, gone in zip(self.examples, left_out, strict=True) if not gone]
-        return replace(self, examples=tuple(kept))
-
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
         """The number of each text's cluster, run after run: (S·N,)."""
-        classes = len({str(example.target) for example in self.examples})
-        return cluster(vectors[list(rows)], classes, self.seeds, self.starts).ravel().astype(np.float64)
+        clusters = int(self._gold.max()) + 1
+        return cluster(vectors[list(rows)], clusters, self.seeds, self.starts).ravel().astype(np.float64)
 
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
         """Accuracy, clusters matched once on all texts, or V-measure, in draws of the texts; means of the runs."""
         if score == "accuracy":
-            shares, _ = self.paired(evidence, score) or (np.empty((0, 0)), None)
+            shares = self._shares(evidence)
             return lambda counts: 100 * weighted_mean(shares, counts)
-        gold, runs = self._gold, evidence.reshape(len(evidence), len(self.seeds), -1).astype(np.int64)
-
-        def scored(counts: np.ndarray) -> np.ndarray:
-            return np.stack([np.mean([v_measures(gold, run, counts) for run in row], axis=0) for row in runs])
-
-        return scored
+        gold, recipes = self._gold, self._runs(evidence)
+        return lambda counts: np.stack(
+            [np.mean([v_measures(gold, run, counts) for run in runs], axis=0) for runs in recipes]
+        )
 
     def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]] | None:
         """The share of runs in which a text is in its class's cluster; V-measure is of all texts together."""
-        if score != "accuracy":
-            return None
-        gold, runs = self._gold, evidence.reshape(len(evidence), len(self.seeds), -1).astype(np.int64)
-        shares = [np.mean([matched(gold, labels) for labels in row], axis=0) for row in runs]
-        return np.stack(shares), lambda values: 100 * values.mean(axis=1)
+        return (self._shares(evidence), lambda shares: 100 * shares.mean(axis=1)) if score == "accuracy" else None
+
+    def _shares(self, evidence: np.ndarray) -> np.ndarray:
+        gold, recipes = self._gold, self._runs(evidence)
+        return np.stack([np.mean([matched(gold, run) for run in runs], axis=0) for runs in recipes])
+
+    def _runs(self, evidence: np.ndarray) -> np.ndarray:
+        return evidence.reshape(len(evidence), len(self.seeds), -1).astype(np.int64)  # (R,S,N)
 
     @property
     def _gold(self) -> np.ndarray:
         return np.unique([str(example.target) for example in self.examples], return_inverse=True)[1]
 
-    # -- results ----------------------------------------------------------------------------------------------------
-
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
-        gold = self._gold
-        names = range(int(gold.max()) + 1)
+        gold, classes = self._gold, int(self._gold.max()) + 1
         vectors = vectors[list(rows)]  # (N,D)
         evidence = self.evidence(vectors, range(len(vectors)))
-        found = evidence.reshape(len(self.seeds), -1).astype(np.int64)  # (S,N)
         once = np.ones((1, len(gold)))
-        accuracy = [100 * matched_accuracy(gold, labels) for labels in found]
-        together = [float(v_measures(gold, labels, once)[0]) for labels in found]
-        low, high = interval(bootstrap(self, evidence[None], "accuracy")[0])  # of other texts; runs differ by `std`
-        metrics = {"accuracy": {**_summary(accuracy), "low": low, "high": high}, "v_measure": _summary(together)}
-        provenance = {
-            **self.source,
-            "protocol": f"k-means, k = {len(names)}, {len(self.seeds)} runs, {self.starts} starts, Hungarian matching",
-            "seeds": list(self.seeds),
-            "runs": accuracy,
-            "length_spread": length_spread(vectors),
-            "sha256": self.digest(),
-            "versions": library_versions(),
+        (runs,) = self._runs(evidence[None])  # (S,N)
+        accuracy = [100 * matched_accuracy(gold, run) for run in runs]
+        v_measure = [float(v_measures(gold, run, once)[0]) for run in runs]
+        ends = with_interval(self, evidence, "accuracy")  # of other texts; runs differ by `std`
+        metrics = {
+            "accuracy": {**_summary(accuracy), "low": ends["low"], "high": ends["high"]},
+            "v_measure": _summary(v_measure),
         }
-        different = len(np.unique(vectors, axis=0))
-        notes = self.notes
-        if different < len(names):
-            notes = (*notes, f"{different} different vectors for {len(names)} classes: some clusters stay empty.")
+        provenance = self._provenance(
+            protocol=f"k-means, k = {classes}, {len(self.seeds)} runs, {self.starts} starts, Hungarian matching",
+            seeds=list(self.seeds),
+            runs=accuracy,
+            length_spread=length_spread(vectors),
+        )
+        different, notes = len(np.unique(vectors, axis=0)), self.notes
+        if different < classes:
+            notes = (*notes, f"{different} different vectors for {classes} classes: some clusters stay empty.")
         if provenance["length_spread"] > UNEQUAL:
             notes = (*notes, UNEQUAL_NOTE)
         return Result(self.name, metrics, {}, len(self), provenance, notes, ("accuracy", "mean"), evidence)
@@ -203,28 +183,28 @@ def length_spread(vectors: np.ndarray) -> float:
     return float(lengths.std() / (lengths.mean() or 1.0))
 
 
-def matched_accuracy(gold: np.ndarray, found: np.ndarray) -> float:
+def matched_accuracy(gold: np.ndarray, run: np.ndarray) -> float:
     """Share of rows (N,) in the right class, see `matched`."""
-    return float(matched(gold, found).mean())
+    return float(matched(gold, run).mean())
 
 
-def matched(gold: np.ndarray, found: np.ndarray) -> np.ndarray:
+def matched(gold: np.ndarray, run: np.ndarray) -> np.ndarray:
     """Which rows (N,) are in the right class when each cluster stands for one class, matched at best (Hungarian)."""
     from scipy.optimize import linear_sum_assignment
 
-    table = np.zeros((int(gold.max()) + 1, int(found.max()) + 1), dtype=np.int64)
-    np.add.at(table, (gold, found), 1)
+    table = np.zeros((int(gold.max()) + 1, int(run.max()) + 1), dtype=np.int64)
+    np.add.at(table, (gold, run), 1)
     classes, clusters = linear_sum_assignment(table, maximize=True)
     class_of = np.full(table.shape[1], -1)
     class_of[clusters] = classes
-    return np.asarray(class_of[found] == gold)
+    return np.asarray(class_of[run] == gold)
 
 
-def v_measures(gold: np.ndarray, found: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def v_measures(gold: np.ndarray, run: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """V-measure ×100 (B,) of clusters (N,) and classes (N,) in draws (B,N) (Rosenberg & Hirschberg 2007)."""
-    clusters = int(found.max()) + 1
+    clusters = int(run.max()) + 1
     cells = (int(gold.max()) + 1) * clusters
-    tables = np.stack([np.bincount(gold * clusters + found, weights=row, minlength=cells) for row in counts])
+    tables = np.stack([np.bincount(gold * clusters + run, weights=row, minlength=cells) for row in counts])
     joint = tables.reshape(len(counts), -1, clusters) / counts.sum(axis=1)[:, None, None]  # (B,C,K)
     of_classes, of_clusters = _entropy(joint.sum(axis=2)), _entropy(joint.sum(axis=1))
     both = _entropy(joint.reshape(len(counts), -1))

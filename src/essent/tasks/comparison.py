@@ -9,13 +9,87 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from essent.tasks.judged import JudgedTask, bootstrap, permutation_p
-from essent.tasks.resampling import interval
+from essent.tasks.base import LabeledTask
+from essent.tasks.resampling import BLOCK_VALUES, RESAMPLES, draws, interval
 
 SEVERAL = "mean of the data sets"
+
+
+def bootstrap(
+    task: LabeledTask,
+    evidence: np.ndarray,
+    score: str = "",
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    among: np.ndarray | None = None,
+) -> np.ndarray:
+    """Scores of recipes with evidence (R,E) on resampled units, the same draws for all recipes: (R,resamples).
+
+    Args:
+        among: positions of the units that are drawn; all by default.
+    """
+    scorer = task.scorer(evidence, score or task.score_names[0])
+    scores = []
+    for counts in draws(task.units if among is None else len(among), resamples=resamples, seed=seed):
+        if among is not None:
+            whole = np.zeros((len(counts), task.units))
+            whole[:, among] = counts
+            counts = whole
+        scores.append(scorer(counts))
+    return np.concatenate(scores, axis=1)
+
+
+def scores_of_parts(task: LabeledTask, evidence: np.ndarray, parts: np.ndarray, score: str = "") -> np.ndarray:
+    """Scores (R,B) on some of the units each time: parts (B,U) bool; recipe by recipe, as memory goes."""
+    counts, name = parts.astype(np.float64), score or task.score_names[0]
+    step = max(1, BLOCK_VALUES * 4 // max(evidence.shape[1], 1))
+    blocks = (np.array(evidence[at : at + step]) for at in range(0, len(evidence), step))
+    return np.concatenate([task.scorer(block, name)(counts) for block in blocks])
+
+
+def permutation_p(
+    task: LabeledTask, evidence: np.ndarray, score: str = "", *, resamples: int = RESAMPLES, seed: int = 0
+) -> float:
+    """Two-sided p of "both recipes are alike", whose evidence is (2,E): what they say of a unit changes places.
+
+    NaN where a score is undefined or has no such test; 1 for recipes that judge every unit alike.
+    """
+    from scipy import stats
+
+    name = score or task.score_names[0]
+    paired = task.paired(evidence, name) if task.units > 1 else None
+    if paired is None or not np.isfinite(task.scores(evidence, name)).all():
+        return math.nan
+    (first, second), scored = paired
+    if np.array_equal(first, second):
+        return 1.0
+
+    def difference(a: np.ndarray, b: np.ndarray, axis: int = -1) -> Any:
+        # rounded: sums in another order differ in their last digits, and equal ones must count as equal
+        lead = (scored(np.atleast_2d(a)) - scored(np.atleast_2d(b))).round(9)
+        return lead if a.ndim > 1 else lead[0]
+
+    test = stats.permutation_test(
+        (first, second),
+        difference,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=resamples,
+        batch=max(1, BLOCK_VALUES // task.units),
+        rng=np.random.default_rng(seed),
+    )
+    return float(test.pvalue)
+
+
+def with_interval(task: LabeledTask, evidence: np.ndarray, score: str) -> dict[str, float]:
+    """A score of evidence (E,) as "all", with the 95 % bootstrap interval as "low" and "high"."""
+    low, high = interval(bootstrap(task, evidence[None], score)[0])
+    return {"all": float(task.scores(evidence[None], score)[0]), "low": low, "high": high}
 
 
 @dataclass(frozen=True)
@@ -52,8 +126,8 @@ class Comparison:
     def figures(self) -> str:
         """The difference with its interval, and p where there is one."""
         digits = 2 if self.by_labels else 3
-        shown = f"{self.difference:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
-        return shown if math.isnan(self.p) else f"{shown}, p = {self.p:.3g}"
+        text = f"{self.difference:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
+        return text if math.isnan(self.p) else f"{text}, p = {self.p:.3g}"
 
     def in_words(self) -> str:
         """One sentence; "no difference" is a result."""
@@ -75,12 +149,12 @@ class Scored:
         task: the data set.
         score: by which it is scored, one of the task's `score_names`.
         names: text forms of the recipes (R).
-        evidence: (R,E), see `JudgedTask`; may lie on disk.
+        evidence: (R,E), see `LabeledTask`; may lie on disk.
         weight: of this data set among several.
         prior: scores ×100 (R,) without labels that count as `prior_units` units beside those of a few judgements.
     """
 
-    task: JudgedTask
+    task: LabeledTask
     score: str
     names: Sequence[str]
     evidence: np.ndarray
@@ -90,8 +164,8 @@ class Scored:
 
     def rows(self, names: Sequence[str]) -> np.ndarray:
         """The evidence of some of the recipes, in memory."""
-        place = {name: number for number, name in enumerate(self.names)}
-        return np.array([self.evidence[place[name]] for name in names]).reshape(len(names), -1)
+        position = {name: number for number, name in enumerate(self.names)}
+        return np.array([self.evidence[position[name]] for name in names]).reshape(len(names), -1)
 
     def only(self, names: Sequence[str]) -> Scored:
         """Some of the recipes."""
@@ -99,11 +173,9 @@ class Scored:
 
     def scores(self) -> np.ndarray:
         """The recipes' scores ×100 (R,); the evidence is read a part at a time."""
-        some = max(1, 4_000_000 // max(self.evidence.shape[1], 1))
-        parts = [
-            self.task.scores(np.array(self.evidence[start : start + some]), self.score)
-            for start in range(0, len(self.evidence), some)
-        ]
+        step = max(1, 4_000_000 // max(self.evidence.shape[1], 1))
+        blocks = (np.array(self.evidence[start : start + step]) for start in range(0, len(self.evidence), step))
+        parts = [self.task.scores(block, self.score) for block in blocks]
         return np.concatenate(parts) if parts else np.empty(0)
 
     def ranking(self, scores: np.ndarray) -> np.ndarray:
@@ -122,41 +194,44 @@ def with_prior(scores: np.ndarray, prior: np.ndarray, units: int, prior_units: i
     return np.asarray((units * scores + prior_units * prior) / (units + prior_units))
 
 
-def mean_of_data_sets(found: Sequence[Scored], values: Sequence[np.ndarray]) -> np.ndarray:
+def mean_of_data_sets(data_sets: Sequence[Scored], values: Sequence[np.ndarray]) -> np.ndarray:
     """The mean of values of several data sets, by their weights."""
-    weights = np.array([one.weight for one in found], np.float64)
+    weights = np.array([data_set.weight for data_set in data_sets], np.float64)
     return np.asarray(np.tensordot(weights / weights.sum(), np.stack(values), axes=1))
 
 
-def draws_of(found: Sequence[Scored], names: Sequence[str], seed: int) -> np.ndarray:
+def draws_of(data_sets: Sequence[Scored], names: Sequence[str], seed: int) -> np.ndarray:
     """Scores of recipes on bootstrap draws (r,resamples), drawn in each data set by itself."""
-    return mean_of_data_sets(found, [one.only(names).draws(seed + place) for place, one in enumerate(found)])
+    return mean_of_data_sets(data_sets, [s.only(names).draws(seed + number) for number, s in enumerate(data_sets)])
 
 
-def compare(found: Sequence[Scored], first: str, second: str, *, seed: int = 0) -> Comparison:
+def compare(data_sets: Sequence[Scored], first: str, second: str, *, seed: int = 0) -> Comparison:
     """Two recipes on the same data sets."""
-    return compare_each(found, [(first, second)], seed=seed)[0]
+    return compare_each(data_sets, [(first, second)], seed=seed)[0]
 
 
-def against(found: Sequence[Scored], winner: str, baselines: Sequence[str], seed: int) -> tuple[Comparison, ...]:
+def against(data_sets: Sequence[Scored], winner: str, baselines: Sequence[str], seed: int) -> tuple[Comparison, ...]:
     """A recipe against each of the baselines."""
-    return compare_each(found, [(winner, other) for other in baselines if other != winner], seed=seed)
+    return compare_each(data_sets, [(winner, baseline) for baseline in baselines if baseline != winner], seed=seed)
 
 
-def compare_each(found: Sequence[Scored], pairs: Sequence[tuple[str, str]], *, seed: int = 0) -> tuple[Comparison, ...]:
+def compare_each(
+    data_sets: Sequence[Scored], pairs: Sequence[tuple[str, str]], *, seed: int = 0
+) -> tuple[Comparison, ...]:
     """Some pairs of recipes on the same data sets; each recipe's draws are made once."""
     names = list(dict.fromkeys(name for pair in pairs for name in pair))
     if not names:
         return ()
-    some = [one.only(names) for one in found]
-    scores = dict(zip(names, mean_of_data_sets(some, [one.scores() for one in some]), strict=True))
-    draws = dict(zip(names, draws_of(some, names, seed), strict=True))
-    made = []
+    data_sets = [data_set.only(names) for data_set in data_sets]
+    scores = dict(zip(names, mean_of_data_sets(data_sets, [s.scores() for s in data_sets]), strict=True))
+    draws = dict(zip(names, draws_of(data_sets, names, seed), strict=True))
+    comparisons = []
     for first, second in pairs:
         low, high = interval(draws[first] - draws[second])
-        p, score = math.nan, SEVERAL
-        if len(some) == 1:
-            (one,) = some
-            p, score = permutation_p(one.task, one.rows([first, second]), one.score, seed=seed), one.score
-        made.append(Comparison(first, second, float(scores[first] - scores[second]), low, high, p, score))
-    return tuple(made)
+        p, criterion = math.nan, SEVERAL
+        if len(data_sets) == 1:
+            (only,) = data_sets
+            p, criterion = permutation_p(only.task, only.rows([first, second]), only.score, seed=seed), only.score
+        difference = float(scores[first] - scores[second])
+        comparisons.append(Comparison(first, second, difference, low, high, p, criterion))
+    return tuple(comparisons)

@@ -1,4 +1,4 @@
-"""Rows of text from local files and from the hub, checked, with the file and line of what is wrong.
+"""Rows of text from local files, from the hub and from memory, with the file and line of what is wrong.
 
 Formats by suffix: `.jsonl` (one object or text a line), `.json` (the same, or one array of them), `.csv` (header,
 quotes as in RFC 4180; where the header has no comma, semicolons or tabs separate), `.tsv` (header, tabs, a quotation
@@ -14,10 +14,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,23 +27,10 @@ from essent._core.registry import did_you_mean
 from essent.errors import DataError
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-
-# The names under which a column of sentence pairs is accepted, without regard to case; the first one present counts.
-# `Text` (both sentences with a line break between them) is how STR-2022 is published.
-PAIR_COLUMNS = {
-    "sentence1": ("sentence1", "sent1", "text1", "sentence_a"),
-    "sentence2": ("sentence2", "sent2", "text2", "sentence_b"),
-    "score": ("score", "similarity_score", "relatedness_score", "label"),
-    "subset": ("subset",),
-}
-JOINED_COLUMN = TEXT_COLUMN = "text"  # the second: of texts that stand in JSON without a name
+SIDES = (("sentence1", "sent1", "text1", "sentence_a"), ("sentence2", "sent2", "text2", "sentence_b"))
+TEXT_COLUMN = "text"  # of texts that stand in JSON without a name
 GZIP = b"\x1f\x8b"
-
-NameColumns = Callable[[list[str]], list[str]]
-
-
-def _unchanged(header: list[str]) -> list[str]:
-    return header
+LONGEST_FIELD = 2**31 - 1  # of a CSV file
 
 
 class Row(NamedTuple):
@@ -53,59 +39,112 @@ class Row(NamedTuple):
     where: str
     values: dict[str, Any]
 
+    def column(self, names: Sequence[str]) -> str | None:
+        """What the first of these columns that is there is called, without regard to case."""
+        spelled = {name.lower(): name for name in self.values}
+        return next((spelled[name] for name in names if name in spelled), None)
 
-class Pair(NamedTuple):
-    """Two texts, their gold similarity, and the subset of the task that they belong to (None: no subsets)."""
+    def required(self, wanted: str, names: Sequence[str], hint: str = "") -> str:
+        """As `column`; `wanted` is what the message calls it.
 
-    sentence1: str
-    sentence2: str
-    score: float
-    subset: str | None = None
+        Raises:
+            DataError: there is none; names what there is.
+        """
+        column = self.column(names)
+        if column is None:
+            raise DataError(
+                f"{self.where}: no column {wanted!r} (accepted: {', '.join(names)}{hint}); it has "
+                f"{', '.join(map(repr, self.values)) or 'none'}."
+            )
+        return column
+
+    def text(self, wanted: str, names: Sequence[str], hint: str = "") -> str:
+        """The text in the first of these columns that is there.
+
+        Raises:
+            DataError: there is none, or its value is no text.
+        """
+        column = self.required(wanted, names, hint)
+        return text_value(self, column, self.values[column])
 
 
-def read_rows(path: str | Path) -> list[dict[str, Any]]:
-    """Read a file of rows into dictionaries, one a row, column names as in the file.
+def text_value(row: Row, column: str, value: Any) -> str:
+    """A value that is a text any tokenizer takes.
 
-    Values keep the type that the file gives them: everything in a CSV or TSV file is a string.
+    Raises:
+        DataError: not a string, or half a surrogate pair in it.
+    """
+    if not isinstance(value, str):
+        raise DataError(f"{row.where}: {column!r} must be a string, not {type(value).__name__} ({value!r}).")
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # JSON can spell half a surrogate pair, which no tokenizer takes
+        raise DataError(f"{row.where}: {column!r} holds half a surrogate pair: {value!r}.") from None
+    return value
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def located_rows(path: str | Path, *, number_columns: bool = False) -> list[Row]:
+    """Read a file of rows; a value has the type that the file gives it, a string in CSV and TSV files.
+
+    Args:
+        number_columns: call the second of two columns of one name "NAME.1", as pandas does, instead of refusing it.
 
     Raises:
         DataError: no such file (names its neighbours), another suffix, no rows, or a row that cannot be parsed.
         MissingDependencyError: a Parquet file without pyarrow.
     """
-    return [row.values for row in located_rows(path)]
-
-
-def read_pairs(path: str | Path) -> list[Pair]:
-    """Read a file of sentence pairs with scores; the columns may have the names in `PAIR_COLUMNS`.
-
-    Raises:
-        DataError: as `read_rows`, and for a row without a column, with a sentence that is not a string or with a
-            score that is not a finite number.
-    """
-    return pairs_from_rows(located_rows(path))
-
-
-def located_rows(path: str | Path, name_columns: NameColumns = _unchanged) -> list[Row]:
-    """Read a file of rows, each with its place in the file; see `read_rows`.
-
-    Args:
-        name_columns: header of a CSV or TSV file to the columns' names, for one whose header names two alike.
-    """
     path = Path(path)
     check_file(path)
-    readers: dict[str, Callable[[Path, str], Iterator[Row]]] = {
-        ".jsonl": _json_rows,
-        ".json": _json_rows,
-        ".csv": lambda path, text: _csv_rows(path, text, name_columns),
-        ".tsv": lambda path, text: _tsv_rows(path, text, name_columns),
-    }
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(f"{path}: the suffix {path.suffix!r} is not one that is read. Known: {', '.join(SUFFIXES)}.")
-    rows = list(_parquet_rows(path) if suffix == ".parquet" else readers[suffix](path, read_text(path)))
+    if suffix == ".parquet":
+        rows = list(_parquet_rows(path))
+    elif suffix in (".csv", ".tsv"):
+        lines = (_csv_lines if suffix == ".csv" else _tsv_lines)(path, read_text(path))
+        rows = list(_table_rows(lines, number_columns))
+    else:
+        rows = list(_json_rows(path, read_text(path)))
     if not rows:
         raise DataError(f"{path} has no rows.")
     return rows
+
+
+def read_texts(path: str | Path, columns: str | Sequence[str] | None = None) -> list[str]:
+    """Read texts: one a line, or those of a .jsonl, .json, .csv, .tsv or .parquet file, row by row.
+
+    Lines end at line feeds; an empty line is an empty text.
+
+    Args:
+        columns: the column with the texts, or several; None takes `text`, or both sentences of pairs.
+
+    Raises:
+        DataError: no such file, not UTF-8, no texts, no such column, or a value that is not a text.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in SUFFIXES:
+        texts = split_lines(read_text(path))
+        if not texts:
+            raise DataError(f"{path} has no texts.")
+        return texts
+    rows = located_rows(path)
+    names = [columns] if isinstance(columns, str) else columns
+    if names is None:
+        text = rows[0].column([TEXT_COLUMN])
+        names = [name for name in ([text] if text else map(rows[0].column, SIDES)) if name is not None]
+        if len(names) < (1 if text else 2):
+            raise DataError(
+                f"{rows[0].where}: neither a column 'text' nor two with sentences; it has "
+                f"{', '.join(map(repr, rows[0].values))}. Choose some with --column (columns=…)."
+            )
+    for row, name in ((row, name) for row in rows for name in names):
+        if name not in row.values:
+            hint = did_you_mean(name, list(row.values))
+            raise DataError(f"{row.where}: no column {name!r}. {hint} Choose one with --column (columns=…).")
+    return [text_value(row, name, row.values[name]) for row in rows for name in names]
 
 
 def check_file(path: Path) -> None:
@@ -128,14 +167,23 @@ def read_text(path: Path) -> str:
         DataError: bytes that are not UTF-8, with their line.
     """
     check_file(path)
-    data = path.read_bytes()
-    if data.startswith(GZIP):
+    content = path.read_bytes()
+    if content.startswith(GZIP):
         raise DataError(f"{path} is compressed with gzip; unpack it first (gunzip {path.name}).")
+    return decoded(content, str(path))
+
+
+def decoded(content: bytes, source: str) -> str:
+    """The text of UTF-8 bytes, byte order mark removed.
+
+    Raises:
+        DataError: bytes that are not UTF-8, with their line in the source.
+    """
     try:
-        return data.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{path}, line {line}: not UTF-8 text ({error.reason}).") from None
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{source}, line {line}: not UTF-8 text ({error.reason}).") from None
 
 
 def split_lines(text: str) -> list[str]:
@@ -149,78 +197,70 @@ def split_lines(text: str) -> list[str]:
 
 def _json_rows(path: Path, text: str) -> Iterator[Row]:
     if text.lstrip().startswith("["):
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{path}, line {error.lineno}: not JSON ({error.msg}).") from None
-        except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
-            raise DataError(f"{path}: JSON that cannot be read ({error}).") from None
-        located: Iterator[tuple[str, Any]] = (
-            (f"{path}, row {number}", value) for number, value in enumerate(values, start=1)
-        )
+        documents = ((f"{path}, row {number}", row) for number, row in enumerate(_json(text, str(path)), start=1))
     else:
-        located = _json_lines(path, text)
-    for where, value in located:
-        if not isinstance(value, (dict, str)):
-            raise DataError(f"{where}: a row must be a JSON object or a text, not {type(value).__name__}.")
-        yield Row(where, {TEXT_COLUMN: value} if isinstance(value, str) else value)
+        lines = ((f"{path}, line {number}", line) for number, line in enumerate(split_lines(text), start=1))
+        documents = ((where, _json(line, where, one_line=True)) for where, line in lines if line.strip())
+    for where, values in documents:
+        if not isinstance(values, (dict, str)):
+            raise DataError(f"{where}: a row must be a JSON object or a text, not {type(values).__name__}.")
+        yield Row(where, {TEXT_COLUMN: values} if isinstance(values, str) else values)
 
 
-def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(split_lines(text), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            yield where, json.loads(line)
-        except json.JSONDecodeError as error:
+def _json(text: str, where: str, one_line: bool = False) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        if one_line:
             raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno}).") from None
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: JSON that cannot be read ({error}).") from None
+        raise DataError(f"{where}, line {error.lineno}: not JSON ({error.msg}).") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        raise DataError(f"{where}: JSON that cannot be read ({error}).") from None
 
 
-_FIELD_LIMIT = threading.Lock()
-
-
-def _csv_rows(path: Path, text: str, name_columns: NameColumns) -> Iterator[Row]:
+def _csv_lines(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
     header = text.partition("\n")[0]
     separator = "," if "," in header else next((mark for mark in ";\t" if mark in header), ",")
+    csv.field_size_limit(LONGEST_FIELD)  # of the whole process; Python's is shorter than some texts
     reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=separator, strict=True)
-    found, last = [], 0  # a quoted field may run over several lines: a row is named by its first one
-    with _FIELD_LIMIT:  # the module's limit is one of the whole process: it is raised only while this is read
-        before = csv.field_size_limit()
-        csv.field_size_limit(max(before, len(text)))
-        try:
-            for fields in reader:
-                if fields:
-                    found.append((f"{path}, line {last + 1}", fields))
-                last = reader.line_num
-        except csv.Error as error:
-            reason = str(error).partition(" - do you need")[0]  # for those who write programs
-            raise DataError(f"{path}, line {last + 1}: {reason}.") from None
-        finally:
-            csv.field_size_limit(before)
-    return _table_rows(found, name_columns)
+    last = 0  # a quoted field may run over several lines: a row is named by its first one
+    try:
+        for fields in reader:
+            if fields:
+                yield f"{path}, line {last + 1}", fields
+            last = reader.line_num
+    except csv.Error as error:
+        reason = str(error).partition(" - do you need")[0]  # for those who write programs
+        raise DataError(f"{path}, line {last + 1}: {reason}.") from None
 
 
-def _tsv_rows(path: Path, text: str, name_columns: NameColumns) -> Iterator[Row]:
+def _tsv_lines(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
     lines = list(dropwhile(lambda line: not line[1], enumerate(split_lines(text), start=1)))
     several = bool(lines) and "\t" in lines[0][1]
-    found = [(f"{path}, line {number}", line.split("\t")) for number, line in lines if line or not several]
-    return _table_rows(found, name_columns)
+    return ((f"{path}, line {number}", line.split("\t")) for number, line in lines if line or not several)
 
 
-def _table_rows(found: list[tuple[str, list[str]]], name_columns: NameColumns) -> Iterator[Row]:
+def _table_rows(lines: Iterator[tuple[str, list[str]]], number_columns: bool) -> Iterator[Row]:
     header: list[str] = []
-    for where, fields in found:
+    for where, fields in lines:
         if not header:
-            header = name_columns([name.strip() for name in fields])
+            header = [name.strip() for name in fields]
+            if number_columns:
+                header = _numbered(header)
             if len(set(header)) < len(header):
                 raise DataError(f"{where}: a column name stands twice in the header {', '.join(header)}.")
         elif len(fields) != len(header):
             raise DataError(f"{where}: {len(fields)} fields, but the header has {len(header)}: {', '.join(header)}.")
         else:
             yield Row(where, dict(zip(header, fields, strict=True)))
+
+
+def _numbered(header: list[str]) -> list[str]:
+    columns: list[str] = []
+    for name in header:
+        tries = [name, *(f"{name}.{number}" for number in range(1, len(header) + 1))]
+        columns.append(next(new for new in tries if new not in columns and (new == name or new not in header)))
+    return columns
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
@@ -234,89 +274,10 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         yield Row(f"{path}, row {number}", values)
 
 
-def pairs_from_rows(rows: Iterable[Row]) -> list[Pair]:
-    """Check rows of sentence pairs and bring their columns to `Pair`; order and duplicates are kept.
-
-    An empty sentence is a sentence. A subset is given in every row or in none.
-
-    Raises:
-        DataError: a missing column, a sentence that is not a string, a score that is not a finite number.
-    """
-    pairs: list[Pair] = []
-    for row in rows:
-        columns = {name.lower(): name for name in row.values}
-        first, second = _sentences(row, columns)
-        pair = Pair(first, second, _score(row, columns), _subset(row, columns))
-        if pairs and (pair.subset is None) != (pairs[0].subset is None):
-            raise DataError(f"{row.where}: 'subset' must be given in every row or in none.")
-        pairs.append(pair)
-    return pairs
+# -- the hub, and memory ----------------------------------------------------------------------------------------------
 
 
-def _find(row: Row, columns: dict[str, str], wanted: str) -> Any:
-    for name in PAIR_COLUMNS[wanted]:
-        if name in columns:
-            return row.values[columns[name]]
-    known = ", ".join(PAIR_COLUMNS[wanted])
-    raise DataError(
-        f"{row.where}: no column {wanted!r} (accepted: {known}); it has {', '.join(map(repr, row.values))}."
-    )
-
-
-def _sentences(row: Row, columns: dict[str, str]) -> tuple[str, str]:
-    has_none = not any(name in columns for side in ("sentence1", "sentence2") for name in PAIR_COLUMNS[side])
-    if JOINED_COLUMN in columns and has_none:
-        joined = text_value(row, columns[JOINED_COLUMN], row.values[columns[JOINED_COLUMN]])
-        pieces = [piece.strip() for piece in joined.split("\n") if piece.strip()]
-        if len(pieces) != 2:
-            raise DataError(
-                f"{row.where}: the column {columns[JOINED_COLUMN]!r} must hold two sentences on two lines, "
-                f"not {len(pieces)}. The class of a single text stands in a column label or cluster."
-            )
-        return pieces[0], pieces[1]
-    first, second = (text_value(row, side, _find(row, columns, side)) for side in ("sentence1", "sentence2"))
-    return first, second
-
-
-def text_value(row: Row, column: str, value: Any) -> str:
-    """A value that is a text any tokenizer takes.
-
-    Raises:
-        DataError: not a string, or half a surrogate pair in it.
-    """
-    if not isinstance(value, str):
-        raise DataError(f"{row.where}: {column!r} must be a string, not {type(value).__name__} ({value!r}).")
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # JSON can spell half a surrogate pair, which no tokenizer takes
-        raise DataError(f"{row.where}: {column!r} holds half a surrogate pair: {value!r}.") from None
-    return value
-
-
-def _score(row: Row, columns: dict[str, str]) -> float:
-    value = _find(row, columns, "score")
-    try:
-        score = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        score = math.nan
-    if not math.isfinite(score):
-        raise DataError(f"{row.where}: 'score' must be a finite number, not {value!r}.")
-    return score
-
-
-def _subset(row: Row, columns: dict[str, str]) -> str | None:
-    value = row.values[columns["subset"]] if "subset" in columns else None
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
-        raise DataError(f"{row.where}: 'subset' must be a name, not {value!r}.")
-    return str(value)
-
-
-PAIRS_INSTEAD = "--data-folder DIR, with DIR/sts/NAME.jsonl (or .csv, .tsv, .parquet)"
-
-
-def hub_rows(repo: str, revision: str | None, split: str, instead: str = PAIRS_INSTEAD) -> list[dict[str, Any]]:
+def hub_rows(repo: str, revision: str | None, split: str, instead: str) -> list[Row]:
     """Read one split of a hub data set through `datasets`, at a pinned revision (None: the newest one).
 
     `repo` may also be a local folder that `datasets` can load. HF_HUB_OFFLINE is respected: then only what is in the
@@ -332,7 +293,7 @@ def hub_rows(repo: str, revision: str | None, split: str, instead: str = PAIRS_I
     datasets = optional_import("datasets", "data")
     check_dataset(repo, instead)
     try:
-        rows: list[dict[str, Any]] = datasets.load_dataset(repo, revision=revision, split=split).to_list()
+        rows = datasets.load_dataset(repo, revision=revision, split=split).to_list()
     except Exception as error:  # `datasets` documents no common base, and no network error may look like a bug
         offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
         state = (
@@ -345,4 +306,39 @@ def hub_rows(repo: str, revision: str | None, split: str, instead: str = PAIRS_I
         ) from error
     if not rows:
         raise DataError(f"The split {split!r} of the data set {repo!r} has no rows.")
-    return rows
+    return [Row(f"hub data set {repo}, split {split}, row {n}", values) for n, values in enumerate(rows, start=1)]
+
+
+def rows_in_memory(table: Any, name: str) -> list[Row]:
+    """Rows of a frame, an Arrow table, a `datasets.Dataset` or a list, by column.
+
+    A plain tuple has sentence1, sentence2, score and subset.
+
+    Raises:
+        DataError: no rows, or one that is neither a dictionary nor such a tuple.
+    """
+    located = [Row(f"{name}, row {number}", _columns_of(row)) for number, row in enumerate(rows_of(table), start=1)]
+    if not located:
+        raise DataError(f"The task {name!r} has no rows.")
+    return located
+
+
+def rows_of(table: Any) -> list[Any]:
+    """The rows of a frame, an Arrow table, a `datasets.Dataset`, or of any other collection."""
+    for method, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):  # Polars, Arrow, pandas
+        if hasattr(table, "columns") and hasattr(table, method):
+            return list(getattr(table, method)(*arguments))
+    return list(table)
+
+
+def _columns_of(row: Any) -> dict[str, Any]:
+    if isinstance(row, Mapping):
+        return {str(name): value for name, value in row.items()}
+    if isinstance(row, (tuple, list)) and len(row) in (3, 4):
+        return dict(zip(("sentence1", "sentence2", "score", "subset"), row, strict=False))
+    if hasattr(row, "columns"):
+        raise DataError(f"A {type(row).__name__} stands where a row is expected; give it without a list around it.")
+    raise DataError(
+        f"A row in memory is a dictionary by column, such as text and label, or for pairs a tuple (sentence1, "
+        f"sentence2, score), not {reprlib.repr(row)}."
+    )

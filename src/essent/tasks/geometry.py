@@ -5,8 +5,6 @@ Everything is computed in float64, in blocks of rows: beside the vectors, memory
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +16,7 @@ from essent._core.registry import did_you_mean
 from essent.errors import InputError, UnknownNameError
 from essent.tasks.base import Task, unit_rows
 from essent.tasks.pairs import PairTask
-from essent.tasks.result import Result, library_versions
+from essent.tasks.result import Result
 
 BLOCK = 1024  # rows at a time
 
@@ -103,8 +101,7 @@ def uniformity(vectors: np.ndarray, counts: np.ndarray | None = None) -> float:
 def _square_distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """‖a − b‖² of every row of (n,D) and (m,D): (n,m)."""
     squares = np.einsum("nd,nd->n", left, left)[:, None] + np.einsum("md,md->m", right, right)[None, :]
-    found: np.ndarray = np.maximum(squares - 2.0 * left @ right.T, 0.0)
-    return found
+    return np.asarray(np.maximum(squares - 2.0 * left @ right.T, 0.0))
 
 
 def _log_sum(exponents: np.ndarray, left: np.ndarray, right: np.ndarray) -> float:
@@ -208,10 +205,8 @@ class GeometryTask(Task):
         among = set(self.sentences)
         return [*self.sentences, *dict.fromkeys(t for p in self.positives for t in p if t not in among)]
 
-    def digest(self) -> str:
-        """SHA-256 of sentences and positive pairs."""
-        content = json.dumps([self.sentences, self.positives], ensure_ascii=False)
-        return hashlib.sha256(content.encode()).hexdigest()
+    def _content(self) -> Any:
+        return [self.sentences, self.positives]
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         number: dict[str, int] = {}  # of the vector of each distinct text
@@ -233,14 +228,9 @@ class GeometryTask(Task):
                 "distinct": uniformity(scaled[seen]) if len(seen) < len(members) else repeated,
             },
         }
-        provenance = {
-            **self.source,
-            "normalised": self.normalise,
-            "positive_pairs": len(self.positives),
-            "distinct_sentences": len(seen),
-            "sha256": self.digest(),
-            "versions": library_versions(),
-        }
+        provenance = self._provenance(
+            normalised=self.normalise, positive_pairs=len(self.positives), distinct_sentences=len(seen)
+        )
         notes = _notes(metrics, len(members), vectors[seen])
         return Result(self.name, metrics, {}, len(self.sentences), provenance, notes, main=None)
 

@@ -2,29 +2,33 @@
 
 Source: Chiang et al. 2023, "Revealing the Blind Spot of Sentence Encoder Evaluation by HEROS"; the baseline and the
 normalisation are its Appendix D. This is the only definition of that similarity; the demonstration uses it too.
+
+The released file (`heros.tsv` of `dcml0714/Heros`) calls two columns "Negation", and mirrors put its columns in another
+order: columns are read by their names, and the two negations told apart by the sentences. Every result says how.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
 from essent._core.registry import did_you_mean
 from essent.errors import DataError, InputError
 from essent.tasks.base import Task, unit_rows
+from essent.tasks.data import hub_rows, located_rows
+from essent.tasks.examples import SUBSETS, MinimalPair, minimal_pairs_from_rows
 from essent.tasks.pairs import SAME_COSINE
-from essent.tasks.result import Result, library_versions
+from essent.tasks.result import Result
 
 KEPT = ("Synonym", "Typo")  # subsets whose change keeps the meaning
 CHANGED = ("Antonym", "Random MLM", "Negation (Main)", "Negation (Antonym)")  # subsets whose change alters it
-SUBSETS = ("Synonym", "Antonym", "Random MLM", "Typo", "Negation (Main)", "Negation (Antonym)")  # the paper's order
+HUB = "dcml0714/Heros"
 CONFIDENCE = 0.95
 WHOLE = 1e-12  # of a baseline so close to 1 nothing is left to normalise by but rounding
 
@@ -37,14 +41,6 @@ GROUPS = {
     "a random word": ("Random MLM",),
 }
 REFERENCES = {"a synonym": "Synonym", "a typo": "Typo"}
-
-
-class MinimalPair(NamedTuple):
-    """A sentence, what one small change made of it, and the kind of change (one of `SUBSETS`)."""
-
-    original: str
-    changed: str
-    subset: str
 
 
 @dataclass(frozen=True)
@@ -117,10 +113,8 @@ class HerosTask(Task):
         """All originals, then all changed sentences: 2P texts, duplicates kept."""
         return [pair.original for pair in self.pairs] + [pair.changed for pair in self.pairs]
 
-    def digest(self) -> str:
-        """SHA-256 of the pairs: the same for the same rows from whatever file or hub."""
-        content = json.dumps([list(pair) for pair in self.pairs], ensure_ascii=False)
-        return hashlib.sha256(content.encode()).hexdigest()
+    def _content(self) -> Any:
+        return [list(pair) for pair in self.pairs]
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         units = unit_rows(vectors)[list(rows)]  # (2P,D)
@@ -147,25 +141,21 @@ class HerosTask(Task):
             "ranked_above": {f"{c.above} above {c.below}": c.share for c in comparisons},
             "baseline": {"all": base},
         }
-        provenance = {
-            **self.source,
-            "originals": len(self.originals),
-            "bootstrap": {"resamples": self.resamples, "seed": self.seed, "confidence": CONFIDENCE},
-            "comparisons": [asdict(comparison) for comparison in comparisons],
-            "sha256": self.digest(),
-            "versions": library_versions(),
-        }
+        provenance = self._provenance(
+            originals=len(self.originals),
+            bootstrap={"resamples": self.resamples, "seed": self.seed, "confidence": CONFIDENCE},
+            comparisons=[asdict(comparison) for comparison in comparisons],
+        )
         notes = (*self.notes, *self._notes(base, units))
         return Result(self.name, metrics, subsets, len(self), provenance, notes, main=None)
 
     def _by_original(self, cosines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sum and number of the cosines (P,) of each subset and original: two (S,O)."""
-        item = {text: number for number, text in enumerate(self.originals)}
-        rows = [SUBSETS.index(pair.subset) for pair in self.pairs]
-        columns = [item[pair.original] for pair in self.pairs]
-        sums, counts = np.zeros((2, len(SUBSETS), len(item)))
-        np.add.at(sums, (rows, columns), cosines)
-        np.add.at(counts, (rows, columns), 1.0)
+        number = {text: position for position, text in enumerate(self.originals)}
+        cells = [SUBSETS.index(pair.subset) for pair in self.pairs], [number[pair.original] for pair in self.pairs]
+        sums, counts = np.zeros((2, len(SUBSETS), len(number)))
+        np.add.at(sums, cells, cosines)
+        np.add.at(counts, cells, 1.0)
         return sums, counts
 
     def _intervals(self, originals: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -263,3 +253,31 @@ def verdict(result: Result, groups: Sequence[str] = ("a negation", "an antonym",
         if told := [c.sentence() for c in found if c.below == reference and c.above in groups]:
             return told
     return ["No original has both a change that keeps its meaning and one that alters it: nothing can be ranked."]
+
+
+def load_heros(data: str | Path | None = None) -> HerosTask:
+    """Read minimal pairs.
+
+    Args:
+        data: a file (.jsonl, .json, .csv, .tsv, .parquet); None or "hub" reads `dcml0714/Heros` from the hub, and
+            "hub:me/my-pairs" the split "train" of another data set there (or of a folder that `datasets` reads).
+            Either one row an original with a column for each change, or one row a pair with `original`, `converted`
+            (or `changed`) and `subset`.
+
+    Raises:
+        DataError: nothing to read, a row without its original, or columns that cannot be told apart; names file and
+            line.
+    """
+    notes: tuple[str, ...] = ()
+    if data is None or str(data) == "hub" or str(data).startswith("hub:"):
+        repo = HUB if data is None or str(data) == "hub" else str(data).removeprefix("hub:")
+        if not repo:
+            raise DataError("'hub:' lacks the name of the data set, 'hub:me/my-pairs' say.")
+        rows = hub_rows(repo, None, "train", "--data FILE, the heros.tsv of that data set or any file with its columns")
+        name = "heros" if repo == HUB else Path(repo).name
+        source: dict[str, Any] = {"source": f"hub:{repo}", "revision": None}
+        notes = (f"The revision of {repo} is not pinned: none could be confirmed.",)
+    else:
+        rows, name, source = located_rows(data, number_columns=True), Path(data).stem, {"source": str(data)}
+    pairs, how = minimal_pairs_from_rows(rows)
+    return HerosTask(name, tuple(pairs), {**source, **how}, notes)

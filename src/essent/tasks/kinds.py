@@ -1,27 +1,24 @@
-"""Which kind of judgement rows hold, told from their columns, and the task that they make."""
+"""Which kind of labels rows hold, told from their columns, and the task of such rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from essent.errors import DataError
+from essent.tasks.base import LabeledTask
 from essent.tasks.clusters import ClusterTask
-from essent.tasks.data import PAIR_COLUMNS, Row, pairs_from_rows, text_value
-from essent.tasks.duplicates import DuplicateTask
-from essent.tasks.examples import LABEL, TEXT, Example, examples_from_rows
-from essent.tasks.judged import JudgedTask
+from essent.tasks.data import SIDES, Row
+from essent.tasks.examples import LABEL, SCORE, TEXT, examples_from_rows, pairs_from_rows
 from essent.tasks.labels import LabelTask
-from essent.tasks.pairs import PairTask, columns_of, rows_of
+from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
 from essent.tasks.retrieval import RetrievalTask
-from essent.tasks.triplets import TripletTask
 
 # Accepted names of columns, without regard to case; the first one present counts.
 ANCHOR = ("anchor", "query", "question", "sentence", "sentence1", "text")
 POSITIVE = ("positive", "answer", "document", "passage")
 NEGATIVE = ("negative",)
 GRADE = ("grade", "relevance", "relevant", "score", "label")
-SCORE = tuple(name for name in PAIR_COLUMNS["score"] if name != "label")
 DUPLICATE = ("is_duplicate", "duplicate", "is_paraphrase", "paraphrase", "label")
 CLUSTER = ("cluster", "cluster_id")
 TRUE, FALSE = ("1", "1.0", "true", "yes", "duplicate"), ("0", "0.0", "false", "no", "not_duplicate")
@@ -33,14 +30,8 @@ COLUMNS = {
     "clustering": "text, cluster",
     "retrieval": "query, positive, or a folder with corpus.jsonl, queries.jsonl and qrels",
 }
-SCORE_NAMES = tuple(
-    dict.fromkeys(
-        name
-        for kind in (PairTask, DuplicateTask, TripletTask, ClusterTask, RetrievalTask)
-        for name in (*kind.score_names, "f1_macro", "pearson")
-    )
-)
 KNOWN = "; ".join(f"{kind} ({columns})" for kind, columns in COLUMNS.items())
+ONE_KIND = "; all rows must be of one kind"
 
 
 def kind_of(rows: Sequence[Row]) -> str:
@@ -49,27 +40,26 @@ def kind_of(rows: Sequence[Row]) -> str:
     Raises:
         DataError: no kind has these columns; names them all.
     """
-    columns = _lower(rows[0])
-    anchor = _first(columns, ANCHOR)
-    plain = anchor in TEXT and _first(columns, LABEL) is not None  # a labelled text with a column "document"
-    if anchor and _first(columns, POSITIVE) and not plain:
-        return "triplets" if any(_first(_lower(row), NEGATIVE) for row in rows) else "retrieval"
-    if all(_first(columns, PAIR_COLUMNS[side]) for side in ("sentence1", "sentence2")):
-        if _first(columns, SCORE):
+    has = rows[0].column
+    labelled_text = has(ANCHOR) and str(has(ANCHOR)).lower() in TEXT and has(LABEL)  # it may have a column "document"
+    if has(ANCHOR) and has(POSITIVE) and not labelled_text:
+        return "triplets" if any(row.column(NEGATIVE) for row in rows) else "retrieval"
+    if all(map(has, SIDES)):
+        if has(SCORE[:-1]):  # all but "label"
             return "pairs"
-        if name := _first(columns, DUPLICATE):
-            values = {_plain(_lower(row).get(name)) for row in rows}
-            if values <= {*TRUE, *FALSE}:
+        if column := has(DUPLICATE):
+            labels = {_plain(row.values.get(column)) for row in rows}
+            if labels <= {*TRUE, *FALSE}:
                 return "duplicates"
-            return "pairs" if name == "label" and all(map(_is_number, values)) else "classification"
-        if _first(columns, LABEL):
+            return "pairs" if column.lower() == "label" and all(map(_is_number, labels)) else "classification"
+        if has(LABEL):
             return "classification"
-    elif _first(columns, TEXT):
-        if _first(columns, CLUSTER):
+    elif has(TEXT):
+        if has(CLUSTER):
             return "clustering"
-        if _first(columns, LABEL):
+        if has(LABEL):
             return "classification"
-        if _first(columns, SCORE):
+        if has(SCORE):
             return "pairs"  # two sentences on two lines, as STR-2022 has them
     raise DataError(
         f"{rows[0].where}: no kind of judgement has the columns {', '.join(map(repr, rows[0].values)) or '(none)'}. "
@@ -77,66 +67,48 @@ def kind_of(rows: Sequence[Row]) -> str:
     )
 
 
-def hint_of_kind(kind: str, rows: Sequence[Row]) -> str:
-    """What rows that are not of the kind that was named could be read as; "" where nothing would work."""
-    try:
-        found = kind_of(rows)
-        task_of_rows(found, "rows", rows, {})
-    except DataError:
-        return ""
-    return "" if found == kind else f" These columns are those of {found}: give the file without {kind!r} before it."
-
-
-def task_of_rows(kind: str, name: str, rows: Sequence[Row], source: Mapping[str, Any]) -> JudgedTask:
-    """The task that rows of a kind make.
+def task_of_rows(kind: str, name: str, rows: Sequence[Row], source: Mapping[str, Any]) -> LabeledTask:
+    """The task of rows of a kind.
 
     Raises:
         DataError: a missing column or a value that cannot be; names file and line.
     """
-    if kind == "pairs":
-        return PairTask(name, tuple(pairs_from_rows(rows)), source)
-    if kind == "duplicates":
-        return DuplicateTask(name, tuple(map(_duplicate, rows)), source)
-    if kind == "triplets":
-        return TripletTask(name, tuple(map(_triplet, rows)), source)
-    if kind == "retrieval":
-        return _positives(name, rows, source)
-    if kind == "clustering":
-        rows = [_as_label(row) for row in rows]
-        return ClusterTask(name, tuple(examples_from_rows(rows)), source=source)
-    return LabelTask(name, tuple(examples_from_rows(rows)), source=source)
+    tasks: dict[str, Callable[[], LabeledTask]] = {
+        "pairs": lambda: PairTask(name, tuple(pairs_from_rows(rows)), source),
+        "duplicates": lambda: DuplicateTask(name, tuple(map(_duplicate, rows)), source),
+        "triplets": lambda: TripletTask(name, tuple(map(_triplet, rows)), source),
+        "classification": lambda: LabelTask(name, tuple(examples_from_rows(rows)), source=source),
+        "clustering": lambda: ClusterTask(name, tuple(examples_from_rows([*map(_as_label, rows)])), source=source),
+        "retrieval": lambda: _positives(name, rows, source),
+    }
+    return tasks[kind]()
 
 
-def task_of_examples(kind: str, name: str, examples: Sequence[Example], source: Mapping[str, Any]) -> JudgedTask:
-    """A data set of labelled texts as another kind: classes as clusters, paraphrases as duplicates.
-
-    Raises:
-        DataError: the examples cannot be of that kind.
-    """
-    if kind == "clustering":
-        return ClusterTask(name, tuple(examples), source=source)
-    if kind == "duplicates" and len(examples[0].texts) == 2:
-        rows = [
-            Row(f"{name}, example {number}", {"sentence1": e.texts[0], "sentence2": e.texts[1], "label": e.target})
-            for number, e in enumerate(examples, start=1)
-        ]
-        return DuplicateTask(name, tuple(map(_duplicate, rows)), source)
-    raise DataError(f"The data set {name!r} cannot be read as {kind}: it has labelled texts.")
+def hint_of_kind(kind: str, rows: Sequence[Row]) -> str:
+    """What rows that are not of the kind that was named could be read as; "" where nothing would work."""
+    try:
+        other = kind_of(rows)
+        task_of_rows(other, "rows", rows, {})
+    except DataError:
+        return ""
+    return "" if other == kind else f" These columns are those of {other}: give the file without {kind!r} before it."
 
 
 def _duplicate(row: Row) -> tuple[str, str, bool]:
-    first, second = (_text(row, PAIR_COLUMNS[side], side) for side in ("sentence1", "sentence2"))
-    columns = _lower(row)
-    name = _first(columns, DUPLICATE) or _first(columns, SCORE)
-    value = _plain(columns.get(name or ""))
-    if name is None or value not in {*TRUE, *FALSE}:
-        shown = "there is none" if name is None else f"not {columns[name]!r}"
+    column = row.column(DUPLICATE) or row.column(SCORE)
+    label = _plain(row.values.get(column or ""))
+    if column is None or label not in {*TRUE, *FALSE}:
+        shown = "there is none" if column is None else f"not {row.values[column]!r}"
         raise DataError(f"{row.where}: whether a pair is a duplicate (label) must be 0 or 1, {shown}.")
-    return first, second, value in TRUE
+    return row.text("sentence1", SIDES[0], ONE_KIND), row.text("sentence2", SIDES[1], ONE_KIND), label in TRUE
 
 
 def _triplet(row: Row) -> tuple[str, str, str]:
-    return _text(row, ANCHOR, "anchor"), _text(row, POSITIVE, "positive"), _text(row, NEGATIVE, "negative")
+    return (
+        row.text("anchor", ANCHOR, ONE_KIND),
+        row.text("positive", POSITIVE, ONE_KIND),
+        row.text("negative", NEGATIVE, ONE_KIND),
+    )
 
 
 def _positives(name: str, rows: Sequence[Row], source: Mapping[str, Any]) -> RetrievalTask:
@@ -150,7 +122,7 @@ def _positives(name: str, rows: Sequence[Row], source: Mapping[str, Any]) -> Ret
     corpus: dict[str, str] = {}
     relevant: dict[str, dict[str, int]] = {}
     for row in rows:
-        query, document = _text(row, ANCHOR, "query"), _text(row, POSITIVE, "positive")
+        query, document = row.text("query", ANCHOR, ONE_KIND), row.text("positive", POSITIVE, ONE_KIND)
         query_id = ids.setdefault(query, f"{len(ids) + 1}")
         document_id = ids.setdefault(document, f"{len(ids) + 1}")
         queries[query_id], corpus[document_id] = query, document
@@ -160,71 +132,30 @@ def _positives(name: str, rows: Sequence[Row], source: Mapping[str, Any]) -> Ret
 
 def _grade(row: Row) -> int:
     """How relevant a row's document is; 1 where no column says it."""
-    columns = _lower(row)
-    name = _first(columns, GRADE)
-    if name is None:
-        return 1
-    plain = _plain(columns[name])
-    if plain in TRUE or plain in FALSE:
-        return int(plain in TRUE)
-    try:
-        if float(plain) != int(float(plain)):
-            raise ValueError(plain)
-        return int(float(plain))
-    except (ValueError, OverflowError):
-        raise DataError(
-            f"{row.where}: {name!r} says how relevant the document is, a whole number, not {columns[name]!r}."
-        ) from None
+    column = row.column(GRADE)
+    grade = "1" if column is None else _plain(row.values[column])
+    if grade in TRUE or grade in FALSE:
+        return int(grade in TRUE)
+    if not _is_number(grade) or not float(grade).is_integer():
+        raise DataError(f"{row.where}: {column!r} says how relevant the document is, a whole number, not {grade!r}.")
+    return int(float(grade))
 
 
 def _as_label(row: Row) -> Row:
     """A column `cluster` under the name `label`."""
-    columns = {name.lower(): name for name in row.values}
-    name = _first(columns, CLUSTER)
-    if name is None or _first(columns, LABEL):
+    column = row.column(CLUSTER)
+    if column is None or row.column(LABEL):
         return row
-    others = {key: value for key, value in row.values.items() if key != columns[name]}
-    return Row(row.where, {**others, "label": row.values[columns[name]]})
+    return Row(row.where, {"label" if name == column else name: cell for name, cell in row.values.items()})
 
 
-def _text(row: Row, names: Sequence[str], wanted: str) -> str:
-    columns = _lower(row)
-    name = _first(columns, names)
-    if name is None:
-        raise DataError(
-            f"{row.where}: no column {wanted!r} (accepted: {', '.join(names)}); "
-            f"it has {', '.join(map(repr, row.values))}. All rows must be of one kind."
-        )
-    return text_value(row, name, columns[name])
+def _plain(cell: Any) -> str:
+    return str(cell).strip().lower()
 
 
-def rows_in_memory(rows: Any, name: str) -> list[Row]:
-    """Rows of a frame, a data set or a list, by column; a plain tuple has sentence1, sentence2, score, subset.
-
-    Raises:
-        DataError: no rows, or one that is neither.
-    """
-    found = [Row(f"{name}, row {number}", columns_of(row)) for number, row in enumerate(rows_of(rows), start=1)]
-    if not found:
-        raise DataError(f"The task {name!r} has no rows.")
-    return found
-
-
-def _lower(row: Row) -> dict[str, Any]:
-    return {name.lower(): value for name, value in row.values.items()}
-
-
-def _first(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    return next((name for name in names if name in columns), None)
-
-
-def _plain(value: Any) -> str:
-    return str(value).strip().lower()
-
-
-def _is_number(value: str) -> bool:
+def _is_number(text: str) -> bool:
     try:
-        float(value)
+        float(text)
     except ValueError:
         return False
     return True

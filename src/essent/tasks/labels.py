@@ -1,4 +1,4 @@
-"""Classification: a logistic regression on frozen vectors, judged on texts that it has not seen.
+"""Classification: a logistic regression on frozen vectors, scored on texts that it has not seen.
 
 Source: SentEval's protocol (Conneau & Kiela 2018) as Stankevičius (2024, 3.5.3) uses it: ten-fold cross-validation
 where a data set has no split, otherwise its own parts; pairs as [|u − v|, u · v]; scores between classes as soft
@@ -7,11 +7,9 @@ targets.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -19,47 +17,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from essent.errors import DataError, InputError
+from essent.tasks.base import LabeledTask, Scorer
+from essent.tasks.comparison import with_interval
 from essent.tasks.examples import Example, check_examples
-from essent.tasks.judged import JudgedTask, Scorer, with_interval
-from essent.tasks.label_scores import f1_macro, natural_order, share
-from essent.tasks.label_sets import class_targets, few_label_sets, share_of_draws, soft_targets, spread_folds
-from essent.tasks.pairs import correlations, interval
-from essent.tasks.probes import STRENGTHS, cross_validated, few_labels, held_out
-from essent.tasks.resampling import correlation, weighted_correlation, weighted_mean
-from essent.tasks.result import Result, library_versions
-
-
-def protocol_of(parts: Collection[str | None], folds: int, nested: bool) -> str:
-    """How a classifier is learned and scored on examples of these parts, in words."""
-    if None in parts:
-        where = "inside each fold" if nested else "on the same folds"
-        return f"logistic regression by {folds}-fold cross-validation, its strength chosen {where}"
-    where = "on the dev part" if "dev" in parts else f"by {folds}-fold cross-validation on the train part"
-    return f"logistic regression on the train part, scored on the test part, its strength chosen {where}"
-
-
-def choice_note(name: str, parts: Collection[str | None], protocol: str, evaluated: str) -> str:
-    """What a choice is made on, and why its scores are not those of an evaluation."""
-    if "dev" in parts:
-        return f"{name}: recipes are chosen and scored on the dev part; `essent evaluate` scores the test part."
-    if None not in parts:
-        return (
-            f"{name}: recipes are chosen and scored on the train part, by {protocol}; "
-            "`essent evaluate` scores the test part."
-        )
-    return (
-        f"{name}: scores with all labels are here by {protocol}. `essent evaluate` scores by {evaluated}; "
-        "for the same recipe the two may differ, on small data by several points."
-    )
-
-
-def few_labels_note(shot: int) -> str:
-    """What accuracy with a few labels is, beside accuracy with all of them."""
-    return (
-        f"accuracy@{shot} is the mean over ten training sets of {shot} labels per class; `essent evaluate` shows it "
-        f"with --shots {shot}, beside the accuracy that is learned from all labels."
-    )
-
+from essent.tasks.pairs import correlations, with_normal_interval
+from essent.tasks.probes import STRENGTHS, cross_validated, few_label_sets, few_labels, held_out, spread_folds
+from essent.tasks.resampling import correlation, f1_macro, share, weighted_correlation, weighted_mean
+from essent.tasks.result import Result
 
 SEED = 1111  # SentEval's
 CHOICE_FOLDS = 5
@@ -67,7 +31,7 @@ MOST_TARGETS = 3e8  # examples × classes: 2.4 GB of targets, and logits several
 
 
 @dataclass(frozen=True)
-class LabelTask(JudgedTask):
+class LabelTask(LabeledTask):
     """N labelled texts or pairs, all with a part (train, dev, test) or none.
 
     Attributes:
@@ -85,6 +49,7 @@ class LabelTask(JudgedTask):
 
     kind: ClassVar[str] = "classification"
     unit: ClassVar[str] = "texts"
+    examples_in: ClassVar[str] = "examples"
     name: str
     examples: tuple[Example, ...]
     scale: tuple[int, int] | None = None
@@ -135,17 +100,12 @@ class LabelTask(JudgedTask):
             if not isinstance(example.target, (int, float)) or not math.isfinite(example.target):
                 raise DataError(f"{self.name}: the score of example {number} is {example.target!r}, not a number.")
 
-    def __len__(self) -> int:
-        return len(self.examples)
-
     def texts(self) -> list[str]:
         """All texts, of pairs all first ones, then all second ones; every part, duplicates kept."""
         return [example.texts[side] for side in range(len(self.examples[0].texts)) for example in self.examples]
 
-    def digest(self) -> str:
-        """SHA-256 of the examples."""
-        content = json.dumps([self.examples, self.scale], ensure_ascii=False)
-        return hashlib.sha256(content.encode()).hexdigest()
+    def _content(self) -> Any:
+        return [self.examples, self.scale]
 
     @cached_property
     def classes(self) -> list[str]:
@@ -157,11 +117,15 @@ class LabelTask(JudgedTask):
     @cached_property
     def targets(self) -> np.ndarray:
         """Probabilities of the classes (N,K) float32, K = 1 for two classes: one array for all recipes."""
-        if self.scale is not None:
-            return soft_targets([float(e.target) for e in self.examples], *self.scale)
-        return class_targets([str(e.target) for e in self.examples], self.classes)
-
-    # -- what a search reads ----------------------------------------------------------------------------------------
+        if self.scale is not None:  # 3.6 is class 3 by 0.4 and class 4 by 0.6
+            low, high = self.scale
+            scores = np.clip([float(e.target) for e in self.examples], low, high)  # (N,)
+            shares = np.maximum(1 - np.abs(scores - low - np.arange(high - low + 1)[:, None]), 0.0)  # (K,N) in memory
+        else:
+            number = {name: position for position, name in enumerate(self.classes)}
+            classes = np.arange(len(number))[len(number) == 2 :, None]
+            shares = np.array([number.get(str(e.target), -1) for e in self.examples]) == classes
+        return np.asarray(shares.astype(np.float32).T)
 
     @property
     def score_names(self) -> tuple[str, ...]:
@@ -175,22 +139,25 @@ class LabelTask(JudgedTask):
         name, _, shot = score.partition("@")
         if name != "accuracy" or not shot.isdecimal() or self.scale is not None or int(shot) in self.shots:
             return self
-        note = f"{self.name}: " * self.chosen_on + few_labels_note(int(shot))  # results name their task themselves
+        note = f"{self.name}: " * self.chosen_on + (  # results name their task themselves
+            f"accuracy@{shot} is the mean over ten training sets of {shot} labels per class; `essent evaluate` shows "
+            f"it with --shots {shot}, beside the accuracy that is learned from all labels."
+        )
         return replace(self, shots=(*self.shots, int(shot)), notes=(*self.notes, note))
 
     @cached_property
-    def judged(self) -> np.ndarray:
-        """Which examples (N,) are judged: the test part, or all where there are no parts."""
+    def is_scored(self) -> np.ndarray:
+        """Which examples (N,) are scored: the test part, or all where there are no parts."""
         return np.array([example.part in {None, "test"} for example in self.examples])
 
     @property
     def units(self) -> int:
-        """How many examples are judged."""
-        return int(self.judged.sum())
+        """How many examples are scored."""
+        return int(self.is_scored.sum())
 
     @property
     def evidence_size(self) -> int:
-        """What is predicted for each judged example, and what share of draws of a few labels is right."""
+        """What is predicted for each scored example, and what share of draws of a few labels is right."""
         return self.units * (1 + len(self.shots))
 
     def working_bytes(self, dimensions: int) -> int:
@@ -198,24 +165,24 @@ class LabelTask(JudgedTask):
         return 24 * len(self.texts()) * dimensions + 24 * self.targets.size * self.folds
 
     def items(self) -> list[tuple[str, ...]]:
-        """The texts of the judged examples."""
-        return [self.examples[row].texts for row in np.flatnonzero(self.judged)]
+        """The texts of the scored examples."""
+        return [self.examples[row].texts for row in np.flatnonzero(self.is_scored)]
 
     def read_items(self) -> list[tuple[str, ...]]:
         """The texts of every example whose label is read, those that are only learned on too."""
         return [example.texts for example in self.examples]
 
     def strata(self) -> np.ndarray | None:
-        """The class of each judged example."""
+        """The class of each scored example."""
         return None if self.scale is not None else self._gold
 
     def without(self, left_out: np.ndarray) -> LabelTask:
-        """The task without some of its judged examples."""
-        gone = set(np.flatnonzero(self.judged)[left_out].tolist())
-        return replace(self, examples=tuple(e for row, e in enumerate(self.examples) if row not in gone))
+        """The task without some of its scored examples."""
+        dropped = set(np.flatnonzero(self.is_scored)[left_out].tolist())
+        return replace(self, examples=tuple(e for row, e in enumerate(self.examples) if row not in dropped))
 
     def for_choice(self) -> LabelTask:
-        """Without the test part: the dev part is judged, or without one the training part by cross-validation.
+        """Without the test part: the dev part is scored, or without one the training part by cross-validation.
 
         Cross-validation then has five folds and is not nested, as a search runs it for every recipe.
         """
@@ -225,26 +192,37 @@ class LabelTask(JudgedTask):
             return self
         if parts != {None}:
             name = {"train": "train" if "dev" in parts else None, "dev": "test"}
-            kept = tuple(e._replace(part=name[e.part]) for e in self.examples if e.part and e.part != "test")
-            cheap = replace(self if "dev" in parts else cheap, examples=kept)
-        note = choice_note(self.name, parts, cheap.protocol, self.protocol)
-        return replace(cheap, chosen_on=True, notes=(*self.notes, note))
+            examples = tuple(e._replace(part=name[e.part]) for e in self.examples if e.part and e.part != "test")
+            cheap = replace(self if "dev" in parts else cheap, examples=examples)
+        if "dev" in parts:
+            note = "recipes are chosen and scored on the dev part; `essent evaluate` scores the test part."
+        elif None not in parts:
+            note = (
+                f"recipes are chosen and scored on the train part, by {cheap.protocol}; "
+                "`essent evaluate` scores the test part."
+            )
+        else:
+            note = (
+                f"scores with all labels are here by {cheap.protocol}. `essent evaluate` scores by {self.protocol}; "
+                "for the same recipe the two may differ, on small data by several points."
+            )
+        return replace(cheap, chosen_on=True, notes=(*self.notes, f"{self.name}: {note}"))
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
-        """The number of the class that is predicted for each judged example (the expected score of soft targets)."""
+        """The number of the class that is predicted for each scored example (the expected score of soft targets)."""
         features = self._features(vectors[list(rows)])  # (N,F)
         return self._evidence(features, self._probabilities(features)[0])
 
     def _evidence(self, features: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-        predicted = self._predicted(probabilities)[self.judged].astype(np.float64)
+        predicted = self._predicted(probabilities)[self.is_scored].astype(np.float64)
         return np.concatenate([predicted, *(self._few(features, shot) for shot in self.shots)])
 
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
-        """Accuracy, macro-F1 or Pearson's correlation ×100 in draws of the judged examples."""
+        """Accuracy, macro-F1 or Pearson's correlation ×100 in draws of the scored examples."""
         values, _ = self.paired(evidence, score)
         if score == "f1_macro":
             gold, classes = self._gold, len(self._known)
-            return lambda counts: np.stack([f1_macro(gold, found, counts, classes) for found in values])
+            return lambda counts: np.stack([f1_macro(gold, row, counts, classes) for row in values])
         if score == "pearson":
             gold = self._gold
             return lambda counts: (
@@ -257,49 +235,39 @@ class LabelTask(JudgedTask):
         gold, count = self._gold, self.units
         if score == "f1_macro":
             once, classes = np.ones((1, count)), len(self._known)
-            found = evidence[:, :count].astype(np.int64)
-            return found, lambda rows: np.array([f1_macro(gold, row, once, classes)[0] for row in rows])
+            predicted = evidence[:, :count].astype(np.int64)
+            return predicted, lambda rows: np.array([f1_macro(gold, row, once, classes)[0] for row in rows])
         if score == "pearson":
             return evidence[:, :count], lambda rows: 100 * correlation(rows, gold)
         if score == "accuracy":
             right = (evidence[:, :count] == gold).astype(np.float64)
         else:
-            place = 1 + self.shots.index(int(score.partition("@")[2]))
-            right = evidence[:, place * count : (place + 1) * count]
+            column = 1 + self.shots.index(int(score.partition("@")[2]))
+            right = evidence[:, column * count : (column + 1) * count]
         return right, lambda rows: 100 * rows.mean(axis=1)
 
     @cached_property
     def _known(self) -> list[str]:
         """All classes: those that can be predicted first, as `classes` has them."""
-        others = {str(self.examples[row].target) for row in np.flatnonzero(self.judged)} - set(self.classes)
+        others = {str(self.examples[row].target) for row in np.flatnonzero(self.is_scored)} - set(self.classes)
         return [*self.classes, *sorted(others)]
 
     @cached_property
     def _gold(self) -> np.ndarray:
-        """The judged examples' classes (U,) as places in `_known`, or their scores."""
-        targets = [self.examples[row].target for row in np.flatnonzero(self.judged)]
+        """The scored examples' classes (U,) as places in `_known`, or their scores."""
+        targets = [self.examples[row].target for row in np.flatnonzero(self.is_scored)]
         if self.scale is not None:
             return np.array(targets, dtype=np.float64)
-        place = {name: number for number, name in enumerate(self._known)}
-        return np.array([place[str(target)] for target in targets])
-
-    # -- results ----------------------------------------------------------------------------------------------------
+        number = {name: position for position, name in enumerate(self._known)}
+        return np.array([number[str(target)] for target in targets])
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         if not self.units:
             raise DataError(f"The task {self.name!r} has no test part to score; search chooses on what it has.")
         features = self._features(vectors[list(rows)])  # (N,F)
         probabilities, strengths = self._probabilities(features)
-        provenance = {
-            **self.source,
-            "protocol": self.protocol,
-            "strengths": strengths,
-            "classes": self.classes,
-            "seed": self.seed,
-            "sha256": self.digest(),
-            "versions": library_versions(),
-        }
-        metrics, notes = self._scores(probabilities[self.judged], np.flatnonzero(self.judged))
+        provenance = self._provenance(protocol=self.protocol, strengths=strengths, classes=self.classes, seed=self.seed)
+        metrics, notes = self._scores(probabilities[self.is_scored], np.flatnonzero(self.is_scored))
         evidence = self._evidence(features, probabilities)
         metrics |= {name: with_interval(self, evidence, name) for name in self.score_names if "@" in name}
         main = ("pearson", "all") if self.scale is not None else ("accuracy", "all")
@@ -308,7 +276,12 @@ class LabelTask(JudgedTask):
     @property
     def protocol(self) -> str:
         """How recipes are scored, in words."""
-        return protocol_of({example.part for example in self.examples}, self.folds, self.nested)
+        parts = {example.part for example in self.examples}
+        if None in parts:
+            where = "inside each fold" if self.nested else "on the same folds"
+            return f"logistic regression by {self.folds}-fold cross-validation, its strength chosen {where}"
+        where = "on the dev part" if "dev" in parts else f"by {self.folds}-fold cross-validation on the train part"
+        return f"logistic regression on the train part, scored on the test part, its strength chosen {where}"
 
     def _probabilities(self, features: np.ndarray) -> tuple[np.ndarray, list[float]]:
         """Probabilities (N,K) of the classes, and the strengths chosen for them."""
@@ -330,17 +303,21 @@ class LabelTask(JudgedTask):
         return np.asarray(probabilities @ np.arange(self.scale[0], self.scale[1] + 1))
 
     def _few(self, features: np.ndarray, shot: int) -> np.ndarray:
-        """Share of training sets of a few labels a class with which each judged example (U,) is right.
+        """Share of training sets of a few labels a class with which each scored example (U,) is right.
 
         Each of ten sets has `shot` examples of every class, drawn by the seed: all of a smaller class, and at most half
-        of one that is judged too, as no set judges the examples it was trained on.
+        of one that is scored too, as no set scores the examples it was trained on.
         """
         learned = np.array([example.part in {None, "train"} for example in self.examples]) & self._learned()
-        place = {name: number for number, name in enumerate(self._known)}
-        numbers = np.array([place.get(str(example.target), -1) for example in self.examples])
-        used = few_label_sets(numbers, learned, self.judged, shot, self.seed)  # (N,DRAWS)
-        found = few_labels(features, self.targets, used)  # (N,DRAWS)
-        return share_of_draws((found == numbers[:, None])[self.judged], ~used[self.judged])
+        number = {name: position for position, name in enumerate(self._known)}
+        numbers = np.array([number.get(str(example.target), -1) for example in self.examples])
+        used = few_label_sets(numbers, learned, self.is_scored, shot, self.seed)  # (N,DRAWS)
+        right = few_labels(features, self.targets, used) == numbers[:, None]  # (N,DRAWS)
+        right, counted = right[self.is_scored], ~used[self.is_scored]
+        times = counted.sum(axis=1)  # (U,)
+        shares = (right & counted).sum(axis=1) / np.maximum(times, 1)
+        mean = float(shares[times > 0].mean()) if (times > 0).any() else math.nan  # for one that no draw judges
+        return np.asarray(np.where(times > 0, shares, mean))
 
     def _learned(self) -> np.ndarray:
         """Which examples (N,) are of a class that can be predicted."""
@@ -359,9 +336,9 @@ class LabelTask(JudgedTask):
         texts = None if self.nested else [self.examples[row].texts for row in members]  # SentEval's splits equal ones
         return spread_folds(len(members), self.folds, self.seed, kinds, texts)
 
-    def _scores(self, probabilities: np.ndarray, judged: np.ndarray) -> tuple[dict[str, dict[str, float]], list[str]]:
-        """Scores of the probabilities (M,K) of the judged examples."""
-        targets = [self.examples[row].target for row in judged]
+    def _scores(self, probabilities: np.ndarray, rows: np.ndarray) -> tuple[dict[str, dict[str, float]], list[str]]:
+        """Scores of the probabilities (M,K) of the scored examples."""
+        targets = [self.examples[row].target for row in rows]
         if self.scale is not None:
             gold = np.array(targets, dtype=np.float64)
             values = np.arange(self.scale[0], self.scale[1] + 1)
@@ -370,13 +347,19 @@ class LabelTask(JudgedTask):
                 notes.append(f"{below} gold scores are below {self.scale[0]} and count as the class {self.scale[0]}.")
             nearest = np.clip(np.floor(gold + 0.5), *self.scale)
             nearest_is_likeliest = share(values[probabilities.argmax(axis=1)] == nearest)
-            correlated = {name: {"all": score, **interval(name, score, len(gold))} for name, score in scores.items()}
+            correlated = {name: with_normal_interval(name, score, len(gold)) for name, score in scores.items()}
             return correlated | {"accuracy": nearest_is_likeliest}, notes
         from sklearn.metrics import f1_score
 
-        chosen = [self.classes[place] for place in probabilities.argmax(axis=1)]
-        right = np.array([found == str(target) for found, target in zip(chosen, targets, strict=True)])
+        chosen = [self.classes[number] for number in probabilities.argmax(axis=1)]
+        right = np.array([name == str(target) for name, target in zip(chosen, targets, strict=True)])
         macro = f1_score([str(target) for target in targets], chosen, average="macro", zero_division=0)
         unknown = sorted({str(target) for target in targets} - set(self.classes))
         notes = [f"Not in the training part, so always wrong: {', '.join(unknown)}."] if unknown else []
         return {"accuracy": share(right), "f1_macro": {"all": 100 * float(macro)}}, notes
+
+
+def natural_order(name: str) -> tuple[int, float, str]:
+    """Numbers by value, before words."""
+    number = name.removeprefix("-")
+    return (0, float(name), name) if number.isascii() and number.isdecimal() else (1, 0.0, name)

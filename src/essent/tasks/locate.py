@@ -1,117 +1,45 @@
-"""From a task's name to its data: on the hub, in a folder, or in one file.
-
-A folder of BEIR holds corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
-"""
+"""From a task's name to its data: in the catalogue, on the hub, in a folder, in one file, or in memory."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from essent._core.registry import did_you_mean
+from essent._core.texts import distinct_texts
 from essent.errors import DataError, InputError, UnknownNameError
-from essent.tasks.base import Task
-from essent.tasks.catalogue import Pairs
-from essent.tasks.data import SUFFIXES, Pair, Row, hub_rows, located_rows, pairs_from_rows, read_pairs, text_value
+from essent.tasks.base import LabeledTask, Task, as_matrix
+from essent.tasks.catalogue import ON_HUB, Clusters, Labels, Pairs, find_row, task_names
+from essent.tasks.clusters import ClusterTask
+from essent.tasks.data import SUFFIXES, Row, hub_rows, located_rows, rows_in_memory
+from essent.tasks.examples import PART_NAMES, PARTS, Example, examples_from_rows, pairs_from_rows, scored_from_rows
 from essent.tasks.geometry import GeometryTask
-from essent.tasks.judged import JudgedTask
-from essent.tasks.kinds import COLUMNS, kind_of, rows_in_memory, task_of_examples, task_of_rows
-from essent.tasks.locate_labelled import labelled_task, task_of_file
-from essent.tasks.names import find_row, task_names
+from essent.tasks.kinds import COLUMNS, hint_of_kind, kind_of, task_of_rows
+from essent.tasks.labels import LabelTask
 from essent.tasks.pairs import PairTask
-from essent.tasks.retrieval import RetrievalTask
-
-
-def is_beir_folder(path: Path) -> bool:
-    """Whether a folder holds a retrieval data set as BEIR publishes them."""
-    return (path / "corpus.jsonl").is_file() and (path / "queries.jsonl").is_file()
-
-
-def beir_task(path: Path) -> RetrievalTask:
-    """A BEIR folder, or one of its files of judgements: DIR (its qrels/test.tsv, or the only one), DIR/qrels/dev.tsv.
-
-    Raises:
-        DataError: a file is missing, an id comes twice, or a judgement names an id that is not there (file and line).
-    """
-    folder = path.parent.parent if path.is_file() else path
-    for name in ("corpus.jsonl", "queries.jsonl"):
-        if not (folder / name).is_file():
-            raise DataError(f"{folder} has no {name}; a retrieval data set is a folder as BEIR publishes them.")
-    judgements = path if path.is_file() else _judgements(folder)
-    corpus = _by_id(folder / "corpus.jsonl", with_title=True)
-    queries = _by_id(folder / "queries.jsonl", with_title=False)
-    relevant: dict[str, dict[str, int]] = {}
-    for row in located_rows(judgements):
-        query, document, grade = _judgement(row)
-        for what, found, known in (("query", query, queries), ("document", document, corpus)):
-            if found not in known:
-                raise DataError(f"{row.where}: the {what} {found!r} is not in {folder}.")
-        if relevant.setdefault(query, {}).setdefault(document, grade) != grade:
-            raise DataError(f"{row.where}: the pair of {query!r} and {document!r} was judged otherwise before.")
-    asked = {query: queries[query] for query in queries if query in relevant}
-    name = folder.name if judgements.stem == "test" else f"{folder.name}.{judgements.stem}"
-    return RetrievalTask(name, asked, corpus, relevant, source={"source": str(folder), "judgements": judgements.name})
-
-
-def _judgements(folder: Path) -> Path:
-    files = sorted((folder / "qrels").glob("*.tsv")) if (folder / "qrels").is_dir() else []
-    wanted = [file for file in files if file.stem == "test"] or files
-    if len(wanted) != 1:
-        found = ", ".join(file.name for file in files) or "none"
-        raise DataError(f"{folder}/qrels should have test.tsv, or one .tsv file; found: {found}. Name one of them.")
-    return wanted[0]
-
-
-def _by_id(file: Path, *, with_title: bool) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for row in located_rows(file):
-        number = row.values.get("_id", row.values.get("id"))
-        if number is None or isinstance(number, (dict, list, bool)):
-            raise DataError(f"{row.where}: no '_id'; it has {', '.join(map(repr, row.values))}.")
-        text = text_value(row, "text", row.values.get("text"))
-        title = row.values.get("title") if with_title else None
-        if title:
-            text = f"{text_value(row, 'title', title)} {text}".strip()
-        if str(number) in found:
-            raise DataError(f"{row.where}: the id {json.dumps(str(number))} comes twice.")
-        found[str(number)] = text
-    return found
-
-
-def _judgement(row: Row) -> tuple[str, str, int]:
-    try:
-        query, document, grade = (row.values[name] for name in ("query-id", "corpus-id", "score"))
-        if float(grade) != int(float(grade)):
-            raise ValueError(grade)
-        return str(query), str(document), int(float(grade))
-    except (KeyError, TypeError, ValueError, OverflowError):
-        raise DataError(
-            f"{row.where}: a judgement has the columns query-id, corpus-id and score (a whole number), not "
-            f"{dict(row.values)!r}."
-        ) from None
-
+from essent.tasks.retrieval import beir_task, is_beir
 
 GEOMETRY = {"geometry": "simcse", "geometry-raw": "raw"}
 
 
 def load_task(
     name: str | Path, data: str | Path | None = None, *, split: str | None = None
-) -> JudgedTask | GeometryTask:
+) -> LabeledTask | GeometryTask:
     """Read the data of a task.
 
     Args:
         name: a task of the catalogue ("sts12", "stsb.dev", "trec", "agnews"), or a file or folder (then `data` and
             `split` say nothing). What a file holds is told from its columns (`essent.tasks.kinds.COLUMNS`); "KIND:PATH"
             says it: "clustering:PATH" takes labelled texts as clusters, "duplicates:mrpc" a data set of the catalogue.
-            A folder with corpus.jsonl, queries.jsonl and qrels is a retrieval data set; one of its files of judgements
-            names a split. Parts of a classification come from its column `split`, or from files beside it: PATH is
-            NAME.train.jsonl. "geometry:TASK" measures the space on a task of scored pairs, "geometry-raw:TASK" in the
-            other published setting (see `essent.tasks.geometry.SETTINGS`).
-        data: None reads the hub. A folder is searched for `sts/NAME.jsonl` (`classification/`, `clustering/`) and
+            A folder as BEIR publishes them, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, is a retrieval data
+            set; one of its files of judgements names a split. Parts of a classification come from its column `split`,
+            or from files beside it: PATH is NAME.train.jsonl. "geometry:TASK" measures the space on a task of scored
+            pairs, "geometry-raw:TASK" in the other published setting (see `essent.tasks.geometry.SETTINGS`).
+        data: None reads the hub. A folder is searched for `sts/NAME.jsonl` (`classification/`, `clustering/`), then for
             `NAME.jsonl` (also .json, .csv, .tsv, .parquet; `NAME.SPLIT.jsonl` first, the name alone means the test
-            split), then for SentEval's layout (`STS/STS12-en-test/…`, also below `downstream/`). The first that is
-            there counts.
+            split of pairs). The first that is there counts.
         split: of scored pairs: "test" (default), "dev" or "train", where the data set has them.
 
     Raises:
@@ -123,41 +51,20 @@ def load_task(
         return GeometryTask.of_pairs(load_pairs(rest, data, split=split), GEOMETRY[kind])
     if colon and kind in COLUMNS:
         return _of_kind(kind, rest, data)
-    if _is_beir(Path(name)):
-        return beir_task(Path(name))
-    if _is_file_name(name):
-        if Path(name).suffix.lower() not in SUFFIXES:
-            _refuse_path(Path(name))
-        return task_of_file(Path(name))
+    path = Path(name)
+    if is_beir(path):
+        return beir_task(path)
+    if isinstance(name, Path) or _is_file_name(path):
+        if path.suffix.lower() not in SUFFIXES:
+            _refuse_path(path)
+        return _task_of_file(path)
     try:
         row, chosen = find_row(str(name), split)
     except UnknownNameError:
-        _refuse_path(Path(name))
+        _refuse_path(path)
         raise
-    if not isinstance(row, Pairs):
-        return labelled_task(row, None if data is None else Path(data))
-    return _pairs_of_row(row, chosen, data)
-
-
-def _of_kind(kind: str, name: str, data: str | Path | None) -> JudgedTask:
-    """A file, or a data set of the catalogue, as the kind that is asked for."""
-    path = Path(name)
-    if kind == "retrieval" and (path.is_dir() or _is_beir(path)):
-        return beir_task(path)
-    if path.exists() or path.suffix.lower() in SUFFIXES or len(path.parts) > 1 or name.lower() in task_names(kind):
-        return task_of_file(path, kind)
-    base, dot, part = name.partition(".")
-    task = load_task(base, data)
-    examples = getattr(task, "examples", None)
-    if examples is None:
-        raise DataError(f"The data set {name!r} cannot be read as {kind}.")
-    if dot:
-        examples = tuple(example for example in examples if example.part == part)
-        if not examples:
-            raise DataError(f"The data set {base!r} has no part {part!r}.")
-    elif any(example.part == "test" for example in examples):
-        examples = tuple(example for example in examples if example.part == "test")
-    return task_of_examples(kind, f"{kind}.{name}", examples, dict(getattr(task, "source", {})))
+    folder = None if data is None else Path(data)
+    return _pairs_of_row(row, chosen, folder) if isinstance(row, Pairs) else _labels_of_row(row, folder)
 
 
 def load_pairs(name: str | Path, data: str | Path | None = None, *, split: str | None = None) -> PairTask:
@@ -175,70 +82,264 @@ def load_pairs(name: str | Path, data: str | Path | None = None, *, split: str |
     return task
 
 
-def as_task(given: Any, folder: str | Path | None = None, number: int = 1) -> Task:
+def as_task(source: Any, folder: str | Path | None = None, number: int = 1) -> Task:
     """A task that is one already, a task by name or file, or rows in memory, whose kind is told from their columns.
 
     Args:
-        given: rows: a data frame, a `datasets.Dataset`, a list of dictionaries or of (sentence1, sentence2, score).
+        source: rows: a data frame, a `datasets.Dataset`, a list of dictionaries or of (sentence1, sentence2, score).
             Their task is called after its kind: "pairs", "pairs 2".
+        folder: local data for task names.
         number: of this task among several.
 
     Raises:
         InputError: something else; DataError as `load_task`.
     """
-    if isinstance(given, (str, Path)):
-        return load_task(given, folder)
-    if hasattr(given, "score_vectors"):
-        task: Task = given
+    if isinstance(source, (str, Path)):
+        return load_task(source, folder)
+    if hasattr(source, "score_vectors"):
+        task: Task = source
         return task
-    if isinstance(given, (Mapping, tuple)) or not (hasattr(given, "__iter__") or hasattr(given, "columns")):
+    if isinstance(source, (Mapping, tuple)) or not (hasattr(source, "__iter__") or hasattr(source, "columns")):
         raise InputError(
-            f"Task {number} is a {type(given).__name__}; a task is a name, a file, a Task, or rows in a list, a frame "
+            f"Task {number} is a {type(source).__name__}; a task is a name, a file, a Task, or rows in a list, a frame "
             "or a data set: [rows], not rows."
         )
-    rows = rows_in_memory(given, "data" if number == 1 else f"data {number}")
+    rows = rows_in_memory(source, "data" if number == 1 else f"data {number}")
     kind = kind_of(rows)
     return task_of_rows(kind, kind if number == 1 else f"{kind} {number}", rows, {"source": "memory"})
 
 
-def load_judged(given: Any, folder: str | Path | None = None) -> JudgedTask:
-    """As `as_task`, for what a search chooses on: every kind of judgement.
+def load_labelled(source: Any, folder: str | Path | None = None) -> LabeledTask:
+    """As `as_task`, for what a search chooses on: every kind of labels.
 
     Raises:
         InputError: minimal pairs or geometry, which have no score that a search can use.
     """
-    task = as_task(given, folder)
-    if not isinstance(task, JudgedTask):
-        raise InputError(f"{given} cannot be searched on; what can be: {', '.join(COLUMNS)}.")
+    task = as_task(source, folder)
+    if not isinstance(task, LabeledTask):
+        raise InputError(f"{source} cannot be searched on; what can be: {', '.join(COLUMNS)}.")
     return task
 
 
-def _pairs_of_row(row: Pairs, chosen: str, data: str | Path | None) -> PairTask:
-    if data is None:
-        pairs, source, notes = _from_hub(row, chosen)
+@dataclass(frozen=True)
+class TaskScorer:
+    """What `scoring=` of scikit-learn's searches takes; `scorer` gives one.
+
+    Attributes:
+        task: what is scored: the data without a test part, as a choice may not read it.
+        score: which of its scores, ×100.
+    """
+
+    task: LabeledTask
+    score: str
+
+    def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
+        """The score ×100 of a fitted transformer's vectors of the task's own texts; `X` and `y` are not read."""
+        distinct, rows = distinct_texts(self.task.texts())
+        vectors = as_matrix(estimator.transform(distinct), distinct)
+        evidence = self.task.evidence(vectors, rows.tolist())
+        return float(self.task.scores(evidence[None], self.score)[0])
+
+
+def scorer(data: Any, score: str = "", folder: str | Path | None = None) -> TaskScorer:
+    """A scorer of transformers of texts by labels of any kind: pairs, triplets, classes, retrieval and others.
+
+    The labels are not rows of `X`, so they are not split: fit on `scorer.task.texts()` with one split of all texts to
+    have the score of `search` and `evaluate`, or on other texts.
+
+    Args:
+        data: a task, its name, a file, or rows in memory, as in `essent.search`.
+        score: "spearman", "f1_macro", "recall@10" …; by default the main one of the kind.
+        folder: local data for task names.
+
+    Raises:
+        InputError, DataError: data without labels.
+        UnknownNameError: a score that this kind has not.
+    """
+    task = load_labelled(data, folder).scored_by(score).for_choice()
+    if score and score not in task.score_names:
+        known = list(task.score_names)
+        raise UnknownNameError(f"{task.name} ({task.kind}) has no score {score!r}. {did_you_mean(score, known)}")
+    return TaskScorer(task, score or task.score_names[0])
+
+
+# -- data sets of the catalogue ---------------------------------------------------------------------------------------
+
+
+def _pairs_of_row(row: Pairs, split: str, data: Path | None) -> PairTask:
+    names = [f"{row.name}.{split}", *([row.name] if split == "test" else [])]
+    stems = _stems("sts", names, data)
+    notes: tuple[str, ...] = ()
+    source: dict[str, Any]
+    if data is not None:
+        path = next((file for stem in stems if (file := _file(stem))), None)
+        if path is None:
+            raise _no_data(f"{row.name!r}, split {split!r},", data, stems)
+        pairs, source = pairs_from_rows(located_rows(path)), {"source": str(path), "split": split}
+    elif row.hub is None or split not in row.hub_splits:
+        where = f" ({row.hub})" if row.hub else ""
+        raise DataError(
+            f"The {split} split of {row.name!r} is not on the hub{where}. Give local files: {_instead(stems)}."
+        )
     else:
-        pairs, found = _from_folder(row, chosen, Path(data))
-        source, notes = {"source": str(found), "split": chosen}, ()
+        pairs = pairs_from_rows(hub_rows(row.hub, row.revision, row.hub_splits[split], _instead(stems)))
+        source = {"source": f"hub:{row.hub}", "revision": row.revision, "split": row.hub_splits[split]}
+        notes = (row.hub_note,) if row.hub_note else ()
     low, high = row.scale
-    outside = sum(not low <= pair.score <= high for pair in pairs)
-    if outside:  # a correlation does not mind, but a wrong column may be the reason
+    if outside := sum(not low <= pair.score <= high for pair in pairs):  # a wrong column may be the reason
         notes = (*notes, f"{outside} of {len(pairs)} gold scores lie outside the scale {low}–{high} of {row.name}.")
-    return PairTask(row.name if chosen == "test" else f"{row.name}.{chosen}", tuple(pairs), source, notes)
+    return PairTask(row.name if split == "test" else f"{row.name}.{split}", tuple(pairs), source, notes)
 
 
-def _is_beir(path: Path) -> bool:
-    """Whether this is a retrieval data set, or a file of judgements within one."""
-    return is_beir_folder(path) or (
-        path.is_file() and path.parent.name == "qrels" and is_beir_folder(path.parent.parent)
-    )
+def _labels_of_row(row: Labels | Clusters, data: Path | None) -> LabelTask | ClusterTask:
+    if isinstance(row, Clusters):
+        rows, source = _rows_in_folder(_stems("clustering", [row.name], data), row, data)
+        examples = tuple(examples_from_rows(rows))
+        differs = f"The published {row.name} has {row.size:,} texts, this one {len(examples):,}."
+        return ClusterTask(row.name, examples, source=source, notes=(differs,) * (len(examples) != row.size))
+    stems = _stems("classification" if row.scale is None else "sts", [row.stem or row.name], data)
+    unpinned: tuple[str, ...] = ()
+    if data is not None or row.hub is None:
+        rows, source = _rows_in_folder(stems, row, data)
+    else:
+        rows, source = [], {"source": f"hub:{row.hub}", "revision": row.revision}
+        for part, split in (row.hub_splits or {part: ON_HUB[part] for part in row.parts}).items():
+            rows += _in_part(hub_rows(row.hub, row.revision, split, _instead(stems, row)), part if row.parts else None)
+        if row.revision is None:
+            unpinned = (f"The revision of {row.hub} is not pinned: none could be confirmed.",)
+    examples = tuple(examples_from_rows(rows) if row.scale is None else scored_from_rows(rows))
+    examples, notes = _as_published(row, examples)
+    return LabelTask(row.name, examples, row.scale, source=source, notes=(*notes, *unpinned))
+
+
+def _as_published(row: Labels, examples: tuple[Example, ...]) -> tuple[tuple[Example, ...], list[str]]:
+    """The published parts: none where it is cross-validation, dev with train where there is no dev; what differs."""
+    parts = {example.part for example in examples}
+    notes = [row.note] if row.note else []
+    published = f"{row.name} is published with {', '.join(row.parts)}"
+    if not row.parts:
+        examples = tuple(example._replace(part=None) for example in examples)
+    elif None in parts:
+        notes.append(f"{published}; here it is one file: cross-validation.")
+    elif "dev" in parts and "dev" not in row.parts:
+        examples = tuple(e._replace(part="train") if e.part == "dev" else e for e in examples)
+    elif absent := set(row.parts) - parts:
+        notes.append(f"{published}; {', '.join(sorted(absent))} is not here.")
+    return examples, notes
+
+
+def _rows_in_folder(
+    stems: Sequence[Path], row: Labels | Clusters, data: Path | None
+) -> tuple[list[Row], dict[str, Any]]:
+    """Labelled rows of one file, or of one file per part."""
+    if data is None:
+        raise DataError(f"{row.name!r} is not on the hub. Give local files: {_instead(stems, row)}.")
+    for stem in stems:
+        files = {part: file for part in PARTS if (file := _file(stem.with_name(f"{stem.name}.{part}")))}
+        if isinstance(row, Labels) and {"train", "test"} <= set(files):
+            return _rows_of_parts(files), {"source": str(files["train"])}
+        if not (isinstance(row, Labels) and row.scale) and (file := _file(stem)):
+            return located_rows(file), {"source": str(file)}
+    raise _no_data(repr(row.name), data, stems, row)
+
+
+def _rows_of_parts(files: Mapping[str, Path]) -> list[Row]:
+    return [row for part, path in files.items() for row in _in_part(located_rows(path), part)]
+
+
+def _in_part(rows: Sequence[Row], part: str | None) -> list[Row]:
+    """The rows with this part, and none of their own."""
+    own = [{name: cell for name, cell in row.values.items() if name.lower() != "split"} for row in rows]
+    added = {} if part is None else {"split": part}
+    return [Row(row.where, {**cells, **added}) for row, cells in zip(rows, own, strict=True)]
+
+
+def _stems(kind: str, names: Sequence[str], data: Path | None) -> list[Path]:
+    """Where a data set is looked for, without suffixes.
+
+    Raises:
+        DataError: there is no such folder.
+    """
+    if data is not None and not data.is_dir():
+        reason = "is a file; to score it, give its path as the task's name" if data.is_file() else "does not exist"
+        raise DataError(f"The data folder {data} {reason}.")
+    root = data or Path("DIR")
+    return [folder / name for folder in (root / kind, root) for name in names]
+
+
+def _file(stem: Path) -> Path | None:
+    paths = (stem.with_name(f"{stem.name}{suffix}") for suffix in SUFFIXES)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _patterns(stems: Sequence[Path], row: Labels | Clusters | None) -> list[str]:
+    suffixes = ",".join(suffix[1:] for suffix in SUFFIXES)
+    parts = [f".{{{','.join(row.parts)}}}"] if isinstance(row, Labels) and row.parts else []
+    whole = [] if isinstance(row, Labels) and row.scale else [""]
+    return [f"{stem}{part}.{{{suffixes}}}" for stem in stems for part in (*parts, *whole)]
+
+
+def _instead(stems: Sequence[Path], row: Labels | Clusters | None = None) -> str:
+    return f"--data-folder DIR, with {' or '.join(_patterns(stems, row))}"
+
+
+def _no_data(what: str, data: Path, stems: Sequence[Path], row: Labels | Clusters | None = None) -> DataError:
+    looked = "\n  ".join(_patterns(stems, row))
+    return DataError(f"No data for {what} in {data}. Looked for:\n  {looked}")
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def _task_of_file(path: Path, kind: str | None = None) -> LabeledTask:
+    """A file as a task, of the kind that its columns tell; a kind that is named is part of the task's name.
+
+    Labelled texts in NAME.train.jsonl bring NAME.dev.jsonl and NAME.test.jsonl along.
+    """
+    if kind is not None and not path.exists() and str(path).lower() in task_names(kind):
+        raise DataError(f"{path} is not a file; the data set of that name is the task {str(path)!r}, without {kind}:.")
+    rows = located_rows(path)
+    prefix, source = "" if kind is None else f"{kind}.", {"source": str(path)}
+    name, dot, part = path.stem.rpartition(".")
+    if (kind or kind_of(rows)) == "classification" and dot and part in PART_NAMES:
+        files = {other: path.with_name(f"{name}.{other}{path.suffix}") for other in PART_NAMES}
+        files = {other: file for other, file in files.items() if file.is_file()}
+        if len(files) > 1:
+            return LabelTask(prefix + name, tuple(examples_from_rows(_rows_of_parts(files))), source=source)
+    try:
+        return task_of_rows(kind or kind_of(rows), prefix + path.stem, rows, source)
+    except DataError as error:
+        raise error if kind is None else DataError(f"{error}{hint_of_kind(kind, rows)}") from None
+
+
+def _of_kind(kind: str, name: str, data: str | Path | None) -> LabeledTask:
+    """A file, or a data set of the catalogue, as the kind that is asked for."""
+    path = Path(name)
+    if kind == "retrieval" and (path.is_dir() or is_beir(path)):
+        return beir_task(path)
+    if path.exists() or _is_file_name(path) or name.lower() in task_names(kind):
+        return _task_of_file(path, kind)
+    base, dot, part = name.partition(".")
+    task = load_task(base, data)
+    if not isinstance(task, (LabelTask, ClusterTask)):
+        raise DataError(f"The data set {name!r} cannot be read as {kind}.")
+    examples = [example for example in task.examples if example.part == (part or "test")]
+    if dot and not examples:
+        raise DataError(f"The data set {base!r} has no part {part!r}.")
+    rows = [
+        Row(f"{name}, example {n}", {**dict(zip(columns, e.texts, strict=False)), "label": e.target})
+        for n, e in enumerate(examples or task.examples, start=1)
+        for columns in [("text",) if len(e.texts) == 1 else ("sentence1", "sentence2")]
+    ]
+    return task_of_rows(kind, f"{kind}.{name}", rows, dict(task.source))
+
+
+def _is_file_name(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES or len(path.parts) > 1
 
 
 def _refuse_path(path: Path) -> None:
-    """What to do with a file or folder that is there, and that no task can be read from as it is named.
-
-    Raises:
-        DataError: where the path exists.
-    """
+    """What to do with a file or folder that is there, and that no task can be read from as it is named."""
     if path.is_dir():
         raise DataError(
             f"{path} is a folder, and not one of a retrieval data set (corpus.jsonl, queries.jsonl, qrels). Name a "
@@ -246,57 +347,6 @@ def _refuse_path(path: Path) -> None:
         )
     if path.is_file():
         raise DataError(
-            f"{path} is a file in no format that judgements are read from: {', '.join(SUFFIXES)}. Texts without "
-            "labels are for --texts, of search and distill."
+            f"{path} is a file in no format that labels are read from: {', '.join(SUFFIXES)}. Texts without labels are "
+            "for --texts, of search and distill."
         )
-
-
-def _is_file_name(name: str | Path) -> bool:
-    path = Path(name)
-    return isinstance(name, Path) or path.suffix.lower() in SUFFIXES or len(path.parts) > 1
-
-
-def _from_hub(row: Pairs, split: str) -> tuple[list[Pair], dict[str, str | None], tuple[str, ...]]:
-    if row.hub is None or split not in row.hub_splits:
-        raise DataError(
-            f"The {split} split of {row.name!r} is not on the hub{f' ({row.hub})' if row.hub else ''}. "
-            f"Give local files: --data-folder DIR, with {' or '.join(_patterns(row, split, Path('DIR')))}."
-        )
-    place = row.hub_splits[split]
-    where = f"hub data set {row.hub}, split {place}"
-    rows = hub_rows(row.hub, row.revision, place)
-    pairs = pairs_from_rows(Row(f"{where}, row {number}", values) for number, values in enumerate(rows, start=1))
-    source = {"source": f"hub:{row.hub}", "revision": row.revision, "split": place}
-    return pairs, source, (row.hub_note,) if row.hub_note else ()
-
-
-def _stems(row: Pairs, split: str, data: Path) -> list[Path]:
-    names = [f"{row.name}.{split}", *([row.name] if split == "test" else [])]
-    return [folder / name for folder in (data / "sts", data) for name in names]
-
-
-def _patterns(row: Pairs, split: str, data: Path) -> list[str]:
-    """Where a task's pairs are looked for, for messages."""
-    kinds = ",".join(suffix[1:] for suffix in SUFFIXES)
-    patterns = [f"{stem}.{{{kinds}}}" for stem in _stems(row, split, data)]
-    senteval = row.senteval.files(data, split) if row.senteval else []
-    return [*patterns, *([str(senteval[0])] if senteval else [])]
-
-
-def _from_folder(row: Pairs, split: str, data: Path) -> tuple[list[Pair], Path]:
-    if not data.is_dir():
-        reason = (
-            "is a file; to score its pairs, give its path as the task's name" if data.is_file() else "does not exist"
-        )
-        raise DataError(f"The data folder {data} {reason}.")
-    for stem in _stems(row, split, data):
-        for suffix in SUFFIXES:
-            path = stem.parent / f"{stem.name}{suffix}"
-            if path.is_file():
-                return read_pairs(path), path
-    for root in (data, data / "downstream"):
-        files = row.senteval.files(root, split) if row.senteval else []
-        if row.senteval and any(path.is_file() for path in files):  # part of a year must fail, not score a part
-            return row.senteval.read(root, split), files[0] if len(files) == 1 else files[0].parent
-    looked = "\n  ".join(_patterns(row, split, data))
-    raise DataError(f"No data for {row.name!r}, split {split!r}, in {data}. Looked for:\n  {looked}")

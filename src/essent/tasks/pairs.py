@@ -1,7 +1,10 @@
-"""Pairs of sentences with gold scores: correlation of the cosine with the gold (STS, SICK-R, STR).
+"""Labels of pairs and triplets, whose evidence is cosines: scored pairs, duplicates, triplets.
 
-Source: SemEval's STS tasks as SentEval (Conneau & Kiela 2018) scores them; "all" as in SimCSE's protocol
-(Gao et al. 2021, Appendix B): the pairs of all subsets together. No regressor.
+Sources. Scored pairs: SemEval's STS tasks as SentEval (Conneau & Kiela 2018) scores them; "all" as in SimCSE's protocol
+(Gao et al. 2021, Appendix B): the pairs of all subsets together; no regressor. Duplicates: average precision as
+sentence-transformers' BinaryClassificationEvaluator and MTEB's PairClassification report it; equal cosines count as one
+step, as in scikit-learn. Triplets: sentence-transformers' TripletEvaluator, by cosine; where both texts are equally
+near, which counts as wrong there, half is counted here.
 """
 
 from __future__ import annotations
@@ -9,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import reprlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,40 +19,63 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from essent._core.lazy import needs_torch
 from essent.errors import DataError, InputError
-from essent.tasks.data import Pair, Row, pairs_from_rows
-from essent.tasks.judged import Scorer, TwoTextTask
-from essent.tasks.resampling import Order, correlation, weighted_correlation
-from essent.tasks.result import Result, library_versions
+from essent.tasks.base import LabeledTask, Scorer, unit_rows
+from essent.tasks.comparison import with_interval
+from essent.tasks.data import rows_in_memory
+from essent.tasks.examples import Pair, pairs_from_rows
+from essent.tasks.resampling import Order, correlation, weighted_correlation, weighted_mean
+from essent.tasks.result import Result
 
 METRICS = ("spearman", "pearson")
 SAME_COSINE = 1e-13  # a narrower spread of cosines is float64 rounding: to rank it would be to rank noise
+SAME_TRIPLET = 1e-6  # a smaller difference of two cosines of a triplet may be rounding of float32
 
 
-def rows_of(table: Any) -> list[Any]:
-    """The rows of a frame, an Arrow table, a `datasets.Dataset`, or of any other collection."""
-    for method, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):  # Polars, Arrow, pandas
-        if hasattr(table, "columns") and hasattr(table, method):
-            return list(getattr(table, method)(*arguments))
-    return list(table)
+class CosineTask(LabeledTask):
+    """P examples of two or three texts; the evidence is the cosines of the first text with each of the others."""
+
+    unit: ClassVar[str] = "pairs"
+    examples_in: ClassVar[str] = "pairs"
+    texts_each: ClassVar[int] = 2
+
+    def texts(self) -> list[str]:
+        """All first texts, then all second ones (and all third ones), duplicates kept.
+
+        What is fitted on a task (idf, shaping) is fitted on these: on distinct texts a task moves by up to 1.2 points.
+        """
+        examples = getattr(self, self.examples_in)
+        return [example[side] for side in range(self.texts_each) for example in examples]
+
+    def _content(self) -> Any:
+        return [list(example) for example in getattr(self, self.examples_in)]
+
+    def items(self) -> list[tuple[str, ...]]:
+        """The texts of each example."""
+        return [tuple(example[: self.texts_each]) for example in getattr(self, self.examples_in)]
+
+    @property
+    def evidence_size(self) -> int:
+        """A cosine for each text after the first."""
+        return (self.texts_each - 1) * len(self)
+
+    def compared(self) -> np.ndarray:
+        """Positions in `texts()` of the first texts with the second ones, then with the third ones."""
+        first, *others = np.arange(self.texts_each * len(self)).reshape(self.texts_each, -1)
+        return np.concatenate([np.stack([first, other], axis=1) for other in others])
+
+    def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+        """The cosines (E,) of the texts that are `compared`."""
+        units, pairs = unit_rows(vectors), np.asarray(rows)[self.compared()]  # (M,D), (E,2)
+        return np.asarray(np.einsum("pd,pd->p", units[pairs[:, 0]], units[pairs[:, 1]]))
 
 
-def columns_of(row: Any) -> dict[str, Any]:
-    """A row by column; a plain tuple has sentence1, sentence2, score, subset."""
-    if isinstance(row, Mapping):
-        return {str(name): value for name, value in row.items()}
-    if isinstance(row, (tuple, list)) and 3 <= len(row) <= len(Pair._fields):
-        return dict(zip(Pair._fields, row, strict=False))
-    if hasattr(row, "columns"):
-        raise DataError(f"A {type(row).__name__} stands where a row is expected; give it without a list around it.")
-    raise DataError(
-        f"A row in memory is a dictionary by column, such as text and label, or for pairs a tuple (sentence1, "
-        f"sentence2, score), not {reprlib.repr(row)}."
-    )
+# -- scored pairs -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class PairTask(TwoTextTask):
+class PairTask(CosineTask):
     """P sentence pairs with gold scores.
 
     Attributes:
@@ -84,8 +109,7 @@ class PairTask(TwoTextTask):
         Raises:
             DataError: no rows, a missing column, a sentence that is no string, a score that is not a finite number.
         """
-        listed = [Row(f"{name}, row {number}", columns_of(row)) for number, row in enumerate(rows_of(rows), start=1)]
-        return cls(name, tuple(pairs_from_rows(listed)), {"source": "memory"})
+        return cls(name, tuple(pairs_from_rows(rows_in_memory(rows, name))), {"source": "memory"})
 
     @classmethod
     def joined(cls, tasks: Sequence[PairTask]) -> PairTask:
@@ -95,33 +119,25 @@ class PairTask(TwoTextTask):
         """
         names = [task.name for task in tasks]
         names = [f"{name} ({n})" if names.count(name) > 1 else name for n, name in enumerate(names, start=1)]
-        pairs = tuple(
-            pair._replace(subset=name) for name, task in zip(names, tasks, strict=True) for pair in task.pairs
-        )
-        ends = [(min(gold), max(gold)) for gold in ([pair.score for pair in task.pairs] for task in tasks)]
-        shown = [
-            f"{len(task)} pairs of {name} (gold scores {low:g} to {high:g})"
-            for name, task, (low, high) in zip(names, tasks, ends, strict=True)
+        by_name = dict(zip(names, tasks, strict=True))
+        pairs = tuple(pair._replace(subset=name) for name, task in by_name.items() for pair in task.pairs)
+        ranges = {name: (task._gold.min(), task._gold.max()) for name, task in by_name.items()}
+        counted = [
+            f"{len(by_name[name])} pairs of {name} (gold scores {low:g} to {high:g})"
+            for name, (low, high) in ranges.items()
         ]
-        note = f"Ranked together: {', '.join(shown)}."
-        widths = [high - low for low, high in ends]
+        note = f"Ranked together: {', '.join(counted)}."
+        widths = [high - low for low, high in ranges.values()]
         if max(widths) > 2 * min(widths):
             note += " Their gold scores are on different scales, which decides the ranks; bring them to one scale."
-        notes = [f"{name}: {note}" for name, task in zip(names, tasks, strict=True) for note in task.notes]
-        source = {
-            "source": "several tasks",
-            "tasks": {name: dict(task.source) for name, task in zip(names, tasks, strict=True)},
-        }
-        return cls(" + ".join(names), pairs, source, (*notes, note))
+        notes = [f"{name}: {note}" for name, task in by_name.items() for note in task.notes]
+        sources = {name: dict(task.source) for name, task in by_name.items()}
+        return cls(" + ".join(names), pairs, {"source": "several tasks", "tasks": sources}, (*notes, note))
 
     def digest(self) -> str:
-        """SHA-256 of the pairs: the same for the same rows from whatever file or hub."""
-        total = hashlib.sha256()
-        for pair in self.pairs:
-            total.update(json.dumps(list(pair), ensure_ascii=False).encode() + b"\n")
-        return total.hexdigest()
-
-    # -- what a search reads ----------------------------------------------------------------------------------------
+        """SHA-256 of the pairs, line by line."""
+        lines = (json.dumps(pair, ensure_ascii=False).encode() + b"\n" for pair in self._content())
+        return hashlib.sha256(b"".join(lines)).hexdigest()
 
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
         """Spearman ×100 in draws of the pairs. Ranks within a draw follow from running sums of its counts."""
@@ -130,8 +146,8 @@ class PairTask(TwoTextTask):
 
         def scored(counts: np.ndarray) -> np.ndarray:
             target = gold.ranks(counts)
-            found = np.stack([weighted_correlation(row.ranks(counts), target, counts) for row in rows])
-            return np.where(undefined[:, None], np.nan, found * 100)
+            spearman = np.stack([weighted_correlation(row.ranks(counts), target, counts) for row in rows])
+            return np.where(undefined[:, None], np.nan, spearman * 100)
 
         return scored
 
@@ -139,8 +155,8 @@ class PairTask(TwoTextTask):
         """Spearman ×100 (R,) of cosines (R,P)."""
         if len(self) < 2:
             return np.full(len(evidence), np.nan)
-        values, made = self.paired(evidence, score)
-        return np.where(self._undefined(evidence), np.nan, made(values))
+        ranks, spearman = self.paired(evidence, score)
+        return np.where(self._undefined(evidence), np.nan, spearman(ranks))
 
     def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
         """Ranks and not cosines: two recipes' cosines live on different scales."""
@@ -157,8 +173,6 @@ class PairTask(TwoTextTask):
         """Which rows (R,) of cosines (R,P) have no correlation."""
         constant = np.ptp(evidence, axis=1) <= SAME_COSINE
         return np.asarray(constant | (np.ptp(self._gold) == 0) | (len(self) < 2))
-
-    # -- results ----------------------------------------------------------------------------------------------------
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         return self.score(self.evidence(vectors, rows))
@@ -179,11 +193,10 @@ class PairTask(TwoTextTask):
             raise InputError(f"{self.name}: the similarity of pair {first + 1} is {similarity[first]}.")
         gold = self._gold
         overall, notes = correlations(similarity, gold, "all pairs")
-        metrics = {
-            metric: {"all": overall[metric], **interval(metric, overall[metric], len(self))} for metric in METRICS
-        }
+        metrics = {metric: with_normal_interval(metric, overall[metric], len(self)) for metric in METRICS}
         subsets: dict[str, dict[str, float]] = {}
-        for name, members in self._members().items():
+        for name in dict.fromkeys(pair.subset for pair in self.pairs if pair.subset is not None):
+            members = [position for position, pair in enumerate(self.pairs) if pair.subset == name]
             scores, more = correlations(similarity[members], gold[members], f"the subset {name!r}")
             subsets[name] = {"n": len(members), **scores}
             notes += more
@@ -193,16 +206,8 @@ class PairTask(TwoTextTask):
                 values = [scores[metric] for scores in subsets.values()]
                 metrics[metric]["mean"] = float(np.average(values))
                 metrics[metric]["wmean"] = float(np.average(values, weights=sizes))
-        provenance = {**self.source, "sha256": self.digest(), "versions": library_versions()}
-        return Result(self.name, metrics, subsets, len(self), provenance, (*self.notes, *notes), evidence=similarity)
-
-    def _members(self) -> dict[str, list[int]]:
-        """Positions of each subset's pairs, subsets in order of appearance."""
-        members: dict[str, list[int]] = {}
-        for position, pair in enumerate(self.pairs):
-            if pair.subset is not None:
-                members.setdefault(pair.subset, []).append(position)
-        return members
+        notes = [*self.notes, *notes]
+        return Result(self.name, metrics, subsets, len(self), self._provenance(), tuple(notes), evidence=similarity)
 
 
 def correlations(similarity: np.ndarray, gold: np.ndarray, where: str) -> tuple[dict[str, float], list[str]]:
@@ -228,10 +233,148 @@ def correlations(similarity: np.ndarray, gold: np.ndarray, where: str) -> tuple[
     return undefined, [f"Correlations over {where} are undefined: {reason}."]
 
 
-def interval(metric: str, score: float, pairs: int) -> dict[str, float]:
-    """The 95 % interval of a correlation ×100 as "low" and "high" (Bonett & Wright 2000); empty where there is none."""
+def with_normal_interval(metric: str, score: float, pairs: int) -> dict[str, float]:
+    """A correlation ×100 as "all", its 95 % interval, if there is one, as "low" and "high" (Bonett & Wright 2000)."""
     share = score / 100
     if pairs < 4 or not abs(share) < 1:
-        return {}
+        return {"all": score}
     wide = 1.96 * math.sqrt((1 + share**2 / 2 if metric == "spearman" else 1.0) / (pairs - 3))
-    return {"low": 100 * math.tanh(math.atanh(share) - wide), "high": 100 * math.tanh(math.atanh(share) + wide)}
+    ends = {"low": math.atanh(share) - wide, "high": math.atanh(share) + wide}
+    return {"all": score, **{end: 100 * math.tanh(at) for end, at in ends.items()}}
+
+
+# -- duplicates -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DuplicateTask(CosineTask):
+    """P pairs of texts, each of which is a pair of duplicates (paraphrases) or not.
+
+    Attributes:
+        pairs: (first text, second text, whether they are duplicates).
+        source: plain values for the result's provenance.
+        notes: sentences that every result carries.
+    """
+
+    kind: ClassVar[str] = "duplicates"
+    score_names: ClassVar[tuple[str, ...]] = ("average_precision",)
+    name: str
+    pairs: tuple[tuple[str, str, bool], ...]
+    source: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.pairs:
+            raise DataError(f"The task {self.name!r} has no pairs.")
+        duplicates = sum(bool(pair[2]) for pair in self.pairs)
+        if duplicates in (0, len(self.pairs)):
+            which = "none" if duplicates == 0 else "every one"
+            raise DataError(
+                f"The task {self.name!r}: {which} of the {len(self.pairs)} pairs is a duplicate; give both."
+            )
+
+    def strata(self) -> np.ndarray | None:
+        """Whether each pair is a pair of duplicates."""
+        return self._gold
+
+    @property
+    def _gold(self) -> np.ndarray:
+        return np.array([pair[2] for pair in self.pairs], dtype=np.float64)
+
+    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
+        """Average precision ×100 in draws of the pairs."""
+        orders, gold = [Order(-row) for row in evidence], self._gold  # the most similar first
+        return lambda counts: np.stack([_average_precision(order, gold, counts) for order in orders])
+
+    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+        """Ranks and not cosines: two recipes' cosines live on different scales."""
+        from scipy.stats import rankdata
+
+        gold, once = self._gold, np.ones((1, len(self)))
+        ranks = rankdata(evidence, axis=1)
+        return ranks, lambda rows: np.array([_average_precision(Order(-row), gold, once)[0] for row in rows])
+
+    def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
+        cosines, gold = self.evidence(vectors, rows), self._gold
+        threshold, f1 = best_threshold(cosines, gold)
+        right = (cosines >= threshold) == (gold > 0)
+        metrics = {
+            "average_precision": with_interval(self, cosines, "average_precision"),
+            "f1": {"all": f1},
+            "accuracy": {"all": 100 * float(right.mean())},
+        }
+        provenance = self._provenance(
+            protocol="average precision of cosines; F1 and accuracy at the threshold of the best F1 on these pairs",
+            threshold=threshold,
+            duplicates=int(gold.sum()),
+        )
+        main = ("average_precision", "all")
+        return Result(self.name, metrics, {}, len(self), provenance, self.notes, main, cosines)
+
+
+def _average_precision(order: Order, gold: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Average precision ×100 (B,) in draws (B,P); NaN for a draw without duplicates."""
+    hits = np.cumsum(order.sums(counts * gold), axis=1)  # (B,steps) duplicates up to each cosine
+    pairs = np.cumsum(order.sums(counts), axis=1)
+    precision = np.divide(hits, pairs, out=np.zeros_like(hits), where=pairs > 0)
+    total = (np.diff(hits, axis=1, prepend=0.0) * precision).sum(axis=1)
+    duplicates = hits[:, -1]
+    return np.asarray(100 * np.divide(total, duplicates, out=np.full_like(total, np.nan), where=duplicates > 0))
+
+
+@needs_torch("A threshold of duplicates")
+def best_threshold(cosines: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
+    """The cosine from which on pairs are called duplicates for the best F1, and that F1 ×100."""
+    from sklearn.metrics import precision_recall_curve
+
+    precision, recall, thresholds = precision_recall_curve(gold, cosines)
+    both = precision + recall
+    scores = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both > 0)[:-1]
+    best = int(np.argmax(scores))
+    return float(thresholds[best]), 100 * float(scores[best])
+
+
+# -- triplets ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TripletTask(CosineTask):
+    """T triplets (anchor, positive, negative).
+
+    Attributes:
+        source: plain values for the result's provenance.
+        notes: sentences that every result carries.
+    """
+
+    kind: ClassVar[str] = "triplets"
+    unit: ClassVar[str] = "triplets"
+    examples_in: ClassVar[str] = "triplets"
+    texts_each: ClassVar[int] = 3
+    score_names: ClassVar[tuple[str, ...]] = ("accuracy",)
+    name: str
+    triplets: tuple[tuple[str, str, str], ...]
+    source: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.triplets:
+            raise DataError(f"The task {self.name!r} has no triplets.")
+
+    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
+        """Accuracy ×100 in draws of the triplets."""
+        right, _ = self.paired(evidence, score)
+        return lambda counts: 100 * weighted_mean(right, counts)
+
+    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+        """1 where the positive is nearer, ½ where both are as near, 0 where the negative is."""
+        lead = evidence[:, : len(self)] - evidence[:, len(self) :]
+        right = np.where(np.abs(lead) <= SAME_TRIPLET, 0.5, (lead > 0).astype(np.float64))
+        return right, lambda rows: 100 * rows.mean(axis=1)
+
+    def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
+        cosines = self.evidence(vectors, rows)
+        provenance = self._provenance(
+            protocol="cosine of the anchor with the positive above that with the negative; ties count one half"
+        )
+        metrics = {"accuracy": with_interval(self, cosines, "accuracy")}
+        return Result(self.name, metrics, {}, len(self), provenance, self.notes, ("accuracy", "all"), cosines)

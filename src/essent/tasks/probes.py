@@ -7,7 +7,7 @@ cross-validation, the fit without folds {i, j} serves the inner fold j of i and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 30.0, 100.0)  #
 PATIENCE = 2  # strengths that are tried beyond the best one
 SURE = 2.0  # standard errors by which a strength is so much worse that no further one is tried
 COLUMNS, ROWS = 32, 4096  # converted to float64 at a time
+DRAWS = 10  # training sets of a few labels
 AT_MOST = 3e8  # logits of all problems; beyond, each test fold has one inner fold instead of all others
 
 
@@ -40,10 +41,10 @@ def scaled(vectors: np.ndarray, seen: np.ndarray | None = None) -> np.ndarray:
     squares = np.concatenate([np.mean(centred(base[part]) ** 2, axis=1) for part in parts])  # (n,)
     scale = np.sqrt(np.median(squares) or squares.mean() or 1.0)
     limit = np.finfo(np.float32).max ** 0.25  # their products stay finite
-    found = np.empty(vectors.shape, np.float32)
+    numbers = np.empty(vectors.shape, np.float32)
     for part in parts:
-        found[part] = np.clip(centred(vectors[part]) / scale, -limit, limit)
-    return found
+        numbers[part] = np.clip(centred(vectors[part]) / scale, -limit, limit)
+    return numbers
 
 
 def _middle(columns: np.ndarray, largest: float) -> np.ndarray:
@@ -191,6 +192,45 @@ def few_labels(vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, stren
     if logits.shape[2] == 1:
         return np.asarray((logits[..., 0] > 0).astype(int))
     return np.asarray(logits.argmax(axis=2))
+
+
+def spread_folds(
+    count: int, folds: int, seed: int, kinds: Sequence[Hashable] | None = None, alike: Sequence[Hashable] | None = None
+) -> np.ndarray:
+    """The fold 0 … F−1 of each of `count` members, at random.
+
+    Args:
+        kinds: every kind is spread evenly over the folds.
+        alike: members that are equal here are in one fold; by default each is by itself.
+    """
+    shuffled = np.random.default_rng(seed).permutation(count)
+    first: dict[Hashable, int] = {}
+    owner = np.array([first.setdefault(int(row) if alike is None else alike[row], int(row)) for row in shuffled])
+    heads = shuffled[owner == shuffled]  # one of each group
+    if kinds is not None:
+        numbers = np.unique(np.array([str(kind) for kind in kinds]), return_inverse=True)[1]
+        heads = heads[np.argsort(numbers[heads], kind="stable")]
+    fold = np.empty(count, dtype=int)
+    fold[heads] = np.arange(len(heads)) % folds
+    fold[shuffled] = fold[owner]
+    return fold
+
+
+def few_label_sets(classes: np.ndarray, learned: np.ndarray, judged: np.ndarray, shot: int, seed: int) -> np.ndarray:
+    """Ten training sets of `shot` examples a class: which examples (N,) each has, (N,DRAWS) bool.
+
+    At most half of a class is taken where its examples are judged too.
+    """
+    used = np.zeros((len(classes), DRAWS), dtype=bool)
+    both = np.bincount(classes[learned & judged], minlength=int(classes.max()) + 1) > 0
+    sizes = np.bincount(classes[learned], minlength=int(classes.max()) + 1)
+    most = np.where(both, np.minimum(shot, np.maximum(sizes // 2, 1)), shot)
+    for draw in range(DRAWS):
+        shuffled = np.random.default_rng([seed, shot, draw]).permutation(np.flatnonzero(learned))
+        order = shuffled[np.argsort(classes[shuffled], kind="stable")]
+        starts = np.searchsorted(classes[order], classes[order])
+        used[order[np.arange(len(order)) - starts < most[classes[order]]], draw] = True
+    return used
 
 
 def as_probabilities(logits: np.ndarray) -> np.ndarray:

@@ -1,11 +1,12 @@
-"""Bootstrap draws, and statistics that count each unit as often as it was drawn.
+"""Bootstrap draws, and statistics that count each example as often as it was drawn.
 
-A draw is how often each unit of judgement (a pair, a text, a query) is in it. Statistics take these counts, so that
-nothing is sorted or copied again for a draw; counts of 0 and 1 give a statistic of some of the units.
+A draw is how often each example (a pair, a text, a query) is in it. Statistics take these counts, so that
+nothing is sorted or copied again for a draw; counts of 0 and 1 give a statistic of some of the examples.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,7 +17,7 @@ BLOCK_VALUES = 250_000  # of one block of resamples: stays in the processor's ca
 
 
 def draws(units: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
-    """Bootstrap draws of U units as counts (B,U) float64, some draws at a time."""
+    """Bootstrap draws of U examples as counts (B,U) float64, some draws at a time."""
     generator = np.random.default_rng(seed)
     some = max(1, BLOCK_VALUES // max(units, 1))
     for start in range(0, resamples, some):
@@ -78,3 +79,27 @@ def correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     scale = np.sqrt((first**2).sum(axis=-1) * (second**2).sum(axis=-1))
     products = (first * second).sum(axis=-1)
     return np.asarray(np.divide(products, scale, out=np.full_like(products, np.nan), where=scale > 0))
+
+
+def f1_macro(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray, classes: int) -> np.ndarray:
+    """Macro-F1 ×100 (B,) of predictions (U,) in draws (B,U): the mean over the classes that a draw has or predicts."""
+    rows = np.arange(len(counts))[:, None] * classes
+    size = len(counts) * classes
+
+    def total(numbers: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return np.bincount((rows + numbers).ravel(), weights=weights.ravel(), minlength=size).reshape(-1, classes)
+
+    both = total(gold, counts) + total(predicted, counts)  # (B,C)
+    hits = 2 * total(gold, counts * (gold == predicted))
+    scores = np.divide(hits, both, out=np.zeros_like(hits), where=both > 0).sum(axis=1)
+    return np.asarray(100 * scores / np.maximum((both > 0).sum(axis=1), 1))
+
+
+def share(right: np.ndarray) -> dict[str, float]:
+    """Per cent that is right, with Wilson's 95 % interval."""
+    from scipy.stats import binomtest
+
+    if not len(right):
+        return dict.fromkeys(("all", "low", "high"), math.nan)
+    interval = binomtest(int(np.sum(right)), len(right)).proportion_ci(method="wilson")
+    return {"all": 100 * float(np.mean(right)), "low": 100 * float(interval.low), "high": 100 * float(interval.high)}

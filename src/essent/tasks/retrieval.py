@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,20 +18,21 @@ import numpy as np
 from essent._core.lazy import needs_torch, optional_import
 from essent._core.texts import distinct_texts
 from essent.errors import DataError
-from essent.tasks.base import UnitRows, as_matrix
-from essent.tasks.judged import JudgedTask, Scorer, with_interval
+from essent.tasks.base import LabeledTask, Scorer, as_matrix, lengths_of
+from essent.tasks.comparison import with_interval
+from essent.tasks.data import Row, located_rows, text_value
 from essent.tasks.resampling import weighted_mean
-from essent.tasks.result import Result, library_versions
+from essent.tasks.result import PER_QUERY, Result
 
 DEPTH = 100  # documents of each query that are scored
 SPARE = 100  # more, taken in float32 and compared again in float64: cosines of an anisotropic model lie close together
+UNIT_ROWS = 4096  # scaled to length one at a time
 BLOCK = 2**24  # float32 similarities, or numbers of vectors, at a time
-SCORES = ("ndcg@10", "mrr@10", "recall@10", "recall@100")
 TREC = {"ndcg@10": "ndcg_cut_10", "mrr@10": "recip_rank", "recall@10": "recall_10", "recall@100": "recall_100"}
 
 
 @dataclass(frozen=True)
-class RetrievalTask(JudgedTask):
+class RetrievalTask(LabeledTask):
     """Q queries and C documents.
 
     Attributes:
@@ -45,7 +47,8 @@ class RetrievalTask(JudgedTask):
 
     kind: ClassVar[str] = "retrieval"
     unit: ClassVar[str] = "queries"
-    score_names: ClassVar[tuple[str, ...]] = SCORES
+    examples_in: ClassVar[str] = "queries"
+    score_names: ClassVar[tuple[str, ...]] = PER_QUERY
     name: str
     queries: Mapping[str, str]
     corpus: Mapping[str, str]
@@ -79,9 +82,6 @@ class RetrievalTask(JudgedTask):
             object.__setattr__(self, "queries", {key: text for key, text in self.queries.items() if key in answered})
             object.__setattr__(self, "notes", (*self.notes, note))
 
-    def __len__(self) -> int:
-        return len(self.queries)
-
     def texts(self) -> list[str]:
         """The queries, then the documents, each with its prompt."""
         queries, documents = self.query_prompt or "", self.document_prompt or ""
@@ -104,26 +104,17 @@ class RetrievalTask(JudgedTask):
             "documents": chosen(self.document_prompt, "document", "passage", "corpus"),
         }
 
+    def _content(self) -> Any:
+        return [dict(self.queries), dict(self.corpus), {q: dict(d) for q, d in self.relevant.items()}]
+
     def digest(self) -> str:
         """SHA-256 of queries, documents and judgements."""
-        content = json.dumps([dict(self.queries), dict(self.corpus), {q: dict(d) for q, d in self.relevant.items()}])
-        return hashlib.sha256(content.encode()).hexdigest()
-
-    # -- what a search reads ----------------------------------------------------------------------------------------
-
-    @property
-    def units(self) -> int:
-        """How many queries there are."""
-        return len(self.queries)
+        return hashlib.sha256(json.dumps(self._content()).encode()).hexdigest()
 
     @property
     def evidence_size(self) -> int:
         """Every score of each query."""
-        return len(SCORES) * len(self)
-
-    def working_bytes(self, dimensions: int) -> int:
-        """Float32 rows, and blocks of similarities."""
-        return 8 * (len(self) + len(self.corpus)) * dimensions + 8 * BLOCK
+        return len(PER_QUERY) * len(self)
 
     def items(self) -> list[tuple[str, ...]]:
         """The queries."""
@@ -153,7 +144,7 @@ class RetrievalTask(JudgedTask):
         ranks = pytrec_eval.RelevanceEvaluator(wanted, {"recip_rank"}).evaluate(first)
         table = [
             [(ranks if score == "mrr@10" else measured)[query][TREC[score]] for query in self.queries]
-            for score in SCORES
+            for score in PER_QUERY
         ]
         return np.array(table, dtype=np.float64).ravel()
 
@@ -168,10 +159,8 @@ class RetrievalTask(JudgedTask):
 
     def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
         """A score of each query."""
-        place = SCORES.index(score) * len(self)
+        place = PER_QUERY.index(score) * len(self)
         return evidence[:, place : place + len(self)], lambda rows: 100 * rows.mean(axis=1)
-
-    # -- results ----------------------------------------------------------------------------------------------------
 
     def run(self, encode: Any) -> Result:
         """Encode queries and documents, with the model's own prompts of these names where it has some, and score.
@@ -188,17 +177,35 @@ class RetrievalTask(JudgedTask):
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         evidence = self.evidence(vectors, rows)
-        provenance = {
-            **self.source,
-            "protocol": f"cosine, exact search, the best {DEPTH} of {len(self.corpus)} documents, trec_eval",
-            "query_prompt": self.query_prompt or None,
-            "document_prompt": self.document_prompt or None,
-            "documents": len(self.corpus),
-            "sha256": self.digest(),
-            "versions": library_versions(),
-        }
-        metrics = {score: with_interval(self, evidence, score) for score in SCORES}
-        return Result(self.name, metrics, {}, len(self), provenance, self.notes, (SCORES[0], "all"), evidence)
+        provenance = self._provenance(
+            protocol=f"cosine, exact search, the best {DEPTH} of {len(self.corpus)} documents, trec_eval",
+            query_prompt=self.query_prompt or None,
+            document_prompt=self.document_prompt or None,
+            documents=len(self.corpus),
+        )
+        metrics = {score: with_interval(self, evidence, score) for score in PER_QUERY}
+        return Result(self.name, metrics, {}, len(self), provenance, self.notes, (PER_QUERY[0], "all"), evidence)
+
+
+class UnitRows:
+    """Rows of (N,D) scaled to length one, float64, made when they are asked for: all of them are large.
+
+    Args:
+        vectors: floats of any width; they are not copied.
+    """
+
+    def __init__(self, vectors: np.ndarray) -> None:
+        self.vectors, self.width = vectors, vectors.shape[1]
+        parts = [lengths_of(self._rows(slice(at, at + UNIT_ROWS))) for at in range(0, len(vectors), UNIT_ROWS)]
+        self._largest, self._length = (np.concatenate(found) for found in zip(*parts, strict=True))  # (N,1)
+
+    def _rows(self, where: slice | np.ndarray) -> np.ndarray:
+        return np.asarray(self.vectors[where], np.float64)
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        """Some rows, (n,D)."""
+        found: np.ndarray = self._rows(rows) / self._largest[rows] / self._length[rows]
+        return found
 
 
 @needs_torch("Retrieval")
@@ -230,3 +237,71 @@ def nearest(units: UnitRows, queries: np.ndarray, documents: np.ndarray, depth: 
             distance = np.linalg.norm(units[documents[chosen]] - asked[row], axis=1)
             places[start + row] = chosen[np.lexsort((chosen, distance.round(6)))]
     return places
+
+
+# -- folders of BEIR: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv --------------------------------------------------
+
+
+def is_beir(path: Path) -> bool:
+    """Whether this is a retrieval data set, or a file of judgements within one."""
+    folder = path.parent.parent if path.is_file() and path.parent.name == "qrels" else path
+    return (folder / "corpus.jsonl").is_file() and (folder / "queries.jsonl").is_file()
+
+
+def beir_task(path: Path) -> RetrievalTask:
+    """DIR (its qrels/test.tsv, or the only one), or DIR/qrels/dev.tsv.
+
+    Raises:
+        DataError: a file is missing, an id comes twice, or a judgement names an id that is not there (file and line).
+    """
+    folder = path.parent.parent if path.is_file() else path
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        if not (folder / name).is_file():
+            raise DataError(f"{folder} has no {name}; a retrieval data set is a folder as BEIR publishes them.")
+    if not path.is_file():
+        files = sorted((folder / "qrels").glob("*.tsv"))
+        path = folder / "qrels" / "test.tsv" if len(files) != 1 else files[0]
+        if path not in files:
+            names = ", ".join(file.name for file in files) or "none"
+            raise DataError(f"{folder}/qrels should have test.tsv, or one .tsv file; found: {names}. Name one of them.")
+    corpus = _texts_by_id(folder / "corpus.jsonl", with_title=True)
+    queries = _texts_by_id(folder / "queries.jsonl")
+    relevant: dict[str, dict[str, int]] = {}
+    for row in located_rows(path):
+        query, document, grade = _judgement(row)
+        for role, text_id, known in (("query", query, queries), ("document", document, corpus)):
+            if text_id not in known:
+                raise DataError(f"{row.where}: the {role} {text_id!r} is not in {folder}.")
+        if relevant.setdefault(query, {}).setdefault(document, grade) != grade:
+            raise DataError(f"{row.where}: the pair of {query!r} and {document!r} has another score above.")
+    queries = {query: text for query, text in queries.items() if query in relevant}
+    name = folder.name if path.stem == "test" else f"{folder.name}.{path.stem}"
+    return RetrievalTask(name, queries, corpus, relevant, source={"source": str(folder), "judgements": path.name})
+
+
+def _texts_by_id(file: Path, *, with_title: bool = False) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for row in located_rows(file):
+        text_id = row.values.get("_id", row.values.get("id"))
+        if text_id is None or isinstance(text_id, (dict, list, bool)):
+            raise DataError(f"{row.where}: no '_id'; it has {', '.join(map(repr, row.values))}.")
+        text = text_value(row, "text", row.values.get("text"))
+        if with_title and row.values.get("title"):
+            text = f"{text_value(row, 'title', row.values['title'])} {text}".strip()
+        if str(text_id) in texts:
+            raise DataError(f"{row.where}: the id {json.dumps(str(text_id))} comes twice.")
+        texts[str(text_id)] = text
+    return texts
+
+
+def _judgement(row: Row) -> tuple[str, str, int]:
+    try:
+        query, document, grade = (row.values[name] for name in ("query-id", "corpus-id", "score"))
+        if not float(grade).is_integer():
+            raise ValueError(grade)
+        return str(query), str(document), int(float(grade))
+    except (KeyError, TypeError, ValueError):
+        raise DataError(
+            f"{row.where}: a judgement has the columns query-id, corpus-id and score (a whole number), not "
+            f"{dict(row.values)!r}."
+        ) from None

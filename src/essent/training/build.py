@@ -23,7 +23,7 @@ from essent.encoder.pipeline.plan import Plan
 from essent.encoder.saving.stock_modules import NoStockModulesError, stock_modules
 from essent.errors import RecipeError
 from essent.model.capabilities import capabilities_of
-from essent.tasks.judged import JudgedTask
+from essent.tasks.base import LabeledTask
 from essent.training.checkpoints import CHECKPOINTS
 from essent.training.device import find_device, on_device
 from essent.training.examples import Examples
@@ -207,7 +207,7 @@ def make_trainer(
     examples: Examples,
     settings: Settings,
     run: Run,
-    task: JudgedTask | None = None,
+    task: LabeledTask | None = None,
 ) -> Any:
     """sentence-transformers' trainer of a run, not started."""
     import datasets

@@ -28,7 +28,7 @@ from essent.model.backbone import Backbone
 from essent.model.template import make_frame
 from essent.recipe.recipe import MASK, SLOT, Recipe
 from essent.recipe.tokens.ids import Frame
-from essent.tasks.judged import JudgedTask
+from essent.tasks.base import LabeledTask
 from essent.training.build import Run, checkpoint_of, replace_module
 from essent.training.run import prepare, train_encoder
 
@@ -56,7 +56,7 @@ def train_continuous(
     preset: str = "optiprompt",
     *,
     output: str | Path,
-    validate: str | Path | JudgedTask | None = None,
+    validate: str | Path | LabeledTask | None = None,
     resume: bool = False,
     force: bool = False,
     device: str | None = None,

@@ -20,8 +20,8 @@ from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.encoder.saving.save import SavableModule
 from essent.errors import DataError, EssentError, InputError, TrainingError
 from essent.model.capabilities import capabilities_of
-from essent.tasks.judged import JudgedTask
-from essent.tasks.locate import load_judged
+from essent.tasks.base import LabeledTask
+from essent.tasks.locate import load_labelled
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import library_versions
 from essent.training.build import (
@@ -67,7 +67,7 @@ def train(
     preset: str = "promptbert-unsup",
     *,
     output: str | Path,
-    validate: str | Path | JudgedTask | None = None,
+    validate: str | Path | LabeledTask | None = None,
     resume: bool = False,
     force: bool = False,
     device: str | None = None,
@@ -115,11 +115,11 @@ def prepare(
     preset: str,
     changes: Mapping[str, Any],
     run: Run,
-    validate: str | Path | JudgedTask | None,
-) -> tuple[Encoder, Examples, Settings, JudgedTask | None]:
+    validate: str | Path | LabeledTask | None,
+) -> tuple[Encoder, Examples, Settings, LabeledTask | None]:
     """What a run reads, the data first: nothing is loaded for what cannot be trained on; see `train`."""
     examples = as_examples(data)
-    task = None if validate is None else load_judged(validate).for_choice()
+    task = None if validate is None else load_labelled(validate).for_choice()
     if isinstance(task, PairTask) and len({pair.score for pair in task.pairs}) < 2:
         raise InputError(f"All gold scores of {task.name!r} are equal: no checkpoint does better on it than another.")
     encoder = open_encoder(model, run)
@@ -131,7 +131,7 @@ def train_encoder(
     examples: Examples,
     settings: Settings,
     run: Run,
-    task: JudgedTask | None = None,
+    task: LabeledTask | None = None,
     *,
     checkpoint: str = "",
 ) -> Encoder:
@@ -218,7 +218,7 @@ def _extended(run: Run, about: dict[str, Any], resumed: Path, steps: int) -> dic
     return extended
 
 
-def _report(state: Any, head: ProjectionHead, examples: Examples, task: JudgedTask | None) -> dict[str, Any]:
+def _report(state: Any, head: ProjectionHead, examples: Examples, task: LabeledTask | None) -> dict[str, Any]:
     """What came of a run, the same for the same run."""
     history = history_of(state)
     metric = "" if task is None else f"eval_{task.score_names[0]}"

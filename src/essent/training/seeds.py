@@ -13,8 +13,8 @@ from essent._core.atomic import write_text
 from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError
-from essent.tasks.judged import JudgedTask
-from essent.tasks.locate import load_judged
+from essent.tasks.base import LabeledTask
+from essent.tasks.locate import load_labelled
 from essent.training.run import ABOUT, train
 
 SEEDS = "seeds.json"
@@ -46,8 +46,8 @@ def train_seeds(
     *arguments: Any,
     seeds: int | Sequence[int],
     output: str | Path,
-    validate: str | Path | JudgedTask,
-    test: Sequence[str | Path | JudgedTask] = (),
+    validate: str | Path | LabeledTask,
+    test: Sequence[str | Path | LabeledTask] = (),
     trained_by: Callable[..., Encoder] = train,
     **settings: Any,
 ) -> dict[str, Spread]:
@@ -69,7 +69,7 @@ def train_seeds(
     chosen = list(range(first, first + seeds)) if isinstance(seeds, int) else list(seeds)
     if not chosen or len(set(chosen)) < len(chosen):
         raise InputError(f"seeds={seeds!r}: give a number of at least 1, or different seeds.")
-    task, *tests = map(load_judged, (validate, *test))
+    task, *tests = map(load_labelled, (validate, *test))
     task = task.for_choice()
     names = [part.name for part in (task, *tests)]
     if doubled := next((name for name in names if names.count(name) > 1), None):

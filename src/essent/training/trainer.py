@@ -17,7 +17,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError, NotFiniteError, TrainingError
-from essent.tasks.judged import JudgedTask
+from essent.tasks.base import LabeledTask
 from essent.training.checkpoints import check_checkpoint, is_whole, left_over, writing_checkpoint
 from essent.training.dropout import quick_dropout
 from essent.training.loss import ContrastiveLoss
@@ -36,7 +36,7 @@ class TaskScore(BaseEvaluator):
         projection_head: applied to the vectors, when it is kept; None while it is dropped after training.
     """
 
-    def __init__(self, task: JudgedTask, head: ProjectionHead | None = None) -> None:
+    def __init__(self, task: LabeledTask, head: ProjectionHead | None = None) -> None:
         super().__init__()
         self.task = task
         self.projection_head = head

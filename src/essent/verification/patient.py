@@ -23,8 +23,7 @@ from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load
 from essent.errors import InputError
 from essent.tasks.base import unit_rows
-from essent.tasks.heros import HerosTask
-from essent.tasks.heros_files import load_heros
+from essent.tasks.heros import HerosTask, load_heros
 from essent.tasks.locate import load_pairs
 from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 

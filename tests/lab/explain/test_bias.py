@@ -20,7 +20,7 @@ from essent import Encoder
 from essent.errors import DataError, InputError
 from essent.lab.explain.bias import between_groups, token_bias, token_map
 from essent.lab.explain.picture import draw_bias
-from essent.tasks.data import Pair
+from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from families import CORPUS
 

@@ -19,8 +19,8 @@ from essent.lab.minimal_pairs.language import Parser, UnsuitableError
 from essent.lab.minimal_pairs.masked import MaskedModel, Slot
 from essent.lab.minimal_pairs.rows import PairRow, as_dict, overlaps, sample, write_rows
 from essent.lab.minimal_pairs.sentences import Filters, Suitable
-from essent.tasks.heros import SUBSETS, MinimalPair
-from essent.tasks.heros_files import load_heros
+from essent.tasks.examples import SUBSETS, MinimalPair
+from essent.tasks.heros import load_heros
 
 WRONG = frozenset({"definately"})
 

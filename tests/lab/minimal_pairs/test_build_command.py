@@ -16,8 +16,8 @@ from transformers import AutoTokenizer
 
 from command_line import Output
 from command_line import run as run_line
-from essent.tasks.heros import SUBSETS
-from essent.tasks.heros_files import load_heros
+from essent.tasks.examples import SUBSETS
+from essent.tasks.heros import load_heros
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from essent.errors import MissingDependencyError
 from essent.lab.minimal_pairs.english import English
 from essent.lab.minimal_pairs.language import UnsuitableError, attempt
+from essent.lab.minimal_pairs.overlap import levenshtein
 from essent.lab.minimal_pairs.typos import is_near, make_typo, misspellings
-from essent.tasks.overlap import levenshtein
 
 ENGLISH = English()
 

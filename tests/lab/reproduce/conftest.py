@@ -10,7 +10,7 @@ import pytest
 from reproduce_helpers import text
 
 import families
-from essent.tasks.labelled_sets import CLASSIFICATION12, CLUSTERING6
+from essent.tasks.catalogue import CLASSIFICATION12, CLUSTERING6
 
 
 def _write(path: Path, rows: list[dict]) -> None:

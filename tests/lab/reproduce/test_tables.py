@@ -11,7 +11,7 @@ import pytest
 from essent.errors import UnknownNameError
 from essent.lab.reproduce.measures import MEASURES
 from essent.lab.reproduce.tables import Published, Table, find_table, tables
-from essent.tasks.names import task_names
+from essent.tasks.catalogue import task_names
 
 STS7 = [f"ditto-{n}" for n in (1, 2, 3, 4, 5, 6)]
 NAMES = [

@@ -14,7 +14,7 @@ from essent.errors import DataError, InputError, RecipeError, UnknownNameError, 
 from essent.lab.templates.search import search_templates
 from essent.selection.grammar import PROMPT_BERT, Grammar, find_grammar
 from essent.selection.settings import Settings
-from essent.tasks.data import Pair
+from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import one_by_one
 from selection_samples import TASK, planted

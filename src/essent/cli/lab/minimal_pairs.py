@@ -34,7 +34,6 @@ def evaluate(
     model: opt.Models,
     data: Annotated[str, Parameter(alias="-d", group=opt.INPUTS)] = "hub",
     recipe: opt.Recipes = None,
-    order: Annotated[str | None, Parameter(group=opt.INPUTS)] = None,
     fit: opt.Fit = None,
     column: opt.Column = "text",
     json_file: opt.Json = None,
@@ -62,8 +61,6 @@ def evaluate(
         model: Models on the hub, or folders. With several, each row names its model.
         data: A file of minimal pairs; hub is dcml0714/Heros, hub:NAME another data set there.
         recipe: Recipes, one row each. Default: each model's own pooling.
-        order: The subsets of the columns from left to right, separated by commas, where their names do not say it:
-            "Original,Synonym,-,Typo"; - skips one.
         fit: Texts that the recipe learns from (token counts, shaping), the papers' superscript W.
         column: Column with the texts of --fit, in .jsonl, .csv, .tsv and .parquet files.
         json_file: Also write every result with its provenance; - is standard output.
@@ -82,10 +79,10 @@ def evaluate(
         raise InputError("--fit gives texts that a recipe learns from; name one with --recipe.")
     check_torch("essent lab minimal-pairs")
     from essent.engine.choice import EngineChoice
-    from essent.tasks.heros_files import load_heros
+    from essent.tasks.heros import load_heros
     from essent.tasks.result import save_results
 
-    task = load_heros(data, None if order is None else [name.strip() for name in order.split(",")])
+    task = load_heros(data)
     fit_texts = None if fit is None else read_files(fit, column)
     silence_libraries()
     settings = {"batch_size": batch_size, "progress": run.progress, "choice": EngineChoice(engine, precision)}

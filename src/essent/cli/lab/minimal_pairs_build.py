@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from essent.lab.minimal_pairs.build import Resources
+    from essent.lab.minimal_pairs.overlap import Tokenize
     from essent.lab.minimal_pairs.rows import PairRow, Quality
-    from essent.tasks.overlap import Tokenize
 
 SAMPLE = 2  # pairs per subset
 SHOWN = 20  # problems
@@ -125,7 +125,7 @@ def check(
     from essent.lab.minimal_pairs.check import check_rows
     from essent.lab.minimal_pairs.english import English
     from essent.lab.minimal_pairs.language import Parser
-    from essent.tasks.heros_files import load_heros
+    from essent.tasks.heros import load_heros
 
     pairs = load_heros(file).pairs
     problems = check_rows(pairs, Parser(English(), parser), _misspellings())
@@ -167,7 +167,7 @@ def sheet(
         force: Replace existing output.
     """
     from essent.lab.minimal_pairs.judge import RULES, write_sheet
-    from essent.tasks.heros_files import load_heros
+    from essent.tasks.heros import load_heros
 
     check_output(output, force, (".csv",))
     rows = write_sheet(load_heros(file).pairs, output, count, seed)
@@ -218,7 +218,7 @@ def fit(
 
 def _tokens(resources: Resources, mlm: str | None) -> tuple[str, Tokenize]:
     """What lengths and distances are counted in: the model's tokens as in the paper, or words and marks."""
-    from essent.tasks.overlap import words_and_marks
+    from essent.lab.minimal_pairs.overlap import words_and_marks
 
     if resources.model is None:
         return "words and marks", words_and_marks

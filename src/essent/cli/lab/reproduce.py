@@ -56,7 +56,7 @@ def reproduce(
         table: Name of a table, such as ditto-6.
         model: Models in place of the paper's, each MODEL or ROLE=MODEL; without a role for the table's main model.
             Several for more roles, or as checkpoints of one. Default: the paper's models, from the hub.
-        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         texts: Texts in place of the corpus on which the paper counted, fitted or measured.
         contexts: Token averages that essent distill --contexts wrote, for Avg. Default: averaged over --texts.
         only_rows: Only these rows, e.g. "avg.*" "idf^T".

@@ -17,6 +17,7 @@ with needs_torch(__name__):
     from essent.lab.minimal_pairs.english import English
     from essent.lab.minimal_pairs.language import Language, Negation, Parser
     from essent.lab.minimal_pairs.masked import MaskedModel
+    from essent.lab.minimal_pairs.overlap import lexical_overlap
     from essent.lab.minimal_pairs.rows import PairRow, Quality, overlaps, sample, write_rows
     from essent.lab.minimal_pairs.typos import misspellings
     from essent.lab.minimal_pairs.wordnet import WordNet
@@ -34,6 +35,7 @@ __all__ = [
     "WordNet",
     "build",
     "check_rows",
+    "lexical_overlap",
     "misspellings",
     "overlaps",
     "sample",

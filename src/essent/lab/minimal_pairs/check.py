@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from essent.lab.minimal_pairs.language import Doc, Language, Parser, UnsuitableError, attempt
 from essent.lab.minimal_pairs.typos import is_near
-from essent.tasks.heros import MinimalPair
+from essent.tasks.examples import MinimalPair
 
 REPLACED = ("Synonym", "Antonym", "Random MLM")
 ARTICLES = {"a", "an"}

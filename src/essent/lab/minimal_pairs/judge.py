@@ -20,7 +20,7 @@ from essent.lab.minimal_pairs.language import Doc, Negation
 from essent.lab.minimal_pairs.rows import sample
 from essent.lab.minimal_pairs.substitutes import Substitutes
 from essent.tasks.data import located_rows
-from essent.tasks.heros import MinimalPair
+from essent.tasks.examples import MinimalPair
 
 COLUMNS = ("subset", "original", "converted", "good")
 RULES = {  # what a reader asks of each subset

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from essent._core.atomic import write_text
-from essent.tasks.heros import SUBSETS, MinimalPair
-from essent.tasks.overlap import PUBLISHED, Tokenize, lexical_overlap, words_and_marks
+from essent.lab.minimal_pairs.overlap import PUBLISHED, Tokenize, lexical_overlap, words_and_marks
+from essent.tasks.examples import SUBSETS, MinimalPair
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from essent.lab.minimal_pairs.edits import read_table, word_lists
 from essent.lab.minimal_pairs.language import Language, Token
+from essent.lab.minimal_pairs.overlap import levenshtein
 from essent.lab.minimal_pairs.wordnet import Lemma, WordNet, spelled
-from essent.tasks.overlap import levenshtein
 
 SHARE, SENSES = 0.08, 4  # of a word's tagged uses that a sense must have; and of the most frequent ones
 PENALTY = {  # of what is less than a synonym or antonym of the word itself; natural log

@@ -16,7 +16,7 @@ import numpy as np
 from essent._core.lazy import optional_import
 from essent.lab.minimal_pairs.edits import like_case
 from essent.lab.minimal_pairs.language import Language, UnsuitableError
-from essent.tasks.overlap import levenshtein
+from essent.lab.minimal_pairs.overlap import levenshtein
 
 SHORTEST = 3
 EDITS = 3  # common misspellings go that far

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from essent.lab.explain.importance import HeadAgreement, backbone_of, head_agreement, impact_agreement
+from essent.lab.minimal_pairs.overlap import lexical_overlap
 from essent.lab.reproduce.scores import Score
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import Bench
 from essent.tasks.base import Task
 from essent.tasks.geometry import average_cosine
 from essent.tasks.heros import HerosTask
-from essent.tasks.overlap import lexical_overlap
 from essent.tasks.pairs import PairTask
 
 

@@ -22,7 +22,7 @@ from essent.recipe.sources.layers import AverageTable
 from essent.selection.evaluation import Bench
 from essent.static.gather import Settings, average_contexts
 from essent.tasks.base import Task
-from essent.tasks.heros_files import load_heros
+from essent.tasks.heros import load_heros
 from essent.tasks.locate import load_task
 from essent.tasks.pairs import PairTask
 

@@ -25,7 +25,7 @@ from essent.selection.question import Question
 from essent.selection.run import model_name, search, tested
 from essent.selection.settings import Settings
 from essent.selection.space import Grid, Space
-from essent.tasks.judged import JudgedTask
+from essent.tasks.base import LabeledTask
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def search_templates(
     folder: str | Path | None = None,
     settings: Settings | None = None,
     options: dict[str, Any] | None = None,
-    test: Sequence[JudgedTask | str] = (),
+    test: Sequence[LabeledTask | str] = (),
 ) -> TemplateSearch:
     """Greedy search over a grammar's slots, in the order of its choices; each candidate is one pass, none runs twice.
 
@@ -134,7 +134,7 @@ def search_candidates(
     folder: str | Path | None = None,
     settings: Settings | None = None,
     options: dict[str, Any] | None = None,
-    test: Sequence[JudgedTask | str] = (),
+    test: Sequence[LabeledTask | str] = (),
 ) -> GeneratedSearch:
     """Score generated templates (`generate_templates`) on a data set; each is one pass (PromptBERT 4.2).
 
@@ -189,7 +189,7 @@ class _Asked:
 
 
 def _held_out(
-    test: Sequence[JudgedTask | str], folder: str | Path | None, data: Any, criterion: str | Sequence[str]
+    test: Sequence[LabeledTask | str], folder: str | Path | None, data: Any, criterion: str | Sequence[str]
 ) -> list[HeldOut]:
     question = Question.of(data, folder, criterion, 0)
     return held_out(test, folder, question.texts, question.judged_items)

@@ -69,10 +69,9 @@ def to_mteb(
 
 def _type_of(task: Task) -> str:
     from essent.tasks.clusters import ClusterTask
-    from essent.tasks.duplicates import DuplicateTask
     from essent.tasks.labels import LabelTask
+    from essent.tasks.pairs import DuplicateTask, TripletTask
     from essent.tasks.retrieval import RetrievalTask
-    from essent.tasks.triplets import TripletTask
 
     kinds: dict[str, Any] = {
         "Classification": LabelTask,

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from essent.errors import DataError, InputError
-from essent.tasks.overlap import PUBLISHED, common_subsequence, levenshtein, lexical_overlap, words_and_marks
+from essent.lab.minimal_pairs.overlap import (
+    PUBLISHED,
+    common_subsequence,
+    levenshtein,
+    lexical_overlap,
+    words_and_marks,
+)
 
 words = st.lists(st.sampled_from("a b c d".split()), max_size=7)
 

@@ -12,16 +12,14 @@ import pytest
 from sklearn.metrics import average_precision_score, f1_score, ndcg_score, v_measure_score
 
 from essent.errors import DataError, InputError
-from essent.tasks.base import UnitRows, prompt_note
+from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.clusters import ClusterTask
-from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.comparison import bootstrap, permutation_p, scores_of_parts
 from essent.tasks.examples import Example
-from essent.tasks.judged import JudgedTask, bootstrap, permutation_p, scores_of_parts
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task
-from essent.tasks.pairs import PairTask
-from essent.tasks.retrieval import RetrievalTask, nearest
-from essent.tasks.triplets import TripletTask
+from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
+from essent.tasks.retrieval import RetrievalTask, UnitRows, nearest
 
 COUNT = 40
 
@@ -55,7 +53,7 @@ def retrieval() -> RetrievalTask:
 KINDS = [pairs, duplicates, triplets, labels, clusters, retrieval]
 
 
-def vectors_of(task: JudgedTask, seed: int = 0, signal: float = 0.5) -> np.ndarray:
+def vectors_of(task: LabeledTask, seed: int = 0, signal: float = 0.5) -> np.ndarray:
     """Vectors (N,6) in which classes, and texts with the same number, are somewhat alike."""
     made, rng = [], np.random.default_rng(seed)
     for text in task.texts():
@@ -65,13 +63,13 @@ def vectors_of(task: JudgedTask, seed: int = 0, signal: float = 0.5) -> np.ndarr
     return np.array(made)
 
 
-def evidence_of(task: JudgedTask, recipes: int = 3) -> np.ndarray:
+def evidence_of(task: LabeledTask, recipes: int = 3) -> np.ndarray:
     rows = range(len(task.texts()))
     return np.stack([task.evidence(vectors_of(task, n, 0.3 + n / 2), rows) for n in range(recipes)])
 
 
 @pytest.mark.parametrize("made", KINDS)
-def test_evidence_gives_the_score_of_the_result(made: Callable[[], JudgedTask]) -> None:
+def test_evidence_gives_the_score_of_the_result(made: Callable[[], LabeledTask]) -> None:
     task = made()
     evidence = evidence_of(task)
     assert evidence.shape == (3, task.evidence_size)
@@ -85,7 +83,7 @@ def test_evidence_gives_the_score_of_the_result(made: Callable[[], JudgedTask]) 
 
 
 @pytest.mark.parametrize("made", KINDS)
-def test_a_draw_counts_each_unit_as_often_as_it_was_drawn(made: Callable[[], JudgedTask]) -> None:
+def test_a_draw_counts_each_unit_as_often_as_it_was_drawn(made: Callable[[], LabeledTask]) -> None:
     """Counts of 0 and 1 are the score of a task with those units alone, where evidence is unit by unit."""
     task, evidence = made(), evidence_of(made())
     whole = np.ones((1, task.units), bool)
@@ -159,7 +157,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = vectors_of(task).astype(np.float32)
     whole = task.evidence(vectors, range(len(vectors)))
     monkeypatch.setattr("essent.tasks.retrieval.BLOCK", 500)
-    monkeypatch.setattr("essent.tasks.base.ROWS", 7)
+    monkeypatch.setattr("essent.tasks.retrieval.UNIT_ROWS", 7)
     np.testing.assert_array_equal(task.evidence(vectors, range(len(vectors))), whole)
     np.testing.assert_array_equal(task.evidence(vectors.astype(np.float64), range(len(vectors))), whole)
 
@@ -174,9 +172,9 @@ def many_texts() -> LabelTask:
 
 
 @pytest.mark.parametrize("made", [many_documents, many_texts])
-def test_evidence_takes_no_copies_in_float64(made: Callable[[], JudgedTask], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evidence_takes_no_copies_in_float64(made: Callable[[], LabeledTask], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent.tasks.retrieval.BLOCK", 2**14)
-    monkeypatch.setattr("essent.tasks.base.ROWS", 64)
+    monkeypatch.setattr("essent.tasks.retrieval.UNIT_ROWS", 64)
     monkeypatch.setattr("essent.tasks.probes.ROWS", 64)
     task = made()
     vectors = np.random.default_rng(0).normal(size=(len(task.texts()), 200)).astype(np.float32)
@@ -214,6 +212,8 @@ def test_prompts_for_queries_and_documents() -> None:
 
 
 def test_identical_ids_are_no_answers_when_asked() -> None:
+    mixed = RetrievalTask("r", {1: "q"}, {1: "a", 2: "b"}, {1: {2: np.int64(1)}})  # type: ignore[dict-item]
+    assert mixed.run(lambda texts: np.eye(3)[: len(texts)]).main_score > 0
     texts = {str(n): f"text {n}" for n in range(12)}
     relevant = {str(n): {str((n + 1) % 12): 1} for n in range(12)}
     vectors = np.tile(np.random.default_rng(0).normal(size=(12, 4)), (2, 1))
@@ -223,7 +223,7 @@ def test_identical_ids_are_no_answers_when_asked() -> None:
 
 
 @pytest.mark.parametrize("made", KINDS)
-def test_intervals_tests_and_seeds(made: Callable[[], JudgedTask]) -> None:
+def test_intervals_tests_and_seeds(made: Callable[[], LabeledTask]) -> None:
     task, evidence = made(), evidence_of(made())
     score = task.scores(evidence)
     drawn = bootstrap(task, evidence, resamples=200)
@@ -237,25 +237,6 @@ def test_intervals_tests_and_seeds(made: Callable[[], JudgedTask]) -> None:
     assert part.shape == (3, 50)
 
 
-def test_parts_of_labels_that_a_choice_may_read() -> None:
-    rows = [Example((f"t{n}",), "ab"[n % 2], ("train", "dev", "test")[n % 3]) for n in range(60)]
-    whole = LabelTask("l", tuple(rows))
-    with_dev = whole.for_choice()
-    assert {e.part for e in with_dev.examples} == {"train", "test"}
-    assert set(with_dev.items()) == {e.texts for e in rows if e.part == "dev"}
-    without = LabelTask("l", tuple(e for e in rows if e.part != "dev")).for_choice()
-    assert {e.part for e in without.examples} == {None}
-    assert (without.folds, without.nested, len(without)) == (5, False, 20)
-    assert not set(without.texts()) & {e.texts[0] for e in rows if e.part == "test"}
-    assert len(whole.without(np.arange(20) < 5).items()) == 15
-    assert with_dev.notes[-1].endswith("scored on the dev part; `essent evaluate` scores the test part.")
-    assert "on the train part, by logistic regression by 5-fold cross-validation" in without.notes[-1]
-    assert without.for_choice().notes == without.notes
-    (note,) = labels().for_choice().notes
-    assert "by 3-fold cross-validation, its strength chosen on the same folds. `essent evaluate`" in note
-    assert "by 3-fold cross-validation, its strength chosen inside each fold; for the same" in note
-
-
 def test_a_few_labels_a_class() -> None:
     task = labels()
     score = task.score_vectors(vectors_of(task, signal=3.0)).metrics["accuracy@2"]["all"]
@@ -265,13 +246,10 @@ def test_a_few_labels_a_class() -> None:
         replace(task, shots=(0,))
 
 
-def test_triplets_that_are_equally_near_count_one_half() -> None:
-    task = TripletTask("t", (("a", "b", "b"), ("a", "b", "c")))
+def test_the_threshold_separates_duplicates_and_equally_near_triplets_count_one_half() -> None:
+    triplet = TripletTask("t", (("a", "b", "b"), ("a", "b", "c")))
     vectors: Any = {"a": [1, 0], "b": [1, 1], "c": [0, 1]}
-    assert task.run(lambda texts: [vectors[text] for text in texts]).main_score == 75
-
-
-def test_the_threshold_separates_duplicates() -> None:
+    assert triplet.run(lambda texts: [vectors[text] for text in texts]).main_score == 75
     task = DuplicateTask("d", (("a", "a", True), ("b", "b", True), ("a", "b", False), ("b", "a", False)))
     result = task.run(lambda texts: [{"a": [1, 0], "b": [0, 1]}[text] for text in texts])
     assert result.main_score == 100
@@ -285,6 +263,13 @@ def test_a_choice_is_made_once_and_without_a_test_part() -> None:
     assert chosen.for_choice() is chosen
     assert set(chosen.items()) == {e.texts for e in rows if e.part == "dev"}
     assert len(chosen.read_items()) == 40
+    assert chosen.notes[-1].endswith("scored on the dev part; `essent evaluate` scores the test part.")
+    without_dev = LabelTask("l", tuple(e for e in rows if e.part != "dev")).for_choice()
+    assert (without_dev.folds, without_dev.nested, len(without_dev)) == (5, False, 20)
+    assert "on the train part, by logistic regression by 5-fold cross-validation" in without_dev.notes[-1]
+    (note,) = labels().for_choice().notes
+    assert "by 3-fold cross-validation, its strength chosen on the same folds. `essent evaluate`" in note
+    assert len(LabelTask("l", rows).without(np.arange(20) < 5).items()) == 15
     published = LabelTask("l", tuple(e for e in rows if e.part != "test"))  # as GLUE publishes them
     assert set(published.for_choice().items()) == set(chosen.items())
     with pytest.raises(DataError, match="no test part to score"):
@@ -301,16 +286,6 @@ def test_equal_texts_are_in_one_fold_of_a_choice() -> None:
     assert 25 < score < 75
 
 
-def test_a_small_class_is_found_all_the_same() -> None:
-    """The weakest strengths predict the large class for all; the path must not end there."""
-    rng = np.random.default_rng(0)
-    small = np.arange(200) % 20 == 0
-    vectors = rng.normal(size=(200, 64)) + 3 * small[:, None]
-    task = LabelTask("l", tuple(Example((f"t{n}",), "ab"[int(small[n])]) for n in range(200)))
-    assert task.score_vectors(vectors).main_score > 99
-    assert task.for_choice().score_vectors(vectors).main_score > 99
-
-
 def test_few_labels_of_small_classes_are_judged_by_sets_without_them() -> None:
     rows = tuple(Example((f"t{n}",), "ab"[n % 2]) for n in range(20))
     vectors = np.array([[1.0, 0.0] if n % 2 else [0.0, 1.0] for n in range(20)])
@@ -320,24 +295,15 @@ def test_few_labels_of_small_classes_are_judged_by_sets_without_them() -> None:
 
 
 def test_one_unit_that_differs_shows_nothing() -> None:
-    """Every exchange gives the same difference, but for rounding; p is 1."""
+    """Every exchange gives the same difference, but for rounding; p is 1. One unit has no test."""
     task = retrieval()
-    for count in range(2, COUNT):
+    assert np.isnan(permutation_p(TripletTask("t", (("a", "b", "c"),)), np.array([[1.0, 0.0], [0.0, 1.0]])))
+    for count in range(2, COUNT, 5):
         part = task.without(np.arange(COUNT) >= count)
         values = np.random.default_rng(count).choice([1.0, 0.63092975357, 0.5, 0.0], 4 * count)
         other = values.copy()
         other[0] = 0.43067655807
         assert permutation_p(part, np.stack([values, other]), "ndcg@10", resamples=100) > 0.5, count
-
-
-def test_one_unit_has_no_test() -> None:
-    task = TripletTask("t", (("a", "b", "c"),))
-    assert np.isnan(permutation_p(task, np.array([[1.0, 0.0], [0.0, 1.0]])))
-
-
-def test_ids_and_grades_of_other_types() -> None:
-    task = RetrievalTask("r", {1: "q"}, {1: "a", 2: "b"}, {1: {2: np.int64(1)}})  # type: ignore[dict-item]
-    assert task.run(lambda texts: np.eye(3)[: len(texts)]).main_score > 0
 
 
 def test_a_query_does_not_answer_itself() -> None:
