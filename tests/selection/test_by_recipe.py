@@ -14,8 +14,7 @@ import pytest
 from essent import Encoder
 from essent.errors import InputError
 from essent.selection.by_recipe import ByRecipe
-from essent.selection.defaults import default_recipes
-from essent.selection.evaluation import evaluate
+from essent.selection.evaluation import default_recipes, evaluate
 from essent.tasks.comparison import Scored, compare
 from essent.tasks.geometry import GeometryTask
 from essent.tasks.judged import JudgedTask, bootstrap

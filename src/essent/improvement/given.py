@@ -13,7 +13,7 @@ import numpy as np
 
 from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import InputError
-from essent.selection.checks import held_out
+from essent.selection.verdict import held_out
 from essent.tasks.judged import JudgedTask
 from essent.tasks.locate import load_judged
 

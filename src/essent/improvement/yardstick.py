@@ -16,8 +16,7 @@ import numpy as np
 from essent._core import clock
 from essent.errors import EssentError
 from essent.improvement.given import Given
-from essent.selection.combined import criteria
-from essent.selection.verdict import Judged
+from essent.selection.label_free import TEACHER, Teacher
 from essent.tasks.base import unit_rows
 from essent.tasks.comparison import Comparison, Scored, draws_of, mean_of_data_sets
 from essent.tasks.data import Pair
@@ -25,7 +24,7 @@ from essent.tasks.judged import JudgedTask
 from essent.tasks.pairs import PairTask
 from essent.tasks.resampling import interval
 
-CRITERION = "teacher"  # without labels
+CRITERION = TEACHER  # without labels
 REFERENCE = "reference"  # what the names of the recipes begin with that a criterion compares with
 FEWEST_HELD_OUT = 50
 FEWEST_PAIRED = 100  # texts that the criterion makes its pairs of; where fewer are held out, others are among them
@@ -83,8 +82,7 @@ class Yardstick:
         self.held_out = list(given.held_out[: max(FEWEST_HELD_OUT, most // 3)])
         paired = max(min(len(given.held_out), most // 3), FEWEST_PAIRED)
         texts = [*given.held_out, *given.texts][:paired]
-        self.criterion = criteria.create(CRITERION)
-        self.pseudo = None if self.by_labels else self.criterion.pairs(texts, (), seed)
+        self.teacher = None if self.by_labels else Teacher.of(texts, (), seed)
         generator = np.random.default_rng(seed)
         self._apart = generator.integers(0, len(self.held_out), (2, RANDOM))
         self._apart = self._apart[:, self._apart[0] != self._apart[1]]
@@ -118,10 +116,9 @@ class Yardstick:
     @property
     def pairs(self) -> PairTask | None:
         """The pairs of texts that the criterion looks at, without scores; None with labels."""
-        if self.pseudo is None:
+        if self.teacher is None:
             return None
-        listed = zip(self.pseudo.first, self.pseudo.second, strict=True)
-        return PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in listed))
+        return PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in self.teacher.pairs))
 
     def texts(self) -> tuple[int, int]:
         """How many texts are encoded for the judgements or the criterion, and how many more for the tests."""
@@ -155,15 +152,13 @@ class Yardstick:
         names = [name for name in found if not name.startswith(REFERENCE)]
         if (judged := self._judged("data", self.tasks, names, found)) is not None:
             return judged
-        made, pseudo = self.criterion, self.pseudo
-        assert pseudo is not None  # noqa: S101
-        settled = made.settled(self._references(found), pseudo)
+        assert self.teacher is not None  # noqa: S101
+        teacher = self.teacher.with_reference(self._references(found))
         rows = np.stack([found[name]["pairs"] for name in names])
-        values = dict(zip(names, (100 * made.score(rows, settled)).tolist(), strict=True))
+        values = dict(zip(names, (100 * teacher.scores(rows)).tolist(), strict=True))
 
         def draw(name: str) -> np.ndarray:
-            by = Judged.by(made, [name], found[name]["pairs"][None], settled, self.seed, DRAWS)
-            return np.asarray(100 * by.draws[0])
+            return np.asarray(100 * teacher.bootstrap(found[name]["pairs"][None], self.seed, DRAWS)[0])
 
         return Scores(CRITERION, False, values, draw)
 
