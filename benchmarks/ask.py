@@ -5,8 +5,8 @@ python benchmarks/ask.py --model DIR [--model DIR …] --data PAIRS.jsonl [--spa
 One search a model and space gives the cosines of every recipe; the rest is simulation. Each of --repeats draws another
 three quarters of the pairs as the pool, and judges N of it by their labels. Printed are points of Spearman ×100 that
 the choice loses on all pairs against the choice by all labels (mean and standard error over the repeats), for pairs
-drawn at random and for those that `essent.selection.choose` gives, ranked by the labels alone and with `teacher`
-beside them (`essent.tasks.with_prior`).
+drawn at random and for those that `choose_pairs` of `essent.selection.annotation` gives, ranked by the labels alone and
+with `teacher` beside them (`essent.tasks.comparison.with_prior`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from essent import search
-from essent.selection.asked import PRIOR
-from essent.selection.asking import choose
+from essent.selection.annotation import PRIOR, choose_pairs
 from essent.tasks.comparison import with_prior
 from essent.tasks.locate import load_pairs
 from essent.tasks.pairs import PairTask
@@ -66,7 +65,7 @@ def lost(task: PairTask, known: Known, count: int, repeats: int) -> dict[str, np
         rng = np.random.default_rng(repeat)
         pool = rng.permutation(len(task))[: len(task) * 3 // 4]
         random = rng.choice(pool, count, replace=False)
-        chosen = pool[choose(cosines[:, pool], count, rng)[0]]
+        chosen = pool[choose_pairs(cosines[:, pool], count, rng)[0]]
         for name, places in (("random", random), ("chosen", chosen)):
             scores = judged(task, cosines, places)
             for how, ranking in (

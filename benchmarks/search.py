@@ -66,7 +66,7 @@ def timed_search(
 ) -> tuple[float, Leaderboard]:
     """A search, the seconds of all of it, and in `parts` those of its passes and of its shaping."""
     found: list[Leaderboard] = []
-    run, shape = Sweep.run, machine.judge_stored
+    run, shape = Sweep.run, machine.score_stored
 
     def passes(sweep: Sweep) -> None:
         parts["passes"] = seconds(lambda: run(sweep))
@@ -74,13 +74,11 @@ def timed_search(
     def shaping(*arguments: object, **keywords: object) -> None:
         parts["shaping"] = seconds(lambda: shape(*arguments, **keywords))  # type: ignore[arg-type]
 
-    Sweep.run, machine.judge_stored = passes, shaping  # type: ignore[method-assign, assignment]
+    Sweep.run, machine.score_stored = passes, shaping  # type: ignore[method-assign, assignment]
     try:
-        total = seconds(
-            lambda: found.append(search(model, task, space, options={"device": "cpu"}, precision=precision))
-        )
+        total = seconds(lambda: found.append(search(model, task, space, device="cpu", precision=precision)))
     finally:
-        Sweep.run, machine.judge_stored = run, shape  # type: ignore[method-assign]
+        Sweep.run, machine.score_stored = run, shape  # type: ignore[method-assign]
     return total, found[0]
 
 

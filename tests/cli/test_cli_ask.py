@@ -9,7 +9,7 @@ import pytest
 
 from command_line import run
 from essent.cli import ask as asking
-from essent.selection.asked import read_asked
+from essent.selection.annotation import read_pairs
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def test_a_file_is_written_filled_in_and_used(tiny: str, many: Path, tmp_path: P
     assert "run the same command again" in first.stderr
     assert not board.exists()
     assert first.stdout == ""
-    pairs = read_asked(file)
-    assert [pair.score for pair in pairs] == [None] * 12
+    pairs = read_pairs(file)
+    assert [score for _, _, score in pairs] == [None] * 12
     before = file.read_bytes()
     assert "none of the 12 pairs has a score" in run(*command, code=2).stderr
     assert file.read_bytes() == before
@@ -55,9 +55,7 @@ def test_a_file_is_written_filled_in_and_used(tiny: str, many: Path, tmp_path: P
     assert values["provenance"]["units"] == 11
     assert values["trials"][0]["recipe"] in second.stdout
     assert "1 of 12 pairs have no score and are left out" in second.stderr
-    assert [pair[:2] for pair in [(p.sentence1, p.sentence2) for p in read_asked(file)]] == [
-        (pair.sentence1, pair.sentence2) for pair in pairs
-    ]
+    assert [pair[:2] for pair in read_pairs(file)] == [pair[:2] for pair in pairs]
 
 
 def test_the_terminal_asks_and_goes_on_where_it_was_stopped(
@@ -70,11 +68,11 @@ def test_the_terminal_asks_and_goes_on_where_it_was_stopped(
     assert "'7' is not a number from 0 to 5" in shown
     assert "4 of 6" in shown  # the question that q answered
     assert "5 of 6" not in shown
-    assert [pair.score for pair in read_asked(terminal)] == [3.0, 4.5, None, None, None, None]
-    monkeypatch.setattr("essent.selection.ask", lambda *_, **__: pytest.fail("pairs are chosen once"))
+    assert [score for _, _, score in read_pairs(terminal)] == [3.0, 4.5, None, None, None, None]
+    monkeypatch.setattr("essent.selection.run.annotate", lambda *_, **__: pytest.fail("pairs are chosen once"))
     second = run(*command, stdin=b"1\n2\n")  # and then the input ends
     assert "1 of 4" in second.stderr
-    assert [pair.score for pair in read_asked(terminal)] == [3.0, 4.5, 1.0, 2.0, None, None]
+    assert [score for _, _, score in read_pairs(terminal)] == [3.0, 4.5, 1.0, 2.0, None, None]
     assert "judged + teacher" in second.stdout
 
 
@@ -88,7 +86,7 @@ def test_every_answer_is_kept_at_once(tiny: str, many: Path, terminal: Path, mon
 
     monkeypatch.setattr(asking, "_answer", answer)
     run("search", "-m", tiny, "--texts", many, "-s", "weights", "--ask", 5, code=9)
-    assert [pair.score for pair in read_asked(terminal)] == [2.0, 5.0, None, None, None]
+    assert [score for _, _, score in read_pairs(terminal)] == [2.0, 5.0, None, None, None]
 
 
 def test_refusals(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:

@@ -122,8 +122,8 @@ def test_what_bfloat16_would_give_is_said_where_it_is_worth_it(bert: Path, monke
 
 @here
 def test_the_score_of_the_task_at_hand_is_said_too(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from essent.selection import offer
-    from essent.selection.offer import offer_for
+    from essent.selection import evaluation as offer
+    from essent.selection.evaluation import offer_for
     from essent.tasks.locate import load_pairs
     from essent.tasks.sample import sample_pairs_path
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from essent.recipe.recipe import Recipe
-from essent.selection.checks import Check
-from essent.selection.leaderboard import Leaderboard, Trial
+from essent.selection.leaderboard import Check, Leaderboard, Trial
 from essent.tasks.comparison import Comparison
 from essent.tasks.examples import SUBSETS, MinimalPair, Pair
 from essent.tasks.geometry import GeometryTask

@@ -14,11 +14,10 @@ import pytest
 from essent import Encoder
 from essent.errors import InputError
 from essent.selection.by_recipe import ByRecipe
-from essent.selection.defaults import default_recipes
-from essent.selection.evaluation import evaluate
-from essent.tasks.base import LabeledTask
-from essent.tasks.comparison import Scored, bootstrap, compare
+from essent.selection.evaluation import default_recipes, evaluate
+from essent.tasks.comparison import Scored, compare
 from essent.tasks.geometry import GeometryTask
+from essent.tasks.judged import JudgedTask, bootstrap
 from essent.tasks.locate import as_task
 from essent.tasks.resampling import interval
 from essent.tasks.result import load_results, save_results
@@ -33,7 +32,7 @@ def texts(count: int, seed: int = 0) -> list[str]:
     return [" ".join(row) for row in drawn]
 
 
-def task(kind: str) -> LabeledTask:
+def task(kind: str) -> JudgedTask:
     listed = enumerate(zip(*(texts(36, seed) for seed in range(3)), strict=True))
     row: dict[str, Callable[[int, str, str, str], dict[str, Any]]] = {
         "pairs": lambda n, a, b, c: {"sentence1": a, "sentence2": b, "score": n % 5},
@@ -44,7 +43,7 @@ def task(kind: str) -> LabeledTask:
         "retrieval": lambda n, a, b, c: {"query": a, "positive": b},
     }
     found = as_task([row[kind](n, *three) for n, three in listed])
-    assert isinstance(found, LabeledTask)
+    assert isinstance(found, JudgedTask)
     assert found.kind == kind
     return found
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import datasets
 import numpy as np
 import pandas
-import pyarrow
 import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
@@ -137,18 +135,6 @@ def test_results_are_reported_as_they_come(shell_of: Shells) -> None:
     assert seen == ["mean", "cls", "mean", "cls"]
 
 
-def test_a_folder_is_read_as_deep_as_the_deepest_recipe(bert: Path) -> None:
-    results = evaluate(str(bert), ["layers=1", "mean", "static"], [TASK])
-    for recipe, (result,) in results.items():
-        alone = Watched.of(TASK)
-        alone.run(Encoder(str(bert), recipe))
-        assert result.main_score == alone.expected(recipe)
-
-
-def test_equal_recipes_are_run_once(shell_of: Shells) -> None:
-    assert list(evaluate(shell_of("bert"), ["mean", "layers=L", Recipe()], [TASK])) == ["mean"]
-
-
 def test_the_given_model_is_left_as_it_is(shell_of: Shells) -> None:
     before = shell_of("bert").encode(CORPUS[:4])
     evaluate(shell_of("bert"), RECIPES, [TASK])
@@ -240,38 +226,14 @@ def test_what_evaluate_refuses(bert: Path) -> None:
         evaluate(bert, [], [TASK], fit_texts=["a"])
 
 
-def in_memory() -> dict[str, object]:
-    rows = [{"sentence1": pair.sentence1, "sentence2": pair.sentence2, "score": pair.score} for pair in PAIRS]
-    return {
-        "tuples": [tuple(row.values()) for row in rows],
-        "dictionaries": rows,
-        "pandas": pandas.DataFrame(rows),
-        "datasets": datasets.Dataset.from_list(rows),
-        "arrow": pyarrow.Table.from_pylist(rows),
-    }
-
-
-@pytest.mark.parametrize("kind", list(in_memory()))
-def test_pairs_in_memory_are_a_task(kind: str, shell_of: Shells) -> None:
-    plain = tuple(pair._replace(subset=None) for pair in PAIRS)
-    (expected,) = evaluate(shell_of("bert"), ["mean"], [PairTask("pairs", plain)])["mean"]
-    (found,) = evaluate(shell_of("bert"), ["mean"], [in_memory()[kind]])["mean"]
-    assert (found.task, found.main_score) == ("pairs", expected.main_score)
-
-
-def test_pairs_in_memory_that_are_none(shell_of: Shells) -> None:
-    shell, memory = shell_of("bert"), in_memory()
+def test_pairs_in_memory_are_a_task(shell_of: Shells) -> None:
+    shell, rows = shell_of("bert"), [tuple(pair[:3]) for pair in PAIRS]
+    frame = pandas.DataFrame(rows, columns=["sentence1", "sentence2", "score"])
+    expected = evaluate(shell, ["mean"], [TASK])["mean"][0].main_score
+    both = evaluate(shell, ["mean"], [rows, frame])["mean"]
+    assert [(result.task, result.main_score) for result in both] == [("pairs", expected), ("pairs 2", expected)]
     with pytest.raises(InputError, match="tasks is a list; give \\[DataFrame\\]"):
-        evaluate(shell, ["mean"], memory["pandas"])
-    with pytest.raises(InputError, match="Task 1 is a tuple"):
-        evaluate(shell, ["mean"], memory["tuples"])
-    with pytest.raises(DataError, match="data, row 1: 'score' must be a finite number"):
-        evaluate(shell, ["mean"], [[("a", "b", float("nan"))]])
-    with pytest.raises(DataError, match="sentence1, sentence2, score"):
-        evaluate(shell, ["mean"], [["a", "b"]])
-    both = evaluate(shell, ["mean"], [memory["tuples"], memory["pandas"]])["mean"]
-    assert [result.task for result in both] == ["pairs", "pairs 2"]
-    assert PairTask("mine", (("a", "b", 1), ("c", "d", 2))).pairs == (Pair("a", "b", 1.0), Pair("c", "d", 2.0))
+        evaluate(shell, ["mean"], frame)
 
 
 def test_results_are_found_by_any_spelling_of_their_recipe(shell_of: Shells) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +12,18 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from essent.encoder.encoder import Encoder
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
-from essent.recipe.shaping.chain import Chain
 from essent.selection.leaderboard import Leaderboard
-from essent.selection.pairs import TextPairs
-from essent.selection.program import Program
-from essent.selection.question import Question
+from essent.selection.program import Program, TextPairs
 from essent.selection.run import search
+from essent.selection.search_data import SearchData
 from essent.selection.space import SPACES, Grid, Space
 from essent.selection.store import Store
-from essent.selection.stored import judge_stored
-from essent.selection.sweep import Sweep
-from essent.tasks.examples import Pair
+from essent.selection.sweep import Sweep, score_stored
+from essent.tasks.data import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import Watched, one_by_one
 from samples import daily
@@ -47,11 +42,6 @@ MIXED = Space(
     ),
     ("prompt-denoised", "reduce=max", "reduce=dct:2 | zscore", "random", "layers=0+L reduce=power:3 weights=idf"),
 )
-
-
-def steep(recipe: Recipe) -> float:
-    """How much a chain that was fitted on few texts may enlarge the rounding of the vectors: a place, a component."""
-    return 1000 if "quantile" in recipe.shaping else 100 if any("whiten" in step for step in recipe.shaping) else 1
 
 
 def sweep_of(shell: SentenceTransformer, recipes: list[Recipe], folder: Path, memory: int = 2**26) -> Sweep:
@@ -102,39 +92,12 @@ def test_every_score_is_that_of_the_recipe_alone(shell_of: Shells, family: str, 
     board = search(shell_of(family), TASK, MIXED)
     recipes = sorted((trial.recipe for trial in board.trials), key=str)
     sweep = sweep_of(shell_of(family), recipes, tmp_path / "work")
-    judge_stored(sweep, Question.of(TASK, None, (), 0), sweep.data, sweep.store, progress=False)
+    score_stored(sweep, SearchData.of(TASK, None, (), 0), progress=False)
     found = dict(zip(map(str, sweep.program.recipes), sweep.store.rows, strict=True))
     chosen = np.random.default_rng(0).choice(sorted(scored(board)), 25, replace=False).tolist()
     for text, alone in one_by_one(shell_of(family), chosen, TASK).items():
         np.testing.assert_allclose(found[text], alone.cosines, rtol=0, atol=alone.rounding(text), err_msg=text)
         assert board.find(text).scores["spearman"] == alone.expected(text), text
-
-
-@pytest.mark.parametrize("family", daily(["bert", "roberta", "gpt2"], "roberta"))
-def test_every_vector_is_that_of_the_encoder(shell_of: Shells, family: str, tmp_path: Path) -> None:
-    shell = shell_of(family)
-    capabilities = ModelCapabilities(family, 3, 4, shell.tokenizer.mask_token is not None)
-    shaped = [r for r in MIXED.expand(capabilities)[0] if r.shaping and r.layers[0][0] != "random"]
-    sweep = sweep_of(shell, shaped, tmp_path / "work", memory=200_000)
-    for number in np.random.default_rng(1).choice(len(shaped), 12, replace=False):
-        encoder = Encoder(shell, shaped[number]).fit(TASK.texts())
-        pooled = sweep.pooled(sweep.program.places[number])
-        chain = Chain.parse(shaped[number].shaping).fit(pooled[sweep.data.fit])
-        expected = encoder.encode(list(sweep.data.texts))
-        scale = max(1.0, float(np.abs(expected).max()))
-        plain = Encoder(shell, replace(shaped[number], shaping=())).fit(TASK.texts()).encode(list(sweep.data.texts))
-        assert np.abs(pooled - plain).max() < 1e-5 * max(1.0, float(np.abs(plain).max())), str(shaped[number])
-        assert np.abs(chain.transform(pooled) - expected).max() < 1e-5 * scale * steep(shaped[number])
-
-
-@pytest.mark.slow
-def test_a_small_memory_gives_the_same_scores_in_more_portions(
-    shell_of: Shells, large: Leaderboard, alone: dict[str, Watched]
-) -> None:
-    small = search(shell_of("bert"), TASK, MIXED, memory=1e-4)
-    assert small.provenance["encoded"] >= large.provenance["encoded"]
-    for board in (large, small):
-        assert_scores_of(board, alone)
 
 
 def test_pooled_vectors_of_a_portion_keep_to_half_of_the_memory(
@@ -284,16 +247,6 @@ def test_heads_and_layer_curves(shell_of: Shells) -> None:
     assert search(shell_of("bert"), TASK, Space(named=("mean",))).heads() is None
 
 
-def test_the_leaderboard_as_json(shell_of: Shells, tmp_path: Path) -> None:
-    import json
-
-    board = search(shell_of("bert"), TASK, "heads")
-    board.to_json(tmp_path / "board.json")
-    values = json.loads((tmp_path / "board.json").read_text("utf-8"))
-    assert [row["recipe"] for row in values["trials"]] == [str(t.recipe) for t in board.trials]
-    assert values["provenance"]["recipes"] == 14
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -305,8 +258,12 @@ def test_the_leaderboard_as_json(shell_of: Shells, tmp_path: Path) -> None:
         (
             {"data": ["a text", "another"], "criterion": "spearman"},
             InputError,
-            "needs labels, and the data \\(2 texts\\)",
+            r"needs labels, and the data \(2 texts\)",
         ),
+        ({"criterion": "taecher"}, UnknownNameError, "Did you mean 'teacher'"),
+        ({"criterion": "teacher:"}, InputError, "without a file of running text"),
+        ({"criterion": ["teacher", "teacher:a.txt"]}, InputError, "differ in their running text only"),
+        ({"data": ["one text", "one text"]}, InputError, "all texts are equal"),
         ({"memory": 0}, InputError, "memory=0"),
         ({"top": 0}, InputError, "top=0"),
         ({"seed": -1}, InputError, "seed=-1"),
@@ -342,52 +299,31 @@ def test_full_space_on_a_tiny_model(shell_of: Shells) -> None:
 
 # -- without labels ---------------------------------------------------------------------------------------------------
 
-LABEL_FREE = ("teacher", "halves", "perturbed", "uniformity", "isotropy", "lexical", "consensus", "idf:spearman")
 
-
-def test_every_criterion_comes_from_the_same_pass(shell_of: Shells) -> None:
-    board = search(shell_of("bert"), TASK, "heads", criterion=("spearman", *LABEL_FREE))
-    alone = search(shell_of("bert"), TASK, "heads")
-    assert board.provenance["passes"] == 1
-    assert board.provenance["encoded"] == board.provenance["texts"] > alone.provenance["texts"]
-    assert set(board.trials[0].scores) == {"spearman", *LABEL_FREE}
-    one_at_a_time = one_by_one(shell_of("bert"), [str(trial.recipe) for trial in board.trials], TASK)
-    for searched in (alone, board):
-        assert_scores_of(searched, one_at_a_time)
-    assert len({trial.scores["teacher"] for trial in board.trials}) > 5
-
-
-@pytest.mark.slow
-def test_texts_alone_and_pairs_without_gold(shell_of: Shells) -> None:
+def test_texts_and_pairs_without_labels(shell_of: Shells) -> None:
     for data in (TASK.texts(), [(p.sentence1, p.sentence2) for p in TASK.pairs]):
-        board = search(shell_of("bert"), data, "weights", criterion="consensus")
-        scores = [trial.scores["consensus"] for trial in board.trials]
+        board = search(shell_of("bert"), data, "weights")
+        scores = [trial.scores["teacher"] for trial in board.trials]
         assert scores == sorted(scores, reverse=True)
         low, high = board.trials[0].interval or (np.nan, np.nan)
         assert low < scores[0] <= high
         assert {c.second for c in board.comparisons} == {"mean", "first-last"} - {str(board.leader)}
-        assert {c.criterion for c in board.comparisons} == {"consensus"}
+        assert {c.criterion for c in board.comparisons} == {"teacher"}
         assert any("similarity of sentences only: for clustering" in note for note in board.notes)
-    assert search(shell_of("bert"), TASK.texts(), "heads").criterion == "teacher"
 
 
-def test_a_criterion_that_was_not_measured_goes_by_its_interval_and_by_what_others_see(
-    shell_of: Shells, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from essent.selection.combined import criteria
-
-    free = search(shell_of("bert"), TASK.texts(), "heads", baselines=("cls",), criterion="consensus")
-    assert free.kept is None
-    assert free.best == free.leader != Recipe.parse("cls")
-    assert f"{free.leader} is better than cls by +" in free.verdict
-    assert "Measured for the similarity of sentences by cosine, without labels, by consensus" in free.verdict
-    assert "measured cases" not in free.verdict
-    # of two criteria the second sees the opposite
-    monkeypatch.setattr(criteria["isotropy"], "score_rows", lambda _, cosines, __: cosines.mean(axis=1))
-    found = search(shell_of("bert"), TASK.texts(), "shaping", baselines=("cls",), criterion=("uniformity", "isotropy"))
-    assert found.comparisons[0].is_better
-    assert found.kept == "cls"
-    assert f"cls is kept: by isotropy {found.leader} is worse than cls" in found.verdict
+def test_labels_and_the_criterion_without_labels_come_from_the_same_pass(shell_of: Shells) -> None:
+    board = search(shell_of("bert"), TASK, "heads", criterion=("spearman", "teacher"))
+    alone = search(shell_of("bert"), TASK, "heads")
+    assert board.provenance["passes"] == 1
+    assert board.provenance["encoded"] == board.provenance["texts"] > alone.provenance["texts"]
+    assert set(board.trials[0].scores) == {"spearman", "teacher"}
+    one_at_a_time = one_by_one(shell_of("bert"), [str(trial.recipe) for trial in board.trials], TASK)
+    for searched in (alone, board):
+        assert_scores_of(searched, one_at_a_time)
+    free = search(shell_of("bert"), TASK, "heads", criterion=("teacher", "spearman"))
+    assert free.leader == max(board.trials, key=lambda trial: trial.scores["teacher"]).recipe
+    assert "Measured by spearman, chosen by teacher and compared by labels" in free.verdict
 
 
 @pytest.mark.parametrize(
@@ -397,9 +333,7 @@ def test_a_criterion_that_was_not_measured_goes_by_its_interval_and_by_what_othe
 def test_the_measured_probability_decides_without_labels(
     shell_of: Shells, monkeypatch: pytest.MonkeyPatch, bound: float, kept: str | None, said: str
 ) -> None:
-    from essent.selection import trust
-
-    monkeypatch.setattr(trust, "TAKEN", bound)
+    monkeypatch.setattr("essent.selection.probability.THRESHOLD", bound)
     board = search(shell_of("bert"), TASK.texts(), "weights", baselines=("cls",), criterion="teacher")
     assert board.comparisons[0].is_better  # the interval alone would take it
     assert board.kept == kept
@@ -408,22 +342,17 @@ def test_the_measured_probability_decides_without_labels(
     assert "Chosen without labels; on models like this" in board.verdict
 
 
-@pytest.mark.parametrize(
-    "criterion",
-    [pytest.param(name, marks=pytest.mark.slow) for name in ("consensus", "teacher", "mean-rank:halves+length")],
-)
-def test_a_recipe_has_the_same_score_without_labels_in_every_space(shell_of: Shells, criterion: str) -> None:
-    rounding = 1e-6 if criterion != "mean-rank:halves+length" else 0.01  # a place or two in rank
-    boards = [search(shell_of("bert"), TASK.texts(), space, criterion=criterion) for space in ("heads", "weights")]
-    boards.append(search(shell_of("bert"), TASK.texts(), Space(named=("mean",)), criterion=criterion))
+@pytest.mark.slow
+def test_a_recipe_has_the_same_score_without_labels_in_every_space(shell_of: Shells) -> None:
+    boards = [search(shell_of("bert"), TASK.texts(), space) for space in ("heads", "weights", Space(named=("mean",)))]
     for name in ("mean", "first-last"):
-        first, *others = (board.find(name).scores[criterion] for board in boards)
-        assert others == pytest.approx([first, first], abs=rounding)
+        first, *others = (board.find(name).scores["teacher"] for board in boards)
+        assert others == pytest.approx([first, first], abs=1e-6)
     assert [len(board.trials) for board in boards] == [14, 27, 2]  # what runs along is not ranked
     # where the first recipe is the same its lead and its interval are
-    same = search(shell_of("bert"), TASK.texts(), Space(named=(str(boards[0].leader),)), criterion=criterion)
+    same = search(shell_of("bert"), TASK.texts(), Space(named=(str(boards[0].leader),)))
     for one, other in zip(same.comparisons, boards[0].comparisons, strict=True):
-        assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=rounding)
+        assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=1e-6)
 
 
 def test_a_winner_that_leads_on_pairs_left_out_is_the_best(shell_of: Shells) -> None:
@@ -463,7 +392,7 @@ def test_pairs_that_the_test_shares_with_the_data_are_left_out(shell_of: Shells)
     assert check.texts == len({text for pair in new for text in pair[:2]})
     assert "20 pairs that the data of the choice has too are left out" in check.in_words()
     assert f"{check.shared_texts} of the {check.texts} texts are in both" in check.in_words()
-    free = search(shell_of("bert"), TASK.texts(), Space(named=("mean",)), criterion="isotropy", test=[TASK])
+    free = search(shell_of("bert"), TASK.texts(), Space(named=("mean",)), test=[TASK])
     assert (free.checks[0].units, free.checks[0].left_out) == (len(TASK), 0)  # no gold score was seen
     assert free.checks[0].shared_texts == free.checks[0].texts
 
@@ -474,19 +403,3 @@ def test_a_test_without_other_pairs_is_refused_before_the_model_is_loaded(
     monkeypatch.setattr("essent.selection.run.load", lambda *_: pytest.fail("the model was loaded"))
     with pytest.raises(InputError, match="all of its 63 pairs are in the data of the choice too"):
         search(str(bert), TASK, "heads", test=[TASK])
-
-
-def test_weights_against_idf_are_those_of_the_tokens(shell_of: Shells) -> None:
-    from scipy.stats import pearsonr
-
-    board = search(shell_of("bert"), TASK, "heads", criterion=("spearman", "idf"))
-    encoder = Encoder(shell_of("bert"), "ditto:2-3")
-    counted = Encoder(shell_of("bert"), "weights=idf").fit(TASK.texts()).module
-    idf = np.log(counted.stats.texts / np.maximum(counted.stats.document_frequency, 1))  # type: ignore[union-attr]
-    weights, rare = [], []
-    for text in dict.fromkeys(TASK.texts()):
-        features = encoder.module.preprocess([text])
-        ids = features["input_ids"][0, 1:-1]
-        weights.extend(encoder.module(features)["token_weights"][0, 1:-1].tolist())
-        rare.extend(idf[ids.numpy()].tolist())
-    assert board.find("ditto:2-3").scores["idf"] == pytest.approx(pearsonr(weights, rare).statistic, abs=1e-5)

@@ -17,7 +17,6 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import framed_ids, pad
 from essent.selection.program import Program
 from essent.selection.run import search
-from essent.selection.settings import Settings
 from essent.tasks.locate import load_pairs
 from essent.tasks.sample import sample_pairs_path, sample_texts
 from families import CORPUS
@@ -26,12 +25,11 @@ here = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloa
 
 
 def test_names_and_machines(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Settings(precision="bf16").precision == "bfloat16"
     with pytest.raises(InputError, match="allowed: auto, float32, bfloat16"):
-        Settings(precision="float16")
+        search(str(bert), load_pairs(sample_pairs_path()), "layers", precision="float16")
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
     with pytest.raises(EngineError, match="no bfloat16 arithmetic"):
-        search(str(bert), load_pairs(sample_pairs_path()), "layers", precision="bfloat16", device="cpu")
+        search(str(bert), load_pairs(sample_pairs_path()), "layers", precision="bf16", device="cpu")
 
 
 @pytest.fixture

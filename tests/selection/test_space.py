@@ -9,8 +9,7 @@ import pytest
 from essent.errors import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.model.capabilities import ModelCapabilities
 from essent.recipe.recipe import Recipe
-from essent.selection.grammar import PROMPT_BERT, Grammar
-from essent.selection.space import SPACES, Grid, Space, find_space
+from essent.selection.space import SPACES, Grammar, Grid, Space, find_space
 
 BERT = ModelCapabilities("bert", 6, 12, mask=True)
 DECODER = ModelCapabilities("gpt2", 4, 2, mask=False)
@@ -135,18 +134,6 @@ def test_unknown_spaces_and_missing_files() -> None:
 def test_a_space_that_the_model_cannot_run_says_why() -> None:
     with pytest.raises(UnsupportedRecipeError, match="no mask token"):
         Space(named=("prompt",)).expand(DECODER)
-
-
-def test_prompt_bert_grammar_gives_the_templates_of_table_4() -> None:
-    found = PROMPT_BERT.templates()
-    assert {
-        "{text} [MASK] .",
-        "{text} means [MASK] .",
-        "This {text} means [MASK] .",
-        "This sentence of {text} means [MASK] .",
-        'This sentence : "{text}" means [MASK] .',
-    } <= set(found)
-    assert len(found) == 20
 
 
 def test_a_grammar_needs_a_text_and_choices_for_every_slot() -> None:

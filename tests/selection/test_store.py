@@ -69,12 +69,12 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
         Store(tmp_path / "work", {}, 2, 3)
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("durable", [True, False])
 def test_a_unit_is_noted_when_all_it_wrote_is_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
 ) -> None:
     """The order in which a power failure may find it; a temporary folder need not be synced."""
-    store, log = Store(tmp_path, {}, 2, 3, kept=kept), []
+    store, log = Store(tmp_path, {}, 2, 3, durable=durable), []
     real = module.sync
     monkeypatch.setattr(
         module, "sync", lambda path: (log.append((path.name, (tmp_path / "done.txt").read_text())), real(path))
@@ -83,7 +83,7 @@ def test_a_unit_is_noted_when_all_it_wrote_is_on_the_disk(
     store.write("a.bin", 0, np.ones(6))
     store.write("a.bin", 6, np.ones(6))
     store.finish("unit")
-    if not kept:
+    if not durable:
         assert log == []
         return
     names = [name for name, _ in log]

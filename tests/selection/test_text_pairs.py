@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.selection.pairs import TextPairs, portions_of
+from essent.selection.program import TextPairs, portions_of
 
 
 @given(st.integers(2, 30), st.integers(0, 60), st.integers(1, 80), st.integers(0, 10**6))

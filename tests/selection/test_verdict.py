@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 from essent.recipe.recipe import Recipe
-from essent.selection.checks import Check
-from essent.selection.combined import criteria
-from essent.selection.judging import judged
-from essent.selection.leaderboard import Leaderboard, Trial
-from essent.selection.pseudo import PseudoPairs
-from essent.selection.verdict import cross_validated, decided, decided_by_tests, resampled
+from essent.selection.leaderboard import Check, Leaderboard, Trial
+from essent.selection.verdict import cross_validated, decided, decided_by_tests, judged
 from essent.tasks.comparison import Comparison, Scored, compare
 from essent.tasks.pairs import PairTask
 
@@ -102,30 +98,3 @@ def test_one_test_must_show_it_and_none_the_opposite() -> None:
     assert tests(1.0, -3.0).kept == "mean"
     assert "on sts1 ditto:1-1 is worse: -2.00 [-3.00, -1.00]" in tests(1.0, -3.0).verdict
     assert len(tests(1.0, 2.0).checks) == 2
-
-
-@pytest.mark.parametrize("name", ["halves", "perturbed", "neighbours", "isotropy", "length", "lexical"])
-def test_draws_of_a_criterion_lie_around_its_score(name: str) -> None:
-    texts = [
-        f"{'cats dogs rain hills'.split()[n % 4]} number {n} and {n * n} words of line {n % 9}" for n in range(120)
-    ]
-    made = criteria.create(name)
-    pseudo = made.pairs(texts, [], 0)
-    cosines = np.random.default_rng(0).uniform(-1, 1, (3, len(pseudo)))
-    draws = resampled(made, cosines, pseudo, 0)
-    scores = made.score(cosines, pseudo)
-    assert np.isfinite(draws).all()
-    if name != "length":  # an absolute value has its smallest where the truth is 0
-        assert (np.abs(draws.mean(axis=1) - scores) < draws.std(axis=1)).all()
-    np.testing.assert_array_equal(draws, resampled(made, cosines, pseudo, 0))
-
-
-def test_what_was_made_of_one_text_is_drawn_together() -> None:
-    pairs = [(f"a{n}", f"b{n}") for n in range(12)]
-    pseudo = PseudoPairs.contrast(pairs, [(first, "c") for first, _ in pairs for _ in range(2)])
-    places, drawn = pseudo.resampled(np.random.default_rng(0))
-    assert [pseudo.first[place] for place in places] == list(drawn.first)
-    for first in set(drawn.first):
-        count = drawn.first.count(first)
-        gold = [g for text, g in zip(drawn.first, drawn.gold, strict=True) if text == first]  # type: ignore[arg-type]
-        assert sum(gold) * 3 == count

@@ -1,10 +1,9 @@
-"""`essent search --ask N`: pairs to judge in a file or on the terminal, and the judged pairs to search on."""
+"""`essent search --ask N`: pairs to annotate in a file or on the terminal, and the annotated pairs to search on."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,7 @@ from essent.cli.files import check_output
 from essent.errors import InputError
 
 if TYPE_CHECKING:
-    from essent.selection.asked import Asked, AskedPairs
-    from essent.selection.asking import Ask
+    from essent.selection.annotation import AnnotatedPairs, Annotation, ScoredPair
 
 FILE = Path("ask.csv")  # where the answers of the terminal are kept
 SUFFIXES = (".csv", ".jsonl")
@@ -30,14 +28,14 @@ def on_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def judged_pairs(
-    given: Path | None, texts: list[str], choose: Callable[[], Ask], note: Callable[[str], None]
-) -> AskedPairs | None:
-    """Judged pairs of the texts, from a file or from whoever sits at the terminal.
+def annotated_pairs(
+    ask_file: Path | None, texts: list[str], choose: Callable[[], Annotation], note: Callable[[str], None]
+) -> AnnotatedPairs | None:
+    """Annotated pairs of the texts, from a file or from whoever sits at the terminal.
 
     Args:
-        given: the file; None asks on the terminal, and keeps the answers in FILE.
-        choose: gives the pairs to judge; called where there is no file yet.
+        ask_file: None asks on the terminal, and keeps the answers in FILE.
+        choose: gives the pairs to annotate; called where there is no file yet.
         note: is called with what is to be done with a file that has been written.
 
     Returns:
@@ -46,40 +44,40 @@ def judged_pairs(
     Raises:
         DataError: a file of another kind, a score that is not a number, or none at all.
     """
-    from essent.selection.asked import read_asked, read_judged
+    from essent.selection.annotation import read_annotated, read_pairs
 
-    file, answers = given or FILE, given is None and on_terminal()
+    file, answers = ask_file or FILE, ask_file is None and on_terminal()
     check_output(file, True, SUFFIXES)
     if not file.exists():
-        chosen = choose()
-        chosen.write(file)
+        annotation = choose()
+        annotation.write(file)
         if not answers:
             note(
-                f"{len(chosen.pairs)} pairs to judge are in {file}. Fill in the column score, for example from 0 "
+                f"{len(annotation.pairs)} pairs to judge are in {file}. Fill in the column score, for example from 0 "
                 "(unrelated) to 5 (the same meaning), and run the same command again; pairs may be left without a "
                 "score."
             )
             return None
     if answers:
-        _ask_all(read_asked(file), file)
-    return read_judged(file, texts)
+        _ask_all(read_pairs(file), file)
+    return read_annotated(file, texts)
 
 
-def _ask_all(pairs: list[Asked], file: Path) -> None:
+def _ask_all(pairs: list[ScoredPair], file: Path) -> None:
     """Ask for the scores that are missing, and write the file after each answer."""
-    from essent.selection.asked import write_pairs
+    from essent.selection.annotation import write_pairs
 
-    missing = [place for place, pair in enumerate(pairs) if pair.score is None]
+    missing = [index for index, (_, _, score) in enumerate(pairs) if score is None]
     if missing:
         show_note(HOW.format(file=file))
-    for number, place in enumerate(missing, start=1):
-        pair = pairs[place]
-        print(f"\n{number} of {len(missing)}\n  {pair.sentence1}\n  {pair.sentence2}", file=sys.stderr)  # noqa: T201
+    for number, index in enumerate(missing, start=1):
+        first, second, _ = pairs[index]
+        print(f"\n{number} of {len(missing)}\n  {first}\n  {second}", file=sys.stderr)  # noqa: T201
         answer = _answer()
         if answer == "q":
             return
         if answer != "s":
-            pairs[place] = replace(pair, score=float(answer))
+            pairs[index] = (first, second, float(answer))
             write_pairs(file, pairs)
 
 

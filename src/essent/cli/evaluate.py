@@ -128,9 +128,8 @@ def _scores(
     """The results of every model and recipe, one per task; rows are labelled by both where there are several models."""
     from essent._core.hub import reach_model
     from essent.selection.by_recipe import ByRecipe
-    from essent.selection.defaults import default_recipes
+    from essent.selection.evaluation import default_recipes, offer_for
     from essent.selection.evaluation import evaluate as run_evaluation
-    from essent.selection.offer import offer_for
 
     for name in models[1:]:  # before the first model has run for an hour
         reach_model(name, run.options)

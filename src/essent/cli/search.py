@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.ask import check_ask, judged_pairs
+from essent.cli.ask import annotated_pairs, check_ask
 from essent.cli.console import results, show_note, silence_libraries
 from essent.cli.files import check_folder, check_output, write_json_file
 from essent.cli.report import check_report, write_page
@@ -21,7 +21,6 @@ from essent.errors import InputError
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
-    from essent.selection.settings import Settings
 
 DRAWINGS = (".png", ".svg", ".pdf")
 
@@ -60,22 +59,16 @@ class SearchOptions(opt.Run):
         check_output(self.json_file, self.force)
 
     @property
-    def settings(self) -> Settings:
-        """How the search runs."""
-        from essent.selection.settings import Settings
-
-        shared = {name: getattr(self, name) for name in ("top", "seed", "batch_size", "precision", "work")}
-        return Settings(**shared, progress=self.progress, report=None if self.quiet else show_note)
+    def passes(self) -> dict[str, Any]:
+        """Keyword arguments of whatever runs the passes."""
+        shared = {name: getattr(self, name) for name in ("seed", "batch_size", "precision", "progress")}
+        return {**shared, "report": None if self.quiet else show_note}
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Further keyword arguments of both searches."""
-        return {
-            "criterion": self.criterion or [],
-            "folder": self.data_folder,
-            "options": self.options,
-            "test": expand_groups(self.test),
-        }
+        """Keyword arguments of both searches."""
+        searched = {"criterion": self.criterion or [], "folder": self.data_folder, "test": expand_groups(self.test)}
+        return {**self.passes, **searched, "top": self.top}
 
 
 def search(
@@ -122,25 +115,22 @@ def search(
     options.check_outputs()
     check_report(report, options.force, DRAWINGS)
     check_torch("essent search")
-    from essent.selection.asking import ask as choose_pairs
     from essent.selection.picture import draw_leaderboard
+    from essent.selection.run import annotate
     from essent.selection.run import search as run_search
     from essent.selection.space import find_space
 
     find_space(space)  # an unknown space is refused before data are read
     inputs = _read(data, texts, column, options.data_folder)
     silence_libraries()
-    settings = options.settings
+    work = options.work
     if ask is not None:
-        work = {part: None if settings.work is None else Path(settings.work) / part for part in ("ask", "search")}
-        choose = partial(choose_pairs, model, inputs, space, count=ask, options=options.options)
-        inputs = judged_pairs(
-            ask_file, inputs, partial(choose, settings=replace(settings, work=work["ask"])), options.note
-        )
+        first, work = (None, None) if work is None else (work / "ask", work / "search")
+        choose = partial(annotate, model, inputs, space, count=ask, work=first, **options.passes, **options.options)
+        inputs = annotated_pairs(ask_file, inputs, choose, options.note)
         if inputs is None:
             return
-        settings = replace(settings, work=work["search"])
-    board = run_search(model, inputs, space, settings=settings, **options.arguments)
+    board = run_search(model, inputs, space, work=work, **options.arguments, **options.options)
     show_board(board, options)
     write_json_file(options.json_file, board.to_json)
     if report is not None and report.suffix.lower() in DRAWINGS:

@@ -13,9 +13,9 @@ import numpy as np
 
 from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import InputError
-from essent.selection.checks import held_out
-from essent.tasks.base import LabeledTask
-from essent.tasks.locate import load_labelled
+from essent.selection.verdict import held_out
+from essent.tasks.judged import JudgedTask
+from essent.tasks.locate import load_judged
 
 FEWEST_TEXTS = 50
 HELD_OUT, MOST_HELD_OUT = 0.1, 1000  # the share of the texts that nothing is learned from, and the most of them
@@ -35,8 +35,8 @@ class Given:
 
     texts: tuple[str, ...]
     held_out: tuple[str, ...]
-    tasks: tuple[LabeledTask, ...]
-    tests: tuple[LabeledTask, ...]
+    tasks: tuple[JudgedTask, ...]
+    tests: tuple[JudgedTask, ...]
     notes: tuple[str, ...]
 
     def identity(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def read_given(texts: Any, data: Any, test: Any, folder: str | Path | None, seed
         InputError: too few different texts, or a test that the data hold whole.
         DataError, UnknownNameError: judgements that cannot be read.
     """
-    tasks = [load_labelled(one, folder).for_choice() for one in _listed(data)]
+    tasks = [load_judged(one, folder).for_choice() for one in _listed(data)]
     names = [task.name for task in tasks]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"Two of the data sets are called {twice!r}; rename a file, or leave one out.")
@@ -105,7 +105,7 @@ def _check_count(count: int, words: str) -> None:
         )
 
 
-def _measured(task: LabeledTask) -> set[str]:
+def _measured(task: JudgedTask) -> set[str]:
     """The texts of a test but for those that its probe learns from: the training file beside a test file."""
     judged, read = ({_plain(text) for item in items for text in item} for items in (task.items(), task.read_items()))
     return {_plain(text) for text in task.texts()} - (read - judged)

@@ -22,7 +22,6 @@ from essent.improvement.yardstick import REFERENCE, Evidence, fewer_units
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import Bench
 from essent.selection.run import search as search_recipes
-from essent.selection.settings import Settings as SearchSettings
 from essent.selection.space import Grid, Space
 from essent.tasks.comparison import Comparison
 from essent.training.run import train
@@ -95,7 +94,14 @@ def search(context: Context, folder: Path, trained: Path | None = None) -> Found
         context.plan["search"] if trained is None else context.journal.decision(folder.name, partial(_again, context))
     )
     baselines = (context.plain,) if context.capabilities.only_static else BASELINES
-    how = SearchSettings(
+    tasks = context.given.tasks
+    total = sum(task.units for task in tasks)
+    some = [fewer_units(task, plan["units"], total, context.settings.seed) for task in tasks]
+    data: Any = some[0] if len(some) == 1 else some or list(context.given.texts[: plan["texts"]])
+    board = search_recipes(
+        context.shell(trained),
+        data,
+        space_of(plan["space"]),
         baselines=tuple(dict.fromkeys([*baselines, context.plan["own"]])),
         seed=context.settings.seed,
         batch_size=context.settings.batch_size,
@@ -103,11 +109,6 @@ def search(context: Context, folder: Path, trained: Path | None = None) -> Found
         progress=context.progress,
         precision=context.settings.precision,
     )
-    tasks = context.given.tasks
-    total = sum(task.units for task in tasks)
-    some = [fewer_units(task, plan["units"], total, context.settings.seed) for task in tasks]
-    data: Any = some[0] if len(some) == 1 else some or list(context.given.texts[: plan["texts"]])
-    board = search_recipes(context.shell(trained), data, space_of(plan["space"]), settings=how)
     # on a trained model, of which no recipe is established, also the leader that is not shown to be better than `mean`
     chosen = dict.fromkeys([str(board.best), *([str(board.leader)] if trained else [])])
     measured = {_named(recipe, trained): recipe for recipe in chosen}

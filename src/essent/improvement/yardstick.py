@@ -16,15 +16,15 @@ import numpy as np
 from essent._core import clock
 from essent.errors import EssentError
 from essent.improvement.given import Given
-from essent.selection.combined import criteria
-from essent.selection.verdict import Judged
-from essent.tasks.base import LabeledTask, unit_rows
+from essent.selection.label_free import TEACHER, Teacher
+from essent.tasks.base import unit_rows
 from essent.tasks.comparison import Comparison, Scored, draws_of, mean_of_data_sets
-from essent.tasks.examples import Pair
+from essent.tasks.data import Pair
+from essent.tasks.judged import JudgedTask
 from essent.tasks.pairs import PairTask
 from essent.tasks.resampling import interval
 
-CRITERION = "teacher"  # without labels
+CRITERION = TEACHER  # without labels
 REFERENCE = "reference"  # what the names of the recipes begin with that a criterion compares with
 FEWEST_HELD_OUT = 50
 FEWEST_PAIRED = 100  # texts that the criterion makes its pairs of; where fewer are held out, others are among them
@@ -82,8 +82,7 @@ class Yardstick:
         self.held_out = list(given.held_out[: max(FEWEST_HELD_OUT, most // 3)])
         paired = max(min(len(given.held_out), most // 3), FEWEST_PAIRED)
         texts = [*given.held_out, *given.texts][:paired]
-        self.criterion = criteria.create(CRITERION)
-        self.pseudo = None if self.by_labels else self.criterion.pairs(texts, (), seed)
+        self.teacher = None if self.by_labels else Teacher.of(texts, (), seed)
         generator = np.random.default_rng(seed)
         self._apart = generator.integers(0, len(self.held_out), (2, RANDOM))
         self._apart = self._apart[:, self._apart[0] != self._apart[1]]
@@ -109,18 +108,17 @@ class Yardstick:
         return found
 
     @staticmethod
-    def _evidence(task: LabeledTask, encoder: Any) -> np.ndarray:
+    def _evidence(task: JudgedTask, encoder: Any) -> np.ndarray:
         evidence = task.run(encoder).evidence
-        assert evidence is not None  # noqa: S101  every LabeledTask gives it
+        assert evidence is not None  # noqa: S101  every JudgedTask gives it
         return evidence
 
     @property
     def pairs(self) -> PairTask | None:
         """The pairs of texts that the criterion looks at, without scores; None with labels."""
-        if self.pseudo is None:
+        if self.teacher is None:
             return None
-        listed = zip(self.pseudo.first, self.pseudo.second, strict=True)
-        return PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in listed))
+        return PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in self.teacher.pairs))
 
     def texts(self) -> tuple[int, int]:
         """How many texts are encoded for the judgements or the criterion, and how many more for the tests."""
@@ -154,15 +152,13 @@ class Yardstick:
         names = [name for name in found if not name.startswith(REFERENCE)]
         if (judged := self._judged("data", self.tasks, names, found)) is not None:
             return judged
-        made, pseudo = self.criterion, self.pseudo
-        assert pseudo is not None  # noqa: S101
-        settled = made.settled(self._references(found), pseudo)
+        assert self.teacher is not None  # noqa: S101
+        teacher = self.teacher.with_reference(self._references(found))
         rows = np.stack([found[name]["pairs"] for name in names])
-        values = dict(zip(names, (100 * made.score(rows, settled)).tolist(), strict=True))
+        values = dict(zip(names, (100 * teacher.scores(rows)).tolist(), strict=True))
 
         def draw(name: str) -> np.ndarray:
-            by = Judged.by(made, [name], found[name]["pairs"][None], settled, self.seed, DRAWS)
-            return np.asarray(100 * by.draws[0])
+            return np.asarray(100 * teacher.bootstrap(found[name]["pairs"][None], self.seed, DRAWS)[0])
 
         return Scores(CRITERION, False, values, draw)
 
@@ -171,7 +167,7 @@ class Yardstick:
         return self._judged("test", self.tests, [name for name in found if "test0" in found[name]], found)
 
     def _judged(
-        self, kind: str, tasks: Sequence[LabeledTask], names: list[str], found: Mapping[str, Evidence]
+        self, kind: str, tasks: Sequence[JudgedTask], names: list[str], found: Mapping[str, Evidence]
     ) -> Scores | None:
         if not tasks:
             return None
@@ -190,7 +186,7 @@ class Yardstick:
         """Cosines (R,P) of the recipes that the criterion compares with."""
         return np.stack([one["pairs"] for name, one in found.items() if name.startswith(REFERENCE)])
 
-    def validation(self) -> LabeledTask | None:
+    def validation(self) -> JudgedTask | None:
         """What the checkpoints of a training are compared on; None without labels.
 
         The criterion without labels tells whether a training gained. Its gold is what untrained recipes say, so that it
@@ -213,14 +209,14 @@ class _Random:
         return np.random.default_rng(0).normal(size=(len(texts), self.dimensions))
 
 
-def some_of(tasks: Sequence[LabeledTask], most: int, seed: int) -> tuple[LabeledTask, ...]:
+def some_of(tasks: Sequence[JudgedTask], most: int, seed: int) -> tuple[JudgedTask, ...]:
     """Tasks of about so many texts together at most."""
     size, units = len({text for task in tasks for text in task.texts()}), sum(task.units for task in tasks)
     kept = None if size <= most else units * most // size
     return tuple(fewer_units(task, kept, units, seed) for task in tasks)
 
 
-def fewer_units(task: LabeledTask, units: int | None, total: int, seed: int) -> LabeledTask:
+def fewer_units(task: JudgedTask, units: int | None, total: int, seed: int) -> JudgedTask:
     """Some of a task's units at random, its part of so many of the total; all where so few would not make a task."""
     if units is None or units >= total:
         return task

@@ -25,8 +25,7 @@ from essent.report.parts import (
 from essent.tasks.pairs import METRICS
 
 if TYPE_CHECKING:
-    from essent.selection.checks import Check
-    from essent.selection.leaderboard import Leaderboard, Trial
+    from essent.selection.leaderboard import Check, Leaderboard, Trial
 
 MOST_ROWS, MOST_BARS = 50, 10
 CURVES = {"alone": "one layer", "with 0": "mean with layer 0"}

@@ -52,8 +52,7 @@ def leaderboard_from(values: Mapping[str, Any]) -> Leaderboard:
         KeyError, TypeError, ValueError, RecipeError: a part is missing or is something else.
     """
     from essent.recipe.recipe import Recipe
-    from essent.selection.checks import Check
-    from essent.selection.leaderboard import Leaderboard, Trial
+    from essent.selection.leaderboard import Check, Leaderboard, Trial
     from essent.tasks.comparison import Comparison
 
     criterion = str(values["criterion"])

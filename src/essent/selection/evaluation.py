@@ -12,8 +12,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent._core.arguments import check_size
-from essent._core.arithmetic import AUTO
-from essent._core.folders.contents import is_exported_folder
+from essent._core.arithmetic import AUTO, has_bfloat16
+from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.texts import check_texts
 from essent._core.types import ModelLike
 from essent.encoder.as_it_is import open_as_it_is
@@ -22,18 +22,41 @@ from essent.encoder.pipeline.cache import PooledCache
 from essent.encoder.pipeline.digests import digest_of_backbone, key_of
 from essent.encoder.pipeline.plan import Plan
 from essent.encoder.pipeline.shared_pass import as_module, count_frames, pool_texts
-from essent.engine.choice import EngineChoice, choose
+from essent.engine.choice import EngineChoice, Offer, choose, offer_bfloat16
 from essent.engine.files import load as load_exported
 from essent.errors import DataError, InputError
 from essent.model.loading import load
+from essent.model.token_rows import is_static
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.types import CorpusStats
 from essent.selection.by_recipe import ByRecipe
 from essent.tasks.base import Task, TaskLike, prompt_note
+from essent.tasks.judged import JudgedTask
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task
 from essent.tasks.result import Result
+
+# What every model runs and papers compare with; no attention head, no [MASK].
+DEFAULT_RECIPES = (
+    "cls",
+    "mean",
+    "last2",
+    "first-last",
+    "static",
+    "static-remove-biases",
+    "first-last | zscore",
+    "first-last-idf-zscore",
+)
+STATIC_RECIPES = (
+    "static",
+    "static weights=remove",
+    "static weights=idf",
+    "static weights=sif | abtt:1",
+    "static | zscore",
+    "static weights=idf | zscore",
+)
+MANY = 2000  # texts, from which on bfloat16 is tried
 
 
 def evaluate(
@@ -209,6 +232,30 @@ def _as_it_is(
         if report is not None:
             report(label, result)
     return ByRecipe({label: results}, tasks)
+
+
+def default_recipes(model: str | Path) -> list[str]:
+    """A first look at a model; none for what essent saved or exported, which `evaluate` then scores unchanged."""
+    name = str(model)
+    if is_exported_folder(name) or is_essent_folder(name, {}):
+        return []
+    here = Path(name).exists()  # a name on the hub is asked for when it is loaded, with its options
+    return list(STATIC_RECIPES if here and (Path(name).is_file() or is_static(name, {})) else DEFAULT_RECIPES)
+
+
+def offer_for(model: ModelLike, recipe: Recipe | str, task: Task, options: dict[str, Any]) -> Offer | None:
+    """What bfloat16 would give a recipe, less its shaping, tried on a part of a task of pairs; None: not worth it.
+
+    Not tried for recipes that count tokens, for other tasks, and for fewer than 2,000 texts.
+    """
+    if not isinstance(task, JudgedTask) or task.compared() is None or not isinstance(model, (str, Path)):
+        return None
+    if len(task.texts()) < MANY or not has_bfloat16("cpu"):
+        return None
+    if is_exported_folder(str(model)) or is_essent_folder(str(model), {}):
+        return None
+    encoder = Encoder(model, replace(Recipe.parse(recipe), shaping=()), **options)
+    return None if encoder.module.plan.reads_stats else offer_bfloat16(encoder, task.texts(), task)
 
 
 class Bench:

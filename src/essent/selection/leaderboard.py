@@ -17,7 +17,6 @@ from essent.encoder.encoder import Encoder
 from essent.errors import InputError, MissingDependencyError
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import LAYER
-from essent.selection.checks import Check
 from essent.tasks.comparison import Comparison, Scored
 from essent.tasks.result import plain
 
@@ -42,6 +41,42 @@ class Trial:
     recipe: Recipe
     scores: Mapping[str, float]
     interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """The chosen recipe on data that it was not chosen on.
+
+    Attributes:
+        task: its name.
+        units: how many pairs, texts, queries … were judged.
+        scores: score ×100 with its interval, by recipe: the winner and the baselines.
+        comparisons: the winner against each baseline.
+        left_out: units that the search's judgements have too; they are not among `units`.
+        shared_texts: distinct texts of `units` that the search has seen, without this judgement.
+        texts: distinct texts of `units`.
+        unit: what is judged, in the plural.
+        score: by what.
+    """
+
+    task: str
+    units: int
+    scores: Mapping[str, tuple[float, float, float]]
+    comparisons: tuple[Comparison, ...]
+    left_out: int = 0
+    shared_texts: int = 0
+    texts: int = 0
+    unit: str = "pairs"
+    score: str = "spearman"
+
+    def in_words(self) -> str:
+        """What was scored, and what it has in common with the data of the choice."""
+        about = f"{self.task}, {self.score} of {self.units} {self.unit} that the recipes were not chosen on"
+        if self.left_out:
+            about += f"; {self.left_out} {self.unit} that the data of the choice has too are left out"
+        if self.shared_texts:
+            about += f"; {self.shared_texts} of the {self.texts} texts are in both"
+        return f"{about}."
 
 
 @dataclass(frozen=True)

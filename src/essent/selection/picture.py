@@ -12,7 +12,7 @@ import numpy as np
 from essent._core.atomic import replacing_file
 from essent._core.lazy import optional_import
 from essent.errors import InputError
-from essent.selection.criterion import is_label_free
+from essent.selection.label_free import is_label_free
 from essent.selection.leaderboard import Leaderboard
 
 INK, FAINT, GRID = "#1B1F24", "#6A7178", "#E4E4E4"

@@ -1,45 +1,48 @@
-"""`search`: many recipes on one model, one pass a template, ranked by labels or without them.
+"""`search`: many recipes on one model, one pass per template, ranked by labels or without them; `annotate`.
 
-recipes of a space ─ passes (sweep) ─ shaping, judging (stored) ─ scores ─ leaderboard (judging) ─ checks on other data
+recipes of a space ─ passes, shaping, evidence (sweep) ─ scores, leaderboard, other data (verdict)
 """
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from essent._core.arithmetic import BFLOAT16
+from essent._core import clock
+from essent._core.arguments import check_size
+from essent._core.arithmetic import AUTO, BFLOAT16, precision_of
+from essent._core.cores import cores
 from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
 from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.errors import InputError
+from essent.errors import EssentError, InputError
 from essent.model.loading import Loaded, load, read_capabilities
 from essent.recipe.recipe import Recipe
-from essent.selection.checks import HeldOut, check_on, held_out
-from essent.selection.cost import announced
-from essent.selection.judging import make_board
+from essent.selection.annotation import Annotation, choose_pairs, distinct_pairs
+from essent.selection.label_free import candidate_pairs
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.program import Program
-from essent.selection.question import Question
-from essent.selection.settings import BASELINES, Settings
+from essent.selection.search_data import SearchData, read_data
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.store import Store
-from essent.selection.stored import judge_stored
-from essent.selection.sweep import Sweep
-from essent.selection.verdict import decided_by_tests
-from essent.tasks.base import LabeledTask, prompt_note
+from essent.selection.sweep import GIB, Sweep, score_stored, scored_at_once
+from essent.selection.verdict import held_out, make_board, tested
+from essent.tasks.base import prompt_note
+from essent.tasks.judged import JudgedTask
 from essent.tasks.result import library_versions
 
-WEIGHED = 20_000  # tokens that a criterion on token weights sees
-GIB = 2**30
+BASELINES = ("mean", "first-last")
+SAMPLE_TEXTS = 24  # timed before a search; a fraction of a second
+SAMPLE_UNITS = 200  # scored for the sample
+LONG = 60.0  # seconds from which on what helps is named
 
 
 def search(
@@ -49,215 +52,202 @@ def search(
     *,
     criterion: str | Sequence[str] = (),
     weights: Sequence[float] = (),
-    test: Sequence[LabeledTask | str] = (),
+    test: Sequence[JudgedTask | str] = (),
     folder: str | Path | None = None,
-    settings: Settings | None = None,
-    options: dict[str, Any] | None = None,
-    **changes: Any,
+    baselines: Sequence[str] = BASELINES,
+    top: int = 20,
+    seed: int = 0,
+    memory: float = 0.5,
+    batch_size: int = 32,
+    precision: str = AUTO,
+    work: str | Path | None = None,
+    progress: bool = False,
+    report: Callable[[str], None] | None = None,
+    **options: Any,
 ) -> Leaderboard:
-    """Score every recipe of a space on a data set, from one forward pass a template.
+    """Score every recipe of a space on a data set, from one forward pass per template.
 
     Args:
         model: a hub name, a folder, or a SentenceTransformer.
-        data: judgements of any kind (a task, its name such as "stsb.dev", a file or a folder as in
+        data: labels of any kind (a task, its name such as "stsb.dev", a file or a folder as in
             `essent.tasks.load_task`, or rows in memory), or without labels: a list of texts, or of pairs of texts. A
             test part is not read. What recipes learn (idf, shaping) they learn from all of these texts. Several data
             sets are a list of tasks or of `Path`: each is searched, and the mean of the ranks decides.
         space: "heads", "layers", "weights", "shaping", "full", a YAML file of grids, or a Space.
-        criterion: what ranks the recipes: a score of the data ("spearman", "accuracy", "f1_macro", "ndcg@10" …), or one
-            without labels, see `essent.selection.criteria`; of several, the first ranks and all are shown. By default
-            the main score of the data, without labels the best label-free criterion.
+        criterion: what ranks the recipes: a score of the data ("spearman", "accuracy", "f1_macro", "ndcg@10" …), or
+            without labels "teacher", or "teacher:FILE" with a file of running text; of several, the first ranks and all
+            are shown. By default the main score of the data, without labels "teacher".
         weights: of several data sets, one each; by default all count alike.
         test: tasks on which the winner is compared with the baselines; it is not chosen on them.
         folder: local data for task names, as in `essent.tasks.load_task`.
-        settings, changes: see `Settings`; `search(…, memory=2, seed=1)` sets single fields. Keyword arguments of
-            SentenceTransformer (device, revision …) may stand here or in `options`.
+        baselines: recipes that the winner is compared with; added to the space. Of a static model "static" by default.
+        top: rows that get an interval.
+        seed: of resampling and of what the criterion without labels draws.
+        memory: GiB for hidden states and pooled vectors, beside the model itself.
+        precision: of the passes: auto, which is float32 on a CPU, float32, or bfloat16 where the machine computes in
+            it. Sums over tokens, attention diagonals, shaping and scores are in float32 or float64 whatever it is.
+        work: a folder for intermediate results; a search that was killed resumes there. None: a temporary one.
+        report: called with a sentence that says what each data set will cost, from a timed sample.
+        options: SentenceTransformer's keyword arguments (device, revision …).
 
     Raises:
         RecipeError, UnknownNameError, DataError, InputError: before the model is loaded.
         UnsupportedRecipeError: the model can run no recipe of the space; before its weights are read.
     """
-    started = time.perf_counter()
-    changes, options = split_options(changes, options or {})
-    how = replace(settings or Settings(), **changes)
-    found = find_space(space)
-    questions = _questions(data, folder, criterion, weights, how.seed)
-    texts = [text for question in questions for text in question.texts]
-    others = held_out(test, folder, texts, [item for question in questions for item in question.judged_items])
-    runner = prepare(model, found, questions, how, options)
-    program, recipes, reference, left_out = runner.program, runner.recipes, runner.reference, runner.left_out
-    with work_folder(how.work) as place:
-        folders = [place] if len(questions) == 1 else [place / str(number + 1) for number in range(len(questions))]
-        sweeps = [runner.run(question, where) for question, where in zip(questions, folders, strict=True)]
-        board = make_board(questions, sweeps, recipes, reference, runner.baselines, top=how.top, seed=how.seed)
-    notes = [*board.notes, *(note for question in questions if question.task for note in question.task.notes)]
-    prompts, default = dict(runner.loaded.settings.get("prompts") or {}), runner.loaded.default_prompt
-    for question in questions:
-        applied = question.task.prompts_for(prompts, default) if question.task else {"texts": default}
-        notes += [f"{question.name}: {note}" for note in prompt_note(applied)]
-    if len(questions) > 1:
+    started = clock.elapsed()
+    precision = _check_settings(memory, top, batch_size, seed, precision, options)
+    space = find_space(space)
+    data_sets = _data_sets(data, folder, criterion, weights, seed)
+    texts = [text for own in data_sets for text in own.texts]
+    tests = held_out(test, folder, texts, [unit for own in data_sets for unit in own.labelled_items])
+    settings: dict[str, Any] = {
+        "memory": memory,
+        "batch_size": batch_size,
+        "precision": precision,
+        "progress": progress,
+    }
+    with run_passes(model, space, data_sets, baselines, work=work, report=report, options=options, **settings) as run:
+        board = make_board(
+            data_sets, run.sweeps, run.recipes, run.reference, list(map(str, run.baselines)), top=top, seed=seed
+        )
+    notes = [*board.notes, *(note for own in data_sets if own.task for note in own.task.notes)]
+    prompts, default = dict(run.loaded.settings.get("prompts") or {}), run.loaded.default_prompt
+    for own in data_sets:
+        applied = own.task.prompts_for(prompts, default) if own.task else {"texts": default}
+        notes += [f"{own.name}: {note}" for note in prompt_note(applied)]
+    if len(data_sets) > 1:
         notes.append(
             "Ranked by the mean of the ranks on the data sets. What a recipe learns, it learns on each by itself; a "
             "saved encoder learns it on all texts."
         )
-    if left_out:
-        notes.append(f"{left_out} recipes of the space {found.name!r} were left out: this model cannot run them.")
+    if run.left_out:
+        notes.append(f"{run.left_out} recipes of the space {space.name!r} were left out: this model cannot run them.")
     provenance = {
         "model": model_name(model),
-        "data": " + ".join(question.name for question in questions),
-        "space": found.name,
-        "recipes": len(recipes),
-        "reference": len(reference),
-        "passes": len(program.passes) * len(questions),
-        "texts": sum(len(sweep.data.texts) for sweep in sweeps),
-        "units": sum(question.task.units for question in questions if question.task),
-        "pairs": sum(len(sweep.data.pairs) for sweep in sweeps),
-        "encoded": sum(sweep.encoded for sweep in sweeps),
-        "seed": how.seed,
-        **({"precision": BFLOAT16} if how.precision == BFLOAT16 else {}),
-        "seconds": round(time.perf_counter() - started, 2),
+        "data": " + ".join(own.name for own in data_sets),
+        "space": space.name,
+        "recipes": len(run.recipes),
+        "reference": len(run.reference),
+        "passes": len(run.sweeps[0].program.passes) * len(data_sets),
+        "texts": sum(len(sweep.data.texts) for sweep in run.sweeps),
+        "units": sum(own.task.units for own in data_sets if own.task),
+        "pairs": sum(len(sweep.data.pairs) for sweep in run.sweeps),
+        "encoded": sum(sweep.encoded for sweep in run.sweeps),
+        "seed": seed,
+        **({"precision": BFLOAT16} if precision == BFLOAT16 else {}),
+        "seconds": round(clock.elapsed() - started, 2),
         "versions": library_versions(),
     }
     # the default prompt is not among them: an Encoder puts it before what it learns from
-    learned = [text for question in questions for text in question.learned({} if default else prompts)]
-    source = (model, tuple(learned), dict(options))
-    board = replace(board, notes=tuple(notes), provenance=provenance, _source=source)
-    return tested(board, model, others, how, options, questions[0].score or "")
-
-
-def _questions(
-    data: Any, folder: str | Path | None, criterion: str | Sequence[str], weights: Sequence[float], seed: int
-) -> list[Question]:
-    """One data set, or several: a list of tasks or paths (a list of strings is texts without labels)."""
-    several = isinstance(data, (list, tuple)) and len(data) > 0 and all(map(_is_data_set, data))
-    given = list(data) if several else [data]
-    if len(weights) not in (0, len(given)):
-        raise InputError(f"{len(weights)} weights for {len(given)} data sets; give one for each, or none.")
-    if any(not weight > 0 for weight in weights):
-        raise InputError(f"The weights of data sets must be positive, not {list(weights)!r}.")
-    questions = [
-        Question.of(one, folder, criterion, seed, float(weight))
-        for one, weight in zip(given, weights or [1.0] * len(given), strict=True)
-    ]
-    names = [question.name for question in questions]
-    if len(set(names)) < len(names):
-        raise InputError(f"Two of the data sets {', '.join(names)} have one name; rename a file, or leave one out.")
-    if len(questions) > 1 and any(question.parts for question in questions):
-        raise InputError("Several data sets are ranked by their labels; criteria without labels take one data set.")
-    return questions
-
-
-def _is_data_set(item: Any) -> bool:
-    return isinstance(item, Path) or hasattr(item, "score_vectors")
-
-
-def prepare(
-    model: ModelLike, found: Space, questions: Sequence[Question], how: Settings, options: dict[str, Any]
-) -> Runner:
-    """Load a model for the recipes of a space, the baselines, and those that relative criteria compare with."""
-    capabilities = read_capabilities(model, options)
-    recipes, left_out = found.expand(capabilities)
-    compared = ("static",) if capabilities.only_static and how.baselines == BASELINES else how.baselines
-    baselines = list(dict.fromkeys(Recipe.parse(text) for text in compared))
-    recipes = list(dict.fromkeys([*recipes, *baselines]))
-    reference = REFERENCE.expand(capabilities)[0] if any(question.is_relative for question in questions) else []
-    every = list(dict.fromkeys([*recipes, *reference]))
-    loaded = load(model, every, options)
-    loaded.backbone.to(loaded.settings["device"])
-    loaded.backbone.compute_in(how.precision)
-    program, names = Program(every, loaded.backbone), [str(baseline) for baseline in baselines]
-    return Runner(model_name(model), program, recipes, loaded, how, names, reference, left_out)
-
-
-@dataclass(frozen=True)
-class Runner:
-    """A program on a loaded model, to be run on each data set.
-
-    Attributes:
-        recipes: those that are ranked, the baselines among them.
-        reference: those that relative criteria compare with.
-        left_out: how many recipes of the space the model cannot run.
-    """
-
-    model: str
-    program: Program
-    recipes: Sequence[Recipe]
-    loaded: Loaded
-    how: Settings
-    baselines: Sequence[str]
-    reference: Sequence[Recipe]
-    left_out: int
-
-    def run(self, question: Question, folder: Path) -> Sweep:
-        """The passes over a data set, and what is judged of each recipe, in the sweep's store."""
-        how, every = self.how, self.program.recipes
-        prompts = dict(self.loaded.settings.get("prompts") or {})
-        pairs = question.text_pairs(prompts, self.loaded.default_prompt)
-        rows = [plan.rows_digest for one in self.program.passes for plan in one.singles if plan.rows_digest]
-        identity = {
-            **question.identity(self.model, every, pairs),
-            "prompt": self.loaded.default_prompt,
-            "memory": how.memory,
-            "batch_size": how.batch_size,
-            **({"precision": BFLOAT16} if how.precision == BFLOAT16 else {}),
-            "weights": "" if how.work is None else digest_of_backbone(self.loaded.backbone, *rows),
-        }
-        store = Store(folder, identity, len(every), question.width, kept=how.work is not None)
-        sweep = Sweep(
-            self.program,
-            pairs,
-            store,
-            memory=int(how.memory * GIB),
-            batch_size=how.batch_size,
-            progress=how.progress,
-            keep=question.takes_vectors,
-            weighed=WEIGHED if question.reads_weights else 0,
-        )
-        if how.report is not None:
-            how.report(announced(sweep, question))
-        sweep.run()
-        judge_stored(sweep, question, pairs, store, progress=how.progress)
-        return sweep
-
-
-def tested(
-    board: Leaderboard,
-    model: ModelLike,
-    tests: Sequence[HeldOut],
-    how: Settings,
-    options: dict[str, Any],
-    score: str,
-) -> Leaderboard:
-    """The leaderboard with its leader scored on other tasks, which then decide whether a baseline is kept."""
-    if not tests:
-        return board
-    checks = check_on(
-        model,
-        board.leader,
-        board.baselines,
-        tests,
-        batch_size=how.batch_size,
-        seed=how.seed,
-        progress=how.progress,
-        options=options,
-        score=score,
+    learned = [text for own in data_sets for text in own.texts_to_learn_from({} if default else prompts)]
+    board = replace(board, notes=tuple(notes), provenance=provenance, _source=(model, tuple(learned), dict(options)))
+    score = data_sets[0].score or ""
+    return tested(
+        board, model, tests, batch_size=batch_size, seed=seed, progress=progress, options=options, score=score
     )
-    return decided_by_tests(board, checks)
 
 
-def split_options(changes: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Fields of `Settings`, and what else SentenceTransformer takes.
+def annotate(
+    model: ModelLike,
+    data: Any,
+    space: str | Path | Space = "full",
+    *,
+    count: int = 50,
+    baselines: Sequence[str] = BASELINES,
+    seed: int = 0,
+    memory: float = 0.5,
+    batch_size: int = 32,
+    precision: str = AUTO,
+    work: str | Path | None = None,
+    progress: bool = False,
+    report: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Annotation:
+    """The pairs whose annotation tells the recipes of a space apart, from one forward pass per template.
+
+    Args:
+        model, space, baselines, seed, memory, batch_size, precision, work, report, options: as in `search`.
+        data: unlabelled texts, from which near, related and random pairs are drawn, or unlabelled pairs.
+        count: N, how many pairs.
 
     Raises:
-        InputError: neither takes it.
+        InputError: data with labels, or fewer candidates than are asked for.
+        RecipeError, UnknownNameError: before the model is loaded.
+        UnsupportedRecipeError: the model can run no recipe of the space.
     """
-    fields = list(Settings.__dataclass_fields__)
-    known = [name for name in inspect.signature(SentenceTransformer.__init__).parameters if name != "self"]
-    for name in changes:
-        if name not in fields and name not in known:
-            raise InputError(f"search takes no {name!r}. {did_you_mean(name, [*fields, *known])}")
-    others = {name: value for name, value in changes.items() if name not in fields}
-    return {name: value for name, value in changes.items() if name in fields}, {**options, **others}
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise InputError(f"count={count!r} must be a whole number of at least 1.")
+    precision = _check_settings(memory, 1, batch_size, seed, precision, options)
+    space = find_space(space)
+    name, task, texts, own_pairs = read_data(data, None)
+    if task is not None:
+        raise InputError(f"{name} has labels already; pairs to judge are chosen from texts or pairs without.")
+    candidates = candidate_pairs(texts, own_pairs, seed)
+    distinct = distinct_pairs(candidates, count)
+    data_set = SearchData(name, None, tuple(texts), (), tuple(candidates))
+    settings: dict[str, Any] = {
+        "memory": memory,
+        "batch_size": batch_size,
+        "precision": precision,
+        "progress": progress,
+    }
+    with run_passes(model, space, [data_set], baselines, work=work, report=report, options=options, **settings) as run:
+        cosines = np.array(run.sweeps[0].store.rows[: len(run.recipes)])[:, distinct]
+    indices, reasons = choose_pairs(cosines, count, np.random.default_rng(seed))
+    pairs = tuple(candidates[distinct[index]] for index in indices)
+    return Annotation(pairs, tuple(reasons), tuple(own_pairs or texts))
+
+
+def _check_settings(
+    memory: float, top: int, batch_size: int, seed: int, precision: str, options: dict[str, Any]
+) -> str:
+    """The precision in its full name.
+
+    Raises:
+        InputError: a setting out of its range, or one that neither `search` nor SentenceTransformer takes.
+    """
+    if not memory > 0:
+        raise InputError(f"memory={memory!r} must be a positive number of GiB.")
+    check_size(top, "top")
+    check_size(batch_size, "batch_size")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InputError(f"seed={seed!r} must be a whole number of at least 0.")
+    known = [
+        name
+        for function in (search, SentenceTransformer.__init__)
+        for name in inspect.signature(function).parameters
+        if name not in ("self", "options")
+    ]
+    for name in options:
+        if name not in known:
+            raise InputError(f"search takes no {name!r}. {did_you_mean(name, known)}")
+    return precision_of(precision)
+
+
+def _data_sets(
+    data: Any, folder: str | Path | None, criterion: str | Sequence[str], weights: Sequence[float], seed: int
+) -> list[SearchData]:
+    """One data set, or several: a list of tasks or paths (a list of strings is texts without labels)."""
+    several = (
+        isinstance(data, (list, tuple))
+        and len(data) > 0
+        and all(isinstance(entry, Path) or hasattr(entry, "score_vectors") for entry in data)
+    )
+    entries = list(data) if several else [data]
+    if len(weights) not in (0, len(entries)):
+        raise InputError(f"{len(weights)} weights for {len(entries)} data sets; give one for each, or none.")
+    if any(not weight > 0 for weight in weights):
+        raise InputError(f"The weights of data sets must be positive, not {list(weights)!r}.")
+    data_sets = [
+        SearchData.of(entry, folder, criterion, seed, float(weight))
+        for entry, weight in zip(entries, weights or [1.0] * len(entries), strict=True)
+    ]
+    names = [own.name for own in data_sets]
+    if len(set(names)) < len(names):
+        raise InputError(f"Two of the data sets {', '.join(names)} have one name; rename a file, or leave one out.")
+    if len(data_sets) > 1 and any(own.teacher for own in data_sets):
+        raise InputError("Several data sets are ranked by their labels; criteria without labels take one data set.")
+    return data_sets
 
 
 def model_name(model: ModelLike) -> str:
@@ -268,11 +258,138 @@ def model_name(model: ModelLike) -> str:
     return f"{type(model).__name__} with {size} parameters"
 
 
-@contextlib.contextmanager
-def work_folder(work: str | Path | None) -> Iterator[Path]:
-    """The folder given, or a temporary one."""
-    if work is not None:
-        yield Path(work)
-        return
-    with tempfile.TemporaryDirectory(prefix="essent-search-", ignore_cleanup_errors=True) as place:
-        yield Path(place) / "work"
+# -- the passes -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What `run_passes` ran.
+
+    Attributes:
+        sweeps: of each data set; their stores have the rows.
+        recipes: those that are ranked, the baselines among them; the first rows of each store.
+        reference: those that `teacher` compares with.
+        left_out: how many recipes of the space the model cannot run.
+    """
+
+    sweeps: list[Sweep]
+    recipes: list[Recipe]
+    baselines: list[Recipe]
+    reference: list[Recipe]
+    left_out: int
+    loaded: Loaded
+
+
+@contextmanager
+def run_passes(
+    model: ModelLike,
+    space: Space,
+    data_sets: Sequence[SearchData],
+    baselines: Sequence[str],
+    *,
+    memory: float,
+    batch_size: int,
+    precision: str,
+    work: str | Path | None,
+    progress: bool,
+    report: Callable[[str], None] | None,
+    options: dict[str, Any],
+) -> Iterator[Passes]:
+    """Every recipe of a space on every data set, in stores that are read within the block; arguments as in `search`."""
+    capabilities = read_capabilities(model, options)
+    recipes, left_out = space.expand(capabilities)
+    if capabilities.only_static and tuple(baselines) == BASELINES:
+        baselines = ("static",)
+    compared = list(dict.fromkeys(Recipe.parse(text) for text in baselines))
+    recipes = list(dict.fromkeys([*recipes, *compared]))
+    reference = REFERENCE.expand(capabilities)[0] if any(own.teacher for own in data_sets) else []
+    every = list(dict.fromkeys([*recipes, *reference]))
+    loaded = load(model, every, options)
+    loaded.backbone.to(loaded.settings["device"])
+    loaded.backbone.compute_in(precision)
+    program = Program(every, loaded.backbone)
+    tables = [plan.rows_digest for each in program.passes for plan in each.singles if plan.rows_digest]
+    with tempfile.TemporaryDirectory(prefix="essent-search-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary) / "work" if work is None else Path(work)
+        sweeps = []
+        for number, data in enumerate(data_sets, start=1):
+            pairs = data.text_pairs(dict(loaded.settings.get("prompts") or {}), loaded.default_prompt)
+            identity = {
+                **data.identity(model_name(model), every, pairs),
+                "prompt": loaded.default_prompt,
+                "memory": memory,
+                "batch_size": batch_size,
+                **({"precision": BFLOAT16} if precision == BFLOAT16 else {}),
+                "weights": "" if work is None else digest_of_backbone(loaded.backbone, *tables),
+            }
+            own_folder = folder if len(data_sets) == 1 else folder / str(number)
+            store = Store(own_folder, identity, len(every), data.width, durable=work is not None)
+            sweep = Sweep(
+                program,
+                pairs,
+                store,
+                memory=int(memory * GIB),
+                batch_size=batch_size,
+                progress=progress,
+                keep_all=data.takes_vectors,
+            )
+            if report is not None:
+                report(cost_summary(sweep, data))
+            sweep.run()
+            score_stored(sweep, data, progress=progress)
+            sweeps.append(sweep)
+        yield Passes(sweeps, recipes, compared, reference, left_out, loaded)
+
+
+# -- the cost, from a timed sample ------------------------------------------------------------------------------------
+
+
+def cost_summary(sweep: Sweep, data: SearchData) -> str:
+    """Recipes, passes and texts, and how long they will take here: two sentences."""
+    program, passes = sweep.program, len(sweep.program.passes)
+    size = f"{len(program.recipes):,} recipes, {passes} pass{'es' * (passes != 1)} over {len(sweep.data.texts):,} texts"
+    seconds = _seconds_of_passes(sweep) + _seconds_of_scoring(sweep, data)
+    if seconds < 90:
+        duration = f"{max(seconds, 1):.0f} s"
+    else:
+        duration = f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+    text = f"{data.name}: {size}, about {duration}."
+    if 0 < (count := scored_at_once(sweep, data)) < cores() and seconds > LONG:
+        text += f" search(memory=…) above {sweep.memory / GIB:.2g} GiB judges more than {count} recipes at a time."
+    if seconds > LONG:
+        text += " Fewer texts or a smaller --space take less; --work DIR lets the same command go on after a stop."
+    return text
+
+
+def _seconds_of_passes(sweep: Sweep) -> float:
+    """Of all passes, from a pass over a few texts, by their characters."""
+    texts = sorted(sweep.data.texts, key=len)
+    chosen = [texts[index] for index in np.unique(np.linspace(0, len(texts) - 1, SAMPLE_TEXTS).round().astype(int))]
+    share = sum(len(text) + 1 for text in chosen) / sum(len(text) + 1 for text in texts)
+    seconds = 0.0
+    for number in range(len(sweep.program.passes)):
+        spent = []
+        for _ in range(2):  # the first also pays for what is set up once
+            start = clock.elapsed()
+            sweep.try_texts(number, chosen)
+            spent.append(clock.elapsed() - start)
+        seconds += min(spent) / share
+    return seconds
+
+
+def _seconds_of_scoring(sweep: Sweep, data: SearchData) -> float:
+    """Of scoring the vectors of all recipes, from random vectors of some of the units."""
+    task = data.task
+    if task is None or not data.takes_vectors:
+        return 0.0
+    sample = task
+    if task.units > SAMPLE_UNITS:
+        left_out = np.ones(task.units, dtype=bool)
+        left_out[np.random.default_rng(0).permutation(task.units)[:SAMPLE_UNITS]] = False
+        with suppress(EssentError):  # too few of a class, say
+            sample = task.without(left_out)
+    vectors = np.random.default_rng(0).normal(size=(len(sample.texts()), sweep.backbone.dimensions))
+    start = clock.elapsed()
+    sample.evidence(vectors.astype(np.float32), range(len(vectors)))
+    seconds = (clock.elapsed() - start) * len(task.texts()) / len(vectors)
+    return seconds * len(sweep.program.recipes) / scored_at_once(sweep, data)

@@ -7,6 +7,7 @@ layer mixed with layer 0.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,16 +17,64 @@ from essent._core.registry import did_you_mean
 from essent.errors import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.model.capabilities import ModelCapabilities, check_recipe
 from essent.recipe.named import TEMPLATES
-from essent.recipe.recipe import MASK, Recipe, read_field, split_chain
+from essent.recipe.recipe import MASK, SLOT, Recipe, read_field, split_chain
 from essent.recipe.sources.layers import reads_mlm_head
-from essent.selection.grammar import Grammar, read_yaml
 
 EVERY = "*"
+FIELD = re.compile(r"\{(\w+)\}")
 MIXES = ("static", "0", "L", "0+L", "L-1+L", "1+2+L", "0+1+2+L")
 # Cosines do not see unit length at the end; clusters by distance do, and what a search gives should serve both.
 UNIT = " | normalize"
 CHAINS = ("", *(step + UNIT for step in ("centre", "zscore", "abtt:1", "abtt", "whiten", "whiten:64", "quantile")))
 AFFINE = ("", *(step + UNIT for step in ("centre", "zscore", "abtt", "whiten", "whiten:64")))
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """A template with named slots; {text} stands in the template itself or in the choices of one slot.
+
+    Args:
+        text: the template.
+        choices: for every slot its candidates; the first is what stands there while other slots are searched.
+
+    Raises:
+        RecipeError: a filling without exactly one {text}, a slot without choices, or choices without a slot.
+    """
+
+    text: str
+    choices: Mapping[str, tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        slots = self.slots()
+        for slot in slots:
+            if not self.choices.get(slot):
+                raise RecipeError(f"The template grammar {self.text!r} has the slot {{{slot}}} and no choices for it.")
+        if extra := [key for key in self.choices if key not in slots]:
+            raise RecipeError(f"The template grammar {self.text!r} has no slot {{{extra[0]}}}.")
+        for template in self.templates():
+            if template.count(SLOT) != 1:
+                raise RecipeError(
+                    f"The template grammar {self.text!r} gives {template!r}, which must have exactly one {SLOT}."
+                )
+
+    def slots(self) -> list[str]:
+        """The slots beside {text}, in the order of the template."""
+        return list(dict.fromkeys(name for name in FIELD.findall(self.text) if "{" + name + "}" != SLOT))
+
+    def fill(self, chosen: Mapping[str, str]) -> str:
+        """The template with these choices; a slot left empty takes its space with it."""
+        filled = FIELD.sub(lambda match: chosen.get(match[1], match[0]), self.text)
+        return re.sub(r" {2,}", " ", filled).strip()
+
+    def first(self) -> dict[str, str]:
+        """Every slot's first choice."""
+        return {slot: self.choices[slot][0] for slot in self.slots()}
+
+    def templates(self) -> list[str]:
+        """All fillings, in the order of the choices."""
+        slots = self.slots()
+        fillings = itertools.product(*(self.choices[slot] for slot in slots))
+        return list(dict.fromkeys(self.fill(dict(zip(slots, filling, strict=True))) for filling in fillings))
 
 
 @dataclass(frozen=True)
@@ -170,6 +219,22 @@ def find_space(space: str | Path | Space) -> Space:
             f"Unknown search space {str(space)!r}. {did_you_mean(str(space), list(SPACES))} Or a .yaml file with grids."
         )
     return _read_space(path)
+
+
+def read_yaml(path: Path) -> Any:
+    """A YAML file's plain values.
+
+    Raises:
+        DataError: missing, not UTF-8, or not YAML.
+    """
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def _read_space(path: Path) -> Space:

@@ -27,14 +27,16 @@ class Store:
         identity: plain values that say which search this is; another search's folder is refused.
         recipes: R.
         width: W, the numbers of a row: cosines of pairs, and what judgements keep of vectors.
-        kept: whether a later run may go on here; a temporary folder need not reach the disk.
+        durable: whether a later run may resume here; a temporary folder need not reach the disk.
 
     Raises:
         DataError: the folder holds another search, something else, or a damaged search.
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any], recipes: int, width: int, *, kept: bool = True) -> None:
-        self.folder, self.kept = folder, kept
+    def __init__(
+        self, folder: Path, identity: dict[str, Any], recipes: int, width: int, *, durable: bool = True
+    ) -> None:
+        self.folder, self.durable = folder, durable
         self._unsynced: set[Path] = set()
         wanted = json.dumps({"format": FORMAT, **identity}, sort_keys=True, indent=1)
         shape = (recipes, width)
@@ -100,7 +102,7 @@ class Store:
 
     def finish(self, what: str) -> None:
         """Note a unit of work, after everything it wrote has reached the disk."""
-        if self.kept and isinstance(self.rows, np.memmap):
+        if self.durable and isinstance(self.rows, np.memmap):
             self.rows.flush()
         self._sync(*sorted(self._unsynced))
         self._unsynced.clear()
@@ -110,7 +112,7 @@ class Store:
         self._done.add(what)
 
     def _sync(self, *paths: Path) -> None:
-        if self.kept and paths:
+        if self.durable and paths:
             for path in (*paths, self.folder):
                 sync(path)
 

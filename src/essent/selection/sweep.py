@@ -1,27 +1,35 @@
-"""One pass over the texts for all recipes of a template: pooled, compared pair by pair on the fly, kept where needed.
+"""One pass over the texts for all recipes of a template; then shaping and evidence without a further pass.
 
 The texts go in portions whose hidden states fit a bound. Within a portion every weighting is pooled with every column
-by one product a batch, the pairs' cosines are taken, and only what a shaping chain will read is written to disk.
+by one product per batch, the pairs' cosines are taken, and only what a shaping chain will read is written to disk.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 import numpy as np
 import torch
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
+from essent._core.cores import cores
 from essent._core.texts import require_finite
-from essent.errors import InputError
+from essent.errors import InputError, NoSpreadError
+from essent.recipe.shaping.base import AffineShaper, Moments
+from essent.recipe.shaping.chain import Chain
 from essent.recipe.tokens.ids import batches, count_tokens, framed_ids, pad, portions
 from essent.recipe.types import CorpusStats, Tokens
-from essent.selection.pairs import Portion, TextPairs, portions_of
-from essent.selection.program import Block, Pass, Place, Program
+from essent.selection.program import Block, Pass, Place, Portion, Program, TextPairs, portions_of
+from essent.selection.search_data import SearchData
 from essent.selection.store import Store
 
 ALL_FLOATS = 4  # bytes
@@ -51,8 +59,7 @@ class Sweep:
 
     Args:
         memory: bytes that hidden states and pooled vectors may take together.
-        keep: whether the vectors of every recipe are kept, and not only those that shaping reads.
-        weighed: about so many of the texts' tokens are noted with their weights, for criteria that read these.
+        keep_all: whether the vectors of every recipe are kept, and not only those that shaping reads.
     """
 
     def __init__(
@@ -64,10 +71,9 @@ class Sweep:
         memory: int,
         batch_size: int,
         progress: bool,
-        keep: bool = False,
-        weighed: int = 0,
+        keep_all: bool = False,
     ) -> None:
-        self.program, self.data, self.store, self.weighed = program, data, store, weighed
+        self.program, self.data, self.store = program, data, store
         self.memory, self.batch_size, self.progress = memory, batch_size, progress
         self.backbone = program.backbone
         self.device = self.backbone.static_table.device
@@ -75,7 +81,7 @@ class Sweep:
         self.kept: dict[tuple[int, int], dict[int, set[int]]] = {}  # pass, block -> row -> columns that are read again
         for number, (recipe, place) in enumerate(zip(program.recipes, program.places, strict=True)):
             key = (place.frame, place.block)
-            if recipe.shaping or keep:
+            if recipe.shaping or keep_all:
                 columns = self.kept.setdefault(key, {}).setdefault(place.row, set())
                 columns.update(column for column, _ in self._columns(place))
             if not recipe.shaping and len(data.pairs):
@@ -83,7 +89,6 @@ class Sweep:
         self.rows_of: dict[int, np.ndarray] = {}  # pass -> (N,) row of each text in the pooled files
         self.rows_in: dict[int, int] = {}  # pass -> rows in the pooled files
         self.stats: dict[int, CorpusStats] = {}  # pass -> token counts, where something reads them
-        self.portions: dict[int, int] = {}  # pass -> number of its portions
         self.encoded = 0  # texts that went through the model
 
     @torch.inference_mode()
@@ -95,21 +100,19 @@ class Sweep:
         ) as bar:
             for at, one in enumerate(self.program.passes):
                 sequences = self._tokenised(one)
-                if one.reads_stats or self.weighed:
+                if one.reads_stats:
                     self.stats[at] = self._counted(one)
                 lengths = np.fromiter((len(s) for s in sequences), np.int64, len(sequences))
                 first = np.full(len(sequences), -1, np.int64)
                 start = 0
                 parts = list(portions_of(self.data.pairs, lengths, self._most_tokens(one)))
                 self.rows_in[at] = sum(len(part.texts) for part in parts)
-                self.portions[at] = len(parts)
                 if not all(self.store.done(f"pass {at} portion {number}") for number in range(len(parts))):
                     self._check_room(at)
-                self.stride = max(1, int(lengths.sum()) // max(self.weighed, 1))
                 for number, part in enumerate(parts):
                     unit = f"pass {at} portion {number}"
                     if not self.store.done(unit):
-                        self._run_portion(at, number, part, start, sequences)
+                        self._run_portion(at, part, start, sequences)
                         self.store.finish(unit)
                         self.encoded += len(part.texts)
                     new = first[part.texts] < 0
@@ -177,11 +180,9 @@ class Sweep:
 
     # -- one portion ------------------------------------------------------------------------------------------------
 
-    def _run_portion(self, at: int, portion: int, part: Portion, start: int, sequences: list[np.ndarray]) -> None:
+    def _run_portion(self, at: int, part: Portion, start: int, sequences: list[np.ndarray]) -> None:
         one = self.program.passes[at]
         held = self._read(one, part, sequences, self.stats.get(at))
-        if self.weighed:
-            self._weigh(held, at, portion)
         ends = torch.from_numpy(part.ends).to(self.device)
         texts = [self.data.texts[index] for index in part.texts]
         for number, block in enumerate(one.blocks):
@@ -233,26 +234,6 @@ class Sweep:
                 for at, column in enumerate(columns):
                     pooled[place, :, at] = chosen @ column  # (B,w,T) @ (B,T,D) -> (B,w,D)
             yield rows, pooled
-
-    # -- weights of tokens ------------------------------------------------------------------------------------------
-
-    def _weigh(self, held: Held, at: int, portion: int) -> None:
-        """Note every so-many-th of the texts' own tokens with its weights by every weighting."""
-        ids = torch.cat([tokens.ids[tokens.content] for tokens in held.tokens])[:: self.stride]
-        self.store.write(f"ids-{at}-{portion}.bin", 0, ids.float().cpu().numpy())  # exact below 2^24
-        for number, batches_of in held.weights.items():
-            shown = [w.transpose(0, 1)[:, t.content] for w, t in zip(batches_of, held.tokens, strict=True)]  # (W,m)
-            noted = torch.cat(shown, dim=1)[:, :: self.stride].cpu().numpy()
-            self.store.write(f"weights-{at}-{number}-{portion}.bin", 0, noted)
-
-    def token_weights(self, at: int, block: int) -> tuple[np.ndarray, np.ndarray]:
-        """Weights (W,M) of the noted tokens of a pass by a block's weightings, and their ids (M,)."""
-        ids, weights = [], []
-        rows = len(self.program.passes[at].blocks[block].rows)
-        for portion in range(self.portions[at]):
-            ids.append(self.store.read(f"ids-{at}-{portion}.bin", 0, (-1,)).astype(np.int64))
-            weights.append(self.store.read(f"weights-{at}-{block}-{portion}.bin", 0, (rows, -1)))
-        return np.concatenate(weights, axis=1), np.concatenate(ids)
 
     # -- what is read again ------------------------------------------------------------------------------------------
 
@@ -330,3 +311,99 @@ def _cosines(
     cosines = 1 - torch.linalg.vecdot(apart, apart).double() / 2
     found: torch.Tensor = cosines * ((lengths[0] > 0) & (lengths[1] > 0)).squeeze(-1)
     return found
+
+
+# -- shaping and evidence of stored vectors ----------------------------------------------------------------------------
+
+
+def score_stored(sweep: Sweep, data: SearchData, *, progress: bool) -> None:
+    """Fit and apply every chain, and put cosines and evidence into the rows; what the store has is not done again."""
+    weightings: dict[tuple[int, int, int], dict[Place, list[int]]] = {}
+    for number, (recipe, place) in enumerate(zip(sweep.program.recipes, sweep.program.places, strict=True)):
+        if recipe.shaping or data.takes_vectors:
+            weightings.setdefault(place[:3], {}).setdefault(place, []).append(number)
+    total = sum(len(members) for places in weightings.values() for members in places.values())
+    with tqdm(total=total, desc="Judging" if data.takes_vectors else "Shaping", disable=not progress) as bar:
+        todo = []
+        for key, places in weightings.items():
+            if sweep.store.done(_unit(key)):
+                bar.update(sum(map(len, places.values())))
+                sweep.release(next(iter(places)))  # where a run was killed before it did so
+            else:
+                todo += list(places.items())
+        left = {key: len(places) for key, places in weightings.items()}
+        for place, count in _side_by_side(partial(_score_place, sweep, data), todo, scored_at_once(sweep, data)):
+            bar.update(count)
+            left[place[:3]] -= 1
+            if not left[place[:3]]:
+                sweep.store.finish(_unit(place[:3]))
+                sweep.release(place)
+
+
+def _unit(key: tuple[int, int, int]) -> str:
+    """What the store calls the recipes of a weighting: pass, block and row in it."""
+    return f"shaping {key[0]} {key[1]} {key[2]}"
+
+
+def scored_at_once(sweep: Sweep, data: SearchData) -> int:
+    """How many recipes are shaped and scored side by side: one on each core, as far as memory goes."""
+    dimensions = sweep.backbone.dimensions
+    used = (
+        4 * ALL_FLOATS * len(sweep.data.texts) * dimensions
+    )  # pooled vectors, those to fit on, shaped ones, unit ones
+    if data.task is not None and data.takes_vectors:
+        used += data.task.working_bytes(dimensions)
+    return max(1, min(cores(), sweep.memory // max(used, 1)))
+
+
+def _side_by_side(
+    score: Callable[[Place, list[int]], int], todo: Iterable[tuple[Place, list[int]]], count: int
+) -> Iterator[tuple[Place, int]]:
+    """Score the recipes of so many places at a time, each on its share of the cores; results in their order.
+
+    Small products gain little from several threads, and threads of several libraries fight over the cores.
+    """
+    threads, share = torch.get_num_threads(), max(1, cores() // count)
+    waiting: deque[tuple[Place, Future[int]]] = deque()
+    with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,)) as pool:
+        try:
+            # what a thread says of the filters of warnings holds for all: those of one must not end with another's
+            with threadpool_limits(share), warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                for place, members in todo:
+                    waiting.append((place, pool.submit(score, place, members)))
+                    if len(waiting) > count:
+                        first, future = waiting.popleft()
+                        yield first, future.result()
+                while waiting:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
+        finally:
+            for _, future in waiting:
+                future.cancel()
+            torch.set_num_threads(threads)
+
+
+def _score_place(sweep: Sweep, data: SearchData, place: Place, members: list[int]) -> int:
+    """Fill the rows of the recipes with these pooled vectors; their number. The vectors' moments are taken once."""
+    vectors = sweep.pooled(place)  # (N,D)
+    fitted, pairs, rows = vectors[sweep.data.fit], sweep.data.pairs, sweep.store.rows
+    moments: Moments | None = None
+    for number in members:
+        shaping = sweep.program.recipes[number].shaping
+        shaped = vectors
+        if shaping:
+            chain = Chain.parse(shaping)
+            if moments is None and isinstance(chain.steps[0], AffineShaper):
+                moments = Moments.of(fitted)
+            try:
+                if chain.needs_fit:
+                    chain.fit(fitted, moments=moments)
+                shaped = chain.transform(vectors)  # (N,K)
+            except NoSpreadError:  # as of [CLS] in layer 0: its score is undefined, and the others have theirs
+                shaped = np.zeros((len(vectors), chain.dim_out(vectors.shape[1])), vectors.dtype)
+            cosines = pair_cosines(torch.from_numpy(shaped)[:, None, None], torch.from_numpy(pairs))[0, 0]
+            rows[number, : len(pairs)] = cosines.numpy()  # others': during the pass
+        if data.task is not None and data.takes_vectors:
+            rows[number, data.evidence] = data.task.evidence(shaped, sweep.data.fit.tolist())
+    return len(members)

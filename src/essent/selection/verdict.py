@@ -1,188 +1,385 @@
-"""Which recipe a search gives: the one ranked first where it is shown to be better than the baselines, else a baseline.
+"""From scores to a leaderboard: which recipe a search gives, and how sure that is.
 
-Labels show it by cross-validation, as the lead on the pairs of the choice is optimistic; test data shows it directly;
-without labels a measured probability (`trust`) decides, or where none was measured the interval of the lead, which no
-other criterion may contradict.
+The recipe ranked first is given where it is significantly better than the baselines, otherwise a baseline is. Labels
+show it by cross-validation, as the lead on the units of the choice is optimistic; test data shows it directly; without
+labels a measured probability (`probability`) decides, beside the interval of the lead.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from essent.selection.checks import Check
-from essent.selection.criterion import Criterion, mean_rank
-from essent.selection.leaderboard import Leaderboard
-from essent.selection.pseudo import PseudoPairs
-from essent.tasks.base import LabeledTask
-from essent.tasks.comparison import SEVERAL, Comparison, Scored, bootstrap, mean_of_data_sets, scores_of_parts
-from essent.tasks.probes import spread_folds
-from essent.tasks.resampling import RESAMPLES, interval
+from essent._core.types import ModelLike
+from essent.errors import DataError, InputError
+from essent.recipe.recipe import Recipe
+from essent.selection.annotation import PRIOR
+from essent.selection.evaluation import Bench
+from essent.selection.label_free import TEACHER, Teacher, is_label_free, mean_rank
+from essent.selection.leaderboard import Check, Leaderboard, Trial, ranked
+from essent.selection.probability import loss_summary, objection, probabilities_summary
+from essent.selection.search_data import SearchData
+from essent.selection.sweep import Sweep
+from essent.tasks.comparison import SEVERAL, Comparison, Scored, against, draws_of, mean_of_data_sets
+from essent.tasks.judged import JudgedTask, bootstrap, scores_of_parts
+from essent.tasks.label_sets import spread_folds
+from essent.tasks.locate import load_judged
+from essent.tasks.resampling import interval
 
+BOTH = f"judged + {TEACHER}"  # a few labels, and the score without labels
+RANKS = "mean rank"  # of several data sets; 1 for a recipe that is the best on each
 FOLDS = 5
-FEWEST = 5  # units of a fold
+MIN_FOLD = 5  # units of a fold
 CHOICE = "the choice"  # of each fold, in comparisons
-OTHER_USES = "for clustering, classification or retrieval search on some labels of that use (--data)"
+
+NO_SCORE = "No recipe has a score: there is one unit of judgement only, or labels or all similarities are constant."
+SIMILARITY_ONLY = (
+    "Chosen without labels, and for the similarity of sentences only: for clustering, classification or retrieval "
+    "search on some labels of that use (--data)."
+)
 
 
-# -- with labels ------------------------------------------------------------------------------------------------------
+def make_board(
+    data_sets: Sequence[SearchData],
+    sweeps: Sequence[Sweep],
+    recipes: Sequence[Recipe],
+    reference: Sequence[Recipe],
+    baselines: Sequence[str],
+    *,
+    top: int,
+    seed: int,
+) -> Leaderboard:
+    """Rank the recipes, with intervals of the first and of the baselines, and decide what is the best.
+
+    Args:
+        recipes: the first ones of the sweeps' programs.
+        reference: those that `teacher` compares with.
+    """
+    names, count = [str(recipe) for recipe in recipes], len(recipes)
+    scored = [
+        Scored(data.task, data.score, names, sweep.store.rows[:count, data.evidence], data.weight)
+        for data, sweep in zip(data_sets, sweeps, strict=True)
+        if data.task is not None and data.score is not None
+    ]
+    data, rows, teacher = data_sets[0], sweeps[0].store.rows, data_sets[0].teacher
+    if len(data_sets) > 1:
+        by_name = {data.name: own.scores() for data, own in zip(data_sets, scored, strict=True)}
+        scores = {RANKS: mean_ranks(scored, list(by_name.values())), **by_name}
+    else:
+        label_free = np.empty(0)
+        if teacher is not None:
+            order = {recipe: number for number, recipe in enumerate(sweeps[0].program.recipes)}
+            teacher = teacher.with_reference(rows[[order[recipe] for recipe in reference]][:, data.extra])
+            label_free = teacher.scores(rows[:count, data.extra])
+        scores = {
+            spec: label_free if is_label_free(spec) else replace(scored[0], score=spec).scores()
+            for spec in data.criteria
+        }
+        if data.has_prior:
+            scored = [replace(scored[0], prior=100 * label_free, prior_units=PRIOR)]
+            scores = {BOTH: scored[0].ranking(scores[data.criteria[0]]), **scores}
+    first = next(iter(scores))
+    trials = [
+        Trial(recipe, {name: float(values[number]) for name, values in scores.items()})
+        for number, recipe in enumerate(recipes)
+    ]
+    listed = list(dict.fromkeys([*(str(trial.recipe) for trial in ranked(trials, first)[:top]), *baselines]))
+    if teacher is None or scored:
+        return judged(trials, first, baselines, scored, listed, seed=seed)
+    cosines = np.array(rows[[names.index(name) for name in listed], data.extra])
+    return judged_without_labels(trials, first, baselines, dict(zip(listed, cosines, strict=True)), teacher, seed)
 
 
-def cross_validated(found: Sequence[Scored], baselines: Sequence[str], seed: int = 0) -> tuple[Comparison, ...]:
+def judged(
+    trials: Sequence[Trial],
+    criterion: str,
+    baselines: Sequence[str],
+    scored: Sequence[Scored],
+    listed: Sequence[str],
+    *,
+    seed: int,
+    winner: str | None = None,
+) -> Leaderboard:
+    """Trials ranked, with labels: intervals of those listed, and the winner (by default the first) compared.
+
+    Where labels ranked the recipes, cross-validation decides between the winner and the baselines; where something else
+    did, the labels do.
+    """
+    board = Leaderboard(criterion, ranked(trials, criterion), tuple(baselines), winner=winner)
+    if not board.is_scored:
+        return replace(board, notes=(NO_SCORE,))
+    leader = str(board.leader)
+    names = list(dict.fromkeys([leader, *listed]))
+    retained = tuple(own.only(names) for own in scored)
+    units = " and ".join(dict.fromkeys(own.task.unit for own in scored))
+    measurement = f"Measured by {' and '.join(dict.fromkeys(own.score for own in scored))}"
+    board = replace(board, comparisons=against(retained, leader, baselines, seed), judgements=retained)
+    if is_label_free(criterion):
+        evidence = [(comparison, "") for comparison in board.comparisons]
+        return decided(board, evidence, f"{measurement}, chosen by {criterion} and compared by labels")
+    draws = dict(zip(names, draws_of(retained, names, seed), strict=True))
+    if criterion in scored[0].task.score_names:  # no draws of a mean rank, nor of a score that is not by labels alone
+        board = _with_intervals(board, draws)
+    held_out = cross_validated(scored, [name for name in baselines if name != leader], seed)
+    notes = [
+        f"The winner was chosen among {len(trials)} recipes on the {units} it is scored on, so its score there is "
+        "optimistic: report it on other data."
+    ]
+    ties = [interval(draws[leader] - draw)[0] <= 0 for name, draw in draws.items() if name != leader]
+    if any(ties):
+        notes.insert(
+            0,
+            f"The winner's lead over {sum(ties)} of the {len(ties)} next recipes and baselines is within its "
+            f"interval: by these {units} alone they are as good.",
+        )
+    board = replace(board, held_out=held_out, notes=tuple(notes))
+    evidence = [(replace(comparison, first=leader), "") for comparison in held_out]
+    folds = f"chosen on four fifths of the {units}, compared on the last fifth"
+    return decided(board, evidence, f"{measurement}, by cross-validation ({folds})")
+
+
+def judged_without_labels(
+    trials: Sequence[Trial],
+    criterion: str,
+    baselines: Sequence[str],
+    cosines: Mapping[str, np.ndarray],
+    teacher: Teacher,
+    seed: int,
+) -> Leaderboard:
+    """Trials ranked by `teacher`, with intervals and comparisons by it.
+
+    Args:
+        cosines: (P,) by the text forms of the recipes that get an interval, the baselines among them.
+    """
+    board = Leaderboard(criterion, ranked(trials, criterion), tuple(baselines))
+    if not board.is_scored:
+        return replace(board, notes=(teacher.note, NO_SCORE))
+    leader, rows = str(board.leader), np.stack(list(cosines.values()))
+    levels = dict(zip(cosines, teacher.scores(rows).tolist(), strict=True))
+    draws = dict(zip(cosines, teacher.bootstrap(rows, seed), strict=True))
+    comparisons = tuple(
+        Comparison(
+            leader,
+            name,
+            levels[leader] - levels[name],
+            *interval(draws[leader] - draws[name]),
+            math.nan,
+            criterion,
+            by_labels=False,
+        )
+        for name in baselines
+        if name != leader
+    )
+    board = replace(_with_intervals(board, draws), notes=(teacher.note, SIMILARITY_ONLY), comparisons=comparisons)
+    evidence = [(comparison, objection(leader, levels[comparison.second])) for comparison in comparisons]
+    how = f"Measured for the similarity of sentences by cosine, without labels, by {criterion}"
+    board = decided(board, evidence, how)
+    others = {comparison.second: levels[comparison.second] for comparison in comparisons}
+    first_level = [levels[name] for name in baselines[:1]]
+    odds = [probabilities_summary(others)] if others and board.kept is None else []
+    return replace(board, verdict=" ".join([board.verdict, *odds, *map(loss_summary, first_level)]))
+
+
+def _with_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Leaderboard:
+    trials = [
+        replace(trial, interval=interval(draws[str(trial.recipe)])) if str(trial.recipe) in draws else trial
+        for trial in board.trials
+    ]
+    return replace(board, trials=tuple(trials))
+
+
+# -- cross-validation of the choice -----------------------------------------------------------------------------------
+
+
+def cross_validated(scored: Sequence[Scored], baselines: Sequence[str], seed: int = 0) -> tuple[Comparison, ...]:
     """What choosing the best of all recipes gains over each baseline on units that were left out of the choice.
 
     On four fifths of the units the best recipe is chosen, on the last fifth compared; mean over the five fifths. Units
     with the same texts stay together. Of several data sets the recipe of the best mean rank is chosen.
     """
-    folds = [_folds(one.task, seed) for one in found]
-    name = found[0].score if len(found) == 1 else SEVERAL
+    folds = [folds_of(own.task, seed) for own in scored]
+    name = scored[0].score if len(scored) == 1 else SEVERAL
     count = min(len(np.unique(fold)) for fold in folds)
     if count < 2:
         return tuple(Comparison(CHOICE, other, *(math.nan,) * 4, name) for other in baselines)
     parts = [np.stack([fold == number for number in range(count)]) for fold in folds]  # (F,U)
     learned = [
-        scores_of_parts(one.task, one.evidence, ~part, one.score) for one, part in zip(found, parts, strict=True)
+        scores_of_parts(own.task, own.evidence, ~part, own.score) for own, part in zip(scored, parts, strict=True)
     ]
     differences, drawn = [], []
     for number in range(count):
-        chosen = str(found[0].names[best_of(found, [scores[:, number] for scores in learned])])
-        names = [chosen, *baselines]
-        here = [part[number] for part in parts]
-        rows = [one.rows(names) for one in found]
-        scores = [
-            scores_of_parts(one.task, row, units[None], one.score)[:, 0]
-            for one, row, units in zip(found, rows, here, strict=True)
+        chosen = str(scored[0].names[best_of(scored, [scores[:, number] for scores in learned])])
+        held_out = [
+            (own, own.rows([chosen, *baselines]), part[number]) for own, part in zip(scored, parts, strict=True)
         ]
+        scores = [scores_of_parts(own.task, rows, units[None], own.score)[:, 0] for own, rows, units in held_out]
         draws = [
-            bootstrap(one.task, row, one.score, seed=seed + number + place, among=np.flatnonzero(units))
-            for place, (one, row, units) in enumerate(zip(found, rows, here, strict=True))
+            bootstrap(own.task, rows, own.score, seed=seed + number + index, among=np.flatnonzero(units))
+            for index, (own, rows, units) in enumerate(held_out)
         ]
-        score, draw = mean_of_data_sets(found, scores), mean_of_data_sets(found, draws)
+        score, draw = mean_of_data_sets(scored, scores), mean_of_data_sets(scored, draws)
         differences.append(score[0] - score[1:])
         drawn.append(draw[0] - draw[1:])
     lead, spread = np.mean(differences, axis=0), np.mean(drawn, axis=0)
     return tuple(
-        Comparison(CHOICE, other, float(lead[place]), *interval(spread[place]), math.nan, name)
-        for place, other in enumerate(baselines)
+        Comparison(CHOICE, other, float(lead[index]), *interval(spread[index]), math.nan, name)
+        for index, other in enumerate(baselines)
     )
 
 
-def best_of(found: Sequence[Scored], scores: Sequence[np.ndarray]) -> int:
+def best_of(scored: Sequence[Scored], scores: Sequence[np.ndarray]) -> int:
     """The recipe with the best score, or of several data sets with the best mean rank."""
-    if len(found) == 1:
-        return int(np.argmax(np.nan_to_num(found[0].ranking(scores[0]), nan=-np.inf)))
-    return int(np.argmax(np.nan_to_num(mean_ranks(found, scores), nan=-np.inf)))
+    ranking = scored[0].ranking(scores[0]) if len(scored) == 1 else mean_ranks(scored, scores)
+    return int(np.argmax(np.nan_to_num(ranking, nan=-np.inf)))
 
 
-def mean_ranks(found: Sequence[Scored], scores: Sequence[np.ndarray]) -> np.ndarray:
+def mean_ranks(scored: Sequence[Scored], scores: Sequence[np.ndarray]) -> np.ndarray:
     """Weighted mean over the data sets of each recipe's rank among all (R,): 1 for the best in every one."""
-    return mean_of_data_sets(found, [mean_rank([values]) for values in scores])
+    return mean_of_data_sets(scored, [mean_rank([values]) for values in scores])
 
 
-def _folds(task: LabeledTask, seed: int) -> np.ndarray:
+def folds_of(task: JudgedTask, seed: int) -> np.ndarray:
     """The fold of each unit, at random, classes spread evenly; units with the same texts have that of the first."""
-    items = [frozenset(item) for item in task.items()]
-    count = max(1, min(FOLDS, len(set(items)) // FEWEST))
+    texts = [frozenset(unit) for unit in task.items()]
+    count = max(1, min(FOLDS, len(set(texts)) // MIN_FOLD))
     strata = task.strata()
-    return spread_folds(len(items), count, seed, None if strata is None else strata.tolist(), items)
-
-
-# -- without labels ---------------------------------------------------------------------------------------------------
-
-
-def resampled(
-    made: Criterion, cosines: np.ndarray, pseudo: PseudoPairs, seed: int, resamples: int = RESAMPLES
-) -> np.ndarray:
-    """A criterion's scores of some recipes (R,P) on bootstrap draws of the pairs: (R,resamples)."""
-    rng = np.random.default_rng(seed)
-    draws = np.empty((len(cosines), resamples))
-    for number in range(resamples):
-        places, drawn = pseudo.resampled(rng)
-        draws[:, number] = made.score(cosines[:, places], drawn)
-    return draws
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What one label-free criterion says of some recipes.
-
-    Attributes:
-        spec: its text form.
-        names: text forms of the recipes (R).
-        scores: (R,).
-        draws: the same on bootstrap draws (R,resamples).
-    """
-
-    spec: str
-    names: Sequence[str]
-    scores: np.ndarray
-    draws: np.ndarray
-
-    @classmethod
-    def by(
-        cls,
-        made: Criterion,
-        names: Sequence[str],
-        cosines: np.ndarray,
-        pseudo: PseudoPairs,
-        seed: int,
-        resamples: int = RESAMPLES,
-    ) -> Judged:
-        """Judge cosines (R,P) by a criterion."""
-        draws = resampled(made, cosines, pseudo, seed, resamples)
-        return cls(made.spec(), list(names), made.score(cosines, pseudo), draws)
-
-    def score(self, name: str) -> float:
-        """The score of one recipe."""
-        return float(self.scores[self.names.index(name)])
-
-    def compare(self, first: str, second: str) -> Comparison:
-        """Two of the recipes."""
-        low, high = interval(self._apart(first, second))
-        lead = self.score(first) - self.score(second)
-        return Comparison(first, second, lead, low, high, math.nan, self.spec, by_labels=False)
-
-    def deviations(self, first: str, second: str) -> float:
-        """The lead of the first recipe over the second in standard deviations of its bootstrap draws; 0 for none."""
-        spread = float(self._apart(first, second).std())
-        return (self.score(first) - self.score(second)) / spread if spread > 0 else 0.0
-
-    def _apart(self, first: str, second: str) -> np.ndarray:
-        return np.asarray(self.draws[self.names.index(first)] - self.draws[self.names.index(second)])
+    return spread_folds(len(texts), count, seed, None if strata is None else strata.tolist(), texts)
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------------
 
 
-def decided(board: Leaderboard, evidence: Sequence[tuple[Comparison, str]], how: str) -> Leaderboard:
-    """The leaderboard with the first baseline kept that its leader is not shown to be better than.
+def decided(board: Leaderboard, evidence: Sequence[tuple[Comparison, str]], measurement: str) -> Leaderboard:
+    """The leaderboard with the first baseline kept that its leader is not significantly better than.
 
     A leader that is a baseline itself must be better than those named before it only.
 
     Args:
         evidence: the leader against each baseline, and what speaks against it all the same; "" is nothing.
-        how: the measurement, as the start of a sentence.
+        measurement: the start of a sentence.
     """
     leader = str(board.leader)
     if leader in board.baselines:
         before = board.baselines[: board.baselines.index(leader)]
-        evidence = [(comparison, objection) for comparison, objection in evidence if comparison.second in before]
+        evidence = [(comparison, against_it) for comparison, against_it in evidence if comparison.second in before]
         if not evidence:
-            return replace(board, kept=None, verdict=f"{how}, {leader}, a baseline, is kept.")
+            return replace(board, kept=None, verdict=f"{measurement}, {leader}, a baseline, is kept.")
     elif not evidence:
         return replace(board, kept=None, verdict=f"{leader} is compared with no baseline.")
-    for comparison, objection in evidence:
-        if not comparison.is_better or objection:
+    for comparison, against_it in evidence:
+        if not comparison.is_better or against_it:
             few = f"there are too few judgements to compare {leader} with it"
-            shown = few if math.isnan(comparison.low) else f"{leader} is not shown to be better: {comparison.figures()}"
-            why = objection or shown
-            verdict = f"{how}, {comparison.second} is kept: {why}."
-            return replace(board, kept=comparison.second, verdict=verdict)
-    shown = " and ".join(f"{comparison.second} by {comparison.figures()}" for comparison, _ in evidence)
-    return replace(board, kept=None, verdict=f"{how}, {leader} is better than {shown}.")
+            unclear = f"{leader} is not shown to be better: {comparison.figures()}"
+            why = against_it or (few if math.isnan(comparison.low) else unclear)
+            return replace(board, kept=comparison.second, verdict=f"{measurement}, {comparison.second} is kept: {why}.")
+    beaten = " and ".join(f"{comparison.second} by {comparison.figures()}" for comparison, _ in evidence)
+    return replace(board, kept=None, verdict=f"{measurement}, {leader} is better than {beaten}.")
+
+
+# -- other data -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A task less the units that a search chooses on; fields as in `Check`."""
+
+    task: JudgedTask
+    left_out: int
+    shared_texts: int
+    texts: int
+
+
+def held_out(
+    tests: Sequence[JudgedTask | str],
+    folder: str | Path | None,
+    texts: Sequence[str],
+    labelled: Sequence[tuple[str, ...]],
+) -> list[HeldOut]:
+    """The tasks of `test` without what the choice has seen.
+
+    Two texts are equal where they differ in white space and in upper and lower case only; a pair's order is nothing.
+
+    Args:
+        texts: all that the search reads.
+        labelled: the texts of the units whose labels it reads.
+
+    Raises:
+        InputError: a task has no other units.
+    """
+    known = set(map(_normalized, texts))
+    seen = {frozenset(map(_normalized, unit)) for unit in labelled}
+    parts = []
+    for test in tests:
+        task = load_judged(test, folder)
+        units = [frozenset(map(_normalized, unit)) for unit in task.items()]
+        in_both = np.array([unit in seen for unit in units])
+        if in_both.all():
+            raise InputError(
+                f"The test {task.name!r} has nothing that recipes are not chosen on: all of its {task.units} "
+                f"{task.unit} are in the data of the choice too. Give other {task.unit} as the test."
+            )
+        own = frozenset().union(*(unit for unit, out in zip(units, in_both, strict=True) if not out))
+        try:
+            rest = task.without(in_both) if in_both.any() else task
+        except DataError as error:
+            raise DataError(
+                f"The test {task.name!r} has {int(in_both.sum())} {task.unit} that the data of the choice has too. "
+                f"Without them: {error}"
+            ) from None
+        parts.append(HeldOut(rest, int(in_both.sum()), len(own & known), len(own)))
+    return parts
+
+
+def _normalized(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def tested(
+    board: Leaderboard,
+    model: ModelLike,
+    tests: Sequence[HeldOut],
+    *,
+    batch_size: int,
+    seed: int,
+    progress: bool,
+    options: dict[str, Any],
+    score: str,
+) -> Leaderboard:
+    """The leaderboard with its leader scored on other tasks, which then decide whether a baseline is kept.
+
+    What recipes learn they learn anew from each task's texts.
+
+    Args:
+        score: by which a task is scored that has it; others by their main score.
+    """
+    if not tests:
+        return board
+    winner, baselines = board.leader, board.baselines
+    recipes = list(dict.fromkeys([winner, *map(Recipe.parse, baselines)]))
+    bench = Bench(model, recipes, batch_size=batch_size, progress=progress, options=options)
+    checks = []
+    for test in tests:
+        task = test.task.scored_by(score)
+        texts = range(len(task.texts()))
+        evidence = {
+            str(recipe): task.evidence(np.asarray(vectors, np.float64), texts)
+            for recipe, vectors in bench.vectors(task)
+        }
+        by = score if score in task.score_names else task.score_names[0]
+        scored = Scored(task, by, list(evidence), np.stack(list(evidence.values())))
+        scores = {
+            name: (float(value), *interval(draw))
+            for name, value, draw in zip(evidence, scored.scores(), scored.draws(seed), strict=True)
+        }
+        comparisons = against([scored], str(winner), baselines, seed)
+        counts = {name: getattr(test, name) for name in ("left_out", "shared_texts", "texts")}
+        checks.append(Check(task.name, task.units, scores, comparisons, **counts, unit=task.unit, score=by))
+    return decided_by_tests(board, tuple(checks))
 
 
 def decided_by_tests(board: Leaderboard, checks: tuple[Check, ...]) -> Leaderboard:
@@ -191,12 +388,10 @@ def decided_by_tests(board: Leaderboard, checks: tuple[Check, ...]) -> Leaderboa
     The leader must be better on one test at least and worse on none; intervals tell.
     """
     evidence = []
-    for place in range(len(checks[0].comparisons)):
-        found = [(check.task, check.comparisons[place]) for check in checks]
-        best = max(
-            (comparison for _, comparison in found), key=lambda comparison: np.nan_to_num(comparison.low, nan=-np.inf)
-        )
-        worse = [f"on {task} {board.leader} is worse: {c.figures()}" for task, c in found if c.high < 0]
+    for index in range(len(checks[0].comparisons)):
+        compared = [(check.task, check.comparisons[index]) for check in checks]
+        best = max((comparison for _, comparison in compared), key=lambda c: np.nan_to_num(c.low, nan=-np.inf))
+        worse = [f"on {name} {board.leader} is worse: {c.figures()}" for name, c in compared if c.high < 0]
         evidence.append((best, "; ".join(worse)))
-    names = ", ".join(check.task for check in checks)
-    return replace(decided(board, evidence, f"On the test ({names})"), checks=checks)
+    measurement = f"On the test ({', '.join(check.task for check in checks)})"
+    return replace(decided(board, evidence, measurement), checks=checks)

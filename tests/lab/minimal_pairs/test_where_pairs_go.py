@@ -18,9 +18,8 @@ from essent.lab.minimal_pairs.build import Resources, build
 from essent.lab.minimal_pairs.language import Parser
 from essent.lab.minimal_pairs.rows import PairRow, write_rows
 from essent.lab.minimal_pairs.typos import misspellings
-from essent.selection.mteb.results import read_mteb_results
-from essent.selection.mteb.tasks import to_mteb
-from essent.tasks.heros import load_heros
+from essent.selection.mteb import read_mteb_results, to_mteb
+from essent.tasks.heros_files import load_heros
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from essent.errors import DataError, InputError, ModelError, UnsupportedRecipeEr
 from essent.lab.templates.definitions import DEFINITIONS, Definition, read_definitions
 from essent.lab.templates.generate import FORMS, Candidate, Generator, generate_templates, sentence, template_of
 from essent.lab.templates.search import search_candidates
-from essent.selection.settings import Settings
 from near_ties import one_by_one
 from selection_samples import TASK
 
@@ -171,8 +170,8 @@ def test_generated_templates_are_ranked_by_their_scores(shell_of: Shells, tmp_pa
         Candidate("Also called [MASK]. {text}", -1.0),
         Candidate("{text} means [MASK] .", -9.0),
     ]
-    how = Settings(work=tmp_path / "work")
-    found = search_candidates(shell_of("bert"), TASK, candidates, settings=how, layers="topk:9")
+    work = tmp_path / "work"
+    found = search_candidates(shell_of("bert"), TASK, candidates, work=work, layers="topk:9")
     assert found.candidates == tuple(candidates)
     assert found.left_out == ()
     scores = {}
@@ -182,7 +181,7 @@ def test_generated_templates_are_ranked_by_their_scores(shell_of: Shells, tmp_pa
         scores[candidate.template] = found.board.find(recipe).scores["spearman"]
         assert scores[candidate.template] == alone.expected(recipe)
     assert scores[found.template] == max(scores.values())
-    again = search_candidates(shell_of("bert"), TASK, candidates, settings=how, layers="topk:9")
+    again = search_candidates(shell_of("bert"), TASK, candidates, work=work, layers="topk:9")
     assert again.board.provenance["encoded"] == 0
     assert [t.recipe for t in again.board.trials] == [t.recipe for t in found.board.trials]
     with pytest.raises(UnsupportedRecipeError, match="no mask token"):

@@ -10,8 +10,16 @@ import pytest
 
 from essent import Encoder, search
 from essent.errors import DataError, InputError
-from essent.selection.asked import PRIOR, Asked, AskedPairs, read_asked, read_judged, write_pairs
-from essent.selection.asking import Ask, ask, choose
+from essent.selection.annotation import (
+    PRIOR,
+    AnnotatedPairs,
+    Annotation,
+    choose_pairs,
+    read_annotated,
+    read_pairs,
+    write_pairs,
+)
+from essent.selection.run import annotate
 from essent.tasks.comparison import with_prior
 from essent.tasks.pairs import PairTask
 from selection_samples import PAIRS, TASK, planted
@@ -25,8 +33,8 @@ def shell(shell_of: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def asked(shell: Any) -> Ask:
-    return ask(shell, [pair[:2] for pair in PAIRS], "weights", count=20)
+def annotation(shell: Any) -> Annotation:
+    return annotate(shell, [pair[:2] for pair in PAIRS], "weights", count=20)
 
 
 # -- which pairs ------------------------------------------------------------------------------------------------------
@@ -37,7 +45,7 @@ def test_half_of_the_pairs_are_the_most_disputed_of_their_stratum_and_all_strata
     cosines = np.linspace(0, 1, 100) + 0.02 * draw.normal(size=(6, 100))
     cosines[:3, 55] += 0.2  # three of the recipes say something else of this pair, within its stratum or near
     cosines[3:, 55] -= 0.2
-    places, reasons = choose(cosines, 20, np.random.default_rng(0))
+    places, reasons = choose_pairs(cosines, 20, np.random.default_rng(0))
     assert len(set(places.tolist())) == len(reasons) == 20
     disputed = [place for place, reason in zip(places, reasons, strict=True) if "disagree" in reason]
     assert len(disputed) == 10
@@ -47,46 +55,46 @@ def test_half_of_the_pairs_are_the_most_disputed_of_their_stratum_and_all_strata
 
 def test_the_order_is_random_and_the_seed_decides() -> None:
     cosines = np.random.default_rng(0).normal(size=(6, 60))
-    first, _ = choose(cosines, 30, np.random.default_rng(1))
-    assert np.array_equal(first, choose(cosines, 30, np.random.default_rng(1))[0])
-    assert not np.array_equal(first, choose(cosines, 30, np.random.default_rng(2))[0])
+    first, _ = choose_pairs(cosines, 30, np.random.default_rng(1))
+    assert np.array_equal(first, choose_pairs(cosines, 30, np.random.default_rng(1))[0])
+    assert not np.array_equal(first, choose_pairs(cosines, 30, np.random.default_rng(2))[0])
     similarity = cosines.mean(axis=0)[first]
     assert abs(np.corrcoef(np.arange(30), similarity)[0, 1]) < 0.6  # not from the least alike to the most
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 39, 40])
 def test_as_many_as_asked_for_each_once(count: int) -> None:
-    places, _ = choose(np.random.default_rng(0).normal(size=(5, 40)), count, np.random.default_rng(0))
+    places, _ = choose_pairs(np.random.default_rng(0).normal(size=(5, 40)), count, np.random.default_rng(0))
     assert len(set(places.tolist())) == count
 
 
 def test_recipes_whose_cosines_are_constant_have_no_say() -> None:
     cosines = np.random.default_rng(0).normal(size=(4, 40))
     with_constant = np.concatenate([cosines, np.full((2, 40), 0.5), np.full((1, 40), np.nan)])
-    first, _ = choose(cosines, 10, np.random.default_rng(0))
-    assert np.array_equal(choose(with_constant, 10, np.random.default_rng(0))[0], first)
+    first, _ = choose_pairs(cosines, 10, np.random.default_rng(0))
+    assert np.array_equal(choose_pairs(with_constant, 10, np.random.default_rng(0))[0], first)
 
 
 def test_pairs_of_texts_are_two_different_texts_each_once(shell: Any) -> None:
-    made = ask(shell, TEXTS, "weights", count=15, seed=3)
+    made = annotate(shell, TEXTS, "weights", count=15, seed=3)
     assert len({frozenset(pair) for pair in made.pairs}) == 15
     assert {text for pair in made.pairs for text in pair} <= set(TEXTS)
-    assert made.pairs == ask(shell, TEXTS, "weights", count=15, seed=3).pairs
+    assert made.pairs == annotate(shell, TEXTS, "weights", count=15, seed=3).pairs
 
 
-def test_pairs_given_are_those_to_choose_from(asked: Ask) -> None:
-    assert set(asked.pairs) <= {pair[:2] for pair in PAIRS}
-    assert len(asked.pairs) == len(asked.reasons) == 20
+def test_pairs_given_are_those_to_choose_from(annotation: Annotation) -> None:
+    assert set(annotation.pairs) <= {pair[:2] for pair in PAIRS}
+    assert len(annotation.pairs) == len(annotation.reasons) == 20
 
 
 def test_refusals(shell: Any) -> None:
     pairs = [pair[:2] for pair in PAIRS[:10]]
     with pytest.raises(InputError, match="99 pairs to judge were asked for, and there are 10"):
-        ask(shell, [*pairs, *pairs], "weights", count=99)
+        annotate(shell, [*pairs, *pairs], "weights", count=99)
     with pytest.raises(InputError, match="has labels already"):
-        ask(shell, TASK, "weights", count=5)
+        annotate(shell, TASK, "weights", count=5)
     with pytest.raises(InputError, match="count=0"):
-        ask(shell, pairs, "weights", count=0)
+        annotate(shell, pairs, "weights", count=0)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
@@ -94,18 +102,18 @@ def test_refusals(shell: Any) -> None:
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_a_file_holds_what_was_written(suffix: str, tmp_path: Path) -> None:
-    pairs = [Asked('A "quoted", text', "über\nzwei Zeilen", 2.5), Asked("b", "c"), Asked("d", "e", 0.0)]
+    pairs = [('A "quoted", text', "über\nzwei Zeilen", 2.5), ("b", "c", None), ("d", "e", 0.0)]
     write_pairs(tmp_path / f"judge{suffix}", pairs)
-    assert read_asked(tmp_path / f"judge{suffix}") == pairs
+    assert read_pairs(tmp_path / f"judge{suffix}") == pairs
 
 
-def test_pairs_without_a_score_are_left_out_and_counted(asked: Ask, tmp_path: Path) -> None:
-    asked.write(tmp_path / "judge.csv")
-    pairs = read_asked(tmp_path / "judge.csv")
+def test_pairs_without_a_score_are_left_out_and_counted(annotation: Annotation, tmp_path: Path) -> None:
+    annotation.write(tmp_path / "judge.csv")
+    pairs = read_pairs(tmp_path / "judge.csv")
     with pytest.raises(DataError, match="none of the 20 pairs has a score"):
-        read_judged(tmp_path / "judge.csv", asked.source)
-    write_pairs(tmp_path / "judge.csv", [Asked(p.sentence1, p.sentence2, 1.0) for p in pairs[:4]] + pairs[4:])
-    task = asked.judged(tmp_path / "judge.csv")
+        read_annotated(tmp_path / "judge.csv", annotation.source)
+    write_pairs(tmp_path / "judge.csv", [(first, second, 1.0) for first, second, _ in pairs[:4]] + pairs[4:])
+    task = annotation.with_scores(tmp_path / "judge.csv")
     assert len(task) == 4
     assert any("16 of 20 pairs have no score" in note for note in task.notes)
 
@@ -114,26 +122,26 @@ def test_a_score_that_is_not_a_number_is_named_with_its_line(tmp_path: Path) -> 
     file = tmp_path / "judge.csv"
     file.write_text("sentence1,sentence2,score\na,b,3\nc,d,\ne,f,much\n", "utf-8")
     with pytest.raises(DataError, match=r"judge\.csv, line 4: 'score' must be a finite number, not 'much'"):
-        read_asked(file)
+        read_pairs(file)
     file.write_text("sentence1,sentence2\na,b\n", "utf-8")
     with pytest.raises(DataError, match="line 2: no column 'score'"):
-        read_asked(file)
+        read_pairs(file)
     with pytest.raises(DataError, match=r"judge\.txt: pairs to judge are written as"):
-        write_pairs(tmp_path / "judge.txt", [Asked("a", "b")])
+        write_pairs(tmp_path / "judge.txt", [("a", "b", None)])
 
 
 def test_a_file_of_other_texts_is_noticed(tmp_path: Path) -> None:
-    write_pairs(tmp_path / "judge.csv", [Asked("a", "b", 1.0), Asked("a", "another", 2.0)])
-    task = read_judged(tmp_path / "judge.csv", ["a", "b"])
+    write_pairs(tmp_path / "judge.csv", [("a", "b", 1.0), ("a", "another", 2.0)])
+    task = read_annotated(tmp_path / "judge.csv", ["a", "b"])
     assert any("1 of the 2 judged pairs have a text that is not in the data" in note for note in task.notes)
 
 
 # -- the choice -------------------------------------------------------------------------------------------------------
 
 
-def test_what_recipes_learn_they_learn_from_all_texts(shell: Any, asked: Ask) -> None:
+def test_what_recipes_learn_they_learn_from_all_texts(shell: Any, annotation: Annotation) -> None:
     """Scores are those of the recipe fitted on all texts of the data, not on those of the judged pairs alone."""
-    task = asked.judged([float(n % 6) for n in range(20)])
+    task = annotation.with_scores([float(n % 6) for n in range(20)])
     everything = [pair[0] for pair in PAIRS] + [pair[1] for pair in PAIRS]
     assert task.texts() == everything
     board = search(shell, task, "weights")
@@ -142,8 +150,8 @@ def test_what_recipes_learn_they_learn_from_all_texts(shell: Any, asked: Ask) ->
     assert board.find("layers=static weights=idf").scores["spearman"] == pytest.approx(alone, abs=1e-3)
 
 
-def test_judgements_and_the_teacher_rank_together(shell: Any, asked: Ask) -> None:
-    task = asked.judged([float(n % 6) for n in range(20)])
+def test_judgements_and_the_teacher_rank_together(shell: Any, annotation: Annotation) -> None:
+    task = annotation.with_scores([float(n % 6) for n in range(20)])
     board = search(shell, task, "weights")
     without = search(shell, [pair[:2] for pair in PAIRS], "weights")
     assert board.criterion == "judged + teacher"
@@ -167,15 +175,15 @@ def test_with_many_judgements_the_labels_decide() -> None:
 
 def test_judgements_find_the_planted_recipe(shell: Any) -> None:
     truth = planted(shell, "layers=static weights=idf", noise=0.0)
-    made = ask(shell, [pair[:2] for pair in truth.pairs], "weights", count=50)
+    made = annotate(shell, [pair[:2] for pair in truth.pairs], "weights", count=50)
     gold = {pair[:2]: pair.score for pair in truth.pairs}
-    board = search(shell, made.judged([gold[pair] for pair in made.pairs]), "weights", criterion="spearman")
+    board = search(shell, made.with_scores([gold[pair] for pair in made.pairs]), "weights", criterion="spearman")
     assert board.find("layers=static weights=idf").scores["spearman"] > 99.9
     assert board.trials[0].scores["spearman"] > 99.9
 
 
 def test_a_judged_pair_of_other_texts_is_a_pair_too() -> None:
-    task = AskedPairs("own", (("new one", "a", 1.0), ("b", "new two", 2.0)), all_texts=("a", "b", "a"))
+    task = AnnotatedPairs("own", (("new one", "a", 1.0), ("b", "new two", 2.0)), all_texts=("a", "b", "a"))
     assert task.texts() == ["a", "b", "a", "new one", "new two"]
     assert task.compared().tolist() == [[3, 0], [1, 4]]
     assert task.without(np.array([True, False])).texts() == ["a", "b", "a", "new two"]

@@ -1,0 +1,431 @@
+"""The criterion `teacher`: it ranks recipes without labels, by the cosines of pairs made from the texts themselves.
+
+The recipes of a fixed reference space are first ranked by simple signals, the judges: `halves`, `perturbed` and
+`length`, or with running text `neighbours` and `length`. The best tenth of them teaches: the mean of its ranks of the
+user's pairs (without pairs: of near, related and random pairs of the texts) and half as much lexical similarity are the
+target, with which every recipe is correlated (Spearman). The idea is self-training with selected teachers; the rules
+are essent's own.
+
+A recipe that ranks first may still be worse than a baseline: `probability_of_improvement` says how likely it is better.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from essent.errors import DataError, InputError
+from essent.tasks.data import SUFFIXES, located_rows, read_text, split_lines
+from essent.tasks.resampling import RESAMPLES
+
+TEACHER = "teacher"
+TEACHER_SHARE = 0.1  # of the reference recipes, that teach; at least five of ten or more
+LEXICAL_WEIGHT = 0.5  # of lexical similarity beside the teachers
+MIN_NEIGHBOURS = 200  # pairs of neighbouring sentences before texts count as running text
+MIN_SAMPLE = 8  # of anything to draw from: fewer pairs rank recipes by chance
+MIN_WORDS = 4  # a text of fewer words is not taken apart
+SENTENCE_WORDS = (5, 60)  # sentences outside are headings, lists and faulty splits
+POOL = 5000  # texts among which the nearest ones are looked for
+NEAREST = 128  # how far down the list of nearest texts a related one is drawn
+CONSTANT = 1e-6  # a narrower spread of float32 cosines is rounding: to rank it would be to rank noise
+ROWS = 256  # recipes ranked at a time
+
+# A word with the space before it; scripts without spaces between words are taken letter by letter.
+_NO_SPACES = r"\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+_WORD = re.compile(rf"\s*(?:[{_NO_SPACES}]|[^\s{_NO_SPACES}]+)")
+_SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"'”’)]))\s+(?=[\"'“‘(]*[^\W\d_a-z])|(?<=[。！？])\s*(?=\S)")
+
+Pairs = list[tuple[str, str]]
+
+
+def is_label_free(criterion: str) -> bool:
+    """Whether a criterion reads no labels, "teacher" or "teacher:corpus.txt"; a score such as "accuracy" does."""
+    return criterion.partition(":")[0] == TEACHER
+
+
+@dataclass(frozen=True, eq=False)
+class Teacher:
+    """The criterion on the texts of one data set.
+
+    Attributes:
+        pairs: whose cosines it reads (P): those of each judge, then those that the teachers rank.
+        judges: names of the judges.
+        gold: of each judge's pairs and of the last ones: 1 and 0 tell positive from negative pairs, other values say
+            how alike the texts are taken to be.
+        target: of the last pairs, from the teachers; None before `with_reference`.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+    judges: tuple[str, ...]
+    gold: tuple[np.ndarray, ...]
+    target: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed: int, running_text: str = "") -> Teacher:
+        """Make the pairs.
+
+        Args:
+            texts: unlabelled, in their order; duplicates and empty texts are ignored.
+            pairs: unlabelled pairs of them, perhaps none.
+            running_text: a file, one text per line or in the column "text"; without it sentences within the texts
+                serve where there are enough of them.
+
+        Raises:
+            InputError: too few texts.
+            DataError: the file cannot be read.
+        """
+        running = bool(running_text) or len(neighbouring_sentences(texts)) >= MIN_NEIGHBOURS
+        judges = ("neighbours", "length") if running else ("halves", "perturbed", "length")
+        neighbours = read_running_text(running_text) if running_text else texts
+        sources = {"neighbours": neighbours}
+        parts = [JUDGES[name][0](sources.get(name, texts), np.random.default_rng(seed)) for name in judges]
+        ranked_pairs = candidate_pairs(texts, pairs, seed)
+        parts.append((ranked_pairs, _lexical_cosines(texts, ranked_pairs)))
+        return cls(tuple(pair for own, _ in parts for pair in own), judges, tuple(gold for _, gold in parts))
+
+    @property
+    def note(self) -> str:
+        """Which judges chose the teachers, for the report."""
+        end = "." if "neighbours" in self.judges else "; running text would choose better ones."
+        return f"The teachers were chosen by {', '.join(self.judges)}{end}"
+
+    @property
+    def _ends(self) -> np.ndarray:
+        return np.cumsum([len(gold) for gold in self.gold])
+
+    def with_reference(self, cosines: np.ndarray) -> Teacher:
+        """The criterion with its target, from the cosines (R,P) of the reference recipes.
+
+        The score of a recipe then is the same whatever other recipes a search tries.
+        """
+        rows = np.asarray(cosines, np.float64)
+        *judged, own = np.split(rows[usable(rows)], self._ends[:-1], axis=1)
+        by_judge = [_judge(name, part, gold) for name, part, gold in zip(self.judges, judged, self.gold, strict=False)]
+        standing = mean_rank(by_judge)
+        count = max(1, min(len(standing) // 2, max(5, int(TEACHER_SHARE * len(standing)))))
+        teachers = np.argsort(-standing, kind="stable")[:count]  # NaN last
+        lexical = unit_ranks(self.gold[-1])
+        return replace(self, target=_unit(unit_ranks(own[teachers]).mean(axis=0)) + LEXICAL_WEIGHT * lexical)
+
+    def scores(self, cosines: np.ndarray) -> np.ndarray:
+        """Scores (R,) from the cosines (R,P) of recipes, larger is better; NaN where a recipe's are constant."""
+        return self._agreement(np.asarray(cosines, np.float64)[:, self._ends[-2] :])
+
+    def bootstrap(self, cosines: np.ndarray, seed: int, resamples: int = RESAMPLES) -> np.ndarray:
+        """`scores` on bootstrap draws of the pairs: (R,resamples).
+
+        Pairs with the same first text are drawn together: they were made from one text, and are no independent
+        evidence.
+        """
+        units = []
+        for part in np.split(np.array([pair[0] for pair in self.pairs], dtype=object), self._ends[:-1]):
+            numbers: dict[str, int] = {}
+            units.append(np.array([numbers.setdefault(text, len(numbers)) for text in part]))
+        counts, sizes = [int(part.max()) + 1 for part in units], np.bincount(units[-1])
+        starts, order = np.cumsum(sizes) - sizes, np.argsort(units[-1], kind="stable")
+        own = np.asarray(cosines, np.float64)[:, self._ends[-2] :]
+        rng, draws = np.random.default_rng(seed), np.empty((len(own), resamples))
+        for number in range(resamples):
+            for count in counts:  # each part has its draw, though only the last one is scored: the target stays
+                drawn = rng.integers(count, size=count)
+            ends = np.cumsum(sizes[drawn])
+            within = np.arange(ends[-1]) - np.repeat(ends - sizes[drawn], sizes[drawn])
+            draws[:, number] = self._agreement(own, order[np.repeat(starts[drawn], sizes[drawn]) + within])
+        return draws
+
+    def _agreement(self, own: np.ndarray, drawn: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Correlation (R,) of the ranks of the last pairs, or of some of them, with the target."""
+        if self.target is None:
+            raise InputError("The criterion 'teacher' needs the cosines of its reference recipes: `with_reference`.")
+        rows = own[:, drawn]
+        known = usable(rows)
+        scores = np.full(len(rows), np.nan)
+        if known.any():
+            scores[known] = unit_ranks(rows[known]) @ _unit(self.target[drawn])
+        return scores
+
+
+# -- the judges: pairs of the texts with gold values, and scores (R,) of the pairs' cosines (R,P) ----------------------
+
+
+def _contrast(alike: Pairs, unlike: Pairs) -> tuple[Pairs, np.ndarray]:
+    return [*alike, *unlike], np.repeat([1.0, 0.0], [len(alike), len(unlike)])
+
+
+def _split(cosines: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return cosines[:, gold == 1.0], cosines[:, gold != 1.0]
+
+
+def _length_pairs(texts: Sequence[str], rng: np.random.Generator, size: int = 1000) -> tuple[Pairs, np.ndarray]:
+    """Pairs of random texts, each in one pair, and how alike they are in length."""
+    chosen = _draw(_distinct(texts), 2 * size, rng, "texts")
+    half = len(chosen) // 2
+    pairs = list(zip(chosen[:half], chosen[half : 2 * half], strict=True))
+    return pairs, -np.array([abs(len(words_of(a)) - len(words_of(b))) for a, b in pairs], np.float64)
+
+
+def _length_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """−|ρ| of the cosines with the difference of the texts' lengths in words: length is no meaning."""
+    return np.asarray(-np.abs(unit_ranks(cosines) @ unit_ranks(gold)))
+
+
+def _perturbed_pairs(
+    texts: Sequence[str], rng: np.random.Generator, size: int = 400, negatives: int = 5
+) -> tuple[Pairs, np.ndarray]:
+    """A text with its copy without three tenths of the words, and copies of others: CLEAR's deletions (Wu 2020)."""
+    base = _draw_texts(texts, size, rng)
+    copies = [_shortened(text, 0.3, rng) for text in base]
+    unlike = [(base[i], copies[j]) for i, j in _others(len(base), negatives)]
+    return _contrast(list(zip(base, copies, strict=True)), unlike)
+
+
+def _perturbed_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """d′: how far apart the two kinds of cosine lie, in standard deviations."""
+    alike, unlike = _split(cosines, gold)
+    spread = np.sqrt((alike.var(axis=1) + unlike.var(axis=1)) / 2)
+    return np.asarray((alike.mean(axis=1) - unlike.mean(axis=1)) / np.maximum(spread, 1e-12))
+
+
+def _halves_pairs(texts: Sequence[str], rng: np.random.Generator, size: int = 400) -> tuple[Pairs, np.ndarray]:
+    """The halves of a text, against a half of the text most like it (after the inverse cloze task, Lee 2019)."""
+    base = _draw_texts(texts, size, rng)
+    halves = [_halves(text, rng) for text in base]
+    near = _nearest(_letters(texts), base, base, 1)[:, 0]
+    return _contrast(halves, [(halves[i][0], halves[j][1]) for i, j in enumerate(near)])
+
+
+def _halves_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """How often one half is nearer to the other half than to a half of the text that shares most letters."""
+    alike, unlike = _split(cosines, gold)
+    return np.asarray(((alike > unlike) + 0.5 * (alike == unlike)).mean(axis=1))
+
+
+def _neighbours_pairs(
+    texts: Sequence[str], rng: np.random.Generator, size: int = 450, negatives: int = 8
+) -> tuple[Pairs, np.ndarray]:
+    """Neighbouring sentences, against sentences from elsewhere (after Quick-Thoughts, Logeswaran & Lee 2018).
+
+    Sentences are neighbours within a text; where the texts are single sentences, each and the next text.
+    """
+    beside = neighbouring_sentences(texts)
+    if len(beside) < max(MIN_SAMPLE, len(texts) // 10):  # texts are seldom more than a sentence
+        beside = [(a, b) for a, b in pairwise(texts) if a.strip() and b.strip() and a != b]
+    alike: Pairs = []
+    seen: set[str] = set()
+    for pair in _draw(beside, len(beside), rng, "pairs of neighbouring sentences"):
+        if seen.isdisjoint(pair):
+            alike.append(pair)
+            seen.update(pair)
+    alike, neighbours = alike[:size], set(beside)
+    mixed = [(alike[i][0], alike[j][1]) for i, j in _others(len(alike), negatives)]
+    unlike = [(a, b) for a, b in mixed if a != b and (a, b) not in neighbours]
+    if not unlike:
+        raise InputError("All neighbouring sentences are alike; the criterion 'teacher' needs different texts.")
+    return _contrast(alike, unlike)
+
+
+def _neighbours_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """Area under the ROC curve: in which share of cases the neighbours are nearer, ties ½."""
+    from scipy.stats import rankdata
+
+    alike, unlike = _split(cosines, gold)
+    count, rest, areas = alike.shape[1], unlike.shape[1], []
+    for start in range(0, len(alike), ROWS):
+        ranks = rankdata(np.concatenate([alike[start : start + ROWS], unlike[start : start + ROWS]], axis=1), axis=1)
+        areas.append((ranks[:, :count].sum(axis=1) - count * (count + 1) / 2) / (count * rest))
+    return np.concatenate(areas)
+
+
+JUDGES: dict[str, tuple[Callable[..., tuple[Pairs, np.ndarray]], Callable[[np.ndarray, np.ndarray], np.ndarray]]] = {
+    "neighbours": (_neighbours_pairs, _neighbours_scores),
+    "halves": (_halves_pairs, _halves_scores),
+    "perturbed": (_perturbed_pairs, _perturbed_scores),
+    "length": (_length_pairs, _length_scores),
+}
+
+
+def _judge(name: str, cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """Scores (R,) by a judge; NaN where the cosines are constant."""
+    scores, known = np.full(len(cosines), np.nan), usable(cosines)
+    if known.any():
+        scores[known] = JUDGES[name][1](cosines[known], gold)
+    return scores
+
+
+def candidate_pairs(texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed: int, size: int = 1500) -> Pairs:
+    """The user's own pairs, at most `size`; without enough of them, near, related and random pairs of the texts."""
+    rng = np.random.default_rng(seed)
+    own = [pair for pair in pairs if pair[0].strip() and pair[1].strip()]
+    if len(own) >= MIN_SAMPLE:
+        return [own[i] for i in sorted(rng.permutation(len(own))[:size])]
+    pool = _draw(_distinct(texts), POOL, rng, "distinct texts")
+    base = pool[: max(size // 3, 1)]
+    order = _nearest(_letters(texts), base, pool, min(NEAREST, len(pool) - 1))  # (N,count)
+    rank = (order.shape[1] ** rng.uniform(0, 1, len(base))).astype(np.int64) - 1  # log-uniform
+    near = [(text, pool[order[i, 0]]) for i, text in enumerate(base)]
+    related = [(text, pool[order[i, rank[i]]]) for i, text in enumerate(base)]
+    return list(dict.fromkeys([*near, *related, *((pool[i], pool[j]) for i, j in _others(len(base), 1))]))
+
+
+# -- ranks -----------------------------------------------------------------------------------------------------------
+
+
+def unit_ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks along the last axis (ties their mean), centred, of length one: their products are Spearman's ρ.
+
+    Constant values have no direction: zeros.
+    """
+    from scipy.stats import rankdata
+
+    return _unit(rankdata(values, axis=-1))
+
+
+def _unit(values: np.ndarray) -> np.ndarray:
+    """Rows less their means, at length 1; a constant row becomes zeros."""
+    centred = values - values.mean(axis=-1, keepdims=True)
+    length = np.linalg.norm(centred, axis=-1, keepdims=True)
+    return np.asarray(centred / np.where(length > 0, length, 1.0))
+
+
+def usable(cosines: np.ndarray) -> np.ndarray:
+    """Which rows of cosines (R,P) are finite and not constant: (R,)."""
+    known = np.isfinite(cosines).all(axis=1)
+    known[known] = np.ptp(cosines[known], axis=1) > CONSTANT if cosines.shape[1] else False
+    return np.asarray(known)
+
+
+def mean_rank(scores: Sequence[np.ndarray]) -> np.ndarray:
+    """Mean of the ranks by each of several scores (R,): 1 for the best of all; NaN where a score is undefined."""
+    from scipy.stats import rankdata
+
+    table = np.stack(scores)
+    defined = np.isfinite(table).all(axis=0)
+    ranks = np.full(table.shape[1], np.nan)
+    if defined.any():
+        ranks[defined] = rankdata(table[:, defined], axis=1).mean(axis=0) / defined.sum()
+    return ranks
+
+
+# -- texts -----------------------------------------------------------------------------------------------------------
+
+
+def words_of(text: str) -> list[str]:
+    """Words with the space before them: any of them joined by "" are a text again."""
+    return _WORD.findall(text)
+
+
+def neighbouring_sentences(texts: Sequence[str]) -> Pairs:
+    """Pairs of sentences that follow each other within a text and are neither very short nor very long."""
+    pairs: dict[tuple[str, str], None] = {}
+    for text in _distinct(texts):
+        sentences = [sentence.strip() for sentence in _SENTENCE_END.split(text)]
+        fits = [SENTENCE_WORDS[0] <= len(words_of(sentence)) <= SENTENCE_WORDS[1] for sentence in sentences]
+        beside = zip(pairwise(sentences), pairwise(fits), strict=True)
+        pairs.update(dict.fromkeys((a, b) for (a, b), both in beside if all(both) and a != b))
+    return list(pairs)
+
+
+def read_running_text(path: str | Path) -> list[str]:
+    """Running text from a file: one text per line, or the column "text" of a .jsonl, .csv, .tsv or .parquet file.
+
+    Raises:
+        DataError: no such file, no such column, a value that is not a text.
+    """
+    if Path(path).suffix.lower() not in SUFFIXES:
+        return split_lines(read_text(Path(path)))
+    rows = located_rows(Path(path))
+    for row in rows:
+        if not isinstance(row.values.get("text"), str):
+            raise DataError(f"{row.where}: running text needs a column 'text' of texts; it has {list(row.values)}.")
+    return [row.values["text"] for row in rows]
+
+
+def _distinct(texts: Sequence[str]) -> list[str]:
+    """Texts that have letters, each once, in order."""
+    return [text for text in dict.fromkeys(texts) if text.strip()]
+
+
+def _draw(population: Sequence[Any], size: int, rng: np.random.Generator, name: str) -> list[Any]:
+    """At most `size` of the population in random order.
+
+    Raises:
+        InputError: fewer than MIN_SAMPLE.
+    """
+    if len(population) < MIN_SAMPLE:
+        raise InputError(
+            f"To rank recipes without labels at least {MIN_SAMPLE} {name} are needed, there are {len(population)}. "
+            "Give more texts, or pairs with gold scores."
+        )
+    return [population[i] for i in rng.permutation(len(population))[:size]]
+
+
+def _draw_texts(texts: Sequence[str], size: int, rng: np.random.Generator) -> list[str]:
+    """At most `size` distinct texts that can be taken apart."""
+    long = [text for text in _distinct(texts) if len(words_of(text)) >= MIN_WORDS]
+    return _draw(long, size, rng, f"distinct texts of {MIN_WORDS} words or more")
+
+
+def _others(count: int, each: int) -> list[tuple[int, int]]:
+    """(index, index of another): `each` others for every index, taken within groups of each + 1.
+
+    Small groups keep the pairs of a part of the texts together in one pass.
+    """
+    index = np.arange(count)
+    start = index // (each + 1) * (each + 1)
+    if count % (each + 1) == 1 and count > 1:  # the last one is not left alone
+        start[-1] = start[-2]
+    size = np.bincount(start, minlength=count)[start]  # of each one's group
+    step = 1 + np.arange(each)[None, :] % np.maximum(size - 1, 1)[:, None]
+    other = index[:, None] + step
+    other = np.where(other >= (start + size)[:, None], other - size[:, None], other)
+    return [(int(i), int(j)) for i, row in enumerate(other) for j in row if i != j]
+
+
+def _halves(text: str, rng: np.random.Generator) -> tuple[str, str]:
+    """Two halves of the words, drawn at random, each in the order of the text."""
+    words = words_of(text)
+    chosen = np.zeros(len(words), dtype=bool)
+    chosen[rng.choice(len(words), len(words) // 2, replace=False)] = True
+    return _joined(words, chosen), _joined(words, ~chosen)
+
+
+def _shortened(text: str, share: float, rng: np.random.Generator) -> str:
+    """The text without a share of its words, at least one, drawn at random."""
+    words = words_of(text)
+    retained = np.ones(len(words), dtype=bool)
+    retained[rng.choice(len(words), min(max(1, round(share * len(words))), len(words) - 1), replace=False)] = False
+    return _joined(words, retained)
+
+
+def _joined(words: Sequence[str], mask: np.ndarray) -> str:
+    return "".join(word for word, retained in zip(words, mask, strict=True) if retained).strip()
+
+
+def _letters(texts: Sequence[str]) -> Any:
+    """A fitted tf-idf of the texts' letters, 3 to 5 in a row within words: texts to sparse unit rows (N,V)."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True).fit(list(texts))
+
+
+def _lexical_cosines(texts: Sequence[str], pairs: Pairs) -> np.ndarray:
+    """tf-idf cosines (P,) of pairs, idf counted on the texts; 0 where a text has nothing that was counted."""
+    letters = _letters(texts)
+    first, second = (letters.transform([pair[side] for pair in pairs]) for side in (0, 1))
+    return np.asarray(first.multiply(second).sum(axis=1), dtype=np.float64).ravel()
+
+
+def _nearest(letters: Any, texts: Sequence[str], pool: Sequence[str], count: int) -> np.ndarray:
+    """Indices (N,count) in the pool of the texts most like each text, itself left out, the nearest first."""
+    similarity = (letters.transform(texts) @ letters.transform(pool).T).toarray()  # (N,pool)
+    index = {text: number for number, text in enumerate(pool)}
+    for row, text in enumerate(texts):
+        if text in index:
+            similarity[row, index[text]] = -1.0
+    return np.argsort(-similarity, axis=1, kind="stable")[:, :count]

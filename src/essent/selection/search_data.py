@@ -1,0 +1,186 @@
+"""One data set of a search: what is scored, what recipes learn from, and which pairs are compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from essent._core.registry import did_you_mean
+from essent._core.texts import check_texts
+from essent.errors import InputError, UnknownNameError
+from essent.recipe.recipe import Recipe
+from essent.selection.annotation import AnnotatedPairs
+from essent.selection.label_free import TEACHER, Teacher, is_label_free
+from essent.selection.program import TextPairs
+from essent.tasks.judged import JudgedTask
+from essent.tasks.kinds import COLUMNS, SCORE_NAMES
+from essent.tasks.locate import load_judged
+from essent.tasks.pairs import rows_of
+
+
+@dataclass(frozen=True, eq=False)
+class SearchData:
+    """One data set of a search.
+
+    A recipe's row in the store has the cosines of the task's pairs, where it compares pairs, then those of
+    `extra_pairs`, then the task's evidence, where that takes vectors.
+
+    Attributes:
+        task: the labels; None without.
+        texts: what recipes learn from.
+        criteria: scores of the task, or the criterion without labels; the first ranks.
+        extra_pairs: pairs of texts that are compared beside the task's own.
+        teacher: the criterion without labels, which reads these.
+        weight: of this data set among several.
+    """
+
+    name: str
+    task: JudgedTask | None
+    texts: tuple[str, ...]
+    criteria: tuple[str, ...]
+    extra_pairs: tuple[tuple[str, str], ...] = ()
+    teacher: Teacher | None = None
+    weight: float = 1.0
+
+    @classmethod
+    def of(
+        cls, data: Any, folder: str | Path | None, criterion: str | Sequence[str], seed: int, weight: float = 1.0
+    ) -> SearchData:
+        """Read the data and check the criteria.
+
+        Raises:
+            InputError, DataError, UnknownNameError: no data, or a criterion that does not go with it.
+        """
+        name, task, texts, pairs = read_data(data, folder)
+        specs = [criterion] if isinstance(criterion, str) else list(criterion)
+        if isinstance(task, AnnotatedPairs):
+            specs = specs or [task.score_names[0], TEACHER]
+            pairs = task.all_pairs
+        elif task is not None:
+            units = task.items()
+            pairs = [(unit[0], unit[1]) for unit in units] if all(len(unit) == 2 for unit in units) else []
+        for spec in specs:
+            task = task.scored_by(spec) if task is not None else None
+        for spec in specs:
+            _check_criterion(spec, name, task)
+        criteria = tuple(dict.fromkeys(specs)) or (task.score_names[0] if task is not None else TEACHER,)
+        label_free = list(filter(is_label_free, criteria))
+        if len(label_free) > 1:
+            raise InputError(f"The criteria {' and '.join(label_free)} differ in their running text only; give one.")
+        teacher = Teacher.of(texts, pairs, seed, label_free[0].partition(":")[2]) if label_free else None
+        extra = teacher.pairs if teacher else ()
+        return cls(name, task, tuple(texts), criteria, extra, teacher, weight)
+
+    @property
+    def score(self) -> str | None:
+        """The score with labels that is asked for."""
+        return next((spec for spec in self.criteria if not is_label_free(spec)), None)
+
+    @property
+    def has_prior(self) -> bool:
+        """Whether the score by TEACHER counts beside that of a few annotated pairs."""
+        return isinstance(self.task, AnnotatedPairs) and self.criteria == (self.score, TEACHER)
+
+    @property
+    def takes_vectors(self) -> bool:
+        """Whether the task needs the vectors themselves: classes, clusters, retrieval."""
+        return self.task is not None and self.score is not None and self.task.compared() is None
+
+    @property
+    def extra(self) -> slice:
+        """Where a row of the store has the cosines of `extra_pairs`."""
+        own = None if self.task is None else self.task.compared()
+        start = 0 if own is None else len(own)
+        return slice(start, start + len(self.extra_pairs))
+
+    @property
+    def evidence(self) -> slice:
+        """Where a row of the store has the task's evidence."""
+        if self.task is not None and self.takes_vectors:
+            return slice(self.extra.stop, self.extra.stop + self.task.evidence_size)
+        return slice(0, self.extra.start)
+
+    @property
+    def width(self) -> int:
+        """The numbers of a row."""
+        return max(int(self.evidence.stop), int(self.extra.stop))
+
+    @property
+    def labelled_items(self) -> list[tuple[str, ...]]:
+        """The texts of the units whose labels are read."""
+        return self.task.read_items() if self.task is not None and self.score is not None else []
+
+    def texts_to_learn_from(self, prompts: Mapping[str, str]) -> list[str]:
+        """What a saved encoder learns from: the texts, with the prompts of queries and documents."""
+        if self.task is None or self.task.kind != "retrieval":
+            return list(self.texts)
+        return self.task.texts_for(prompts)
+
+    def text_pairs(self, prompts: Mapping[str, str], default: str) -> TextPairs:
+        """The texts with the model's prompts, and the pairs that are compared."""
+        texts = [default + text for text in self.texts] if self.task is None else self.task.texts_for(prompts, default)
+        own = None if self.task is None else self.task.compared()
+        pairs = [] if own is None else [(texts[first], texts[second]) for first, second in own]
+        return TextPairs.of([*pairs, *((default + a, default + b) for a, b in self.extra_pairs)], texts)
+
+    def identity(self, model: str, recipes: Sequence[Recipe], pairs: TextPairs) -> dict[str, Any]:
+        """What tells one search from another."""
+        judgements = repr(self.task) if self.takes_vectors else ""  # classes, answers and how vectors are scored
+        contents = {
+            "data": json.dumps([pairs.texts, pairs.pairs.tolist(), pairs.fit.tolist()]),
+            "judgements": judgements,
+            "recipes": "\n".join(map(str, recipes)),
+        }
+        return {"model": model, **{key: hashlib.sha256(text.encode()).hexdigest() for key, text in contents.items()}}
+
+
+def _check_criterion(spec: str, name: str, task: JudgedTask | None) -> None:
+    """Refuse what is neither the criterion without labels nor a score that the task has."""
+    if spec.startswith(f"{TEACHER}:") and not spec.partition(":")[2].strip():
+        raise InputError(f"{spec!r} ends in ':' without a file of running text; write {TEACHER!r} alone or give one.")
+    if is_label_free(spec) or (task is not None and spec in task.score_names):
+        return
+    known = "" if task is None else f" It has {task.kind}, which is scored by {', '.join(task.score_names)}."
+    if task is None and spec in SCORE_NAMES:
+        raise InputError(
+            f"The criterion {spec!r} needs labels, and the data ({name}) has none. Kinds with labels: "
+            f"{', '.join(COLUMNS)}."
+        )
+    if spec in SCORE_NAMES:
+        raise InputError(f"The criterion {spec!r} does not go with {name}.{known}")
+    names = [*(task.score_names if task is not None else ()), TEACHER]
+    raise UnknownNameError(f"Unknown criterion {spec!r}. {did_you_mean(spec.partition(':')[0], names)}{known}")
+
+
+def read_data(
+    data: Any, folder: str | Path | None
+) -> tuple[str, JudgedTask | None, list[str], Sequence[tuple[str, str]]]:
+    """Name, labels, texts and unlabelled pairs of what a search is given.
+
+    Raises:
+        InputError, DataError: nothing, or nothing that can be searched on.
+    """
+    if isinstance(data, (str, Path)) and Path(data).suffix == ".txt":
+        raise InputError(
+            f"{data} has texts without labels; give them as a list: Path({str(data)!r}).read_text().splitlines()."
+        )
+    labelled = isinstance(data, (str, Path)) or hasattr(data, "score_vectors") or hasattr(data, "columns")
+    rows = [] if labelled else rows_of(data) if hasattr(data, "__iter__") else [data]
+    if not labelled and not rows:
+        raise InputError("search needs judgements or texts, got none.")
+    if labelled or isinstance(rows[0], Mapping) or (isinstance(rows[0], (tuple, list)) and len(rows[0]) > 2):
+        task = load_judged(data if labelled else rows, folder).for_choice()
+        name, texts, pairs = task.name, task.texts(), list[tuple[str, str]]()
+    elif all(isinstance(row, (tuple, list)) and len(row) == 2 for row in rows):
+        task, pairs = None, [(str(a), str(b)) for a, b in rows]
+        check_texts([text for row in rows for text in row])
+        name, texts = f"{len(rows)} pairs", [a for a, _ in pairs] + [b for _, b in pairs]
+    else:
+        name, task, texts, pairs = f"{len(rows)} texts", None, check_texts(rows), []
+    if len(set(texts)) < 2:
+        raise InputError(f"{name}: all texts are equal; give at least 2 texts that differ.")
+    return name, task, texts, pairs

@@ -1,0 +1,293 @@
+"""The criterion without labels: its judges against plain loops, its score, planted cases, what is drawn from texts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from essent.errors import DataError, InputError
+from essent.selection.label_free import (
+    JUDGES,
+    Teacher,
+    _halves,
+    _judge,
+    _letters,
+    _others,
+    _shortened,
+    candidate_pairs,
+    mean_rank,
+    neighbouring_sentences,
+    read_running_text,
+    unit_ranks,
+    words_of,
+)
+
+WORDS = 20
+
+
+def topic_texts(count: int = 240, sentences: int = 1, seed: int = 0, each: int = 20) -> list[str]:
+    """Texts of eight to fourteen words of one topic and some that all topics share; `each` texts in a row a topic."""
+    rng = np.random.default_rng(seed)
+
+    def sentence(topic: int) -> str:
+        own = [f"t{topic}w{word}" for word in rng.integers(WORDS, size=rng.integers(6, 10))]
+        shared = [f"the{word}" for word in rng.integers(4, size=rng.integers(2, 5))]
+        return " ".join(rng.permutation([*own, *shared])).capitalize() + "."
+
+    return [" ".join(sentence(number // each) for _ in range(sentences)) for number in range(count)]
+
+
+def planted_cosines(pairs: list[tuple[str, str]], noises: list[float], seed: int = 1) -> np.ndarray:
+    """Cosines (R,P) of recipes whose word vectors are those of the words' topics, under more and more noise by text.
+
+    Shared words have a vector of their own, as function words do.
+    """
+    rng = np.random.default_rng(seed)
+    topic = {f"t{t}": rng.normal(size=32) for t in range(240)} | {"the": rng.normal(size=32)}
+
+    def meaning(text: str) -> np.ndarray:
+        words = [word.lower().strip(".") for word in text.split()]
+        return sum(topic[word.split("w")[0] if word[0] == "t" and word[1].isdigit() else "the"] for word in words)
+
+    texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+    index = {text: number for number, text in enumerate(texts)}
+    clean = np.array([meaning(text) for text in texts])
+    rows = []
+    for noise in noises:
+        vectors = clean + noise * np.linalg.norm(clean, axis=1, keepdims=True) * rng.normal(size=clean.shape) / 6
+        units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        first, second = (units[[index[pair[side]] for pair in pairs]] for side in (0, 1))
+        rows.append((first * second).sum(axis=1))
+    return np.array(rows)
+
+
+def teacher_and_cosines(recipes: int, seed: int = 3) -> tuple[Teacher, np.ndarray]:
+    texts = topic_texts()
+    teacher = Teacher.of(texts, list(itertools.pairwise(texts[:60])), seed)
+    return teacher, np.random.default_rng(recipes).uniform(-1, 1, (recipes, len(teacher.pairs))).round(2)  # with ties
+
+
+# -- formulas against plain loops -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(JUDGES))
+def test_a_judge_scores_as_described_and_leaves_undefined_recipes_out(name: str) -> None:
+    pairs, gold = JUDGES[name][0](topic_texts(), np.random.default_rng(0))
+    cosines = np.random.default_rng(1).uniform(-1, 1, (7, len(pairs))).round(2)
+    expected = []
+    for row in cosines:
+        alike, unlike = row[gold == 1], row[gold == 0]
+        if name == "neighbours":
+            expected.append(stats.mannwhitneyu(alike, unlike).statistic / (len(alike) * len(unlike)))
+        elif name == "perturbed":
+            expected.append((np.mean(alike) - np.mean(unlike)) / np.sqrt((np.var(alike) + np.var(unlike)) / 2))
+        elif name == "halves":  # the same half, against its own and against a near text's
+            expected.append(np.mean([(a > b) + 0.5 * (a == b) for a, b in zip(alike, unlike, strict=True)]))
+        else:
+            apart = [abs(len(a.split()) - len(b.split())) for a, b in pairs]
+            expected.append(-abs(stats.spearmanr(row, apart).statistic))
+    broken = np.insert(cosines, [0, 3], 0.0, axis=0)
+    broken[0, 1] = np.nan
+    broken[4] = 0.9 + 1e-7 * np.random.default_rng(0).uniform(size=len(pairs))  # constant but for rounding
+    scores = _judge(name, broken, gold)
+    assert np.isnan(scores[[0, 4]]).all()
+    np.testing.assert_allclose(np.delete(scores, [0, 4]), expected, atol=1e-12)
+
+
+def test_ranks() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(5, size=(2, 40)).astype(float)
+    assert unit_ranks(a) @ unit_ranks(b) == pytest.approx(stats.spearmanr(a, b).statistic, abs=1e-12)
+    assert not unit_ranks(np.ones(4)).any()
+    scores = [np.array([0.1, 0.5, 0.3, np.nan]), np.array([2.0, 3.0, 3.0, 9.0])]
+    np.testing.assert_allclose(mean_rank(scores), [1 / 3, 2.75 / 3, 2.25 / 3, np.nan])
+    assert np.isnan(mean_rank([np.full(3, np.nan)])).all()
+
+
+@pytest.mark.parametrize(("recipes", "teachers"), [(4, 2), (14, 5), (90, 9)])
+def test_the_score_against_its_description(recipes: int, teachers: int) -> None:
+    teacher, cosines = teacher_and_cosines(recipes)
+    pieces = np.split(cosines, np.cumsum([len(gold) for gold in teacher.gold])[:-1], axis=1)
+    ranks = np.zeros(recipes)
+    for name, piece, gold in zip(teacher.judges, pieces, teacher.gold, strict=False):
+        ranks += stats.rankdata(_judge(name, piece, gold))
+    best = sorted(range(recipes), key=lambda r: (-ranks[r], r))[:teachers]
+    own, lexical = pieces[3], teacher.gold[3]
+
+    def standard(values: np.ndarray) -> np.ndarray:
+        return (values - np.mean(values)) / np.std(values)
+
+    taught = standard(np.mean([standard(stats.rankdata(own[r])) for r in best], axis=0))
+    target = taught + 0.5 * standard(stats.rankdata(lexical))
+    expected = [stats.pearsonr(stats.rankdata(row), target).statistic for row in own]
+    np.testing.assert_allclose(teacher.with_reference(cosines).scores(cosines), expected, atol=1e-12)
+
+
+def test_a_score_needs_the_reference_and_spread() -> None:
+    teacher, cosines = teacher_and_cosines(12)
+    with pytest.raises(InputError, match="with_reference"):
+        teacher.scores(cosines)
+    teacher = teacher.with_reference(cosines)
+    constant = np.vstack([cosines[:2], np.full((1, cosines.shape[1]), 0.5), np.full((1, cosines.shape[1]), np.nan)])
+    scores = teacher.scores(constant)
+    assert np.isnan(scores).tolist() == [False, False, True, True]
+    np.testing.assert_allclose(scores[:2], teacher.scores(cosines)[:2])
+
+
+def test_bootstrap_draws_lie_around_the_score_and_take_the_pairs_of_a_text_together() -> None:
+    teacher, cosines = teacher_and_cosines(12)
+    teacher = teacher.with_reference(cosines)
+    draws = teacher.bootstrap(cosines, 0)
+    assert (np.abs(draws.mean(axis=1) - teacher.scores(cosines)) < draws.std(axis=1)).all()
+    np.testing.assert_array_equal(draws[:, :20], teacher.bootstrap(cosines, 0, 20))
+    # with one first text everywhere there is one unit, and every draw is the whole
+    own = len(teacher.gold[-1])
+    shared = (*teacher.pairs[:-own], *(("one text", second) for _, second in teacher.pairs[-own:]))
+    whole = Teacher(shared, teacher.judges, teacher.gold, teacher.target)
+    np.testing.assert_allclose(whole.bootstrap(cosines, 0, 5), np.tile(teacher.scores(cosines)[:, None], 5))
+
+
+# -- planted cases ----------------------------------------------------------------------------------------------------
+
+
+def test_less_noise_scores_higher() -> None:
+    teacher = Teacher.of(topic_texts(sentences=3), [], 0)
+    cosines = planted_cosines(list(teacher.pairs), [0.2, 1.5, 3.0, 9.0, 1.0, 2.0])
+    scores = teacher.with_reference(cosines).scores(cosines)
+    assert (np.argmax(scores), np.argmin(scores)) == (0, 3)
+    assert stats.spearmanr(scores, [-0.2, -1.5, -3.0, -9.0, -1.0, -2.0]).statistic > 0.9
+
+
+def test_a_majority_of_bad_recipes_does_not_mislead() -> None:
+    texts = topic_texts(sentences=3)
+    teacher = Teacher.of(texts, list(zip(texts[:220], texts[10:230], strict=True)), 0)  # one in two of one topic
+    good = planted_cosines(list(teacher.pairs), [0.8] * 5)
+    letters = np.array([len(a) + len(b) for a, b in teacher.pairs]) / 1000
+    bad = letters + 0.001 * np.random.default_rng(0).normal(size=(30, len(letters)))  # all agree with each other
+    cosines = np.vstack([bad, good])
+    assert np.argmax(teacher.with_reference(cosines).scores(cosines)) >= 30
+
+
+# -- what is drawn ----------------------------------------------------------------------------------------------------
+
+
+def test_the_seed_decides_what_is_drawn() -> None:
+    first, again, other = (Teacher.of(topic_texts(), [], seed) for seed in (0, 0, 1))
+    assert first.pairs == again.pairs != other.pairs
+
+
+@pytest.mark.parametrize(
+    "texts", [[], [""], ["one"], ["one two three four five six"] * 50, ["", "  "] * 20], ids=lambda t: str(len(t))
+)
+def test_too_few_texts_are_refused(texts: list[str]) -> None:
+    with pytest.raises(InputError, match=r"at least 8 .* needed, there are \d"):
+        Teacher.of(texts, [], 0)
+
+
+def test_odd_texts_are_ignored() -> None:
+    odd = ["", " ", "one", "one", "\n", "…", *topic_texts(12), *topic_texts(12), "", "two words"]
+    teacher = Teacher.of(odd, [("", "a"), ("b", " ")], 0)
+    assert all(text.strip() for pair in teacher.pairs for text in pair)
+
+
+def test_the_users_pairs_are_used_where_there_are_enough() -> None:
+    texts = topic_texts()
+    own = list(zip(texts[:50], texts[60:110], strict=True))
+    assert candidate_pairs(texts, own, 5) == own
+    assert len(candidate_pairs(texts, own, 0, 30)) == 30
+    assert set(candidate_pairs(texts, own[:3], 0, 60)).isdisjoint(own[:3])
+
+
+def test_without_pairs_near_ones_are_among_those_looked_at() -> None:
+    texts = topic_texts()
+    pairs = candidate_pairs(texts, [], 0, 90)
+    letters = _letters(texts)
+    first, second = (letters.transform([pair[side] for pair in pairs]) for side in (0, 1))
+    lexical, third = np.asarray(first.multiply(second).sum(axis=1)).ravel(), len(pairs) // 3
+    assert lexical[:third].mean() > lexical[-third:].mean() + 0.2
+    assert all(a != b for a, b in pairs)
+
+
+def test_halves_share_no_word_and_a_shortened_text_loses_its_share() -> None:
+    rng = np.random.default_rng(0)
+    for text in ("one two  three four five", "eins zwei drei vier"):
+        first, second = _halves(text, rng)
+        assert sorted(first.split() + second.split()) == sorted(text.split())
+        assert abs(len(first.split()) - len(second.split())) <= 1
+        order = [text.split().index(word) for word in first.split()]
+        assert order == sorted(order)
+    for share in (0.01, 0.3, 0.99):
+        rest = _shortened(" ".join(f"w{n}" for n in range(10)), share, rng).split()
+        assert len(rest) == 10 - min(max(1, round(10 * share)), 9)
+        assert rest == sorted(rest, key=lambda word: int(word[1:]))
+
+
+def test_scripts_without_spaces_are_taken_letter_by_letter() -> None:
+    assert words_of("今天天气很好。") == ["今", "天", "天", "气", "很", "好", "。"]
+    assert "".join(words_of("GPU で  計算 する")) == "GPU で  計算 する"
+    assert neighbouring_sentences(["今天天气很好。我们去公园散步吧。"]) == [("今天天气很好。", "我们去公园散步吧。")]
+
+
+@pytest.mark.parametrize(("count", "each"), [(1, 3), (2, 1), (9, 8), (10, 8), (40, 5), (41, 5), (7, 6)])
+def test_others_are_others_and_stay_in_small_groups(count: int, each: int) -> None:
+    """A pass in portions then encodes each text once."""
+    pairs = _others(count, each)
+    assert all(i != j and 0 <= j < count for i, j in pairs)
+    assert {i for i, _ in pairs} == (set(range(count)) if count > 1 else set())
+    joined = coo_array((np.ones(len(pairs)), tuple(np.array(pairs).reshape(-1, 2).T)), shape=(count, count))
+    assert np.bincount(connected_components(joined, directed=False)[1]).max() <= each + 2
+
+
+# -- running text -----------------------------------------------------------------------------------------------------
+
+
+def test_neighbouring_sentences() -> None:
+    text = (
+        'The first one is a sentence. "It is quoted here, too." Then comes e. g. the last of them! Short. '
+        "And one more to end with?"
+    )
+    assert neighbouring_sentences([text, text, ""]) == [
+        ("The first one is a sentence.", '"It is quoted here, too."'),
+        ('"It is quoted here, too."', "Then comes e. g. the last of them!"),
+    ]
+
+
+def test_neighbours_are_positive_and_others_negative() -> None:
+    make = JUDGES["neighbours"][0]
+    texts = topic_texts(120, sentences=3)
+    pairs, gold = make(texts, np.random.default_rng(0))
+    beside = set(neighbouring_sentences(texts))
+    assert all((pair in beside) == (value == 1) for pair, value in zip(pairs, gold, strict=True))
+    assert (gold == 0).sum() > 5 * (gold == 1).sum()
+    single = topic_texts(50)  # a sentence each: neighbours are the texts that follow each other
+    pairs, gold = make(single, np.random.default_rng(0))
+    positive = {pair for pair, value in zip(pairs, gold, strict=True) if value == 1}
+    assert positive < set(itertools.pairwise(single))
+    assert len({text for pair in positive for text in pair}) == 2 * len(positive) > 30
+    with pytest.raises(InputError, match="alike"):
+        make(["a b", "c d"] * 20, np.random.default_rng(0))
+
+
+def test_running_text_comes_from_a_file_or_from_texts_of_several_sentences(tmp_path: Path) -> None:
+    texts = topic_texts(120, sentences=4)
+    (tmp_path / "corpus.txt").write_text("\n".join(texts), encoding="utf-8")
+    rows = "\n".join(json.dumps({"text": text}) for text in texts)
+    (tmp_path / "corpus.jsonl").write_text(rows, encoding="utf-8")
+    assert read_running_text(tmp_path / "corpus.txt") == read_running_text(tmp_path / "corpus.jsonl") == texts
+    elsewhere = topic_texts(30, seed=9)
+    assert "halves, perturbed, length; running text" in Teacher.of(elsewhere, [], 0).note
+    from_file = Teacher.of(elsewhere, [], 0, str(tmp_path / "corpus.jsonl"))
+    assert from_file.note == Teacher.of(texts, [], 0).note == "The teachers were chosen by neighbours, length."
+    assert from_file.pairs[:100] == Teacher.of(texts, [], 0).pairs[:100]
+    (tmp_path / "bad.jsonl").write_text('{"sentence": "a"}', encoding="utf-8")
+    with pytest.raises(DataError, match="column 'text'"):
+        Teacher.of(elsewhere, [], 0, str(tmp_path / "bad.jsonl"))
+    with pytest.raises(DataError, match="does not exist"):
+        Teacher.of(elsewhere, [], 0, str(tmp_path / "none.txt"))
