@@ -12,7 +12,7 @@ import pytest
 # Blocks of 30 MB, which every glibc may keep, and 90 MB together, more than it keeps by itself.
 SCRIPT = """
 import ctypes, json, resource
-from essent.training.memory import kept_memory
+from essent.training.device import kept_memory
 
 library = ctypes.CDLL(None)
 library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

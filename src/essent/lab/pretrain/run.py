@@ -26,13 +26,14 @@ from essent.training.checkpoints import (
     WRITE_ERRORS,
     check_checkpoint,
     check_same_run,
+    go_on,
     history_of,
     last_checkpoint,
     left_over,
+    total_steps,
     where_it_goes_on,
 )
 from essent.training.device import find_device, on_device
-from essent.training.stopping import go_on, total_steps
 
 ABOUT, CHECKPOINTS, STARTED = "training.json", "checkpoints", "run.json"
 

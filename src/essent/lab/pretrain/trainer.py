@@ -20,8 +20,7 @@ from essent.lab.pretrain.data import IGNORED, mask
 from essent.lab.pretrain.model import logits_at
 from essent.lab.pretrain.settings import Pretraining
 from essent.training.checkpoints import left_over, writing_checkpoint
-from essent.training.device import on_device
-from essent.training.dropout import quick_dropout
+from essent.training.device import on_device, quick_dropout
 
 VALIDATION, LOG = 0.1, 0.01  # how often, by default, in shares of the run
 
