@@ -102,7 +102,7 @@ def test_a_masked_language_model_that_is_finished(
     """An older model, its checkpoints and what is not essent's: one step, and never a mixture."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    from essent.lab.pretrain.run import RunFolder
+    from essent.lab.pretrain.run import finish as write_finished
 
     source = folder_of("bert")
     model, tokenizer = AutoModelForMaskedLM.from_pretrained(source), AutoTokenizer.from_pretrained(source)
@@ -118,7 +118,7 @@ def test_a_masked_language_model_that_is_finished(
 
     def finish() -> None:
         (place / "checkpoints").mkdir(exist_ok=True)
-        RunFolder(place, resume=False, force=True).finish(model, tokenizer, {"steps": 1})
+        write_finished(place, model, tokenizer, {"steps": 1})
 
     assert check_old_or_new(finish, place, read=without_empty_checkpoints)
 

@@ -18,8 +18,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from essent import Encoder
 from essent.errors import DataError, InputError
-from essent.lab.explain.bias import between_groups, token_bias, token_map
-from essent.lab.explain.picture import draw_bias
+from essent.lab.explain.bias import between_groups, draw_bias, token_bias, token_map
 from essent.tasks.data import Pair
 from essent.tasks.pairs import PairTask
 from families import CORPUS

@@ -13,10 +13,9 @@ from heros_sentences import SENTENCES
 
 from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.build import Resources, build
-from essent.lab.minimal_pairs.confidence import Confidence, Evidence, both, fit
-from essent.lab.minimal_pairs.edits import DATA
-from essent.lab.minimal_pairs.judge import read_sheets
-from essent.lab.minimal_pairs.language import Parser
+from essent.lab.minimal_pairs.judge import fit, read_sheets
+from essent.lab.minimal_pairs.parsing import DATA, Parser
+from essent.lab.minimal_pairs.words import Confidence, Evidence, both
 
 WEIGHTS = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "prefix": 3.0}
 ONE = Confidence({"synonym": WEIGHTS, "antonym": {"constant": -1.0}}, {})

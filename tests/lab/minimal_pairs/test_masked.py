@@ -14,8 +14,8 @@ from heros_sentences import SENTENCES
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from essent.errors import ModelError
-from essent.lab.minimal_pairs.edits import read_table
 from essent.lab.minimal_pairs.masked import Asked, MaskedModel
+from essent.lab.minimal_pairs.parsing import read_table
 
 
 def places(*words: str) -> list[Asked]:

@@ -13,11 +13,9 @@ from heros_sentences import SENTENCES
 
 from command_line import run
 from essent import Encoder
-from essent.errors import DataError
-from essent.lab.minimal_pairs.build import Resources, build
-from essent.lab.minimal_pairs.language import Parser
-from essent.lab.minimal_pairs.rows import PairRow, write_rows
-from essent.lab.minimal_pairs.typos import misspellings
+from essent.lab.minimal_pairs.build import PairRow, Resources, build, write_rows
+from essent.lab.minimal_pairs.check import misspellings
+from essent.lab.minimal_pairs.parsing import Parser
 from essent.selection.mteb.results import read_mteb_results
 from essent.selection.mteb.tasks import to_mteb
 from essent.tasks.heros_files import load_heros
@@ -73,10 +71,3 @@ def test_a_data_set(built: Path, rows: list[PairRow], tmp_path: Path) -> None:
         (row.original, row.converted, row.subset) for row in rows
     ]
     assert (task.name, task.source["source"]) == ("my-pairs", f"hub:{folder}")
-
-
-def test_what_is_no_data_set() -> None:
-    with pytest.raises(DataError, match="lacks the name"):
-        load_heros("hub:")
-    with pytest.raises(DataError, match="me/nowhere"):
-        load_heros("hub:me/nowhere")

@@ -20,7 +20,7 @@ from essent.lab.pretrain.model import (
     train_word_pieces,
     untie,
 )
-from essent.lab.pretrain.trainer import MaskedTrainer
+from essent.lab.pretrain.run import MaskedTrainer
 from families import CORPUS, MASKED
 
 

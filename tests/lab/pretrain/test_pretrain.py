@@ -20,10 +20,8 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from essent._core.arithmetic import has_bfloat16
 from essent._core.atomic import PARTIAL
 from essent.errors import DataError, InputError, TrainingError
-from essent.lab.pretrain import trainer as mlm_trainer
-from essent.lab.pretrain.run import pretrain
-from essent.lab.pretrain.settings import Pretraining
-from essent.lab.pretrain.start import Start
+from essent.lab.pretrain.run import MaskedTrainer, pretrain
+from essent.lab.pretrain.settings import Pretraining, Start
 from samples import daily
 
 TEXTS = [
@@ -158,14 +156,14 @@ class DownError(RuntimeError):
 
 def at_step(monkeypatch: pytest.MonkeyPatch, step: int, what) -> None:
     """Do something in the middle of a step, as the trainer counts them."""
-    plain = mlm_trainer.MaskedTrainer.training_step
+    plain = MaskedTrainer.training_step
 
     def training_step(self, *arguments, **options):
         if self.state.global_step + 1 == step:
             what()
         return plain(self, *arguments, **options)
 
-    monkeypatch.setattr(mlm_trainer.MaskedTrainer, "training_step", training_step)
+    monkeypatch.setattr(MaskedTrainer, "training_step", training_step)
 
 
 @pytest.mark.slow  # killed and resumed is tested daily
@@ -224,7 +222,7 @@ def test_resume_of_nothing_begins_and_the_same_seed_gives_the_same_bytes(
 
 @pytest.mark.parametrize("where", daily(["loss", "gradients"], "gradients"))
 def test_numbers_that_are_none(where: str, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = mlm_trainer.MaskedTrainer.compute_loss
+    plain = MaskedTrainer.compute_loss
 
     def broken(self, model, inputs, *arguments, **options):
         loss = plain(self, model, inputs, *arguments, **options)
@@ -234,7 +232,7 @@ def test_numbers_that_are_none(where: str, start: Start, tmp_path: Path, monkeyp
             return loss * math.inf
         return loss + (0 * sum(weight.sum() for weight in model.parameters())).sqrt()  # 0, and its slope is infinite
 
-    monkeypatch.setattr(mlm_trainer.MaskedTrainer, "compute_loss", broken)
+    monkeypatch.setattr(MaskedTrainer, "compute_loss", broken)
     with pytest.raises(
         TrainingError, match=r"Step 6: the loss or its gradients are not finite.*checkpoint-4.*A lower learning rate"
     ):
@@ -334,7 +332,7 @@ def test_texts_that_do_not_do(texts, changes, said: str, start: Start, tmp_path:
     def fail(*arguments, **options):
         raise AssertionError("the model was loaded")
 
-    monkeypatch.setattr("essent.lab.pretrain.model.open_model", fail)
+    monkeypatch.setattr("essent.lab.pretrain.run.open_model", fail)
     with pytest.raises(InputError, match=said):
         pretrain(texts, tmp_path / "model", start, replace(SETTINGS, **changes), device="cpu")
     assert not (tmp_path / "model").exists()

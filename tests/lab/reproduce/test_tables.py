@@ -9,7 +9,7 @@ import statistics
 import pytest
 
 from essent.errors import UnknownNameError
-from essent.lab.reproduce.measures import MEASURES
+from essent.lab.reproduce.run import MEASURES
 from essent.lab.reproduce.tables import Published, Table, find_table, tables
 from essent.tasks.names import task_names
 

@@ -11,8 +11,17 @@ from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedTokenizerFast, T5ForConditionalGeneration
 
 from essent.errors import DataError, InputError, ModelError, UnsupportedRecipeError
-from essent.lab.templates.definitions import DEFINITIONS, Definition, read_definitions
-from essent.lab.templates.generate import FORMS, Candidate, Generator, generate_templates, sentence, template_of
+from essent.lab.templates.generate import (
+    DEFINITIONS,
+    FORMS,
+    Candidate,
+    Definition,
+    Generator,
+    generate_templates,
+    read_definitions,
+    sentence,
+    template_of,
+)
 from essent.lab.templates.search import search_candidates
 from essent.selection.settings import Settings
 from near_ties import one_by_one

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from essent.lab.minimal_pairs.build import Resources
-    from essent.lab.minimal_pairs.rows import PairRow, Quality
+    from essent.lab.minimal_pairs.build import PairRow, Quality, Resources
     from essent.tasks.overlap import Tokenize
 
 SAMPLE = 2  # pairs per subset
@@ -74,9 +73,9 @@ def build(
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         batch_size: Sentences per batch.
     """
+    from essent.lab.minimal_pairs.build import as_dict, write_rows
     from essent.lab.minimal_pairs.build import build as build_pairs
-    from essent.lab.minimal_pairs.confidence import Confidence
-    from essent.lab.minimal_pairs.rows import as_dict, write_rows
+    from essent.lab.minimal_pairs.words import Confidence
 
     check_output(output, run.force, (".jsonl",))
     check_output(json_file, run.force)
@@ -123,12 +122,11 @@ def check(
         quiet: Show no notes.
     """
     from essent.lab.minimal_pairs.check import check_rows
-    from essent.lab.minimal_pairs.english import English
-    from essent.lab.minimal_pairs.language import Parser
+    from essent.lab.minimal_pairs.parsing import Parser
     from essent.tasks.heros_files import load_heros
 
     pairs = load_heros(file).pairs
-    problems = check_rows(pairs, Parser(English(), parser), _misspellings())
+    problems = check_rows(pairs, Parser(parser), _misspellings())
     console = results()
     for problem in problems[:SHOWN]:
         console.print(f"pair {problem.number}, {problem.pair.subset}: {problem.problem}", markup=False, soft_wrap=True)
@@ -252,7 +250,7 @@ def _reasons(quality: Quality) -> str:
 def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize, console: Console) -> None:
     from rich.text import Text
 
-    from essent.lab.minimal_pairs.rows import sample
+    from essent.lab.minimal_pairs.build import sample
 
     console.print(_funnel(quality))
     console.print(_overlaps(rows, tokenize))
@@ -288,7 +286,7 @@ def _overlaps(rows: Sequence[PairRow], tokenize: Tokenize) -> Table:
     from rich import box
     from rich.table import Table
 
-    from essent.lab.minimal_pairs.rows import overlaps
+    from essent.lab.minimal_pairs.build import overlaps
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("overlap")
@@ -301,7 +299,7 @@ def _overlaps(rows: Sequence[PairRow], tokenize: Tokenize) -> Table:
 
 def _misspellings() -> dict[str, tuple[str, ...]]:
     """codespell's, or none with a note."""
-    from essent.lab.minimal_pairs.typos import misspellings
+    from essent.lab.minimal_pairs.check import misspellings
 
     try:
         return misspellings()
@@ -320,12 +318,11 @@ def _resources(
 ) -> Resources:
     """What pairs are built from; cheap things first."""
     from essent.lab.minimal_pairs.build import Resources
-    from essent.lab.minimal_pairs.english import English
-    from essent.lab.minimal_pairs.language import Parser
     from essent.lab.minimal_pairs.masked import MaskedModel
-    from essent.lab.minimal_pairs.wordnet import WordNet
+    from essent.lab.minimal_pairs.parsing import Parser
+    from essent.lab.minimal_pairs.words import WordNet
 
-    parse, wordnet = Parser(English(), parser), None
+    parse, wordnet = Parser(parser), None
     try:
         wordnet = WordNet(folder)
     except DataError as error:

@@ -67,8 +67,7 @@ def templates(
     )
     options.check_outputs()
     check_torch("essent lab templates")
-    from essent.lab.templates.definitions import DEFINITIONS, read_definitions
-    from essent.lab.templates.generate import generate_templates
+    from essent.lab.templates.generate import DEFINITIONS, generate_templates, read_definitions
     from essent.lab.templates.search import search_candidates
     from essent.lab.templates.search import search_templates as search_greedily
     from essent.selection.grammar import find_grammar

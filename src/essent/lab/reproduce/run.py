@@ -1,7 +1,12 @@
-"""A published table run again: cells grouped by what they share, each text encoded once a model."""
+"""Scores with their standard errors: of one result, of a mean over tasks, over seeds and over checkpoints.
+
+Standard errors: correlations by Bonett & Wright (2000), shares as binomial, k-means from the spread of its runs. Tasks
+and seeds are taken as independent. Intervals are 95 %, value ± 1.96 standard errors.
+"""
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -12,8 +17,7 @@ from typing import Any
 
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import DataError, EssentError, InputError, UnsupportedRecipeError
-from essent.lab.reproduce.measures import MEASURES, Bound
-from essent.lab.reproduce.scores import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
+from essent.lab.explain.importance import HeadAgreement, backbone_of, head_agreement, impact_agreement
 from essent.lab.reproduce.tables import Cell, Table
 from essent.model.capabilities import ModelCapabilities, check_recipe
 from essent.model.loading import load, read_capabilities
@@ -22,9 +26,167 @@ from essent.recipe.sources.layers import AverageTable
 from essent.selection.evaluation import Bench
 from essent.static.gather import Settings, average_contexts
 from essent.tasks.base import Task
+from essent.tasks.geometry import average_cosine
+from essent.tasks.heros import HerosTask
 from essent.tasks.heros_files import load_heros
 from essent.tasks.locate import load_task
+from essent.tasks.overlap import lexical_overlap
 from essent.tasks.pairs import PairTask
+from essent.tasks.result import Result
+
+NORMAL_95 = 1.96
+
+
+@dataclass(frozen=True)
+class Score:
+    """A value and its standard error; NaN where none is known."""
+
+    value: float
+    error: float = math.nan
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval."""
+        return NORMAL_95 * self.error
+
+
+def score_of(result: Result) -> Score:
+    """A result's main score."""
+    metric, _ = result.main or ("", "")
+    value = result.main_score
+    if metric in {"spearman", "pearson"}:
+        share = min(abs(value) / 100, 1.0)
+        wide = 1 + share**2 / 2 if metric == "spearman" else 1.0
+        error = (1 - share**2) * math.sqrt(wide / (result.n - 3)) if result.n > 3 else math.nan
+        return Score(value, 100 * error)
+    runs = result.provenance.get("runs")
+    if runs:
+        return Score(value, result.metrics[metric]["std"] / math.sqrt(len(runs)))
+    share = value / 100
+    return Score(value, 100 * math.sqrt(share * (1 - share) / result.n))
+
+
+def mean_over_tasks(scores: Sequence[Score]) -> Score:
+    """Plain mean of independent scores."""
+    value = math.fsum(score.value for score in scores) / len(scores)
+    return Score(value, math.sqrt(math.fsum(score.error**2 for score in scores)) / len(scores))
+
+
+def mean_over_seeds(scores: Sequence[Score]) -> Score:
+    """Mean of runs on the same data: its error is that of the data and of the drawing of seeds."""
+    count = len(scores)
+    value = math.fsum(score.value for score in scores) / count
+    between = math.fsum((score.value - value) ** 2 for score in scores) / (count - 1) / count if count > 1 else 0.0
+    within = math.fsum(score.error**2 for score in scores) / count
+    return Score(value, math.sqrt(within + between))
+
+
+def over_checkpoints(scores: Sequence[Score], statistic: str) -> Score:
+    """Mean (its error that of the data and of the drawing of checkpoints), maximum or minimum."""
+    if len(scores) == 1:
+        return scores[0]
+    if statistic != "mean":
+        chosen = {"max": max, "min": min}[statistic]
+        return chosen(scores, key=lambda score: score.value)
+    return mean_over_seeds(scores)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a measure may read: a model, a recipe on it, a head "layer-head", tasks, the corpus.
+
+    `memo` is kept for a run of the table: several cells show parts of one measurement.
+    """
+
+    model: str
+    recipe: Recipe | None
+    head: str
+    tasks: Sequence[Task]
+    corpus: Sequence[str]
+    batch_size: int
+    progress: bool
+    options: dict[str, Any]
+    memo: dict[Hashable, Any] = field(default_factory=dict)
+
+    def once(self, what: str, make: Callable[[], Any]) -> Any:
+        """What is measured on this model and these tasks, made when it is first asked for."""
+        key = (what, self.model, tuple((task.name, *task.texts()) for task in self.tasks))
+        if key not in self.memo:
+            self.memo[key] = make()
+        return self.memo[key]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure by name; `reads_corpus` when it needs texts beside the tasks'."""
+
+    run: Callable[[Bound], Score]
+    reads_corpus: bool = False
+
+
+def _cosine(bound: Bound, self_pairs: bool) -> Score:
+    assert bound.recipe is not None  # noqa: S101 — every row with this measure has one, a test sees to it
+    bench = Bench(
+        bound.model, [bound.recipe], batch_size=bound.batch_size, progress=bound.progress, options=bound.options
+    )
+    ((_, vectors),) = bench.vectors(bound.corpus, None, None)
+    return Score(average_cosine(vectors, self_pairs=self_pairs))
+
+
+def _token_cosine(bound: Bound) -> Score:
+    table = backbone_of(bound.model, **bound.options).static_table
+    return Score(average_cosine(table.detach().float().cpu().numpy()))
+
+
+def _impact(bound: Bound, which: str) -> Score:
+    found = bound.once("impact", lambda: impact_agreement(bound.model, bound.corpus, **bound.options))
+    return Score(float(getattr(found, which)))
+
+
+def _head(bound: Bound, which: str) -> Score:
+    texts = [text for task in bound.tasks for text in task.texts()]
+    found: HeadAgreement = bound.once(
+        "heads", lambda: head_agreement(bound.model, texts, frequency_texts=bound.corpus, **bound.options)
+    )
+    layer, head = (int(number) - 1 for number in bound.head.split("-"))
+    return Score(float(getattr(found, which)[layer, head]))
+
+
+def _overlap(bound: Bound, which: str) -> Score:
+    return Score(float(bound.once("overlap", lambda: _overlaps(bound))[which]))
+
+
+def _overlaps(bound: Bound) -> dict[str, float]:
+    tokenizer = bound.once("tokenizer", lambda: backbone_of(bound.model, **bound.options).tokenizer)
+    pairs = [pair for task in bound.tasks for pair in _sides(task)]
+
+    def ids(text: str) -> list[int]:
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    return lexical_overlap(pairs, ids)
+
+
+def _sides(task: Task) -> list[tuple[str, str]]:
+    if isinstance(task, HerosTask):
+        return [(pair.original, pair.changed) for pair in task.pairs]
+    return [(pair.sentence1, pair.sentence2) for pair in task.pairs] if isinstance(task, PairTask) else []
+
+
+MEASURES = {
+    "average-cosine": Measure(lambda bound: _cosine(bound, self_pairs=False), reads_corpus=True),
+    "average-cosine-with-self": Measure(lambda bound: _cosine(bound, self_pairs=True), reads_corpus=True),
+    "token-cosine": Measure(_token_cosine),
+    "impact-pearson": Measure(lambda bound: _impact(bound, "pearson"), reads_corpus=True),
+    "impact-spearman": Measure(lambda bound: _impact(bound, "spearman"), reads_corpus=True),
+    "head-pearson": Measure(lambda bound: _head(bound, "pearson"), reads_corpus=True),
+    "head-spearman": Measure(lambda bound: _head(bound, "spearman"), reads_corpus=True),
+    "rouge-1": Measure(lambda bound: _overlap(bound, "rouge1")),
+    "rouge-2": Measure(lambda bound: _overlap(bound, "rouge2")),
+    "rouge-l": Measure(lambda bound: _overlap(bound, "rougeL")),
+    "levenshtein": Measure(lambda bound: _overlap(bound, "levenshtein")),
+    "length": Measure(lambda bound: _overlap(bound, "length")),
+}
+
 
 SEVERAL = str | Sequence[str]
 

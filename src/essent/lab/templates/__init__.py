@@ -3,8 +3,7 @@
 from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.lab.templates.definitions import Definition
-    from essent.lab.templates.generate import Candidate, Generator, generate_templates
+    from essent.lab.templates.generate import Candidate, Definition, Generator, generate_templates
     from essent.lab.templates.search import (
         GeneratedSearch,
         Step,
