@@ -35,7 +35,7 @@ def write_triplets(texts: Path, without: Path, output: Path) -> None:
     from essent.lab.minimal_pairs.build import Suitable, filter_sentences
     from essent.lab.minimal_pairs.check import misspellings
     from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.words import WordNet
+    from essent.lab.minimal_pairs.wordnet import WordNet
 
     measured = set(load_heros(without).originals)
     parser = Parser()

@@ -28,7 +28,7 @@ from transformers.utils import logging
 from essent import Encoder
 from essent._core.arithmetic import has_bfloat16
 from essent.training.examples import Examples
-from essent.training.run import make_collator, make_loss
+from essent.training.loss import make_collator, make_loss
 from essent.training.settings import OBJECTIVES, resolve_settings
 from essent.training.trainer import make_trainer
 from measured import Ratio, Watch

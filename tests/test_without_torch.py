@@ -171,6 +171,7 @@ STATEMENTS = {
     "from essent.engine import compile": "essent.engine.compile",
     "from essent.static import distill": "essent.static.distill",
     "from essent import Recipe; Recipe.parse('mean | zscore')": "The shaping 'zscore'",
+    "from essent.lab.pretrain import pretrain": "essent.lab.pretrain.pretrain",
     "from essent import verify; verify('other')": "Loading this folder",
     "from essent import verify; verify('owner/model')": "Reading 'owner/model'",
     TASK.format("classification:labels.csv"): "A probe of labelled texts",

@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from essent import Encoder, evaluate, search
-from essent.lab.explain.bias import draw_bias, token_bias
+from essent.lab.explain.bias import token_bias
 from essent.lab.explain.importance import impact_matrix
+from essent.lab.explain.picture import draw_bias
 from essent.report.colours import LIGHT, SERIES
 from essent.report.heat import FAINT, INK, draw_heros
 from essent.selection.picture import draw_leaderboard

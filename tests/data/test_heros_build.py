@@ -15,7 +15,8 @@ from essent.lab.minimal_pairs.check import check_rows, misspellings
 from essent.lab.minimal_pairs.english import replaceable
 from essent.lab.minimal_pairs.masked import MaskedModel
 from essent.lab.minimal_pairs.parsing import Parser
-from essent.lab.minimal_pairs.words import WordNet, substitutes
+from essent.lab.minimal_pairs.wordnet import WordNet
+from essent.lab.minimal_pairs.words import substitutes
 from essent.tasks.data import read_rows
 from essent.tasks.heros import SUBSETS, MinimalPair
 

@@ -232,7 +232,8 @@ def test_one_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str]
     pytest.importorskip("accelerate")
     from essent.training.checkpoints import check_checkpoint, is_whole, last_checkpoint
     from essent.training.examples import as_examples
-    from essent.training.run import make_collator, make_loss, open_encoder
+    from essent.training.loss import make_collator, make_loss
+    from essent.training.run import open_encoder
     from essent.training.settings import resolve_settings
     from essent.training.trainer import make_trainer
 

@@ -14,7 +14,8 @@ from train_reference import Slow, loss_of
 from essent import Encoder, Recipe
 from essent.encoder.pipeline.plan import Plan
 from essent.training.continuous import replace_module
-from essent.training.loss import ContrastiveLoss, ViewCollator, ViewedModule, places_of, projection_heads
+from essent.training.loss import ContrastiveLoss, ViewCollator, ViewedModule, places_of
+from essent.training.projection import projection_heads
 from essent.training.settings import BERT_TEMPLATES, OBJECTIVES, ROBERTA_TEMPLATES
 
 TEXTS = ["A man is playing a large flute", "Two dogs run.", "dogs", "The moon is far from the earth"]

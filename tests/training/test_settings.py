@@ -19,7 +19,7 @@ from essent.recipe.named import TEMPLATES
 from essent.recipe.shaping.whiten import Whiten
 from essent.tasks.pairs import PairTask
 from essent.training.examples import read_examples
-from essent.training.loss import projection_heads
+from essent.training.projection import projection_heads
 from essent.training.run import train_seeds
 from essent.training.settings import BERT_TEMPLATES, PRESETS, ROBERTA_TEMPLATES, Settings, resolve_settings
 

@@ -36,7 +36,8 @@ from essent.tasks.pairs import PairTask
 from essent.tasks.retrieval import RetrievalTask
 from essent.training.checkpoints import check_checkpoint, last_checkpoint, remove_checkpoints
 from essent.training.examples import as_examples
-from essent.training.run import make_collator, make_loss, train, warn
+from essent.training.loss import make_collator, make_loss
+from essent.training.run import train, warn
 from essent.training.settings import resolve_settings
 
 
@@ -124,8 +125,15 @@ def test_resumed_after_a_stop_in_the_second_epoch(whole: Path, bert: Path, dev: 
         train(other, TEXTS, output=tmp_path / "run", resume=True, validate=dev, **settings)
 
 
-@pytest.mark.parametrize("name", ["optimizer.pt", "rng_state.pth", "projection_head.safetensors", "essent/files.json"])
-@pytest.mark.parametrize("damage", ["missing", "shorter"])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("optimizer.pt", "missing"),
+        ("rng_state.pth", "shorter"),
+        ("projection_head.safetensors", "missing"),
+        ("essent/files.json", "shorter"),
+    ],
+)
 def test_a_checkpoint_without_all_of_its_files_is_passed_over(
     whole: Path, tmp_path: Path, name: str, damage: str
 ) -> None:
@@ -289,26 +297,6 @@ def test_the_first_step_of_an_extended_run_learns(bert: Path, tmp_path: Path) ->
     assert not same(*(tmp_path / "checkpoints" / f"checkpoint-{step}" for step in (1, 2)))
 
 
-class Stopped(Exception):  # noqa: N818
-    """Thrown out of a run at a step."""
-
-
-def stop_after(step: int, *arguments: Any, **settings: Any) -> None:
-    """A run that ends as soon as the checkpoint of a step is written."""
-    from essent.training.trainer import ContrastiveTrainer
-
-    class Stopping(ContrastiveTrainer):
-        def _save_checkpoint(self, *given: Any) -> None:
-            super()._save_checkpoint(*given)
-            if self.state.global_step == step:
-                raise Stopped
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("essent.training.trainer.ContrastiveTrainer", Stopping)
-        with pytest.raises(Stopped):
-            train(*arguments, **settings)
-
-
 @pytest.mark.parametrize(
     ("preset", "changes", "recipe"),
     [
@@ -458,7 +446,7 @@ def files_up_to(size: int) -> Iterator[None]:
 @pytest.mark.slow
 def test_a_full_disk(bert: Path, tmp_path: Path) -> None:
     settings = {**SMALL, "max_steps": 4, "validate_every": 2}
-    stop_after(2, bert, TEXTS, output=tmp_path, **settings)
+    train(bert, TEXTS, output=tmp_path, **{**settings, "max_steps": 2})
     good = weights(tmp_path / "checkpoints" / "checkpoint-2")
     for size in (20_000, 300_000):  # the model does not fit; the model does and the optimizer does not
         with (

@@ -13,8 +13,8 @@ from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
     from essent.training.examples import Examples, read_examples
-    from essent.training.loss import ContrastiveLoss, info_nce
-    from essent.training.run import Spread, make_collator, make_loss, train, train_seeds
+    from essent.training.loss import ContrastiveLoss, info_nce, make_collator, make_loss
+    from essent.training.run import Spread, train, train_seeds
     from essent.training.settings import OBJECTIVES, PRESETS, Objective, Preset, Settings, resolve_settings
 
 __all__ = [

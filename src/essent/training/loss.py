@@ -1,4 +1,4 @@
-"""The contrastive loss: views of a text, heads that only the loss sees, InfoNCE between them.
+"""The contrastive loss: views of a text, and InfoNCE between them.
 
     ℓ_i = − log [ exp(cos(e_i, e'_i)/τ) / Σ_j ( exp(cos(e_i, e'_j)/τ) + exp(cos(e_i, n_j)/τ) ) ]
 
@@ -8,45 +8,35 @@ there are any. With denoising e_i = h_i − ĥ_i: the template's own vector is t
 The collator tokenises each column once and sets it into the frame of each view. The loss then runs the model with the
 view's plan, and once more on the templates alone where their bias is taken off: one row for each distinct length.
 
-Source: SimCSE (Gao et al. 2021, eq. 1 and 5); PromptBERT (Jiang et al. 2022, 4.3, eq. 4, Table 8). Heads: SimCSE 3
-("MLP during training only"); PromptBERT's code for the supervised model: BERT's prediction-head transform, which maps h
-and ĥ
-each, before they are subtracted. The whitening is ours.
+Source: SimCSE (Gao et al. 2021, eq. 1 and 5); PromptBERT (Jiang et al. 2022, 4.3, eq. 4, Table 8).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
-from sentence_transformers.util import load_file_path
 from torch import nn
 from torch.nn import functional
-from transformers.activations import ACT2FN
 
-from essent._core.registry import Registry
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.plan import Plan
 from essent.encoder.saving.save import SavableModule
+from essent.encoder.saving.stock_modules import NoStockModulesError, stock_modules
 from essent.errors import InputError, RecipeError
 from essent.model.backbone import Backbone
-from essent.recipe.shaping.whiten import Whiten
+from essent.model.capabilities import capabilities_of
 from essent.recipe.tokens.ids import Frame, content_of, pad, text_ids
 from essent.recipe.types import Tokens
+from essent.training.continuous import replace_module
+from essent.training.projection import ProjectionHead, projection_heads
+from essent.training.settings import Settings
 
 Place = tuple[int, int]  # column of the data, view
-# Where masked language models keep the transform: keys of its linear map and of its LayerNorm.
-TRANSFORMS = (
-    ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),  # BERT
-    ("lm_head.dense", "lm_head.layer_norm"),  # RoBERTa, XLM-R, MPNet
-    ("vocab_transform", "vocab_layer_norm"),  # DistilBERT
-)
 
 
 def info_nce(
@@ -171,185 +161,6 @@ class ShuffledBatches(DefaultBatchSampler):
             yield order[start : start + self.batch_size].tolist()
 
 
-# -- heads ------------------------------------------------------------------------------------------------------------
-
-
-class ProjectionHead(nn.Module):
-    """Maps vectors (B,D) to vectors (B,D) that only the loss sees."""
-
-    name: ClassVar[str]
-    before_denoising: ClassVar[bool] = False  # head(h) − head(ĥ) instead of head(h − ĥ)
-    fitted_on: ClassVar[int] = 0  # how many of the texts it is fitted on, before training
-    origin: str = ""  # where its weights began
-
-    def fit(self, vectors: np.ndarray) -> None:
-        """Learn from vectors (N,D) of texts by the model before training."""
-
-    def stock(self) -> list[nn.Module]:
-        """The same as modules of sentence-transformers.
-
-        Raises:
-            RecipeError: it has none that compute exactly this.
-        """
-        raise RecipeError(
-            f"keep_projection_head: sentence-transformers has no module that computes the head {self.name!r} exactly; "
-            "take projection_head='dense-tanh', or let it be dropped."
-        )
-
-
-projection_heads: Registry[ProjectionHead] = Registry("projection head", "essent.projection_heads")
-
-
-@projection_heads.register("none")
-class NoProjection(ProjectionHead):
-    """No head: the vectors unchanged."""
-
-    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
-        super().__init__()
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Give vectors (B,D) back unchanged."""
-        return vectors
-
-    def stock(self) -> list[nn.Module]:
-        """No modules: there is nothing to save."""
-        return []
-
-
-@projection_heads.register("dense-tanh")
-class DenseTanh(ProjectionHead):
-    """tanh(W e + b), as BERT's pooler (SimCSE 3; PromptBERT's unsupervised models)."""
-
-    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
-        super().__init__()
-        self.dense = _linear(dimensions, config, generator)
-        self.origin = "initialised"
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Map vectors (B,D) by a dense layer and tanh."""
-        return torch.tanh(self.dense(vectors))  # (B,D)
-
-    def stock(self) -> list[nn.Module]:
-        """The head as a stock Dense module."""
-        from sentence_transformers.base.modules import Dense
-
-        size = self.dense.in_features
-        dense = Dense(size, size, activation_function=nn.Tanh())
-        dense.linear.load_state_dict(self.dense.state_dict())
-        return [dense]
-
-
-@projection_heads.register("whiten")
-class WhiteningHead(ProjectionHead):
-    """(e − μ) W, the whitening of the texts' vectors before training; it does not change afterwards.
-
-    Vectors of a pretrained model lie in a narrow cone, and most of what a contrastive step then does is to spread them.
-    Whitened ones are spread, so that the steps go into what texts have in common.
-    """
-
-    fitted_on = 3000
-
-    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
-        super().__init__()
-        self.centre: torch.Tensor
-        self.matrix: torch.Tensor
-        self.texts: torch.Tensor
-        self.register_buffer("centre", torch.zeros(dimensions))
-        self.register_buffer("matrix", torch.eye(dimensions))
-        self.register_buffer("texts", torch.tensor(0))  # that it is fitted on; a checkpoint keeps it
-        self.origin = "fitted on the texts"
-
-    def fit(self, vectors: np.ndarray) -> None:
-        """Take the mean and the whitening of vectors (N,D)."""
-        shaper = Whiten().fit(np.asarray(vectors, np.float64))
-        self.centre.copy_(torch.from_numpy(shaper.mean_))
-        self.matrix.copy_(torch.from_numpy(shaper.matrix_))
-        self.texts.fill_(len(vectors))
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Whiten vectors (B,D).
-
-        Raises:
-            InputError: nothing has been fitted, so that the head would change nothing.
-        """
-        if not int(self.texts):
-            raise InputError(
-                "The head 'whiten' is not fitted: call loss.projection_head.fit(encoder.encode(texts)) first, "
-                "as essent.training.train does."
-            )
-        return (vectors.to(self.matrix.dtype) - self.centre) @ self.matrix  # (B,D)
-
-    def stock(self) -> list[nn.Module]:
-        """The whitening as a stock Dense module without an activation."""
-        from sentence_transformers.base.modules import Dense
-
-        size = len(self.centre)
-        dense = Dense(size, size, activation_function=nn.Identity())
-        with torch.no_grad():
-            dense.linear.weight.copy_(self.matrix.T)
-            assert dense.linear.bias is not None  # noqa: S101  Dense has one by default
-            dense.linear.bias.copy_(-self.centre @ self.matrix)
-        return [dense]
-
-
-@projection_heads.register("prediction-transform")
-class PredictionTransform(ProjectionHead):
-    """LayerNorm(activation(W e + b)): what a masked language model does before it predicts words.
-
-    Its weights are the checkpoint's own where they are there; otherwise they are initialised, and `origin` says so.
-    """
-
-    before_denoising = True
-
-    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
-        super().__init__()
-        self.dense = _linear(dimensions, config, generator)
-        activation = getattr(config, "hidden_act", None) or getattr(config, "activation", None) or "gelu"
-        self.activation = ACT2FN[activation]
-        self.norm = nn.LayerNorm(dimensions, eps=float(getattr(config, "layer_norm_eps", 1e-12)))
-        found = _own_transform(checkpoint, dimensions)
-        if found:
-            self.load_state_dict(found)
-        self.origin = "taken from the checkpoint" if found else "initialised: the checkpoint has no prediction head"
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Map vectors (B,D) by the masked-LM head's transformation."""
-        normed: torch.Tensor = self.norm(self.activation(self.dense(vectors)))  # (B,D)
-        return normed
-
-
-def _linear(dimensions: int, config: Any, generator: torch.Generator) -> nn.Linear:
-    """A linear map (D,D), N(0, 0.02²) or whatever the model initialises with, bias 0."""
-    linear = nn.Linear(dimensions, dimensions)
-    deviation = float(getattr(config, "initializer_range", None) or 0.02)
-    with torch.no_grad():
-        linear.weight.normal_(0.0, deviation, generator=generator)
-        linear.bias.zero_()
-    return linear
-
-
-def _own_transform(checkpoint: str, dimensions: int) -> dict[str, torch.Tensor]:
-    """The prediction head's transform in a folder or hub repository, {} where there is none of (D,D)."""
-    try:
-        path = load_file_path(checkpoint, "model.safetensors") if checkpoint else None
-        if path is None:
-            return {}
-        with safe_open(path, framework="pt") as file:
-            keys = set(file.keys())
-            for dense, norm in TRANSFORMS:
-                names = {
-                    f"{part}.{kind}": f"{prefix}.{kind}"
-                    for part, prefix in (("dense", dense), ("norm", norm))
-                    for kind in ("weight", "bias")
-                }
-                if set(names.values()) <= keys:
-                    found = {name: file.get_tensor(key).float() for name, key in names.items()}
-                    return found if found["dense.weight"].shape == (dimensions, dimensions) else {}
-    except (OSError, ValueError, SafetensorError):
-        return {}  # no such repository, no network: the head is initialised, and says so
-    return {}
-
-
 # -- the loss of a batch ----------------------------------------------------------------------------------------------
 
 
@@ -427,3 +238,58 @@ class ContrastiveLoss(nn.Module):
             for place, part in zip(members, bias.split([len(w) for w in words]), strict=True):
                 found[place] = part
         return found
+
+
+def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpoint: str = "") -> ContrastiveLoss:
+    """The loss of a run, for a trainer of your own; the encoder takes on the recipe that will predict.
+
+    The head `whiten` must then be fitted: `loss.projection_head.fit(encoder.encode(texts))`.
+
+    Args:
+        encoder: changed in place, as training changes it.
+        columns: of the data: 1 (texts), 2 (pairs), 3 (with hard negatives).
+        checkpoint: where the prediction head's weights may be found.
+
+    Raises:
+        UnsupportedRecipeError: the model cannot run the templates, or has no room for them.
+        RecipeError: weights that count tokens, `keep_projection_head` for a head or a recipe that has no stock modules.
+    """
+    backbone = encoder.module.backbone
+    settings.check(capabilities_of(backbone))
+    generator = torch.Generator().manual_seed(settings.seed)
+    head = projection_heads[settings.projection_head](backbone.dimensions, backbone.model.config, generator, checkpoint)
+    module = ViewedModule(backbone, settings.predicts)
+    if module.plan.reads_stats:
+        raise RecipeError(
+            f"{str(settings.predicts)!r} counts tokens, which nothing does in training; train with weights that do not "
+            "(mean, cls …), and take these afterwards."
+        )
+    plans = [Plan(recipe, backbone) for recipe in settings.views]
+    replace_module(encoder, module)
+    if settings.keep_projection_head:  # refused before anything is trained
+        head.stock()
+        try:
+            stock_modules(encoder.module)
+        except NoStockModulesError as error:
+            raise RecipeError(
+                f"keep_projection_head saves stock modules, and {str(encoder.recipe)!r} has none: {error}."
+            ) from None
+    return ContrastiveLoss(
+        encoder,
+        plans,
+        places_of(columns, len(settings.views)),
+        head,
+        denoised=settings.row.denoised,
+        temperature=settings.temperature,
+    )
+
+
+def make_collator(encoder: Encoder, loss: ContrastiveLoss, max_seq_length: int = 32) -> ViewCollator:
+    """What makes the batches of such a loss: give it to the trainer as `data_collator`."""
+    return ViewCollator(
+        encoder.preprocess,
+        backbone=encoder.module.backbone,
+        frames=[plan.frame for plan in loss.plans],
+        places=loss.places,
+        max_seq_length=max_seq_length,
+    )

@@ -25,11 +25,8 @@ from essent._core.texts import distinct_texts
 from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.encoder.pipeline.plan import Plan
 from essent.encoder.saving.save import SavableModule
-from essent.encoder.saving.stock_modules import NoStockModulesError, stock_modules
-from essent.errors import DataError, EssentError, InputError, RecipeError, TrainingError
-from essent.model.capabilities import capabilities_of
+from essent.errors import DataError, EssentError, InputError, TrainingError
 from essent.tasks.judged import JudgedTask
 from essent.tasks.locate import load_judged
 from essent.tasks.pairs import PairTask
@@ -52,14 +49,8 @@ from essent.training.checkpoints import (
 from essent.training.continuous import free_template, replace_module
 from essent.training.device import find_device, on_device
 from essent.training.examples import Examples, as_examples
-from essent.training.loss import (
-    ContrastiveLoss,
-    ProjectionHead,
-    ViewCollator,
-    ViewedModule,
-    places_of,
-    projection_heads,
-)
+from essent.training.loss import make_collator, make_loss
+from essent.training.projection import ProjectionHead
 from essent.training.settings import CONTINUOUS, Settings, resolve_settings
 
 logger = logging.getLogger(__name__)
@@ -105,8 +96,8 @@ def train(
         The trained encoder, head dropped unless `keep_projection_head`; also in `output`.
 
     Raises:
-        InputError: data or settings that cannot be trained on.
-        UnsupportedRecipeError: the model cannot run the templates.
+        InputError: data or settings that cannot be trained on; for optiprompt, other than one template.
+        UnsupportedRecipeError: the model cannot run the templates; for optiprompt, a template without words.
         TrainingError: a loss that is not finite, a checkpoint that cannot be saved; the last good one stays.
         DataError: `output` holds another run.
         KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
@@ -174,61 +165,6 @@ def open_encoder(model: ModelLike, device: str | None = None, options: Mapping[s
 def tokenizer_kind(encoder: Encoder) -> str:
     """ "bert" where word pieces continue a word with "##", "roberta" where a mark begins one."""
     return "bert" if encoder.module.backbone.vocabulary.marker == "##" else "roberta"
-
-
-def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpoint: str = "") -> ContrastiveLoss:
-    """The loss of a run, for a trainer of your own; the encoder takes on the recipe that will predict.
-
-    The head `whiten` must then be fitted: `loss.projection_head.fit(encoder.encode(texts))`.
-
-    Args:
-        encoder: changed in place, as training changes it.
-        columns: of the data: 1 (texts), 2 (pairs), 3 (with hard negatives).
-        checkpoint: where the prediction head's weights may be found.
-
-    Raises:
-        UnsupportedRecipeError: the model cannot run the templates, or has no room for them.
-        RecipeError: weights that count tokens, `keep_projection_head` for a head or a recipe that has no stock modules.
-    """
-    backbone = encoder.module.backbone
-    settings.check(capabilities_of(backbone))
-    generator = torch.Generator().manual_seed(settings.seed)
-    head = projection_heads[settings.projection_head](backbone.dimensions, backbone.model.config, generator, checkpoint)
-    module = ViewedModule(backbone, settings.predicts)
-    if module.plan.reads_stats:
-        raise RecipeError(
-            f"{str(settings.predicts)!r} counts tokens, which nothing does in training; train with weights that do not "
-            "(mean, cls …), and take these afterwards."
-        )
-    plans = [Plan(recipe, backbone) for recipe in settings.views]
-    replace_module(encoder, module)
-    if settings.keep_projection_head:  # refused before anything is trained
-        head.stock()
-        try:
-            stock_modules(encoder.module)
-        except NoStockModulesError as error:
-            raise RecipeError(
-                f"keep_projection_head saves stock modules, and {str(encoder.recipe)!r} has none: {error}."
-            ) from None
-    return ContrastiveLoss(
-        encoder,
-        plans,
-        places_of(columns, len(settings.views)),
-        head,
-        denoised=settings.row.denoised,
-        temperature=settings.temperature,
-    )
-
-
-def make_collator(encoder: Encoder, loss: ContrastiveLoss, max_seq_length: int = 32) -> ViewCollator:
-    """What makes the batches of such a loss: give it to the trainer as `data_collator`."""
-    return ViewCollator(
-        encoder.preprocess,
-        backbone=encoder.module.backbone,
-        frames=[plan.frame for plan in loss.plans],
-        places=loss.places,
-        max_seq_length=max_seq_length,
-    )
 
 
 def _fit_head(encoder: Encoder, head: ProjectionHead, examples: Examples, seed: int) -> None:

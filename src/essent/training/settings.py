@@ -12,7 +12,7 @@ from essent._core.registry import did_you_mean
 from essent.errors import InputError, RecipeError, UnknownNameError
 from essent.model.capabilities import ModelCapabilities, check_recipe
 from essent.recipe.recipe import MASK, Recipe, read_field
-from essent.training.loss import projection_heads
+from essent.training.projection import projection_heads
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 CONTINUOUS = "optiprompt"  # the preset that trains the words of a template as free vectors, with the model frozen

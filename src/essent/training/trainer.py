@@ -23,7 +23,8 @@ from essent.tasks.judged import JudgedTask
 from essent.training.checkpoints import check_checkpoint, go_on, is_whole, left_over, writing_checkpoint
 from essent.training.device import on_device, quick_dropout
 from essent.training.examples import Examples
-from essent.training.loss import ContrastiveLoss, ProjectionHead, ShuffledBatches, ViewCollator
+from essent.training.loss import ContrastiveLoss, ShuffledBatches, ViewCollator
+from essent.training.projection import ProjectionHead
 from essent.training.settings import Settings
 
 HEAD_FILE = "projection_head.safetensors"

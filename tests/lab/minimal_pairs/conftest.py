@@ -17,7 +17,7 @@ from essent.lab.minimal_pairs.build import Resources
 from essent.lab.minimal_pairs.check import misspellings
 from essent.lab.minimal_pairs.masked import MaskedModel
 from essent.lab.minimal_pairs.parsing import Parser, inflect
-from essent.lab.minimal_pairs.words import WordNet
+from essent.lab.minimal_pairs.wordnet import WordNet
 
 FILLERS = "green strange nice famous empty eat eats ate eating see sees saw watch watched make made call called cold"
 

@@ -10,7 +10,8 @@ from tiny_wordnet import write_wordnet
 
 from essent.errors import DataError
 from essent.lab.minimal_pairs.parsing import Parser
-from essent.lab.minimal_pairs.words import WordNet, spelled, substitutes
+from essent.lab.minimal_pairs.wordnet import WordNet, spelled
+from essent.lab.minimal_pairs.words import substitutes
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +34,6 @@ def test_senses_and_counts(wordnet: WordNet) -> None:
 def test_a_sense_counts_once(wordnet: WordNet) -> None:
     """NLTK finds bounds twice: as it is, and as a form of bound, in one synset."""
     assert [uses for uses, _ in wordnet.senses("bounds", "noun")] == [2]
-
-
-def test_a_rare_sense_comes_after_the_usual_one(wordnet: WordNet) -> None:
-    (often, slope), (seldom, house) = wordnet.senses("bank", "noun")
-    assert (often, seldom) == (5, 3)
-    assert [wordnet.rank(one, "noun") for one in (slope, house)] == [1, 2]
 
 
 def test_relatives_are_all_that_a_random_word_may_not_be(wordnet: WordNet) -> None:

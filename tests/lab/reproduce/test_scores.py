@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from essent.lab.reproduce.run import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
+from essent.lab.reproduce.scores import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
 from essent.tasks.result import Result
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from essent._core.atomic import write_json
-from essent._core.lazy import optional_import
+from essent._core.lazy import check_torch, optional_import
 from essent.cli import options as opt
 from essent.cli.console import results, show_note, silence_libraries
 from essent.cli.files import check_output, write_json_file
@@ -121,6 +121,7 @@ def check(
         parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
         quiet: Show no notes.
     """
+    check_torch("essent lab minimal-pairs")
     from essent.lab.minimal_pairs.check import check_rows
     from essent.lab.minimal_pairs.parsing import Parser
     from essent.tasks.heros_files import load_heros
@@ -320,7 +321,7 @@ def _resources(
     from essent.lab.minimal_pairs.build import Resources
     from essent.lab.minimal_pairs.masked import MaskedModel
     from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.words import WordNet
+    from essent.lab.minimal_pairs.wordnet import WordNet
 
     parse, wordnet = Parser(parser), None
     try:

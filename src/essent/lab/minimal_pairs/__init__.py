@@ -14,9 +14,10 @@ from essent._core.lazy import needs_torch
 with needs_torch(__name__):
     from essent.lab.minimal_pairs.build import PairRow, Quality, Resources, build, overlaps, sample, write_rows
     from essent.lab.minimal_pairs.check import Finding, check_rows, misspellings
+    from essent.lab.minimal_pairs.english import negate, statement
     from essent.lab.minimal_pairs.masked import MaskedModel
     from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.words import WordNet
+    from essent.lab.minimal_pairs.wordnet import WordNet
 
 __all__ = [
     "Finding",
@@ -29,7 +30,9 @@ __all__ = [
     "build",
     "check_rows",
     "misspellings",
+    "negate",
     "overlaps",
     "sample",
+    "statement",
     "write_rows",
 ]

@@ -32,7 +32,8 @@ from essent.lab.minimal_pairs.parsing import (
     like_case,
     word_lists,
 )
-from essent.lab.minimal_pairs.words import RELATIONS, Choice, Chooser, Confidence, WordNet, both, negatable
+from essent.lab.minimal_pairs.wordnet import WordNet
+from essent.lab.minimal_pairs.words import RELATIONS, Choice, Chooser, Confidence, both, negatable
 from essent.tasks.heros import SUBSETS, MinimalPair
 from essent.tasks.overlap import PUBLISHED, Tokenize, lexical_overlap, words_and_marks
 
@@ -169,6 +170,9 @@ LOOKS: tuple[tuple[str, str, Callable[[str], object]], ...] = (  # filter, reaso
 FILTERS = (*dict.fromkeys(name for name, _, _ in LOOKS), "words", "grammar", "statement", "main verb")
 
 
+# -- rows, and what became of the other sentences ---------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class PairRow:
     """One minimal pair.
@@ -260,6 +264,8 @@ def as_dict(quality: Quality, rows: Sequence[PairRow], tokenize: Tokenize = word
     }
 
 
+# -- building ---------------------------------------------------------------------------------------------------------
+
 CHUNK = 128  # sentences whose words are masked together
 LATER = ("repeated", "replaceable word", "negation of the word", "synonym and antonym", "in context", "typo", "wanted")
 
@@ -269,7 +275,6 @@ class Resources:
     """What the pairs are built from; Synonym, Antonym and Random MLM need both WordNet and the model.
 
     Attributes:
-        parser: of the language's sentences.
         wordnet: offers synonyms and antonyms.
         model: judges them in context, and fills in random words.
         misspellings: word to misspellings; without them typos are slips of a finger only.

@@ -82,6 +82,8 @@ def _slips(word: str) -> Iterator[tuple[str, str]]:
             yield "letters swapped", head + tail[0] + letter + tail[1:]
 
 
+# -- finished pairs ---------------------------------------------------------------------------------------------------
+
 REPLACED = ("Synonym", "Antonym", "Random MLM")
 ARTICLES = {"a", "an"}
 FULL = {"'ve": "have"}  # must've, must not have

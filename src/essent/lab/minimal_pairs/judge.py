@@ -19,7 +19,8 @@ from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.build import Resources, sample
 from essent.lab.minimal_pairs.english import replace_word, replaceable
 from essent.lab.minimal_pairs.parsing import Doc, Negation
-from essent.lab.minimal_pairs.words import RELATIONS, Choice, Confidence, Evidence, WordNet, substitutes
+from essent.lab.minimal_pairs.wordnet import WordNet
+from essent.lab.minimal_pairs.words import RELATIONS, Choice, Confidence, Evidence, substitutes
 from essent.tasks.data import located_rows
 from essent.tasks.heros import MinimalPair
 

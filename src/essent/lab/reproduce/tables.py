@@ -214,6 +214,8 @@ def _block(content: dict[str, Any], table: dict[str, Any], block: dict[str, Any]
     return Block(block.get("title", ""), rows)
 
 
+# -- a table over some of its tasks: means beside the paper's over the same -------------------------------------------
+
 OF_ALL_TASKS = ("tasks", "seeds", "most_seeds")  # settings in which a mean and its single figures may differ
 
 

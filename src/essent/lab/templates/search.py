@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ def search_templates(
         raise InputError(f"The template grammar {grammar.text!r} has no slots to search.")
     tests = _held_out(test, folder, data, criterion)
     shell = _opened(model, layers, weights, MASK in grammar.text, options or {})
+    run = partial(search, shell, data, criterion=criterion, folder=folder)
     chosen = grammar.first()
     boards: list[Leaderboard] = []
     steps: list[Step] = []
@@ -92,15 +94,14 @@ def search_templates(
             space = Space((Grid(templates=new, layers=(layers,), weights=(weights,), shaping=(shaping,)),), name=slot)
             work = None if how.work is None else Path(how.work) / slot
             step = replace(how, baselines=() if boards else how.baselines, top=len(new) + len(how.baselines), work=work)
-            board = search(shell, data, space, criterion=criterion, folder=folder, settings=step)
+            board = run(space, settings=step)
             boards.append(board)
             scores.update({t.recipe.template: t.scores[board.criterion] for t in board.trials if t.recipe.template})
         filled = [scores[grammar.fill({**chosen, slot: choice})] for choice in choices]
         chosen[slot] = choices[int(np.argmax(np.nan_to_num(filled, nan=-np.inf)))]
         steps.append(Step(slot, {template: scores[template] for template in candidates}, chosen[slot]))
     template = grammar.fill(chosen)
-    asked = _Asked(shell, data, criterion, folder, how)
-    board = _decided(_merged(boards), boards, template, asked)
+    board = _decided(_merged(boards), boards, template, run, how)
     board = replace(board, provenance={**board.provenance, "model": model_name(model)})
     return TemplateSearch(template, tuple(steps), tested(board, shell, tests, how, {}, board.criterion))
 
@@ -153,10 +154,11 @@ def search_candidates(
     names = tuple(candidate.template for candidate in taken)
     grid = Grid(templates=names, layers=(layers,), weights=(weights,), shaping=(shaping,))
     step = replace(how, top=len(names) + len(how.baselines))
-    board = search(shell, data, Space((grid,), name="generated"), criterion=criterion, folder=folder, settings=step)
+    run = partial(search, shell, data, criterion=criterion, folder=folder)
+    board = run(Space((grid,), name="generated"), settings=step)
     board = replace(board, provenance={**board.provenance, "model": model_name(model), "space": "generated templates"})
     template = next(str(trial.recipe.template) for trial in board.trials if trial.recipe.template in names)
-    board = _decided(board, [board], template, _Asked(shell, data, criterion, folder, how))
+    board = _decided(board, [board], template, run, how)
     board = tested(board, shell, tests, how, {}, board.criterion)
     left_out = tuple(candidate.template for candidate in candidates if candidate not in taken)
     return GeneratedSearch(template, tuple(taken), left_out, board)
@@ -177,17 +179,6 @@ def _can_frame(shell: SentenceTransformer, template: str) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What a search over templates was given."""
-
-    shell: SentenceTransformer
-    data: Any
-    criterion: str | Sequence[str]
-    folder: str | Path | None
-    how: Settings
-
-
 def _held_out(
     test: Sequence[JudgedTask | str], folder: str | Path | None, data: Any, criterion: str | Sequence[str]
 ) -> list[HeldOut]:
@@ -195,33 +186,27 @@ def _held_out(
     return held_out(test, folder, question.texts, question.judged_items)
 
 
-def _decided(board: Leaderboard, boards: Sequence[Leaderboard], template: str, asked: _Asked) -> Leaderboard:
+def _decided(
+    board: Leaderboard, boards: Sequence[Leaderboard], template: str, run: Callable[..., Leaderboard], how: Settings
+) -> Leaderboard:
     """The leaderboard with the best template as its leader, and the verdict between that and the baselines."""
     winner = next((str(trial.recipe) for trial in board.trials if trial.recipe.template == template), None)
     if not board.is_scored or winner is None or not np.isfinite(board.find(winner).scores[board.criterion]):
         return board
-    found = boards[0].judgements
-    if found:
+    if boards[0].judgements:
         steps = [one.judgements[0] for one in boards]
         rows = {name: row for step in steps for name, row in zip(step.names, step.evidence, strict=True)}
-        scored = replace(found[0], names=list(rows), evidence=np.stack(list(rows.values())))
-        names, baselines = list(rows), board.baselines
-        made = judged(board.trials, board.criterion, baselines, [scored], names, seed=asked.how.seed, winner=winner)
-    else:  # the verdict without labels belongs to the last recipe that leads: the winner beside the baselines alone
-        alone = replace(asked.how, baselines=board.baselines, work=None)
-        made = search(
-            asked.shell,
-            asked.data,
-            Space(named=(winner,)),
-            criterion=asked.criterion,
-            folder=asked.folder,
-            settings=alone,
+        scored = replace(steps[0], names=list(rows), evidence=np.stack(list(rows.values())))
+        decided = judged(
+            board.trials, board.criterion, board.baselines, [scored], list(rows), seed=how.seed, winner=winner
         )
-        made = replace(made, trials=board.trials, winner=winner)
-        if str(board.trials[0].recipe) in board.baselines:
-            first = str(board.trials[0].recipe)
-            made = replace(made, kept=first, verdict=f"No template does better than {first}, which is kept.")
-    return replace(made, provenance=board.provenance, _source=board._source)
+    else:  # the verdict without labels belongs to the last recipe that leads: the winner beside the baselines alone
+        alone = run(Space(named=(winner,)), settings=replace(how, baselines=board.baselines, work=None))
+        decided = replace(alone, trials=board.trials, winner=winner)
+        if (first := str(board.trials[0].recipe)) in board.baselines:
+            verdict = f"No template does better than {first}, which is kept."
+            decided = replace(decided, kept=first, verdict=verdict)
+    return replace(decided, provenance=board.provenance, _source=board._source)
 
 
 def _merged(boards: Sequence[Leaderboard]) -> Leaderboard:

@@ -1,0 +1,203 @@
+"""Heads between the pooled vector and the loss: there in training, dropped afterwards.
+
+Source: SimCSE 3 ("MLP during training only"); PromptBERT's code for the supervised model: BERT's prediction-head
+transform, which maps h and ĥ each, before they are subtracted. The whitening is ours.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from sentence_transformers.util import load_file_path
+from torch import nn
+from transformers.activations import ACT2FN
+
+from essent._core.registry import Registry
+from essent.errors import InputError, RecipeError
+from essent.recipe.shaping.whiten import Whiten
+
+# Where masked language models keep the transform: keys of its linear map and of its LayerNorm.
+TRANSFORMS = (
+    ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),  # BERT
+    ("lm_head.dense", "lm_head.layer_norm"),  # RoBERTa, XLM-R, MPNet
+    ("vocab_transform", "vocab_layer_norm"),  # DistilBERT
+)
+
+
+class ProjectionHead(nn.Module):
+    """Maps vectors (B,D) to vectors (B,D) that only the loss sees."""
+
+    name: ClassVar[str]
+    before_denoising: ClassVar[bool] = False  # head(h) − head(ĥ) instead of head(h − ĥ)
+    fitted_on: ClassVar[int] = 0  # how many of the texts it is fitted on, before training
+    origin: str = ""  # where its weights began
+
+    def fit(self, vectors: np.ndarray) -> None:
+        """Learn from vectors (N,D) of texts by the model before training."""
+
+    def stock(self) -> list[nn.Module]:
+        """The same as modules of sentence-transformers.
+
+        Raises:
+            RecipeError: it has none that compute exactly this.
+        """
+        raise RecipeError(
+            f"keep_projection_head: sentence-transformers has no module that computes the head {self.name!r} exactly; "
+            "take projection_head='dense-tanh', or let it be dropped."
+        )
+
+
+projection_heads: Registry[ProjectionHead] = Registry("projection head", "essent.projection_heads")
+
+
+@projection_heads.register("none")
+class NoProjection(ProjectionHead):
+    """No head: the vectors unchanged."""
+
+    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
+        super().__init__()
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Give vectors (B,D) back unchanged."""
+        return vectors
+
+    def stock(self) -> list[nn.Module]:
+        """No modules: there is nothing to save."""
+        return []
+
+
+@projection_heads.register("dense-tanh")
+class DenseTanh(ProjectionHead):
+    """tanh(W e + b), as BERT's pooler (SimCSE 3; PromptBERT's unsupervised models)."""
+
+    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
+        super().__init__()
+        self.dense = _linear(dimensions, config, generator)
+        self.origin = "initialised"
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Map vectors (B,D) by a dense layer and tanh."""
+        return torch.tanh(self.dense(vectors))  # (B,D)
+
+    def stock(self) -> list[nn.Module]:
+        """The head as a stock Dense module."""
+        from sentence_transformers.base.modules import Dense
+
+        size = self.dense.in_features
+        dense = Dense(size, size, activation_function=nn.Tanh())
+        dense.linear.load_state_dict(self.dense.state_dict())
+        return [dense]
+
+
+@projection_heads.register("whiten")
+class WhiteningHead(ProjectionHead):
+    """(e − μ) W, the whitening of the texts' vectors before training; it does not change afterwards.
+
+    Vectors of a pretrained model lie in a narrow cone, and most of what a contrastive step then does is to spread them.
+    Whitened ones are spread, so that the steps go into what texts have in common.
+    """
+
+    fitted_on = 3000
+
+    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
+        super().__init__()
+        self.centre: torch.Tensor
+        self.matrix: torch.Tensor
+        self.texts: torch.Tensor
+        self.register_buffer("centre", torch.zeros(dimensions))
+        self.register_buffer("matrix", torch.eye(dimensions))
+        self.register_buffer("texts", torch.tensor(0))  # that it is fitted on; a checkpoint keeps it
+        self.origin = "fitted on the texts"
+
+    def fit(self, vectors: np.ndarray) -> None:
+        """Take the mean and the whitening of vectors (N,D)."""
+        shaper = Whiten().fit(np.asarray(vectors, np.float64))
+        self.centre.copy_(torch.from_numpy(shaper.mean_))
+        self.matrix.copy_(torch.from_numpy(shaper.matrix_))
+        self.texts.fill_(len(vectors))
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Whiten vectors (B,D).
+
+        Raises:
+            InputError: nothing has been fitted, so that the head would change nothing.
+        """
+        if not int(self.texts):
+            raise InputError(
+                "The head 'whiten' is not fitted: call loss.projection_head.fit(encoder.encode(texts)) first, "
+                "as essent.training.train does."
+            )
+        return (vectors.to(self.matrix.dtype) - self.centre) @ self.matrix  # (B,D)
+
+    def stock(self) -> list[nn.Module]:
+        """The whitening as a stock Dense module without an activation."""
+        from sentence_transformers.base.modules import Dense
+
+        size = len(self.centre)
+        dense = Dense(size, size, activation_function=nn.Identity())
+        with torch.no_grad():
+            dense.linear.weight.copy_(self.matrix.T)
+            assert dense.linear.bias is not None  # noqa: S101  Dense has one by default
+            dense.linear.bias.copy_(-self.centre @ self.matrix)
+        return [dense]
+
+
+@projection_heads.register("prediction-transform")
+class PredictionTransform(ProjectionHead):
+    """LayerNorm(activation(W e + b)): what a masked language model does before it predicts words.
+
+    Its weights are the checkpoint's own where they are there; otherwise they are initialised, and `origin` says so.
+    """
+
+    before_denoising = True
+
+    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
+        super().__init__()
+        self.dense = _linear(dimensions, config, generator)
+        activation = getattr(config, "hidden_act", None) or getattr(config, "activation", None) or "gelu"
+        self.activation = ACT2FN[activation]
+        self.norm = nn.LayerNorm(dimensions, eps=float(getattr(config, "layer_norm_eps", 1e-12)))
+        found = _own_transform(checkpoint, dimensions)
+        if found:
+            self.load_state_dict(found)
+        self.origin = "taken from the checkpoint" if found else "initialised: the checkpoint has no prediction head"
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Map vectors (B,D) by the masked-LM head's transformation."""
+        normed: torch.Tensor = self.norm(self.activation(self.dense(vectors)))  # (B,D)
+        return normed
+
+
+def _linear(dimensions: int, config: Any, generator: torch.Generator) -> nn.Linear:
+    """A linear map (D,D), N(0, 0.02²) or whatever the model initialises with, bias 0."""
+    linear = nn.Linear(dimensions, dimensions)
+    deviation = float(getattr(config, "initializer_range", None) or 0.02)
+    with torch.no_grad():
+        linear.weight.normal_(0.0, deviation, generator=generator)
+        linear.bias.zero_()
+    return linear
+
+
+def _own_transform(checkpoint: str, dimensions: int) -> dict[str, torch.Tensor]:
+    """The prediction head's transform in a folder or hub repository, {} where there is none of (D,D)."""
+    try:
+        path = load_file_path(checkpoint, "model.safetensors") if checkpoint else None
+        if path is None:
+            return {}
+        with safe_open(path, framework="pt") as file:
+            keys = set(file.keys())
+            for dense, norm in TRANSFORMS:
+                names = {
+                    f"{part}.{kind}": f"{prefix}.{kind}"
+                    for part, prefix in (("dense", dense), ("norm", norm))
+                    for kind in ("weight", "bias")
+                }
+                if set(names.values()) <= keys:
+                    found = {name: file.get_tensor(key).float() for name, key in names.items()}
+                    return found if found["dense.weight"].shape == (dimensions, dimensions) else {}
+    except (OSError, ValueError, SafetensorError):
+        return {}  # no such repository, no network: the head is initialised, and says so
+    return {}
