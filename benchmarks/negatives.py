@@ -32,22 +32,20 @@ ASKED = "a negation above a synonym"
 
 def write_triplets(texts: Path, without: Path, output: Path) -> None:
     """Sentences, themselves, and their negations, but no original of the pairs that will be measured."""
-    from essent.lab.minimal_pairs.build import Resources
-    from essent.lab.minimal_pairs.english import English
-    from essent.lab.minimal_pairs.language import Parser
-    from essent.lab.minimal_pairs.sentences import Suitable
-    from essent.lab.minimal_pairs.typos import misspellings
+    from essent.lab.minimal_pairs.build import Suitable, filter_sentences
+    from essent.lab.minimal_pairs.check import misspellings
+    from essent.lab.minimal_pairs.parsing import Parser
     from essent.lab.minimal_pairs.wordnet import WordNet
 
     measured = set(load_heros(without).originals)
-    listed = misspellings()
-    parser = Parser(English())
-    filters = Resources(parser, WordNet(), misspellings=listed).filters()
+    parser = Parser()
+    wrong = {typo for typos in misspellings().values() for typo in typos}
     sentences = dict.fromkeys(parser.split(read_texts(texts)))
-    found = [one for one in filters.check(list(sentences)) if isinstance(one, Suitable) and one.text not in measured]
-    rows = ({"anchor": one.text, "positive": one.text, "negative": one.negation.text} for one in found)
+    suitable = [one for one in filter_sentences(list(sentences), parser, wrong, WordNet()) if isinstance(one, Suitable)]
+    chosen = [original for original in suitable if original.text not in measured]
+    rows = ({"anchor": one.text, "positive": one.text, "negative": one.negation.text} for one in chosen)
     write_text(output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    print(f"{len(found)} of {len(sentences)} sentences")
+    print(f"{len(chosen)} of {len(sentences)} sentences")
 
 
 def scores(encoder: Encoder, data: Path, pairs: Path) -> dict[str, float]:

@@ -24,12 +24,9 @@ from essent.encoder.pipeline.shared_pass import count_frames, pool_texts
 from essent.model.backbone import Backbone
 from essent.tasks.locate import load_pairs
 from essent.tasks.pairs import PairTask
-from essent.training.build import Run, open_encoder, tokenizer_kind
 from essent.training.examples import as_examples
-from essent.training.objectives import OBJECTIVES
-from essent.training.run import train
-from essent.training.seeds import Spread
-from essent.training.settings import resolve_settings
+from essent.training.run import Spread, open_encoder, tokenizer_kind, train
+from essent.training.settings import OBJECTIVES, resolve_settings
 
 BEFORE = "before"
 UNSUPERVISED = [name for name, row in OBJECTIVES.items() if name != "same-template-denoised"]
@@ -108,7 +105,7 @@ def main() -> None:
     dev, *tests = (
         shortened(load_pairs(name, options.data), options.pairs) for name in (options.dev, *options.test.split(","))
     )
-    encoder = open_encoder(options.model, Run(Path("unused")))
+    encoder = open_encoder(options.model)
     kind = tokenizer_kind(encoder)
     prompt = resolve_settings("promptbert-unsup", kind, {}).predicts
     found = {BEFORE: [table_of(encoder.module.backbone, prompt, dev, tests)]}

@@ -22,21 +22,21 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging
 
 from essent import evaluate
-from essent.lab.pretrain.data import IGNORED, mask
-from essent.lab.pretrain.model import logits_at, open_model
+from essent.lab.pretrain.data import IGNORED, mask, masking_of, pack
+from essent.lab.pretrain.model import logits_at, open_model, open_tokenizer
 from essent.lab.pretrain.run import pretrain
-from essent.lab.pretrain.settings import Pretraining
-from essent.lab.pretrain.start import Start, prepare
+from essent.lab.pretrain.settings import Pretraining, Start
 
 
 def speed(options: argparse.Namespace, texts: list[str]) -> None:
     settings = Pretraining(max_steps=1, batch_size=options.batch_size)
-    prepared = prepare(texts, None, Start(model=options.model), settings)
-    print(prepared.about(settings)["sequences"], f"{torch.get_num_threads()} threads")
-    model, _ = open_model(options.model, prepared.config, {}, untied=False, seed=0)
+    tokenizer = open_tokenizer(options.model, None, texts, {}, options.vocabulary)
+    sequences = pack(tokenizer, texts, settings.max_seq_length)
+    print(f"{len(sequences)} sequences, {torch.get_num_threads()} threads")
+    model, _ = open_model(options.model, None, {}, untied=False, seed=0)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-9, fused=True)
-    batch = mask(prepared.train[: options.batch_size], prepared.masking)
+    batch = mask(sequences[: options.batch_size], masking_of(tokenizer, settings.mask_probability, False))
     labels = batch.pop("labels")
     chosen, tokens = labels != IGNORED, labels.numel()
     found: dict[str, list[float]] = {}

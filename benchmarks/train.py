@@ -27,10 +27,10 @@ from transformers.utils import logging
 
 from essent import Encoder
 from essent._core.arithmetic import has_bfloat16
-from essent.training.build import Run, make_loss, make_trainer
 from essent.training.examples import Examples
-from essent.training.objectives import OBJECTIVES
-from essent.training.settings import resolve_settings
+from essent.training.loss import make_collator, make_loss
+from essent.training.settings import OBJECTIVES, resolve_settings
+from essent.training.trainer import make_trainer
 from measured import Ratio, Watch
 
 PRECISIONS = ("float32", "bfloat16")
@@ -106,7 +106,7 @@ def own(options: argparse.Namespace, objective: str, folder: str, precision: str
     frame = max(len(plan.frame) for plan in loss.plans)
     texts = texts_of(options.tokens + 2 - frame, options.batch * options.steps)
     examples = Examples(tuple((text,) for text in texts))
-    trainer = make_trainer(encoder, loss, examples, settings, Run(Path(folder)))
+    trainer = make_trainer(encoder, loss, examples, settings, Path(folder), make_collator(encoder, loss, 512))
     trainer.args.save_strategy = "no"
     encoded = 0
 

@@ -30,7 +30,7 @@ from essent import NAMED, TEMPLATES
 from essent.cli.check import PROBLEMS
 from essent.encoder.encoder import Encoder
 from essent.encoder.saving.stock_modules import NoStockModulesError, stock_modules
-from essent.lab.minimal_pairs.english import English
+from essent.lab.minimal_pairs.parsing import PIPELINES
 from essent.lab.reproduce.tables import tables
 from essent.recipe.pooling import reductions
 from essent.recipe.shaping.base import shapers
@@ -299,7 +299,7 @@ def test_the_model_of_the_shell_examples_is_found() -> None:
 def check_installation(words: list[str]) -> None:
     """Lines that set something up are not run: their extras and files must exist."""
     if words[:4] == ["python", "-m", "spacy", "download"]:
-        assert words[4:] == [English.pipelines[0]]
+        assert words[4:] == [PIPELINES[0]]
         return
     assert words[:2] in (["pip", "install"], ["pre-commit", "install"]), words
     extras = metadata("essent").get_all("Provides-Extra") or []

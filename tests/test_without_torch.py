@@ -165,14 +165,13 @@ STATEMENTS = {
     **{
         f"import essent.{package}": f"essent.{package}"
         for package in (
-            "encoder model recipe.shaping lab.explain lab.minimal_pairs lab.reproduce lab.templates"
+            "encoder model recipe.shaping lab.explain lab.minimal_pairs lab.reproduce lab.templates training"
         ).split()
     },
     "from essent.engine import compile": "essent.engine.compile",
     "from essent.static import distill": "essent.static.distill",
-    "from essent.training import train": "essent.training.train",
-    "from essent.lab.pretrain import pretrain": "essent.lab.pretrain.pretrain",
     "from essent import Recipe; Recipe.parse('mean | zscore')": "The shaping 'zscore'",
+    "from essent.lab.pretrain import pretrain": "essent.lab.pretrain.pretrain",
     "from essent import verify; verify('other')": "Loading this folder",
     "from essent import verify; verify('owner/model')": "Reading 'owner/model'",
     TASK.format("classification:labels.csv"): "A probe of labelled texts",

@@ -10,32 +10,29 @@ from pathlib import Path
 
 import pytest
 
-from essent.lab.minimal_pairs.build import Resources, build
-from essent.lab.minimal_pairs.check import check_rows
-from essent.lab.minimal_pairs.english import English
-from essent.lab.minimal_pairs.language import Parser
+from essent.lab.minimal_pairs.build import Resources, build, overlaps
+from essent.lab.minimal_pairs.check import check_rows, misspellings
+from essent.lab.minimal_pairs.english import replaceable
 from essent.lab.minimal_pairs.masked import MaskedModel
-from essent.lab.minimal_pairs.rows import overlaps
-from essent.lab.minimal_pairs.substitutes import Substitutes
-from essent.lab.minimal_pairs.typos import misspellings
+from essent.lab.minimal_pairs.parsing import Parser
 from essent.lab.minimal_pairs.wordnet import WordNet
-from essent.tasks.data import located_rows
-from essent.tasks.examples import SUBSETS, MinimalPair
+from essent.lab.minimal_pairs.words import substitutes
+from essent.tasks.data import read_rows
+from essent.tasks.heros import SUBSETS, MinimalPair
 
 pytestmark = pytest.mark.data
 
 
 def test_the_papers_words_in_the_real_wordnet() -> None:
     """Table 2: for illegal and boosted synonyms and antonyms in the right form."""
-    language = English()
-    offers = Substitutes(WordNet(), language)
-    docs = Parser(language)(
+    wordnet = WordNet()
+    docs = Parser()(
         ["And that is why it is (or was) illegal.", "You do not know how much that boosted my self-esteem."]
     )
     found: dict[tuple[str, str], set[str]] = {}
     for doc in docs:
-        token = next(one for one in language.replaceable(doc) if one.lower_ in ("illegal", "boosted"))
-        for one in offers.of(token):
+        token = next(one for one in replaceable(doc) if one.lower_ in ("illegal", "boosted"))
+        for one in substitutes(token, wordnet):
             found.setdefault((token.lower_, one.relation), set()).add(one.word)
     assert "illegitimate" in found["illegal", "synonym"]
     assert "legal" in found["illegal", "antonym"]
@@ -43,11 +40,10 @@ def test_the_papers_words_in_the_real_wordnet() -> None:
 
 
 def test_originals_of_real_comments() -> None:
-    comments = Path(os.environ["ESSENT_DATA"]) / "corpus" / "goemotions.jsonl"
-    texts = [row.values["text"] for row in located_rows(comments)]
+    texts = [row["text"] for row in read_rows(Path(os.environ["ESSENT_DATA"]) / "corpus" / "goemotions.jsonl")]
     model = os.environ.get("ESSENT_RAW_MODEL")
     assert model, "give a masked language model: make check-data DATA=DIR RAW_MODEL=DIR"
-    listed, parser = misspellings(), Parser(English())
+    listed, parser = misspellings(), Parser()
     resources = Resources(parser, WordNet(), MaskedModel(model), listed)
     rows, quality = build(texts, resources, n=1000, seed=0)
     assert quality.originals == 1000  # 1,258 of 16,163 sentences are suitable

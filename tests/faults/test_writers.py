@@ -102,7 +102,7 @@ def test_a_masked_language_model_that_is_finished(
     """An older model, its checkpoints and what is not essent's: one step, and never a mixture."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    from essent.lab.pretrain.run import RunFolder
+    from essent.lab.pretrain.run import finish as write_finished
 
     source = folder_of("bert")
     model, tokenizer = AutoModelForMaskedLM.from_pretrained(source), AutoTokenizer.from_pretrained(source)
@@ -118,7 +118,7 @@ def test_a_masked_language_model_that_is_finished(
 
     def finish() -> None:
         (place / "checkpoints").mkdir(exist_ok=True)
-        RunFolder(place, resume=False, force=True).finish(model, tokenizer, {"steps": 1})
+        write_finished(place, model, tokenizer, {"steps": 1})
 
     assert check_old_or_new(finish, place, read=without_empty_checkpoints)
 
@@ -230,19 +230,21 @@ SETTINGS: dict[str, Any] = {
 def test_one_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
     """The one before goes when the new one is whole: at every moment one is, and what looks whole is whole."""
     pytest.importorskip("accelerate")
-    from essent.training.build import Run, make_loss, make_trainer, open_encoder
     from essent.training.checkpoints import check_checkpoint, is_whole, last_checkpoint
     from essent.training.examples import as_examples
+    from essent.training.loss import make_collator, make_loss
+    from essent.training.run import open_encoder
     from essent.training.settings import resolve_settings
+    from essent.training.trainer import make_trainer
 
-    run = Run(tmp_path / "run", device="cpu")
-    encoder = open_encoder(str(folder_of("bert")), run)
+    place = tmp_path / "run" / "checkpoints"
+    encoder = open_encoder(str(folder_of("bert")), "cpu")
     settings = resolve_settings("promptbert-unsup", "bert", {"batch_size": 4, "max_steps": 3, "validate_every": 1})
     examples = as_examples(CORPUS[:12])
-    trainer = make_trainer(encoder, make_loss(encoder, settings, 1, checkpoint=""), examples, settings, run)
+    loss = make_loss(encoder, settings)
+    trainer = make_trainer(encoder, loss, examples, settings, place, make_collator(encoder, loss))
     trainer.args.save_total_limit = 1
     trainer.create_optimizer_and_scheduler(3)
-    place = run.checkpoints
     for name in ("checkpoint-2", "checkpoint-3"):  # of a run that was killed before
         (place / name).mkdir(parents=True)
         (place / name / "trainer_state.json").write_text("{}", "utf-8")

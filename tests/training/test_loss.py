@@ -13,12 +13,10 @@ from train_reference import Slow, loss_of
 
 from essent import Encoder, Recipe
 from essent.encoder.pipeline.plan import Plan
-from essent.training.build import replace_module
-from essent.training.loss import ContrastiveLoss
-from essent.training.objectives import OBJECTIVES
+from essent.training.continuous import replace_module
+from essent.training.loss import ContrastiveLoss, ViewCollator, ViewedModule, places_of
 from essent.training.projection import projection_heads
-from essent.training.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES
-from essent.training.views import ViewCollator, ViewedModule, bare_template, places_of
+from essent.training.settings import BERT_TEMPLATES, OBJECTIVES, ROBERTA_TEMPLATES
 
 TEXTS = ["A man is playing a large flute", "Two dogs run.", "dogs", "The moon is far from the earth"]
 TRIPLETS = [
@@ -167,14 +165,3 @@ def test_views_are_cut_to_the_text_length(bert: Path) -> None:
     features = features_of(collator, [("The old oak tree stayed there all the morning.",), ("dogs",)])
     longest = [int(part["attention_mask"].sum(dim=1).max()) for part in features]
     assert longest == [len(frame) + 5 for frame in collator.frames]
-
-
-def test_positions_of_the_bare_template(bert: Path) -> None:
-    loss, _ = build(bert, "same-template-denoised", "none", 1)
-    frame = loss.plans[0].frame
-    rows = bare_template(frame, torch.tensor([0, 7]))
-    assert rows["positions"][0].tolist() == list(range(len(frame)))
-    assert rows["positions"][1, len(frame.before)] == len(frame.before) + 7
-    assert places_of(1, 2) == ((0, 0), (0, 1))
-    assert places_of(3, 2) == ((0, 0), (1, 1), (2, 1))
-    assert places_of(2, 1) == ((0, 0), (1, 0))

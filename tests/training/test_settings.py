@@ -20,7 +20,7 @@ from essent.recipe.shaping.whiten import Whiten
 from essent.tasks.pairs import PairTask
 from essent.training.examples import read_examples
 from essent.training.projection import projection_heads
-from essent.training.seeds import train_seeds
+from essent.training.run import train_seeds
 from essent.training.settings import BERT_TEMPLATES, PRESETS, ROBERTA_TEMPLATES, Settings, resolve_settings
 
 # PromptBERT, Tables 13 and 14; SimCSE, App. A: (batch, learning rate, epochs, validate every)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import json
 import resource
 import shutil
 import signal
@@ -35,12 +34,11 @@ from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
 from essent.tasks.pairs import PairTask
 from essent.tasks.retrieval import RetrievalTask
-from essent.training.build import Run, make_collator, make_loss, warn
 from essent.training.checkpoints import check_checkpoint, last_checkpoint, remove_checkpoints
 from essent.training.examples import as_examples
-from essent.training.run import prepare, train
+from essent.training.loss import make_collator, make_loss
+from essent.training.run import train, warn
 from essent.training.settings import resolve_settings
-from waiting import wait_until
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -108,13 +106,6 @@ def test_queries_are_validated_with_the_models_prompts(folder_of: Callable[[str]
     assert plain != pytest.approx(run["best_score"], abs=1e-4)
 
 
-@pytest.mark.slow  # a run that is stopped and resumed gives the same bytes too, below
-def test_same_seed_same_bytes(whole: Path, bert: Path, dev: PairTask, tmp_path: Path) -> None:
-    settings = {**SMALL, "max_steps": 6, "validate_every": 2}
-    train(str(bert), list(TEXTS), output=tmp_path / "again", validate=dev, **settings)
-    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-
-
 def test_resumed_after_a_stop_in_the_second_epoch(whole: Path, bert: Path, dev: PairTask, tmp_path: Path) -> None:
     """With four batches an epoch, checkpoint 4 ends the first one and 6 the run; a half-written one is passed over."""
     shutil.copytree(whole, tmp_path / "run")
@@ -134,8 +125,15 @@ def test_resumed_after_a_stop_in_the_second_epoch(whole: Path, bert: Path, dev: 
         train(other, TEXTS, output=tmp_path / "run", resume=True, validate=dev, **settings)
 
 
-@pytest.mark.parametrize("name", ["optimizer.pt", "rng_state.pth", "projection_head.safetensors", "essent/files.json"])
-@pytest.mark.parametrize("damage", ["missing", "shorter"])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("optimizer.pt", "missing"),
+        ("rng_state.pth", "shorter"),
+        ("projection_head.safetensors", "missing"),
+        ("essent/files.json", "shorter"),
+    ],
+)
 def test_a_checkpoint_without_all_of_its_files_is_passed_over(
     whole: Path, tmp_path: Path, name: str, damage: str
 ) -> None:
@@ -243,32 +241,6 @@ def test_what_is_hardly_meant_is_said(folder_of: Callable[[str], Path], caplog: 
     assert "recipe='last-token' does" in caplog.text
 
 
-KILLED = """
-import json, sys
-import torch
-torch.set_num_threads(1)  # as the tests have it: sums depend on the number of threads
-from essent.training import train
-texts, settings = json.loads(sys.argv[3])
-train(sys.argv[1], texts, output=sys.argv[2], **settings)
-"""
-
-
-@pytest.mark.slow  # a process of its own; runs that are stopped in this one are resumed above
-def test_resumed_after_a_kill(bert: Path, tmp_path: Path) -> None:
-    """A run is killed without warning somewhere, and goes on to the weights of one that was not."""
-    settings = {**SMALL, "max_steps": 400, "validate_every": 3}
-    command = [sys.executable, "-c", KILLED, str(bert), str(tmp_path / "run"), json.dumps([TEXTS, settings])]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until(lambda: process.poll() is not None or reached(tmp_path / "run") >= 6)
-    assert process.poll() is None, "it ended by itself"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    step = reached(tmp_path / "run") + 3
-    for name in ("run", "unbroken"):
-        stop_after(step, bert, TEXTS, output=tmp_path / name, resume=True, **settings)
-    assert same(*(tmp_path / name / "checkpoints" / f"checkpoint-{step}" for name in ("run", "unbroken")))
-
-
 def test_ctrl_c_saves_a_checkpoint_and_the_run_goes_on(
     whole: Path, bert: Path, dev: PairTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,31 +295,6 @@ def test_the_first_step_of_an_extended_run_learns(bert: Path, tmp_path: Path) ->
     train(bert, TEXTS, max_steps=1, **settings)
     train(bert, TEXTS, max_steps=2, resume=True, **settings)
     assert not same(*(tmp_path / "checkpoints" / f"checkpoint-{step}" for step in (1, 2)))
-
-
-def reached(output: Path) -> int:
-    """Step of the newest checkpoint, whole or not."""
-    return max((int(path.name[11:]) for path in (output / "checkpoints").glob("checkpoint-*")), default=0)
-
-
-class Stopped(Exception):  # noqa: N818
-    """Thrown out of a run at a step."""
-
-
-def stop_after(step: int, *arguments: Any, **settings: Any) -> None:
-    """A run that ends as soon as the checkpoint of a step is written."""
-    from essent.training.trainer import ContrastiveTrainer
-
-    class Stopping(ContrastiveTrainer):
-        def _save_checkpoint(self, *given: Any) -> None:
-            super()._save_checkpoint(*given)
-            if self.state.global_step == step:
-                raise Stopped
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("essent.training.trainer.ContrastiveTrainer", Stopping)
-        with pytest.raises(Stopped):
-            train(*arguments, **settings)
 
 
 @pytest.mark.parametrize(
@@ -433,9 +380,8 @@ def test_a_whitening_head_is_fitted_once_and_resumed(bert: Path, tmp_path: Path)
 
 
 def test_roberta_takes_its_own_templates(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
-    run = Run(tmp_path / "run", device="cpu")
-    _, _, settings, _ = prepare(folder_of("roberta"), TEXTS, "promptbert-unsup", {}, run, None)
-    assert settings.templates[0] == "This sentence : ' {text} ' means [MASK] ."
+    train(folder_of("roberta"), TEXTS, output=tmp_path, max_steps=1, **SMALL)
+    assert about(tmp_path)["settings"]["templates"][0] == "This sentence : ' {text} ' means [MASK] ."
 
 
 def test_the_loss_in_a_trainer_of_one_s_own(bert: Path, tmp_path: Path) -> None:
@@ -500,7 +446,7 @@ def files_up_to(size: int) -> Iterator[None]:
 @pytest.mark.slow
 def test_a_full_disk(bert: Path, tmp_path: Path) -> None:
     settings = {**SMALL, "max_steps": 4, "validate_every": 2}
-    stop_after(2, bert, TEXTS, output=tmp_path, **settings)
+    train(bert, TEXTS, output=tmp_path, **{**settings, "max_steps": 2})
     good = weights(tmp_path / "checkpoints" / "checkpoint-2")
     for size in (20_000, 300_000):  # the model does not fit; the model does and the optimizer does not
         with (

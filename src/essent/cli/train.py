@@ -101,7 +101,6 @@ def train(
     check_torch("essent train")
     from essent.tasks.locate import load_labelled
     from essent.training.checkpoints import check_unfinished
-    from essent.training.continuous import train_continuous
     from essent.training.run import train as run_training
 
     chosen = preset or ("promptbert-unsup" if pairs is None else "promptbert-sup")
@@ -113,7 +112,7 @@ def train(
     tests = [load_labelled(name, data_folder) for name in expand_groups(test)]
     silence_libraries()
     optional_import("datasets", "train").disable_progress_bars()
-    encoder = (train_continuous if chosen == "optiprompt" else run_training)(
+    encoder = run_training(
         model,
         examples,
         chosen,

@@ -9,21 +9,13 @@ In one line:
     encoder = train("bert-base-uncased", texts, "promptbert-unsup", output="my-model", validate="stsb.dev")
 """
 
-from __future__ import annotations
+from essent._core.lazy import needs_torch
 
-from typing import TYPE_CHECKING
-
-from essent._core.lazy import lazy_door
-
-if TYPE_CHECKING:
-    from essent.training.build import make_collator, make_loss
-    from essent.training.continuous import train_continuous
+with needs_torch(__name__):
     from essent.training.examples import Examples, read_examples
-    from essent.training.loss import ContrastiveLoss
-    from essent.training.objectives import OBJECTIVES, Objective, denoised_info_nce, info_nce
-    from essent.training.run import train
-    from essent.training.seeds import Spread, train_seeds
-    from essent.training.settings import PRESETS, Preset, Settings, resolve_settings
+    from essent.training.loss import ContrastiveLoss, info_nce, make_collator, make_loss
+    from essent.training.run import Spread, train, train_seeds
+    from essent.training.settings import OBJECTIVES, PRESETS, Objective, Preset, Settings, resolve_settings
 
 __all__ = [
     "OBJECTIVES",
@@ -34,36 +26,11 @@ __all__ = [
     "Preset",
     "Settings",
     "Spread",
-    "denoised_info_nce",
     "info_nce",
     "make_collator",
     "make_loss",
     "read_examples",
     "resolve_settings",
     "train",
-    "train_continuous",
     "train_seeds",
 ]
-
-__getattr__, __dir__ = lazy_door(
-    __name__,
-    {
-        "ContrastiveLoss": "essent.training.loss",
-        "Examples": "essent.training.examples",
-        "OBJECTIVES": "essent.training.objectives",
-        "Objective": "essent.training.objectives",
-        "PRESETS": "essent.training.settings",
-        "Preset": "essent.training.settings",
-        "Settings": "essent.training.settings",
-        "resolve_settings": "essent.training.settings",
-        "Spread": "essent.training.seeds",
-        "denoised_info_nce": "essent.training.objectives",
-        "info_nce": "essent.training.objectives",
-        "make_collator": "essent.training.build",
-        "make_loss": "essent.training.build",
-        "read_examples": "essent.training.examples",
-        "train": "essent.training.run",
-        "train_continuous": "essent.training.continuous",
-        "train_seeds": "essent.training.seeds",
-    },
-)

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: written, sealed, looked through; which are whole, and what to say when one cannot be written.
+"""Checkpoints of a run: written, sealed, looked through; going on from one; Ctrl-C, which leaves one.
 
 transformers' trainer writes a checkpoint file by file. When the last one is on the disk, the digests of all of them
 are written (`essent._core.folders`): a checkpoint without them, or with other files, is not whole.
@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import math
 import shutil
+import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
+from transformers import TrainerCallback, TrainerState
 
 from essent._core.atomic import remove_leftovers, sync, sync_tree
 from essent._core.folders.digests import DIGESTS, check_digests, listed_names, write_digests
 from essent.errors import DataError, EssentError, ModelError, TrainingError
+from essent.training.device import kept_memory
+
+logger = logging.getLogger(__name__)
 
 CHECKPOINTS, STARTED = "checkpoints", "run.json"
 STATE = "trainer_state.json"  # what transformers' trainer writes last
@@ -200,3 +208,75 @@ def _rotate(written: Path, limit: int | None, best: str | None) -> None:
     surplus = 0 if limit is None else len(whole) - max(limit, len(whole) - len(others))
     for path in others[: max(surplus, 0)]:
         shutil.rmtree(path, ignore_errors=True)
+
+
+# -- the steps of a run -----------------------------------------------------------------------------------------------
+
+
+class StopGently(TrainerCallback):
+    """On the first Ctrl-C (or SIGTERM) the step is finished and a checkpoint saved; a second one stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Within the block the signals are taken; only the main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        def take(number: int, frame: Any) -> None:
+            self.asked = True
+            logger.warning("Stopping after this step, with a checkpoint. Ctrl-C again stops at once, without one.")
+            signal.signal(number, before[number] or signal.SIG_DFL)
+
+        for number in before:
+            signal.signal(number, take)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler or signal.SIG_DFL)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        """Save and stop, if asked."""
+        if self.asked and state.global_step < state.max_steps:
+            control.should_save = control.should_training_stop = True
+        return control
+
+
+def total_steps(trainer: Any) -> int:
+    """How many steps the whole run of transformers' trainer has, those before its checkpoint too."""
+    if trainer.args.max_steps > 0:
+        return int(trainer.args.max_steps)
+    return math.ceil(float(trainer.args.num_train_epochs) * len(trainer.get_train_dataloader()))
+
+
+def go_on(trainer: Any, checkpoint: Path | None) -> bool:
+    """Have transformers' trainer train, from a checkpoint if there is one; False if nothing was left to train.
+
+    Of a run whose steps are all done the checkpoint is only read: in the middle of an epoch transformers would make one
+    step more.
+
+    Raises:
+        KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
+    """
+    if checkpoint is not None:
+        state = TrainerState.load_from_json(str(checkpoint / STATE))
+        if state.global_step >= total_steps(trainer):
+            trainer.state = state
+            trainer._load_from_checkpoint(str(checkpoint))
+            return False
+    stop = StopGently()
+    trainer.add_callback(stop)
+    with stop.listening(), kept_memory():
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    if trainer.state.global_step < trainer.state.max_steps:
+        raise KeyboardInterrupt(
+            f"Stopped after step {trainer.state.global_step} of {trainer.state.max_steps}. "
+            f"{left_over(Path(str(trainer.args.output_dir)))} The same command with --resume goes on from there (in "
+            "Python: resume=True)."
+        )
+    return True

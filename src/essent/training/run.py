@@ -1,42 +1,38 @@
-"""A training run: a model and texts in, an Encoder out; checkpoints, validation, resumption."""
+"""A training run: a model and texts in, an Encoder out; the same run with several seeds."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from sentence_transformers import SentenceTransformer
 
 from essent._core.atomic import require_replaceable, write_text
 from essent._core.folders.names import ENCODER, STATE_FOLDER
 from essent._core.folders.places import check_replaceable
+from essent._core.lazy import optional_import
+from essent._core.texts import distinct_texts
 from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.encoder.saving.save import SavableModule
 from essent.errors import DataError, EssentError, InputError, TrainingError
-from essent.model.capabilities import capabilities_of
-from essent.tasks.base import LabeledTask
-from essent.tasks.locate import load_labelled
+from essent.tasks.judged import JudgedTask
+from essent.tasks.locate import load_judged
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import library_versions
-from essent.training.build import (
-    Run,
-    bars,
-    checkpoint_of,
-    fit_head,
-    make_loss,
-    make_trainer,
-    open_encoder,
-    replace_module,
-    tokenizer_kind,
-    warn,
-)
 from essent.training.checkpoints import (
+    CHECKPOINTS,
     STARTED,
     STATE,
     WRITE_ERRORS,
@@ -47,17 +43,19 @@ from essent.training.checkpoints import (
     last_checkpoint,
     left_over,
     remove_checkpoints,
+    total_steps,
     where_it_goes_on,
 )
-from essent.training.device import on_device
+from essent.training.continuous import free_template, replace_module
+from essent.training.device import find_device, on_device
 from essent.training.examples import Examples, as_examples
+from essent.training.loss import make_collator, make_loss
 from essent.training.projection import ProjectionHead
-from essent.training.settings import Settings, resolve_settings
-from essent.training.stopping import total_steps
+from essent.training.settings import CONTINUOUS, Settings, resolve_settings
 
 logger = logging.getLogger(__name__)
 
-ABOUT = "training.json"
+HISTORY, SEEDS = "training.json", "seeds.json"
 LENGTH, EXTENDED = ("max_steps", "epochs"), "extended_after_steps"
 
 
@@ -67,7 +65,7 @@ def train(
     preset: str = "promptbert-unsup",
     *,
     output: str | Path,
-    validate: str | Path | LabeledTask | None = None,
+    validate: str | Path | JudgedTask | None = None,
     resume: bool = False,
     force: bool = False,
     device: str | None = None,
@@ -81,7 +79,8 @@ def train(
     Args:
         model: a hub name, a folder, or a loaded SentenceTransformer, which does not change (a copy is trained).
         data: texts (unsupervised), pairs (anchor, positive) or triplets (… and hard negative); a list or `Examples`.
-        preset: a paper's settings, a name of `PRESETS`.
+        preset: a paper's settings, a name of `PRESETS`. With "optiprompt" the words of the template become free
+            vectors, and nothing else is trained.
         output: the folder to write: the encoder, `training.json` about the run, and its checkpoints.
         validate: judgements of any kind, a task's name or a file: the checkpoint that does best on them is kept, not
             the last. A test part is not read.
@@ -97,76 +96,121 @@ def train(
         The trained encoder, head dropped unless `keep_projection_head`; also in `output`.
 
     Raises:
-        InputError: data or settings that cannot be trained on.
-        UnsupportedRecipeError: the model cannot run the templates.
+        InputError: data or settings that cannot be trained on; for optiprompt, other than one template.
+        UnsupportedRecipeError: the model cannot run the templates; for optiprompt, a template without words.
         TrainingError: a loss that is not finite, a checkpoint that cannot be saved; the last good one stays.
         DataError: `output` holds another run.
         KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
         MissingDependencyError: without the extra `train`.
     """
-    run = Run(Path(output), resume, force, device, progress, options or {}, note)
-    encoder, examples, settings, task = prepare(model, data, preset, changes, run, validate)
-    return train_encoder(encoder, examples, settings, run, task, checkpoint=checkpoint_of(model, encoder))
-
-
-def prepare(
-    model: ModelLike,
-    data: Any,
-    preset: str,
-    changes: Mapping[str, Any],
-    run: Run,
-    validate: str | Path | LabeledTask | None,
-) -> tuple[Encoder, Examples, Settings, LabeledTask | None]:
-    """What a run reads, the data first: nothing is loaded for what cannot be trained on; see `train`."""
+    output = Path(output)
+    find_device(device)
     examples = as_examples(data)
-    task = None if validate is None else load_labelled(validate).for_choice()
+    task = None if validate is None else load_judged(validate).for_choice()
     if isinstance(task, PairTask) and len({pair.score for pair in task.pairs}) < 2:
         raise InputError(f"All gold scores of {task.name!r} are equal: no checkpoint does better on it than another.")
-    encoder = open_encoder(model, run)
-    return encoder, examples, resolve_settings(preset, tokenizer_kind(encoder), changes), task
-
-
-def train_encoder(
-    encoder: Encoder,
-    examples: Examples,
-    settings: Settings,
-    run: Run,
-    task: LabeledTask | None = None,
-    *,
-    checkpoint: str = "",
-) -> Encoder:
-    """Train an encoder in place by resolved settings; see `train`.
-
-    Args:
-        checkpoint: where the prediction head's weights may be found.
-    """
+    encoder = open_encoder(model, device, options)
+    settings = resolve_settings(preset, tokenizer_kind(encoder), changes)
+    checkpoint = str(model) if isinstance(model, (str, Path)) else encoder.module.backbone.model.config._name_or_path
+    if preset == CONTINUOUS:
+        settings = replace(settings, templates=(free_template(encoder, settings.templates),))
     _check_sizes(examples, settings)
     on_device(encoder.device.type, settings.precision)  # refused before a folder is made
     backbone = encoder.module.backbone
-    settings.check(capabilities_of(backbone))
     loss = make_loss(encoder, settings, examples.width, checkpoint=checkpoint)
-    about = {"settings": settings.to_dict(), "data": examples.digest(), "examples": len(examples)}
-    about["validate"] = None if task is None else {"task": task.name, "sha256": task.digest()}
-    about["model"] = digest_of_backbone(backbone)
-    resumed = _prepare_folder(run, about)
+    metadata: dict[str, Any] = {
+        "settings": settings.to_dict(),
+        "data": examples.digest(),
+        "examples": len(examples),
+        "validate": None if task is None else {"task": task.name, "sha256": task.digest()},
+        "model": digest_of_backbone(backbone),
+    }
+    resumed = _prepare_folder(output, metadata, resume=resume, force=force)
     warn(encoder, settings, examples)
-    with bars(run.progress):
-        trainer = make_trainer(encoder, loss, examples, settings, run, task)
+    with _progress_bars(progress):
+        from essent.training.trainer import make_trainer  # needs accelerate and datasets
+
+        collator = make_collator(encoder, loss, settings.max_seq_length)
+        trainer = make_trainer(
+            encoder, loss, examples, settings, output / CHECKPOINTS, collator, task, progress=progress
+        )
         trainer.args.eval_on_start &= resumed is None  # which the run before has done
         if resumed is None:  # otherwise the checkpoint has it
-            fit_head(encoder, loss.projection_head, examples, settings)
+            _fit_head(encoder, loss.projection_head, examples, settings.seed)
         steps = total_steps(trainer)
         if resumed is not None:
-            about |= _extended(run, about, resumed, steps)
-        if run.resume:
-            run.note(where_it_goes_on(run.output, resumed, steps))
+            metadata |= _extended(output, metadata, resumed, steps)
+        if resume:
+            note(where_it_goes_on(output, resumed, steps))
         trainer.run(resumed)
         encoder.eval()
         replace_module(encoder, SavableModule(backbone, settings.predicts))
-        about |= _report(trainer.state, loss.projection_head, examples, task)
+        metadata |= _report(trainer.state, loss.projection_head, examples, task)
         trainer.accelerator.unwrap_model(encoder, keep_fp32_wrapper=False)  # mixed precision ends with the training
-        _save(encoder, loss.projection_head, settings, run, about)
+        _save(encoder, loss.projection_head if settings.keep_projection_head else None, output, metadata)
     return encoder
+
+
+def open_encoder(model: ModelLike, device: str | None = None, options: Mapping[str, Any] | None = None) -> Encoder:
+    """All layers of a model, in float32, as an Encoder of its own."""
+    for name in ("accelerate", "datasets"):
+        optional_import(name, "train")
+    arguments = {**(options or {}), **({} if device is None else {"device": device})}
+    if isinstance(model, SentenceTransformer):
+        return Encoder(copy.deepcopy(model).float(), "mean", **arguments)
+    arguments["model_kwargs"] = {"dtype": torch.float32, **(arguments.get("model_kwargs") or {})}
+    return Encoder(model, "mean", **arguments)
+
+
+def tokenizer_kind(encoder: Encoder) -> str:
+    """ "bert" where word pieces continue a word with "##", "roberta" where a mark begins one."""
+    return "bert" if encoder.module.backbone.vocabulary.marker == "##" else "roberta"
+
+
+def _fit_head(encoder: Encoder, head: ProjectionHead, examples: Examples, seed: int) -> None:
+    """Fit a projection head that learns from the model's vectors before training, on some of the texts."""
+    if not head.fitted_on:
+        return
+    texts = distinct_texts(text for column in examples.columns().values() for text in column)[0]
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(texts))[: head.fitted_on])
+    head.fit(encoder.encode([texts[index] for index in chosen], show_progress_bar=False))
+
+
+def warn(encoder: Encoder, settings: Settings, examples: Examples) -> None:
+    """Warn of settings that can be trained but are probably a mistake."""
+    same_view = examples.width == 1 and settings.row.templates < 2
+    config = encoder.module.backbone.model.config
+    rates = [
+        value
+        for key, value in config.to_dict().items()
+        if "drop" in key and not key.startswith(("classifier", "summary")) and isinstance(value, float)
+    ]
+    if same_view and not any(rates):
+        logger.warning("The model has no dropout: both views of a text are equal under %r.", settings.objective)
+    if settings.predicts.weights == ("cls",) and encoder.module.backbone.tokenizer.cls_token is None:
+        logger.warning(
+            "The tokenizer has no token that stands for a text: recipe='cls' reads the first word, and in a decoder "
+            "that sees nothing of the others. recipe='last-token' does."
+        )
+
+
+@contextlib.contextmanager
+def _progress_bars(shown: bool) -> Iterator[None]:
+    """Without the libraries' own progress bars in this block, unless they are to be shown."""
+    import datasets
+    from transformers.utils import logging as transformers_logging
+
+    for_data, for_models = not datasets.are_progress_bars_disabled(), transformers_logging.is_progress_bar_enabled()
+    if not shown:
+        datasets.disable_progress_bars()
+        transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if for_data:
+            datasets.enable_progress_bars()
+        if for_models:
+            transformers_logging.enable_progress_bar()
 
 
 def _check_sizes(examples: Examples, settings: Settings) -> None:
@@ -179,46 +223,46 @@ def _check_sizes(examples: Examples, settings: Settings) -> None:
         raise InputError("batch_size=1: a text's negatives are the others of its batch; take at least 2.")
 
 
-def _prepare_folder(run: Run, about: dict[str, Any]) -> Path | None:
-    """Make the folder of a new run, or find where an old one goes on."""
-    started = run.checkpoints / STARTED
-    require_replaceable(run.output)
-    check_replaceable(run.output, ENCODER)
-    if run.force and not run.resume:
-        remove_checkpoints(run.checkpoints)
-    elif not run.resume:
-        check_unfinished(run.output)
-    found = last_checkpoint(run.checkpoints) if run.checkpoints.is_dir() else None
-    if found is not None:
-        check_same_run(started, about, run.output, may_change=LENGTH)
-        check_checkpoint(found)
+def _prepare_folder(output: Path, metadata: Mapping[str, Any], *, resume: bool, force: bool) -> Path | None:
+    """Make the folder of a new run, or find the checkpoint from which an old one goes on."""
+    checkpoints = output / CHECKPOINTS
+    require_replaceable(output)
+    check_replaceable(output, ENCODER)
+    if force and not resume:
+        remove_checkpoints(checkpoints)
+    elif not resume:
+        check_unfinished(output)
+    newest = last_checkpoint(checkpoints)
+    if newest is not None:
+        check_same_run(checkpoints / STARTED, metadata, output, may_change=LENGTH)
+        check_checkpoint(newest)
     else:
-        run.checkpoints.mkdir(parents=True, exist_ok=True)
-        write_text(started, json.dumps(about, ensure_ascii=False, indent=2))
-    return found
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        write_text(checkpoints / STARTED, json.dumps(metadata, ensure_ascii=False, indent=2))
+    return newest
 
 
-def _extended(run: Run, about: dict[str, Any], resumed: Path, steps: int) -> dict[str, Any]:
+def _extended(output: Path, metadata: Mapping[str, Any], resumed: Path, steps: int) -> dict[str, Any]:
     """Note a run's new length beside its checkpoints; the steps after which it was extended, if it ever was.
 
     Raises:
         DataError: it would be shorter than it was.
     """
-    started = run.checkpoints / STARTED
+    started = output / CHECKPOINTS / STARTED
     state = json.loads((resumed / STATE).read_text(encoding="utf-8"))
     if steps < state["max_steps"]:
         raise DataError(
-            f"The run in {run.output} has {state['max_steps']} steps, and {steps} would be fewer. A run that is "
+            f"The run in {output} has {state['max_steps']} steps, and {steps} would be fewer. A run that is "
             "resumed keeps its max_steps or epochs, or is given more."
         )
     before = json.loads(started.read_text(encoding="utf-8")).get(EXTENDED, [])
-    found = sorted({*before, state["global_step"]} if steps > state["max_steps"] else {*before})
-    extended = {EXTENDED: found} if found else {}
-    write_text(started, json.dumps({**about, **extended}, ensure_ascii=False, indent=2))
+    ends = sorted({*before, state["global_step"]} if steps > state["max_steps"] else {*before})
+    extended = {EXTENDED: ends} if ends else {}
+    write_text(started, json.dumps({**metadata, **extended}, ensure_ascii=False, indent=2))
     return extended
 
 
-def _report(state: Any, head: ProjectionHead, examples: Examples, task: LabeledTask | None) -> dict[str, Any]:
+def _report(state: Any, head: ProjectionHead, examples: Examples, task: JudgedTask | None) -> dict[str, Any]:
     """What came of a run, the same for the same run."""
     history = history_of(state)
     metric = "" if task is None else f"eval_{task.score_names[0]}"
@@ -239,23 +283,92 @@ def _report(state: Any, head: ProjectionHead, examples: Examples, task: LabeledT
     }
 
 
-def _save(encoder: Encoder, head: ProjectionHead, settings: Settings, run: Run, about: Mapping[str, Any]) -> None:
-    """Write the encoder and training.json, which appear together."""
+def _save(encoder: Encoder, kept_head: ProjectionHead | None, output: Path, metadata: Mapping[str, Any]) -> None:
+    """Write the encoder, with a head that is kept behind it, and training.json, which appear together."""
 
     def finish(folder: Path, reason: str) -> None:
         encoder.write_card(folder, reason)
-        if settings.keep_projection_head:
+        if kept_head is not None:
             whole = SentenceTransformer(str(folder), device="cpu")
             shutil.rmtree(folder / STATE_FOLDER)  # the recipe alone is not what the folder computes any more
-            SentenceTransformer(modules=[*whole, *head.cpu().stock()], device="cpu").save(str(folder))
-        (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=2), encoding="utf-8")
+            SentenceTransformer(modules=[*whole, *kept_head.cpu().stock()], device="cpu").save(str(folder))
+        (folder / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
 
     try:
-        encoder.write_folder(run.output, "stock", finish)
+        encoder.write_folder(output, "stock", finish)
     except EssentError:
         raise
     except WRITE_ERRORS as error:
         raise TrainingError(
-            f"The encoder is trained and cannot be written to {run.output}: {error}. {left_over(run.checkpoints)} "
+            f"The encoder is trained and cannot be written to {output}: {error}. {left_over(output / CHECKPOINTS)} "
             "It is a whole encoder too."
         ) from error
+
+
+# -- several seeds ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Scores of one task over seeds; `deviation` is the sample's (n − 1), None for one seed."""
+
+    mean: float
+    deviation: float | None
+    largest: float
+    smallest: float
+    scores: tuple[float, ...]
+
+    @classmethod
+    def of(cls, scores: Sequence[float]) -> Spread:
+        """Mean, deviation and range of scores."""
+        deviation = statistics.stdev(scores) if len(scores) > 1 else None
+        return cls(statistics.fmean(scores), deviation, max(scores), min(scores), tuple(scores))
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" + ("" if self.deviation is None else f" ± {self.deviation:.2f}")
+
+
+def train_seeds(
+    model: ModelLike,
+    data: Any,
+    *arguments: Any,
+    seeds: int | Sequence[int],
+    output: str | Path,
+    validate: str | Path | JudgedTask,
+    test: Sequence[str | Path | JudgedTask] = (),
+    **settings: Any,
+) -> dict[str, Spread]:
+    """Train once per seed, each run in `output`/seed-N, and say how far they lie apart; also in `output`/seeds.json.
+
+    Args:
+        seeds: how many, from the setting `seed` (42) upwards, or which ones.
+        validate: what each run chooses its checkpoint on, judgements of any kind.
+        test: tasks that the chosen encoders are scored on.
+        arguments, settings: as of `train`.
+
+    Returns:
+        Name of the task -> its scores: the best of the validation, then the tests.
+
+    Raises:
+        InputError: no seed, or one twice; and whatever `train` raises.
+    """
+    first = settings.pop("seed", 42)
+    chosen = list(range(first, first + seeds)) if isinstance(seeds, int) else list(seeds)
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise InputError(f"seeds={seeds!r}: give a number of at least 1, or different seeds.")
+    task, *tests = map(load_judged, (validate, *test))
+    task = task.for_choice()
+    names = [part.name for part in (task, *tests)]
+    if doubled := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"The task {doubled!r} is given twice; test on others than you validate on.")
+    scores: dict[str, list[float]] = {part.name: [] for part in (task, *tests)}
+    for seed in chosen:
+        folder = Path(output) / f"seed-{seed}"
+        encoder = train(model, data, *arguments, output=folder, validate=task, seed=seed, **settings)
+        scores[task.name].append(json.loads((folder / HISTORY).read_text(encoding="utf-8"))["best_score"])
+        for part in tests:
+            scores[part.name].append(part.run(encoder).main_score)
+    spreads = {name: Spread.of(found) for name, found in scores.items()}
+    written = {"seeds": chosen, "validate": task.name, "tasks": {name: asdict(part) for name, part in spreads.items()}}
+    write_text(Path(output) / SEEDS, json.dumps(written, ensure_ascii=False, indent=2))
+    return spreads

@@ -1,22 +1,65 @@
-"""The settings of a training run, and the papers' settings as presets."""
+"""The objectives of training as rows, the settings of a run, and the papers' settings as presets."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from essent._core.arithmetic import precision_of
 from essent._core.registry import did_you_mean
 from essent.errors import InputError, RecipeError, UnknownNameError
+from essent.model.capabilities import ModelCapabilities, check_recipe
 from essent.recipe.recipe import MASK, Recipe, read_field
-from essent.training.objectives import Objective, find_objective
-
-if TYPE_CHECKING:
-    from essent.model.capabilities import ModelCapabilities
+from essent.training.projection import projection_heads
 
 PRECISIONS = ("float32", "bfloat16", "float16")
+CONTINUOUS = "optiprompt"  # the preset that trains the words of a template as free vectors, with the model frozen
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Where the positive of a text comes from.
+
+    Attributes:
+        name: of the row.
+        templates: how many it needs: 0, none; 1, both views under it, which differ by dropout; 2, one for each view.
+        denoised: whether each view's template bias is taken off.
+        about: one line.
+        source: paper and section.
+    """
+
+    name: str
+    templates: int
+    denoised: bool
+    about: str
+    source: str
+
+
+OBJECTIVES: dict[str, Objective] = {
+    row.name: row
+    for row in (
+        Objective("simcse", 0, False, "no template, two dropout views", "SimCSE 3"),
+        Objective("same-template", 1, False, "one template, two dropout views", "PromptBERT Table 8"),
+        Objective("different-templates", 2, False, "a template for each view", "PromptBERT Table 8"),
+        Objective(
+            "different-templates-denoised", 2, True, "a template for each view, less its bias", "PromptBERT 4.3, eq. 4"
+        ),
+        Objective("same-template-denoised", 1, True, "one template less its bias; for pairs", "PromptBERT App. B"),
+    )
+}
+
+
+def find_objective(name: str) -> Objective:
+    """The row of that name.
+
+    Raises:
+        UnknownNameError: no such objective; says the nearest.
+    """
+    if name not in OBJECTIVES:
+        raise UnknownNameError(f"Unknown training objective {name!r}. {did_you_mean(name, list(OBJECTIVES))}")
+    return OBJECTIVES[name]
 
 
 @dataclass(frozen=True)
@@ -62,8 +105,6 @@ class Settings:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        from essent.training.projection import projection_heads
-
         given = (self.templates,) if isinstance(self.templates, str) else tuple(self.templates)
         object.__setattr__(self, "templates", tuple(str(read_field("template", text)) for text in given))
         for name in ("batch_size", "max_steps", "max_seq_length", "validate_every", "seed"):
@@ -121,8 +162,6 @@ class Settings:
         Raises:
             UnsupportedRecipeError: shows the recipe and what the model allows.
         """
-        from essent.model.capabilities import check_recipe
-
         for recipe in (self.predicts, *self.views):
             check_recipe(replace(recipe, layers=(("L-bias", 1.0),)) if self.row.denoised else recipe, capabilities)
 
@@ -217,7 +256,7 @@ PRESETS: dict[str, Preset] = {
             },
         ),
         Preset(
-            "optiprompt",
+            CONTINUOUS,
             "PromptBERT 4.2, App. B",
             "a continuous template, the model frozen; the prediction head's transform in training only",
             False,

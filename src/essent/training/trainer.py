@@ -10,22 +10,74 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import datasets
 import torch
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformerTrainer
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.evaluation import BaseEvaluator
+from transformers import PrinterCallback
 
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError, NotFiniteError, TrainingError
-from essent.tasks.base import LabeledTask
-from essent.training.checkpoints import check_checkpoint, is_whole, left_over, writing_checkpoint
-from essent.training.dropout import quick_dropout
-from essent.training.loss import ContrastiveLoss
+from essent.tasks.judged import JudgedTask
+from essent.training.checkpoints import check_checkpoint, go_on, is_whole, left_over, writing_checkpoint
+from essent.training.device import on_device, quick_dropout
+from essent.training.examples import Examples
+from essent.training.loss import ContrastiveLoss, ShuffledBatches, ViewCollator
 from essent.training.projection import ProjectionHead
-from essent.training.stopping import go_on
+from essent.training.settings import Settings
 
 HEAD_FILE = "projection_head.safetensors"
 UNDEFINED = -100.0  # stands for an undefined correlation: no checkpoint is worse
+
+
+def make_trainer(
+    encoder: Encoder,
+    loss: ContrastiveLoss,
+    examples: Examples,
+    settings: Settings,
+    checkpoints: Path,
+    collator: ViewCollator,
+    task: JudgedTask | None = None,
+    *,
+    progress: bool = False,
+) -> ContrastiveTrainer:
+    """The trainer of a run, not started; `task` chooses the best of its `checkpoints`."""
+    validation: dict[str, Any] = {}
+    if task is not None:
+        validation = {"eval_strategy": "steps", "eval_steps": settings.validate_every, "eval_on_start": True}
+        validation |= {"load_best_model_at_end": True, "greater_is_better": True}
+        validation["metric_for_best_model"] = task.score_names[0]
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(checkpoints),
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        num_train_epochs=settings.epochs,
+        max_steps=settings.max_steps or -1,
+        seed=settings.seed,
+        save_strategy="steps",
+        save_steps=settings.validate_every,
+        save_total_limit=2,  # the last and the best
+        logging_steps=min(settings.validate_every, 50),
+        report_to="none",
+        disable_tqdm=not progress,
+        **on_device(encoder.device.type, settings.precision),
+        batch_sampler=ShuffledBatches,
+        **validation,
+    )
+    if arguments.n_gpu > 1:  # one process on several GPUs would multiply the batch; torchrun starts one for each
+        arguments._n_gpu = 1
+    kept_head = loss.projection_head if settings.keep_projection_head else None
+    trainer = ContrastiveTrainer(
+        model=encoder,
+        args=arguments,
+        train_dataset=datasets.Dataset.from_dict(examples.columns()),
+        loss=loss,
+        evaluator=None if task is None else TaskScore(task, kept_head),
+        data_collator=collator,
+    )
+    trainer.remove_callback(PrinterCallback)  # prints to standard output
+    return trainer
 
 
 class TaskScore(BaseEvaluator):
@@ -36,7 +88,7 @@ class TaskScore(BaseEvaluator):
         projection_head: applied to the vectors, when it is kept; None while it is dropped after training.
     """
 
-    def __init__(self, task: LabeledTask, head: ProjectionHead | None = None) -> None:
+    def __init__(self, task: JudgedTask, head: ProjectionHead | None = None) -> None:
         super().__init__()
         self.task = task
         self.projection_head = head
@@ -103,10 +155,6 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         """
         if not go_on(self, resumed) and self.args.load_best_model_at_end:
             self._load_best_model()
-
-    @property
-    def _unfinished(self) -> bool:
-        return self.state.global_step < self.state.max_steps
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """One step; the weights do not change when its loss is not finite.
@@ -177,7 +225,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
 
         A run that was stopped has no need of it.
         """
-        if self._unfinished:
+        if self.state.global_step < self.state.max_steps:
             return
         best = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.best_global_step}"
         if not is_whole(best):

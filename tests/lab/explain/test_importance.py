@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -90,23 +88,6 @@ def test_agreement_of_impact_with_tfidf(bert: Path, reference_of: Callable[[str]
     assert (found.tokens, found.texts) == (len(means), 3)
 
 
-def test_one_matrix_at_a_time(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a text of T tokens T² numbers: only their means are kept."""
-    made: list[weakref.ref] = []
-    alive: list[int] = []
-    impact = importance._impact
-
-    def watched(*arguments: Any) -> np.ndarray:
-        alive.append(sum(matrix() is not None for matrix in made))
-        found = impact(*arguments)
-        made.append(weakref.ref(found))
-        return found
-
-    monkeypatch.setattr(importance, "_impact", watched)
-    impact_agreement(bert, CORPUS[:6], device="cpu")
-    assert max(alive) <= 1
-
-
 @pytest.mark.parametrize("family", ["bert", "modernbert", "deberta-v2", "t5", "qwen3"])
 def test_every_head_against_tfidf(
     folder_of: Callable[[str], Path], reference_of: Callable[[str], Reference], family: str
@@ -130,19 +111,6 @@ def test_every_head_against_tfidf(
             assert found.spearman[layer - 1, head - 1] == pytest.approx(expected[1], abs=0.2)  # near-ties may swap
     assert found.tokens == len(wanted)
     assert found.texts == len(texts)
-
-
-def test_one_pass_over_the_texts(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    backbone, passes = backbone_of(bert, device="cpu"), []
-    states = type(backbone).states
-
-    def counted(self: object, tokens: object, *rest: object) -> object:
-        passes.append(len(tokens))
-        return states(self, tokens, *rest)
-
-    monkeypatch.setattr(type(backbone), "states", counted)
-    head_agreement(backbone, TEXTS)
-    assert sum(passes) == len(TEXTS)
 
 
 def test_the_best_heads() -> None:
@@ -170,13 +138,6 @@ def test_short_texts(bert: Path) -> None:
     assert math.isnan(alone.pearson)
     assert alone.tokens == 1
     assert np.isnan(head_agreement(backbone, [""]).spearman).all()
-
-
-def test_a_loaded_model_is_taken(bert: Path, shell_of: Callable[[str], SentenceTransformer]) -> None:
-    text = CORPUS[1]
-    assert impact_matrix(shell_of("bert"), text).matrix == pytest.approx(
-        impact_matrix(str(bert), text, device="cpu").matrix, abs=1e-5
-    )
 
 
 def test_static_models_are_refused() -> None:

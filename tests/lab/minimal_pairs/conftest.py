@@ -12,12 +12,11 @@ from tiny_wordnet import SYNSETS, write_wordnet
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-from essent.lab.minimal_pairs import choose as choosing
+from essent.lab.minimal_pairs import words as choosing
 from essent.lab.minimal_pairs.build import Resources
-from essent.lab.minimal_pairs.english import English, inflect
-from essent.lab.minimal_pairs.language import Parser
+from essent.lab.minimal_pairs.check import misspellings
 from essent.lab.minimal_pairs.masked import MaskedModel
-from essent.lab.minimal_pairs.typos import misspellings
+from essent.lab.minimal_pairs.parsing import Parser, inflect
 from essent.lab.minimal_pairs.wordnet import WordNet
 
 FILLERS = "green strange nice famous empty eat eats ate eating see sees saw watch watched make made call called cold"
@@ -72,7 +71,7 @@ def model(masked_folder: Path) -> MaskedModel:
 
 @pytest.fixture(scope="session")
 def parser() -> Parser:
-    return Parser(English())
+    return Parser()
 
 
 @pytest.fixture(scope="session")

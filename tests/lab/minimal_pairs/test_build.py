@@ -12,15 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from essent.errors import DataError, InputError
-from essent.lab.minimal_pairs.build import Resources, build
+from essent.lab.minimal_pairs.build import (
+    PairRow,
+    Resources,
+    Suitable,
+    as_dict,
+    build,
+    filter_sentences,
+    overlaps,
+    sample,
+    write_rows,
+)
 from essent.lab.minimal_pairs.check import check_rows
-from essent.lab.minimal_pairs.edits import word_lists
-from essent.lab.minimal_pairs.language import Parser, UnsuitableError
-from essent.lab.minimal_pairs.masked import MaskedModel, Slot
-from essent.lab.minimal_pairs.rows import PairRow, as_dict, overlaps, sample, write_rows
-from essent.lab.minimal_pairs.sentences import Filters, Suitable
-from essent.tasks.examples import SUBSETS, MinimalPair
-from essent.tasks.heros import load_heros
+from essent.lab.minimal_pairs.masked import Slot
+from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError
+from essent.tasks.heros import SUBSETS, MinimalPair
+from essent.tasks.heros_files import load_heros
 
 WRONG = frozenset({"definately"})
 
@@ -60,37 +67,6 @@ def test_the_papers_examples(resources: Resources, lenient: None) -> None:
         assert found[original, "Typo"].word == found[original, "Random MLM"].word == word
 
 
-def test_the_random_word_is_unrelated_and_in_the_same_form(resources: Resources, lenient: None) -> None:
-    rows, _ = build(SENTENCES, resources)
-    assert resources.wordnet is not None
-    for row in rows:
-        if row.subset == "Random MLM":
-            assert row.replacement not in resources.wordnet.relatives(row.word.lower())
-            assert row.replacement not in row.original.lower().split()
-            assert row.replacement not in word_lists()["not random"]
-    boosted = next(row for row in rows if row.subset == "Random MLM" and row.word == "boosted")
-    assert boosted.replacement in {
-        "watched",
-        "made",
-        "called",
-        "ate",
-        "started",
-        "stopped",
-        "loved",
-        "hated",
-    } | {
-        "bought",
-        "sold",
-        "began",
-        "halted",
-        "purchased",
-        "adored",
-        "detested",
-        "wanted",
-        "sang",
-    }
-
-
 def test_one_seed_one_result(resources: Resources, lenient: None, tmp_path: Path) -> None:
     written = []
     for number, (texts, seed) in enumerate([(SENTENCES, 0), (SENTENCES * 2, 0), (SENTENCES, 1)]):
@@ -110,7 +86,7 @@ def test_what_is_missing_is_left_out(resources: Resources) -> None:
 
 @pytest.mark.parametrize(("sentence", "wanted"), LEFT_OUT.items(), ids=[reason for _, reason in LEFT_OUT.values()])
 def test_filters_say_why(sentence: str, wanted: tuple[str, str], parser: Parser) -> None:
-    (found,) = Filters(parser, misspelled=WRONG).check([sentence])
+    (found,) = filter_sentences([sentence], parser, WRONG)
     assert isinstance(found, UnsuitableError)
     assert (found.filter, wanted[1] in found.reason) == (wanted[0], True), found.reason
 
@@ -147,17 +123,17 @@ def test_sentences_that_become_the_same_count_once(resources: Resources, lenient
     ],
 )
 def test_quotation_marks_pauses_and_plurals(sentence: str, text: str | None, parser: Parser) -> None:
-    (found,) = Filters(parser, lexicon={"survivor"}).check([sentence])
+    (found,) = filter_sentences([sentence], parser, lexicon={"survivor"})
     assert isinstance(found, Suitable), found
     assert found.text == (text or sentence)
 
 
 def test_a_name_is_made_neutral(parser: Parser) -> None:
     """Appendix A.1."""
-    (found,) = Filters(parser).check(["I think that [NAME] is a very good singer."])
+    (found,) = filter_sentences(["I think that [NAME] is a very good singer."], parser)
     assert isinstance(found, Suitable)
     assert found.text.count("Jackie") == 1
-    (found,) = Filters(parser).check(["I think that [NAME] is a better singer than [NAME]."])
+    (found,) = filter_sentences(["I think that [NAME] is a better singer than [NAME]."], parser)
     assert isinstance(found, Suitable)
     assert found.text == "I think that Jackie is a better singer than Robin."
 
@@ -169,12 +145,6 @@ def test_what_is_likely_enough(resources: Resources) -> None:
     (doc,) = resources.parser(["I love the way that she sings in the morning."])
     slot = Slot({}, {"love": -0.01, "buy": math.log(0.02), "sell": math.log(0.002)})
     assert chooser._unrelated(doc[1], slot) == ["buy"]
-
-
-def test_the_two_negations_may_be_the_same(resources: Resources, lenient: None) -> None:
-    rows, _ = build(SENTENCES, resources)
-    found = {(row.original, row.subset): row.converted for row in rows}
-    assert any(found[one, SUBSETS[-2]] == found[one, SUBSETS[-1]] for one, _ in found)
 
 
 def test_what_is_refused(resources: Resources) -> None:
@@ -197,9 +167,3 @@ def test_any_text_gives_rows_that_obey_their_rules(resources: Resources, texts: 
         assert check_rows(pairs_of(rows), resources.parser, resources.misspellings) == []
         assert {row.original for row in rows} >= {SENTENCES[0]}
         assert quality.originals * 3 == len(rows)
-
-
-def test_the_model_is_named_in_the_rows(resources: Resources, lenient: None, model: MaskedModel) -> None:
-    rows, _ = build(SENTENCES, resources)
-    assert {row.source for row in rows if row.subset == "Random MLM"} == {f"filler of {model.name}"}
-    assert all(row.source.startswith("WordNet ") for row in rows if row.subset in ("Synonym", "Antonym"))

@@ -13,10 +13,9 @@ from heros_sentences import SENTENCES
 
 from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.build import Resources, build
-from essent.lab.minimal_pairs.confidence import Confidence, Evidence, both, fit
-from essent.lab.minimal_pairs.edits import DATA
-from essent.lab.minimal_pairs.judge import read_sheets
-from essent.lab.minimal_pairs.language import Parser
+from essent.lab.minimal_pairs.judge import fit, read_sheets
+from essent.lab.minimal_pairs.parsing import DATA
+from essent.lab.minimal_pairs.words import Confidence, Evidence
 
 WEIGHTS = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "prefix": 3.0}
 ONE = Confidence({"synonym": WEIGHTS, "antonym": {"constant": -1.0}}, {})
@@ -26,16 +25,6 @@ def test_the_log_odds_are_a_sum() -> None:
     evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, prefix=True)
     assert math.isclose(ONE.chance("synonym", evidence), 1 / (1 + math.exp(-(1.0 + 1.0 - 2.0 + 3.0))))
     assert math.isclose(ONE.chance("antonym", evidence), 1 / (1 + math.e))
-
-
-def test_words_without_a_token_and_improbable_ones() -> None:
-    assert Evidence(0.5, -1.0, -math.inf).terms() == Evidence(0.5, -1.0, -12.0).terms()
-    assert Evidence(0.5, -1.0, -40.0).terms() == Evidence(0.5, -1.0, -14.0).terms()
-
-
-def test_the_synonym_weighs_more() -> None:
-    assert math.isclose(both(0.6, 0.9), math.log(0.6**3 * 0.9))
-    assert both(0.9, 0.6) > both(0.6, 0.9)
 
 
 def test_the_package_s_coefficients_are_of_its_judgements() -> None:
@@ -102,13 +91,6 @@ def test_looking_stops(resources: Resources, lenient: None, monkeypatch: pytest.
     assert quality.seen == shown[-1][0] == shown[-1][1] == 8 < len(SENTENCES)
     *_, everything = build(SENTENCES, resources, n=1000, look_at=1)
     assert everything.seen == len(SENTENCES)
-
-
-def test_without_a_model_the_first_are_kept(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[build.__module__], "CHUNK", 4)
-    rows, quality = build(SENTENCES, Resources(parser), n=2)
-    assert len({row.original for row in rows}) == 2
-    assert quality.seen < len(SENTENCES)
 
 
 def test_at_least_one_sentence_is_looked_at(resources: Resources) -> None:

@@ -14,8 +14,8 @@ from heros_sentences import SENTENCES
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from essent.errors import ModelError
-from essent.lab.minimal_pairs.edits import read_table
 from essent.lab.minimal_pairs.masked import Asked, MaskedModel
+from essent.lab.minimal_pairs.parsing import read_table
 
 
 def places(*words: str) -> list[Asked]:
@@ -74,29 +74,6 @@ def test_a_word_that_was_cut_off(model: MaskedModel) -> None:
     assert slot == ({"green": -np.inf}, {})
     (found,) = model.similarities([Asked(text, 600, 605, ("strange",))])
     assert found["strange"] == pytest.approx(-model.baseline / (1 - model.baseline))  # of a cosine of 0
-
-
-@pytest.mark.parametrize("family", ["roberta", "distilbert", "albert", "electra", "modernbert"])
-def test_other_families(family: str, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
-    """The head that is fed the mask alone is found in each: one batch gives what one sentence each gives."""
-    body = folder_of(family)
-    model = AutoModelForMaskedLM.from_pretrained(body)
-    model.save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(body).save_pretrained(tmp_path)
-    masked = MaskedModel(str(tmp_path), device="cpu")
-    texts = ["The stock market fell sharply on Monday.", "Two dogs run."]
-    asked = [Asked(text, text.index(" ") + 1, text.index(" ", 5), ("dog",)) for text in texts]
-    for one, slot in zip(asked, masked.slots(asked), strict=True):
-        text = one.sentence[: one.start] + masked.tokenizer.mask_token + one.sentence[one.end :]
-        ids = masked.tokenizer(text, return_tensors="pt")
-        with torch.no_grad():
-            row = masked.model(**ids).logits[0, ids["input_ids"][0].tolist().index(masked.tokenizer.mask_token_id)]
-        logs = row.log_softmax(-1)
-        wanted = {word: float(logs[masked.tokenizer.convert_tokens_to_ids(word)]) for word in slot.fillers}
-        if family in ("distilbert", "electra"):  # their tokens are spelled as words are
-            assert len(wanted) > 5
-            assert slot.fillers == pytest.approx(wanted, abs=1e-4)
-        assert list(slot.fillers.values()) == sorted(slot.fillers.values(), reverse=True)
 
 
 def test_what_is_no_masked_model(folder_of: Callable[[str], Path], tmp_path: Path) -> None:

@@ -11,19 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from essent.errors import MissingDependencyError
-from essent.lab.minimal_pairs.english import English
-from essent.lab.minimal_pairs.language import UnsuitableError, attempt
-from essent.lab.minimal_pairs.overlap import levenshtein
-from essent.lab.minimal_pairs.typos import is_near, make_typo, misspellings
-
-ENGLISH = English()
+from essent.lab.minimal_pairs.check import is_near, make_typo, misspellings
+from essent.lab.minimal_pairs.parsing import UnsuitableError, attempt, is_word
+from essent.tasks.overlap import levenshtein
 
 
 def test_the_list_of_codespell() -> None:
     listed = misspellings()
     assert "recieve" in listed["receive"]
     assert len(listed) > 10_000
-    assert make_typo("Receive", np.random.default_rng(0), listed, ENGLISH)[0].lower() in listed["receive"]
+    assert make_typo("Receive", np.random.default_rng(0), listed)[0].lower() in listed["receive"]
 
 
 def test_only_unambiguous_lines_count(tmp_path: Path) -> None:
@@ -34,14 +31,14 @@ def test_only_unambiguous_lines_count(tmp_path: Path) -> None:
 
 @given(st.text(alphabet="abcdefgiklmnorstuy", min_size=3, max_size=12), st.integers(0, 2**32))
 def test_one_letter_is_changed(word: str, seed: int) -> None:
-    found = attempt(make_typo, word, np.random.default_rng(seed), {}, ENGLISH)
+    found = attempt(make_typo, word, np.random.default_rng(seed), {})
     if isinstance(found, UnsuitableError):  # a word of one letter repeated, say
         return
     typo, rule = found
-    assert (typo, rule) == make_typo(word, np.random.default_rng(seed), {}, ENGLISH)
+    assert (typo, rule) == make_typo(word, np.random.default_rng(seed), {})
     assert typo != word
     assert typo[0] == word[0]
-    assert not ENGLISH.is_word(typo)
+    assert not is_word(typo)
     assert is_near(typo, word)
     distance = levenshtein(word, typo)
     assert (distance, len(typo) - len(word)) in {
@@ -53,19 +50,19 @@ def test_one_letter_is_changed(word: str, seed: int) -> None:
 
 def test_a_listed_typo_is_near_its_word() -> None:
     """codespell lists "unuseful" for "useless"."""
-    typo, rule = make_typo("useless", np.random.default_rng(0), {"useless": ("unuseful",)}, ENGLISH)
+    typo, rule = make_typo("useless", np.random.default_rng(0), {"useless": ("unuseful",)})
     assert (rule, typo) != ("common misspelling", "unuseful")
-    assert make_typo("which", np.random.default_rng(0), {"which": ("wich",)}, ENGLISH) == ("wich", "common misspelling")
+    assert make_typo("which", np.random.default_rng(0), {"which": ("wich",)}) == ("wich", "common misspelling")
 
 
 @pytest.mark.parametrize("word", ["so", "x-ray"])
 def test_what_has_no_typo(word: str) -> None:
     with pytest.raises(UnsuitableError, match="no typo"):
-        make_typo(word, np.random.default_rng(0), {}, ENGLISH)
+        make_typo(word, np.random.default_rng(0), {})
 
 
 def test_slips() -> None:
-    typos = {make_typo("refused", np.random.default_rng(seed), {}, ENGLISH)[0] for seed in range(400)}
+    typos = {make_typo("refused", np.random.default_rng(seed), {})[0] for seed in range(400)}
     assert {"refsued", "reffused", "refusd"} <= typos
     assert not is_near("elephant", "refused")
 

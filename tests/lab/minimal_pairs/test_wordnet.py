@@ -9,10 +9,9 @@ import pytest
 from tiny_wordnet import write_wordnet
 
 from essent.errors import DataError
-from essent.lab.minimal_pairs.english import English
-from essent.lab.minimal_pairs.language import Parser
-from essent.lab.minimal_pairs.substitutes import Substitutes
+from essent.lab.minimal_pairs.parsing import Parser
 from essent.lab.minimal_pairs.wordnet import WordNet, spelled
+from essent.lab.minimal_pairs.words import substitutes
 
 
 @pytest.fixture(scope="module")
@@ -32,32 +31,15 @@ def test_senses_and_counts(wordnet: WordNet) -> None:
     assert "blorp" not in wordnet
 
 
-def test_only_the_word_itself(wordnet: WordNet) -> None:
-    """NLTK finds boost for boosts; what is asked for is a lemma."""
-    assert wordnet.senses("boosts", "verb") == []
-
-
 def test_a_sense_counts_once(wordnet: WordNet) -> None:
     """NLTK finds bounds twice: as it is, and as a form of bound, in one synset."""
     assert [uses for uses, _ in wordnet.senses("bounds", "noun")] == [2]
-
-
-def test_a_rare_sense_comes_after_the_usual_one(wordnet: WordNet) -> None:
-    (often, slope), (seldom, house) = wordnet.senses("bank", "noun")
-    assert (often, seldom) == (5, 3)
-    assert [wordnet.rank(one, "noun") for one in (slope, house)] == [1, 2]
 
 
 def test_relatives_are_all_that_a_random_word_may_not_be(wordnet: WordNet) -> None:
     assert {"happy", "glad", "unhappy", "sad", "happiness"} <= wordnet.relatives("happy")
     assert {"increase", "decrease", "lower", "hike"} <= wordnet.relatives("boost")
     assert wordnet.relatives("blorp") == {"blorp"}
-
-
-def test_frames_of_verbs(wordnet: WordNet) -> None:
-    """Substitutes take those of a word: its own and its synset's."""
-    ((_, start),) = wordnet.senses("start", "verb")
-    assert {spelled(one): set(one.frame_ids()) for one in start.synset().lemmas()} == {"start": {8, 28}, "begin": {8}}
 
 
 def test_an_antonym_belongs_to_its_word(wordnet: WordNet) -> None:
@@ -110,4 +92,4 @@ def test_what_the_sentence_says_already_is_not_offered(
 ) -> None:
     (doc,) = parser([sentence])
     token = next(one for one in doc if one.lower_ == word)
-    assert [one.word for one in Substitutes(wordnet, English()).of(token)] == wanted
+    assert [one.word for one in substitutes(token, wordnet)] == wanted

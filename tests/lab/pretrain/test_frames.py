@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from essent.errors import InputError
-from essent.lab.pretrain.settings import Pretraining
-from essent.lab.pretrain.start import FRAMES, Start, in_frames, prepare
+from essent.lab.pretrain.data import FRAMES, in_frames, pack
+from essent.lab.pretrain.run import pretrain
+from essent.lab.pretrain.settings import Pretraining, Start
 
 THINGS = ("river", "garden", "kitchen", "station", "window")
 TEXTS = [f"The old {THINGS[n % 5]} is near the Big {THINGS[(n * 3 + 1) % 5]} of Ulm{n}." for n in range(60)]
@@ -52,9 +55,18 @@ def test_what_is_refused() -> None:
             Pretraining(max_steps=1, frames=share)
 
 
-def test_a_run_learns_from_framed_texts_and_measures_on_plain_ones() -> None:
+def test_a_run_learns_from_framed_texts_and_is_measured_on_plain_ones(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    packed: list[list[str]] = []
+
+    def seen(tokenizer: Any, texts: list[str], *sizes: Any, **options: Any) -> Any:
+        packed.append(texts)
+        return pack(tokenizer, texts, *sizes, **options)
+
+    monkeypatch.setattr("essent.lab.pretrain.run.pack", seen)
     settings = Pretraining(max_steps=1, batch_size=2, max_seq_length=32, frames=1.0)
-    prepared = prepare(TEXTS, None, Start(config="tiny", vocabulary=200), settings)
-    assert all(any(one.fullmatch(text) for one in PATTERNS) for text in prepared.texts)
-    assert set(prepared.held_out_texts) <= set(TEXTS)
-    assert prepared.about(settings)["settings"]["frames"] == 1.0
+    pretrain(TEXTS, tmp_path, Start(config="tiny", vocabulary=200), settings, device="cpu")
+    learned, measured = packed
+    assert all(any(one.fullmatch(text) for one in PATTERNS) for text in learned)
+    assert set(measured) <= set(TEXTS)

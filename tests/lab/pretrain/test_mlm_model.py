@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertConfig, TrainingArguments
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, TrainingArguments
 
 from essent.errors import InputError, ModelError
 from essent.lab.pretrain.model import (
@@ -18,9 +18,8 @@ from essent.lab.pretrain.model import (
     open_tokenizer,
     read_config,
     train_word_pieces,
-    untie,
 )
-from essent.lab.pretrain.trainer import MaskedTrainer
+from essent.lab.pretrain.run import MaskedTrainer
 from families import CORPUS, MASKED
 
 
@@ -90,14 +89,6 @@ def test_untied_is_saved_untied(family: str, folder_of, tmp_path: Path) -> None:
     assert torch.allclose(again.eval()(input_ids=ids).logits, model.eval()(input_ids=ids).logits, atol=1e-6)
 
 
-def test_tied_stays_tied(folder_of) -> None:
-    model, _ = open_model(str(folder_of("bert")), None, {}, untied=False, seed=0)
-    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
-    untie(model)
-    untie(model)  # once more changes nothing
-    assert not model.config.tie_word_embeddings
-
-
 def test_a_new_head_depends_on_the_seed(bert: Path, tmp_path: Path) -> None:
     AutoModel.from_pretrained(bert).save_pretrained(tmp_path)  # a sentence encoder has no head
     found = [open_model(str(tmp_path), None, {}, untied=False, seed=seed) for seed in (0, 0, 1)]
@@ -125,13 +116,6 @@ def test_an_encoder_without_weights_is_refused(folder_of, tmp_path: Path) -> Non
 
 
 # -- configuration and tokenizer --------------------------------------------------------------------------------------
-
-
-def test_sizes_are_bert_s_miniatures() -> None:
-    config = read_config(None, "mini", {})
-    assert isinstance(config, BertConfig)
-    assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (4, 256, 4)
-    assert config.intermediate_size == 1024
 
 
 @pytest.mark.parametrize(

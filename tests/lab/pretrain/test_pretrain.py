@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import _thread
 import json
 import math
 import shutil
-import signal
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -20,10 +18,8 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from essent._core.arithmetic import has_bfloat16
 from essent._core.atomic import PARTIAL
 from essent.errors import DataError, InputError, TrainingError
-from essent.lab.pretrain import trainer as mlm_trainer
-from essent.lab.pretrain.run import pretrain
-from essent.lab.pretrain.settings import Pretraining
-from essent.lab.pretrain.start import Start
+from essent.lab.pretrain.run import MaskedTrainer, pretrain
+from essent.lab.pretrain.settings import Pretraining, Start
 from samples import daily
 
 TEXTS = [
@@ -120,11 +116,6 @@ def test_training_json(whole: Path, start: Start) -> None:
     assert "nan" not in json.dumps(about).lower()
 
 
-def test_another_seed_gives_other_weights(whole: Path, start: Start, tmp_path: Path) -> None:
-    pretrain(TEXTS, tmp_path / "other", start, replace(SETTINGS, seed=1), device="cpu")
-    assert weights_of(tmp_path / "other") != weights_of(whole)
-
-
 @pytest.mark.parametrize("whole_words", daily([False, True], True))
 def test_a_saved_model_goes_on_untied(whole_words: bool, whole: Path, tmp_path: Path) -> None:
     settings = replace(SETTINGS, max_steps=2, untied=True, whole_words=whole_words, precision=None)
@@ -134,12 +125,6 @@ def test_a_saved_model_goes_on_untied(whole_words: bool, whole: Path, tmp_path: 
     assert about["precision"] == ("bfloat16" if has_bfloat16("cpu") else "float32")
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "on")
     assert not torch.equal(model.get_output_embeddings().weight, model.get_input_embeddings().weight)
-
-
-def test_epochs_become_steps(start: Start, tmp_path: Path) -> None:
-    result = pretrain(TEXTS, tmp_path / "model", start, replace(SETTINGS, max_steps=None, epochs=0.5), device="cpu")
-    sequences = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))["sequences"]["train"]
-    assert result.steps == math.ceil(0.5 * math.ceil(sequences / 16))
 
 
 def test_the_last_step_is_measured(start: Start, tmp_path: Path) -> None:
@@ -158,39 +143,14 @@ class DownError(RuntimeError):
 
 def at_step(monkeypatch: pytest.MonkeyPatch, step: int, what) -> None:
     """Do something in the middle of a step, as the trainer counts them."""
-    plain = mlm_trainer.MaskedTrainer.training_step
+    plain = MaskedTrainer.training_step
 
     def training_step(self, *arguments, **options):
         if self.state.global_step + 1 == step:
             what()
         return plain(self, *arguments, **options)
 
-    monkeypatch.setattr(mlm_trainer.MaskedTrainer, "training_step", training_step)
-
-
-@pytest.mark.slow  # killed and resumed is tested daily
-def test_interrupted_and_resumed_is_the_same(
-    whole: Path, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    notes: list[str] = []
-    before = signal.getsignal(signal.SIGINT)  # processes of a parallel test run ignore it
-    with monkeypatch.context() as patch:
-        at_step(patch, 3, lambda: _thread.interrupt_main(signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt, match=r"Stopped after step 3 of 8\. .* --resume goes on from there"):
-            pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
-    assert signal.getsignal(signal.SIGINT) is before
-    assert [path.name for path in (tmp_path / "model" / "checkpoints").glob("checkpoint-*")] == ["checkpoint-3"]
-    with pytest.raises(DataError, match=r"unfinished run, the last checkpoint is checkpoint-3. Resume it"):
-        pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
-    with pytest.raises(DataError, match=r"cannot be resumed with another run.*: seed was 0 and is 1"):
-        pretrain(TEXTS, tmp_path / "model", start, replace(SETTINGS, seed=1), device="cpu", resume=True)
-    with pytest.raises(DataError, match=r"texts\.train was"):
-        pretrain(TEXTS[5:], tmp_path / "model", start, SETTINGS, device="cpu", resume=True)
-    result = pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True, note=notes.append)
-    assert notes[0] == f"{tmp_path / 'model'}: going on after step 3 of 8."
-    assert weights_of(tmp_path / "model") == weights_of(whole)
-    assert [row["step"] for row in result.history if "eval_masked_loss" in row] == [0, 4, 8]
-    assert [row["step"] for row in result.history if "loss" in row] == list(range(1, 9))
+    monkeypatch.setattr(MaskedTrainer, "training_step", training_step)
 
 
 def test_killed_and_resumed_is_the_same(
@@ -207,9 +167,16 @@ def test_killed_and_resumed_is_the_same(
     half = folder / "checkpoints" / "checkpoint-6"  # killed while a checkpoint was written
     half.mkdir()
     (half / "trainer_state.json").write_text('{"global_step": 6', "utf-8")
-    pretrain(TEXTS, folder, start, SETTINGS, device="cpu", resume=True)
+    with pytest.raises(DataError, match=r"unfinished run, the last checkpoint is checkpoint-4. Resume it"):
+        pretrain(TEXTS, folder, start, SETTINGS, device="cpu")
+    with pytest.raises(DataError, match=r"cannot be resumed with another run.*: seed was 0 and is 1"):
+        pretrain(TEXTS, folder, start, replace(SETTINGS, seed=1), device="cpu", resume=True)
+    notes: list[str] = []
+    outcome = pretrain(TEXTS, folder, start, SETTINGS, device="cpu", resume=True, note=notes.append)
+    assert notes[0] == f"{folder}: going on after step 4 of 8."
     assert weights_of(folder) == weights_of(whole)
     assert not (folder / "checkpoints").exists()
+    assert [row["step"] for row in outcome.history if "eval_masked_loss" in row] == [0, 4, 8]
 
 
 def test_resume_of_nothing_begins_and_the_same_seed_gives_the_same_bytes(
@@ -224,7 +191,7 @@ def test_resume_of_nothing_begins_and_the_same_seed_gives_the_same_bytes(
 
 @pytest.mark.parametrize("where", daily(["loss", "gradients"], "gradients"))
 def test_numbers_that_are_none(where: str, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = mlm_trainer.MaskedTrainer.compute_loss
+    plain = MaskedTrainer.compute_loss
 
     def broken(self, model, inputs, *arguments, **options):
         loss = plain(self, model, inputs, *arguments, **options)
@@ -234,7 +201,7 @@ def test_numbers_that_are_none(where: str, start: Start, tmp_path: Path, monkeyp
             return loss * math.inf
         return loss + (0 * sum(weight.sum() for weight in model.parameters())).sqrt()  # 0, and its slope is infinite
 
-    monkeypatch.setattr(mlm_trainer.MaskedTrainer, "compute_loss", broken)
+    monkeypatch.setattr(MaskedTrainer, "compute_loss", broken)
     with pytest.raises(
         TrainingError, match=r"Step 6: the loss or its gradients are not finite.*checkpoint-4.*A lower learning rate"
     ):
@@ -334,7 +301,7 @@ def test_texts_that_do_not_do(texts, changes, said: str, start: Start, tmp_path:
     def fail(*arguments, **options):
         raise AssertionError("the model was loaded")
 
-    monkeypatch.setattr("essent.lab.pretrain.model.open_model", fail)
+    monkeypatch.setattr("essent.lab.pretrain.run.open_model", fail)
     with pytest.raises(InputError, match=said):
         pretrain(texts, tmp_path / "model", start, replace(SETTINGS, **changes), device="cpu")
     assert not (tmp_path / "model").exists()

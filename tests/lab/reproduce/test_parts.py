@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from essent.lab.reproduce.parts import only_tasks
 from essent.lab.reproduce.run import run_table
 from essent.lab.reproduce.show import render, settings_of, summary, to_dict
-from essent.lab.reproduce.tables import find_table
+from essent.lab.reproduce.tables import find_table, only_tasks
 
 STS, HEADS = {"sts12", "stsb", "sickr"}, {"cr", "stsb-soft"}
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from reproduce_helpers import text
-from safetensors.torch import load_file, save_file
 
 from essent import Encoder, evaluate
 from essent.errors import InputError
@@ -133,12 +131,6 @@ def test_averaged_columns(deep: Callable[[str], str], toy_data: Path, tmp_path: 
     assert {m.problem for m in two.cells} == {"averaged token vectors belong to one model, several were given"}
 
 
-def test_averages_are_means_over_tasks(deep: Callable[[str], str], toy_data: Path) -> None:
-    done = values(run_table(find_table("ditto-6"), {"bert": deep("bert")}, data=toy_data, corpus=CORPUS))
-    row = "BERT first-last avg."
-    assert done[row, "Avg."] == pytest.approx(np.mean([done[row, c] for c in find_table("ditto-6").columns[:-1]]))
-
-
 @pytest.mark.slow
 def test_other_measures(deep: Callable[[str], str], toy_data: Path) -> None:
     model, corpus = deep("bert"), CORPUS
@@ -165,15 +157,6 @@ def test_other_measures(deep: Callable[[str], str], toy_data: Path) -> None:
     assert two["bert-base-uncased", "average cosine similarity"] == pytest.approx(
         every[~np.eye(len(unit), dtype=bool)].mean(), abs=1e-6
     )
-
-
-def test_lowered_texts(deep: Callable[[str], str], toy_data: Path) -> None:
-    done = run_table(find_table("promptbert-3"), {"roberta": deep("roberta")}, data=toy_data)
-    assert "sickr lowered" in done.sources
-    found = values(done)
-    task = load_pairs("sickr", toy_data)
-    assert found["Freq. & Sub.", "roberta"] != found["Freq. & Sub. & Case", "roberta"]
-    assert any(char.isupper() for char in "".join(task.texts()))
 
 
 def test_several_checkpoints(tmp_path: Path, deep: Callable[[str], str], toy_data: Path) -> None:
@@ -218,39 +201,6 @@ def test_a_model_without_averages_leaves_the_other_columns(
     problems = {m.cell.column: m.problem for m in done.cells}
     assert problems["BERT"] == "model not loaded"
     assert problems["Avg."].startswith("no averaged token vectors: There is no model folder")
-
-
-def test_a_run_that_is_stopped_while_it_saves_averages_can_be_run_again(
-    folder_of: Callable[[str], Path], toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = {"data": toy_data, "corpus": CORPUS, "cache": tmp_path, "rows": {"avg."}.__contains__}
-    given |= {"columns": {"Avg."}.__contains__}
-    table, models = find_table("stankevicius-A6"), {"bert": str(folder_of("bert"))}
-    expected = values(run_table(table, models, **{**given, "cache": None}))
-
-    def stopped(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("essent.recipe.sources.contexts.save_file", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            run_table(table, models, **given)
-    assert values(run_table(table, models, **given)) == expected
-    assert values(run_table(table, models, **given)) == expected  # from the folder that is there now
-
-
-def test_measures_belong_to_their_run(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    shutil.copytree(folder_of("bert"), model)
-    run = {"models": {"bert": str(model)}, "corpus": CORPUS, "model_kwargs": {"attn_implementation": "eager"}}
-    first = values(run_table(find_table("ditto-3"), **run))
-    weights = load_file(model / "model.safetensors")
-    save_file(
-        {name: value + 0.05 * value.std() * (value > 0) for name, value in weights.items()},
-        model / "model.safetensors",
-        {"format": "pt"},
-    )
-    assert values(run_table(find_table("ditto-3"), **run)) != first
 
 
 def test_agreement(deep: Callable[[str], str], toy_data: Path) -> None:

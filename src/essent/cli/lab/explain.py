@@ -100,7 +100,7 @@ def bias(
     check_torch("essent lab explain")
     optional_import("matplotlib", "demo")
     from essent.lab.explain.bias import token_bias
-    from essent.lab.explain.files import BIAS_FILES, write_bias
+    from essent.lab.explain.picture import BIAS_FILES, write_bias
 
     if output.is_file():
         raise InputError(f"{output} is a file; the output is a folder.")

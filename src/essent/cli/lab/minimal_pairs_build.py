@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from essent._core.atomic import write_json
-from essent._core.lazy import optional_import
+from essent._core.lazy import check_torch, optional_import
 from essent.cli import options as opt
 from essent.cli.console import results, show_note, silence_libraries
 from essent.cli.files import check_output, write_json_file
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from essent.lab.minimal_pairs.build import Resources
-    from essent.lab.minimal_pairs.overlap import Tokenize
-    from essent.lab.minimal_pairs.rows import PairRow, Quality
+    from essent.lab.minimal_pairs.build import PairRow, Quality, Resources
+    from essent.tasks.overlap import Tokenize
 
 SAMPLE = 2  # pairs per subset
 SHOWN = 20  # problems
@@ -74,9 +73,9 @@ def build(
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         batch_size: Sentences per batch.
     """
+    from essent.lab.minimal_pairs.build import as_dict, write_rows
     from essent.lab.minimal_pairs.build import build as build_pairs
-    from essent.lab.minimal_pairs.confidence import Confidence
-    from essent.lab.minimal_pairs.rows import as_dict, write_rows
+    from essent.lab.minimal_pairs.words import Confidence
 
     check_output(output, run.force, (".jsonl",))
     check_output(json_file, run.force)
@@ -122,13 +121,13 @@ def check(
         parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
         quiet: Show no notes.
     """
+    check_torch("essent lab minimal-pairs")
     from essent.lab.minimal_pairs.check import check_rows
-    from essent.lab.minimal_pairs.english import English
-    from essent.lab.minimal_pairs.language import Parser
-    from essent.tasks.heros import load_heros
+    from essent.lab.minimal_pairs.parsing import Parser
+    from essent.tasks.heros_files import load_heros
 
     pairs = load_heros(file).pairs
-    problems = check_rows(pairs, Parser(English(), parser), _misspellings())
+    problems = check_rows(pairs, Parser(parser), _misspellings())
     console = results()
     for problem in problems[:SHOWN]:
         console.print(f"pair {problem.number}, {problem.pair.subset}: {problem.problem}", markup=False, soft_wrap=True)
@@ -167,7 +166,7 @@ def sheet(
         force: Replace existing output.
     """
     from essent.lab.minimal_pairs.judge import RULES, write_sheet
-    from essent.tasks.heros import load_heros
+    from essent.tasks.heros_files import load_heros
 
     check_output(output, force, (".csv",))
     rows = write_sheet(load_heros(file).pairs, output, count, seed)
@@ -218,7 +217,7 @@ def fit(
 
 def _tokens(resources: Resources, mlm: str | None) -> tuple[str, Tokenize]:
     """What lengths and distances are counted in: the model's tokens as in the paper, or words and marks."""
-    from essent.lab.minimal_pairs.overlap import words_and_marks
+    from essent.tasks.overlap import words_and_marks
 
     if resources.model is None:
         return "words and marks", words_and_marks
@@ -252,7 +251,7 @@ def _reasons(quality: Quality) -> str:
 def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize, console: Console) -> None:
     from rich.text import Text
 
-    from essent.lab.minimal_pairs.rows import sample
+    from essent.lab.minimal_pairs.build import sample
 
     console.print(_funnel(quality))
     console.print(_overlaps(rows, tokenize))
@@ -288,7 +287,7 @@ def _overlaps(rows: Sequence[PairRow], tokenize: Tokenize) -> Table:
     from rich import box
     from rich.table import Table
 
-    from essent.lab.minimal_pairs.rows import overlaps
+    from essent.lab.minimal_pairs.build import overlaps
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("overlap")
@@ -301,7 +300,7 @@ def _overlaps(rows: Sequence[PairRow], tokenize: Tokenize) -> Table:
 
 def _misspellings() -> dict[str, tuple[str, ...]]:
     """codespell's, or none with a note."""
-    from essent.lab.minimal_pairs.typos import misspellings
+    from essent.lab.minimal_pairs.check import misspellings
 
     try:
         return misspellings()
@@ -320,12 +319,11 @@ def _resources(
 ) -> Resources:
     """What pairs are built from; cheap things first."""
     from essent.lab.minimal_pairs.build import Resources
-    from essent.lab.minimal_pairs.english import English
-    from essent.lab.minimal_pairs.language import Parser
     from essent.lab.minimal_pairs.masked import MaskedModel
+    from essent.lab.minimal_pairs.parsing import Parser
     from essent.lab.minimal_pairs.wordnet import WordNet
 
-    parse, wordnet = Parser(English(), parser), None
+    parse, wordnet = Parser(parser), None
     try:
         wordnet = WordNet(folder)
     except DataError as error:

@@ -56,7 +56,7 @@ def pretrain(
     """
     check_torch("essent lab pretrain")
     from essent.lab.pretrain.run import pretrain as run_pretraining
-    from essent.lab.pretrain.start import Start
+    from essent.lab.pretrain.settings import Start
 
     corpus = read_files(texts, column)
     measured = None if held_out is None else read_files(held_out, column)

@@ -72,10 +72,10 @@ def reproduce(
         _list()
         return
     check_torch("essent lab reproduce")
-    from essent.lab.reproduce.parts import only_tasks as with_tasks
     from essent.lab.reproduce.run import run_table
     from essent.lab.reproduce.show import render, settings_of, summary, to_dict
     from essent.lab.reproduce.tables import find_table
+    from essent.lab.reproduce.tables import only_tasks as with_tasks
 
     published = find_table(table)
     if only_tasks:

@@ -4,7 +4,6 @@ from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
     from essent.lab.explain.bias import BiasReport, SentenceAnisotropy, TokenMap, token_bias
-    from essent.lab.explain.files import write_bias
     from essent.lab.explain.importance import (
         Agreement,
         HeadAgreement,
@@ -13,7 +12,7 @@ with needs_torch(__name__):
         impact_agreement,
         impact_matrix,
     )
-    from essent.lab.explain.picture import draw_bias
+    from essent.lab.explain.picture import draw_bias, write_bias
     from essent.lab.explain.predictions import MaskPrediction, MaskPredictions, Predicted, mask_predictions
 
 __all__ = [

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from sentence_transformers import SentenceTransformer
 
+
 RECIPES = {"static": "static token embeddings avg.", "mean": "last layer avg."}
 SENTENCES = 100_000  # of the corpus, as the paper takes of Wikipedia
 GROUPS = 10  # of equally many tokens each, from rare to frequent

@@ -1,4 +1,4 @@
-"""Token maps as a picture: one row a table, one panel a kind of bias (PromptBERT, Figures 1 and 2)."""
+"""Token maps as a picture and as files: a row per table, a panel per kind of bias (PromptBERT, Figures 1 and 2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from essent._core.atomic import replacing_file
+from essent._core.atomic import replacing_file, write_json
 from essent._core.lazy import optional_import
 from essent.lab.explain.bias import BiasReport, TokenMap
 from essent.report.heat import shortened
@@ -133,3 +133,23 @@ def _title(axes: Any, text: str) -> None:
     axes.annotate(
         text, (0, 1.1), xycoords="axes fraction", ha="left", va="center", fontsize=13, weight="bold", color=INK
     )
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+BIAS_FILES = ("bias.png", "bias.svg", "bias.json", "bias.txt")
+
+
+def write_bias(found: BiasReport, folder: str | Path) -> None:
+    """Write the picture (PNG, SVG), the numbers and the tables into a folder, under the names of `BIAS_FILES`."""
+    from rich.console import Console
+
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    for name in BIAS_FILES[:2]:
+        draw_bias(found, place / name)
+    write_json(place / "bias.json", found.to_dict(), indent=None)
+    with replacing_file(place / "bias.txt") as temporary, temporary.open("w", encoding="utf-8") as file:
+        console = Console(file=file, width=120)
+        for table in found.tables():
+            console.print(table)

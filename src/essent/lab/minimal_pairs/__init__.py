@@ -1,8 +1,8 @@
 """Minimal pairs in the manner of HEROS from any sentences: six small changes of each, by rules and public lexicons.
 
-    from essent.lab.minimal_pairs import English, MaskedModel, Parser, Resources, WordNet, build
+    from essent.lab.minimal_pairs import MaskedModel, Parser, Resources, WordNet, build
 
-    resources = Resources(Parser(English()), WordNet(), MaskedModel("bert-base-uncased"))
+    resources = Resources(Parser(), WordNet(), MaskedModel("bert-base-uncased"))
     rows, quality = build(texts, resources, n=1000, seed=0)
 
 Source: Chiang et al. 2023, "Revealing the Blind Spot of Sentence Encoder Evaluation by HEROS", section 2; the authors
@@ -12,22 +12,16 @@ chose the words by hand, here WordNet offers them and a masked language model ju
 from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.lab.minimal_pairs.build import Resources, build
-    from essent.lab.minimal_pairs.check import Finding, check_rows
-    from essent.lab.minimal_pairs.english import English
-    from essent.lab.minimal_pairs.language import Language, Negation, Parser
+    from essent.lab.minimal_pairs.build import PairRow, Quality, Resources, build, overlaps, sample, write_rows
+    from essent.lab.minimal_pairs.check import Finding, check_rows, misspellings
+    from essent.lab.minimal_pairs.english import negate, statement
     from essent.lab.minimal_pairs.masked import MaskedModel
-    from essent.lab.minimal_pairs.overlap import lexical_overlap
-    from essent.lab.minimal_pairs.rows import PairRow, Quality, overlaps, sample, write_rows
-    from essent.lab.minimal_pairs.typos import misspellings
+    from essent.lab.minimal_pairs.parsing import Parser
     from essent.lab.minimal_pairs.wordnet import WordNet
 
 __all__ = [
-    "English",
     "Finding",
-    "Language",
     "MaskedModel",
-    "Negation",
     "PairRow",
     "Parser",
     "Quality",
@@ -35,9 +29,10 @@ __all__ = [
     "WordNet",
     "build",
     "check_rows",
-    "lexical_overlap",
     "misspellings",
+    "negate",
     "overlaps",
     "sample",
+    "statement",
     "write_rows",
 ]

@@ -1,25 +1,270 @@
-"""Minimal pairs from any sentences: filters, one word a sentence, six changes of it (Chiang et al. 2023, section 2)."""
+"""Minimal pairs from any sentences: filters, one word per sentence, six changes of it (Chiang et al. 2023, 2)."""
 
 from __future__ import annotations
 
+import json
+import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from essent._core.atomic import write_text
 from essent._core.types import TextsLike
 from essent.errors import DataError, InputError
-from essent.lab.minimal_pairs.choose import Choice, Chooser, negatable
-from essent.lab.minimal_pairs.confidence import RELATIONS, Confidence, both
-from essent.lab.minimal_pairs.language import Parser, UnsuitableError, attempt
+from essent.lab.minimal_pairs.check import make_typo
+from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_word, statement, ungrammatical
 from essent.lab.minimal_pairs.masked import MaskedModel
-from essent.lab.minimal_pairs.rows import PairRow, Quality
-from essent.lab.minimal_pairs.sentences import FILTERS, Filters, Suitable
-from essent.lab.minimal_pairs.typos import make_typo
+from essent.lab.minimal_pairs.parsing import (
+    Doc,
+    Negation,
+    Parser,
+    Token,
+    UnsuitableError,
+    attempt,
+    is_word,
+    like_case,
+    word_lists,
+)
 from essent.lab.minimal_pairs.wordnet import WordNet
+from essent.lab.minimal_pairs.words import RELATIONS, Choice, Chooser, Confidence, both, negatable
+from essent.tasks.heros import SUBSETS, MinimalPair
+from essent.tasks.overlap import PUBLISHED, Tokenize, lexical_overlap, words_and_marks
+
+SHORTEST, LONGEST = 6, 25  # words
+NAME, NAMES = "[NAME]", ("Jackie", "Robin", "Casey")  # Appendix A.1; the paper takes sentences with one name only
+QUOTES = '"“”'
+PLAIN = re.compile(rf"[\w ,.…!'’;&%$()/:+\-{QUOTES}]+")
+FACES = r"(?<=[\s.!])(?:[:;=]-?[)D(/]|<3)"
+EDGES = re.compile(rf"^[*>~_\s]+|(?:[^{QUOTES}\w.!?,:;)\]]|{FACES}|(?<=[.!])[.!])+$")  # emphasis, emoji, dots
+BEGINNING = re.compile(r"[\"“]?[^\W\d_]")
+END = re.compile(r"(?:\w|\([^()]+\))(?:[.!]?[\"”]?|[\"”][.!])$")
+PAUSE = re.compile(r"(?<=\w)(?:\.{2,}|…)(?=[\s\w])")
+REPEATED = re.compile(r"[.!,;'’\-]{2,}|\s{2,}|\s[.,!;]|\.\w{2,}")
+WORD = re.compile(r"(?<!['’])\b\w+\b(?!\.\w)")  # not the letters of i.e., nor the i of hawai'i
+CAPITALS = re.compile(r"\b[A-Z]{4,}\b")
+
+
+@dataclass(frozen=True)
+class Suitable:
+    """An original, its parse, its main verb, and the negation of that."""
+
+    text: str
+    doc: Doc
+    main: Token
+    negation: Negation
+
+
+def filter_sentences(
+    sentences: Sequence[str],
+    parser: Parser,
+    misspelled: Container[str] = frozenset(),
+    lexicon: Container[str] = frozenset(),
+) -> list[Suitable | UnsuitableError]:
+    """For each sentence an original with names for [NAME], or the first filter that it does not pass.
+
+    Args:
+        misspelled: words that are known to be wrong.
+        lexicon: lower-case words that are known besides those of the language.
+    """
+
+    def parsed(doc: Doc) -> Suitable:
+        reasons = (_unknown(token, misspelled, lexicon) for token in doc)
+        if (reason := next(filter(None, reasons), None)) is not None:
+            raise UnsuitableError("words", reason)
+        if (reason := ungrammatical(doc)) is not None:
+            raise UnsuitableError("grammar", reason)
+        main = statement(doc)
+        return Suitable(doc.user_data["text"], doc, main, negate(main))
+
+    texts = [attempt(looks_suitable, sentence) for sentence in sentences]
+    docs = iter(parser([text for text in texts if isinstance(text, str)]))
+    outcomes = [attempt(parsed, next(docs)) if isinstance(text, str) else text for text in texts]
+    negated = iter(parser([outcome.negation.text for outcome in outcomes if isinstance(outcome, Suitable)]))
+    return [
+        attempt(_still_suitable, outcome, next(negated)) if isinstance(outcome, Suitable) else outcome
+        for outcome in outcomes
+    ]
+
+
+def _unknown(token: Token, misspelled: Container[str], lexicon: Container[str]) -> str | None:
+    """What is wrong with a word, or None."""
+    lower = token.lower_
+    if lower in misspelled:
+        return "a misspelled word"
+    if token.text != lower or not lower.isalpha() or not part_of_speech(token) or is_word(lower):
+        return None
+    listed = lower in word_lists()["informal"] or lower in lexicon or token.lemma_ in lexicon
+    return None if listed else "an unknown word"
+
+
+def _still_suitable(original: Suitable, negated: Doc) -> Suitable:
+    """The original, if its negation is a statement with the same main verb."""
+    main = attempt(statement, negated)
+    if isinstance(main, UnsuitableError):
+        raise UnsuitableError("main verb", f"its negation is {main}")
+    if main.lemma_ != original.main.lemma_:
+        raise UnsuitableError("main verb", "its negation has another main verb")
+    return original
+
+
+def looks_suitable(sentence: str) -> str:
+    """The sentence without what stands around it, with a capital and names for [NAME].
+
+    Raises:
+        UnsuitableError: by its length, marks or words it is no original.
+    """
+    text = sentence.strip()
+    if not any(mark in text[1:-1] for mark in QUOTES):
+        text = text.strip(QUOTES)
+    text = WORD.sub(_mended, EDGES.sub("", text))
+    for name in NAMES:
+        text = text.replace(NAME, name, 1)
+    for name, reason, found in LOOKS:
+        if found(PAUSE.sub(",", text)):
+            raise UnsuitableError(name, reason)
+    return text[:1].upper() + text[1:]
+
+
+def _mended(word: re.Match[str]) -> str:
+    """A contraction with its apostrophe; IM in capitals may be another word."""
+    shouted = len(word[0]) > 1 and word[0].isupper()
+    return word[0] if shouted else like_case(_contractions().get(word[0].lower(), word[0]), word[0])
+
+
+@cache
+def _contractions() -> dict[str, str]:
+    """Words without their apostrophe, as they should be: dont and im, and i with them."""
+    return {one.replace("'", "").lower(): one for one in word_lists()["contraction"]}
+
+
+def _words(text: str) -> int:
+    return sum(any(letter.isalnum() for letter in part) for part in text.split())
+
+
+@cache
+def _curse() -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(sorted(word_lists()['curse']))})\b", re.IGNORECASE)
+
+
+MARKS = "marks other than , . ! ' ; : & % $ - / ( ) and quotation marks"
+LOOKS: tuple[tuple[str, str, Callable[[str], object]], ...] = (  # filter, reason, what is true of a text that falls
+    ("length", f"fewer than {SHORTEST} words", lambda text: _words(text) < SHORTEST),
+    ("length", f"more than {LONGEST} words", lambda text: _words(text) > LONGEST),
+    ("question", "a question", lambda text: "?" in text),
+    ("names", f"more than {len(NAMES)} {NAME}", lambda text: NAME in text),
+    ("whole sentence", "no letter at its beginning", lambda text: not BEGINNING.match(text)),
+    ("whole sentence", "no end of a sentence", lambda text: not END.search(text)),
+    ("marks", MARKS, lambda text: not PLAIN.fullmatch(text)),
+    ("marks", "half a quotation", lambda text: text.count('"') % 2 or text.count("“") != text.count("”")),
+    ("marks", "repeated marks or a blank before one", REPEATED.search),
+    ("marks", "words in capitals", lambda text: len(CAPITALS.findall(text)) > 1),
+    ("language", "cursing", lambda text: _curse().search(text)),
+)
+FILTERS = (*dict.fromkeys(name for name, _, _ in LOOKS), "words", "grammar", "statement", "main verb")
+
+
+# -- rows, and what became of the other sentences ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PairRow:
+    """One minimal pair.
+
+    Attributes:
+        original, converted: the two sentences.
+        subset: one of the six of HEROS.
+        start, end: characters of the original that were changed (an insertion has start = end).
+        rule: what was done, e.g. "letters swapped" or "do-support".
+        word, replacement: the chosen word and what stands for it; for a negation the verb or adjective, and "".
+        source: where the new word is from, e.g. "WordNet synset verb 00227165".
+    """
+
+    original: str
+    converted: str
+    subset: str
+    start: int
+    end: int
+    rule: str
+    word: str
+    replacement: str
+    source: str
+
+
+Pair = TypeVar("Pair", PairRow, MinimalPair)
+
+
+@dataclass(frozen=True)
+class Quality:
+    """A report about built pairs.
+
+    Attributes:
+        sentences: distinct sentences of the texts.
+        seen: how many of them were looked at.
+        originals: that were built.
+        fallen: every filter -> reason -> sentences, the most frequent reason first.
+        good: "synonym" and "antonym" -> the share of them that are good by the confidence; empty without a model.
+    """
+
+    sentences: int
+    seen: int
+    originals: int
+    fallen: Mapping[str, Mapping[str, int]]
+    good: Mapping[str, float]
+
+    @property
+    def left(self) -> dict[str, int]:
+        """Filter -> sentences that passed it and those before it."""
+        fell = (-sum(reasons.values()) for reasons in self.fallen.values())
+        return dict(zip(self.fallen, list(accumulate(fell, initial=self.seen))[1:], strict=True))
+
+
+def write_rows(rows: Iterable[PairRow], path: str | Path) -> None:
+    """One JSON object a line."""
+    write_text(path, "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows))
+
+
+def by_subset(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
+    """The pairs of each subset that there is, in the paper's order."""
+    found = {subset: [pair for pair in pairs if pair.subset == subset] for subset in SUBSETS}
+    return {subset: some for subset, some in found.items() if some}
+
+
+def overlaps(rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> dict[str, dict[str, float]]:
+    """Lexical overlap of every subset and of all, and the paper's (Table 1)."""
+    found = {
+        name: lexical_overlap([(row.original, row.converted) for row in some], tokenize)
+        for name, some in {"all": rows, **by_subset(rows)}.items()
+    }
+    return {**found, "the paper's HEROS": PUBLISHED["HEROS"]}
+
+
+def sample(pairs: Sequence[Pair], number: int = 3, seed: int = 0) -> dict[str, list[Pair]]:
+    """A few pairs of each subset to read."""
+    rng = np.random.default_rng(seed)
+    return {
+        subset: [some[place] for place in sorted(rng.permutation(len(some))[:number])]
+        for subset, some in by_subset(pairs).items()
+    }
+
+
+def as_dict(quality: Quality, rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> dict[str, Any]:
+    """Plain values for a JSON file."""
+    return {
+        **asdict(quality),
+        "left": quality.left,
+        "pairs": dict(Counter(row.subset for row in rows)),
+        "overlap": overlaps(rows, tokenize) if rows else {},
+    }
+
+
+# -- building ---------------------------------------------------------------------------------------------------------
 
 CHUNK = 128  # sentences whose words are masked together
 LATER = ("repeated", "replaceable word", "negation of the word", "synonym and antonym", "in context", "typo", "wanted")
@@ -30,7 +275,6 @@ class Resources:
     """What the pairs are built from; Synonym, Antonym and Random MLM need both WordNet and the model.
 
     Attributes:
-        parser: of the language's sentences.
         wordnet: offers synonyms and antonyms.
         model: judges them in context, and fills in random words.
         misspellings: word to misspellings; without them typos are slips of a finger only.
@@ -43,16 +287,11 @@ class Resources:
     misspellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     confidence: Confidence | None = None
 
-    def filters(self) -> Filters:
-        """What sentences are asked for, with the words that these resources know."""
-        wrong = frozenset(word for words in self.misspellings.values() for word in words)
-        return Filters(self.parser, wrong, self.wordnet or frozenset())
-
     def chooser(self) -> Chooser | None:
         """What chooses a word of a sentence and what may stand for it; None where something for it is missing."""
         if self.wordnet is None or self.model is None:
             return None
-        return Chooser(self.parser.language, self.wordnet, self.model, self.confidence or Confidence.load())
+        return Chooser(self.wordnet, self.model, self.confidence or Confidence.load())
 
 
 class Built(NamedTuple):
@@ -95,69 +334,67 @@ def build(
         raise DataError("There are no sentences to build minimal pairs from.")
     order = [sentences[number] for number in np.random.default_rng(seed).permutation(len(sentences))]
     least = min(n * look_at, len(order)) if resources.chooser() is not None else 1
-    found: list[Built | UnsuitableError] = []
+    outcomes: list[Built | UnsuitableError] = []
     taken: set[str] = set()
-    while len(found) < least or (len(found) < len(order) and sum(isinstance(one, Built) for one in found) < n):
-        found += _outcomes(order[len(found) : len(found) + CHUNK], resources, taken, seed)
+    while len(outcomes) < least or (len(outcomes) < len(order) and sum(isinstance(o, Built) for o in outcomes) < n):
+        outcomes += _outcomes(order[len(outcomes) : len(outcomes) + CHUNK], resources, taken, seed)
         if progress is not None:
-            progress(len(found), max(least, len(found)))
-    kept = [one for one in found if isinstance(one, Built)]
-    kept.sort(key=lambda one: both(*one.chances) if one.chances else 0.0, reverse=True)
-    chosen = kept[:n]
-    rows = [row for one in chosen for row in one.rows]
-    chances = [one.chances for one in chosen if one.chances]
+            progress(len(outcomes), max(least, len(outcomes)))
+    built = [outcome for outcome in outcomes if isinstance(outcome, Built)]
+    built.sort(key=lambda original: both(*original.chances) if original.chances else 0.0, reverse=True)
+    chosen = built[:n]
+    rows = [row for original in chosen for row in original.rows]
+    chances = [original.chances for original in chosen if original.chances]
     good = dict(zip(RELATIONS, np.mean(chances, axis=0).tolist(), strict=True)) if chances else {}
-    refused = Counter((one.filter, one.reason) for one in found if isinstance(one, UnsuitableError))
-    refused["wanted", "others are surer, or came first"] = len(kept) - len(chosen)
+    refused = Counter((outcome.filter, outcome.reason) for outcome in outcomes if isinstance(outcome, UnsuitableError))
+    refused["wanted", "others are surer, or came first"] = len(built) - len(chosen)
     ranked = sorted((-count, reason, name) for (name, reason), count in refused.items() if count)
     fallen = {name: {why: -less for less, why, of in ranked if of == name} for name in (*FILTERS, *LATER)}
-    return rows, Quality(len(sentences), len(found), len(chosen), fallen, good)
+    return rows, Quality(len(sentences), len(outcomes), len(chosen), fallen, good)
 
 
 def _outcomes(
     sentences: Sequence[str], resources: Resources, taken: set[str], seed: int
 ) -> Iterator[Built | UnsuitableError]:
     """Every sentence's rows, or why it has none; a text that is `taken` already is not taken again."""
+    wrong = frozenset(word for words in resources.misspellings.values() for word in words)
     suitable: list[tuple[Suitable, list[Choice]]] = []
-    for one in resources.filters().check(sentences):
-        if isinstance(one, UnsuitableError):
-            yield one
-        elif one.text in taken:
+    for original in filter_sentences(sentences, resources.parser, wrong, resources.wordnet or frozenset()):
+        if isinstance(original, UnsuitableError):
+            yield original
+        elif original.text in taken:
             yield UnsuitableError("repeated", "another sentence but for marks, capitals or a name")
-        elif isinstance(found := attempt(negatable, one, resources.parser.language), UnsuitableError):
-            yield found
+        elif isinstance(choices := attempt(negatable, original.doc), UnsuitableError):
+            yield choices
         else:
-            taken.add(one.text)
-            suitable.append((one, found))
-    words, chooser = [found for _, found in suitable], resources.chooser()
-    chosen = chooser(words) if chooser is not None else [some[0] for some in words]
-    for (one, _), choice in zip(suitable, chosen, strict=True):
-        yield attempt(_built, one, choice, resources, seed) if isinstance(choice, Choice) else choice
+            taken.add(original.text)
+            suitable.append((original, choices))
+    words, chooser = [choices for _, choices in suitable], resources.chooser()
+    chosen = chooser(words) if chooser is not None else [choices[0] for choices in words]
+    for (original, _), choice in zip(suitable, chosen, strict=True):
+        yield attempt(_built, original, choice, resources, seed) if isinstance(choice, Choice) else choice
 
 
-def _built(one: Suitable, choice: Choice, resources: Resources, seed: int) -> Built:
+def _built(original: Suitable, choice: Choice, resources: Resources, seed: int) -> Built:
     """The rows of a choice.
 
     Raises:
         UnsuitableError: its word has no typo.
     """
-    language, token, start = resources.parser.language, choice.token, choice.token.idx
-    rng = np.random.default_rng([seed, zlib.crc32(one.text.encode())])  # the same wherever it stands among the texts
-    typo, slip = make_typo(token.text, rng, resources.misspellings, language)
+    token, start, text = choice.token, choice.token.idx, original.text
+    rng = np.random.default_rng([seed, zlib.crc32(text.encode())])  # the same wherever it stands among the texts
+    typo, slip = make_typo(token.text, rng, resources.misspellings)
     new = [(c.relation.title(), c.word, "word replaced", f"WordNet {c.source}") for c in choice.candidates]
     if choice.filler and resources.model is not None:
         new.append(("Random MLM", choice.filler, "word replaced", f"filler of {resources.model.name}"))
     new.append(("Typo", typo, slip, "codespell" if slip == "common misspelling" else "seeded"))
     rows = [
-        PairRow(
-            *(one.text, language.replace(token, word), subset, start, start + len(token)),
-            *(rule, token.text, word, source),
-        )
+        PairRow(text, replace_word(token, word), subset, start, start + len(token), rule, token.text, word, source)
         for subset, word, rule, source in new
     ]
-    negations = (("Negation (Main)", one.main, one.negation), ("Negation (Antonym)", token, choice.negation))
+    source = f"rules, {resources.parser.name}"
+    negations = (("Negation (Main)", original.main, original.negation), ("Negation (Antonym)", token, choice.negation))
     for subset, verb, negation in negations:
         first, last = min(edit.start for edit in negation.edits), max(edit.end for edit in negation.edits)
-        source = f"rules, {resources.parser.name}"
-        rows.append(PairRow(one.text, negation.text, subset, first, last, negation.rule, verb.text, "", source))
+        rows.append(PairRow(text, negation.text, subset, first, last, negation.rule, verb.text, "", source))
     return Built(choice.chances, rows)

@@ -1,14 +1,88 @@
-"""Does each minimal pair obey the rule of its subset? For built files and for files written by hand."""
+"""Typos, and whether each minimal pair obeys the rule of its subset: built files and files written by hand.
+
+A typo is a common misspelling where the list has one, otherwise one slip of a finger (Chiang et al. 2023, section
+2.2.5). The list is that of the PyPI package `codespell`, which grew out of Wikipedia's; it is read as a file and not
+copied.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-from essent.lab.minimal_pairs.language import Doc, Language, Parser, UnsuitableError, attempt
-from essent.lab.minimal_pairs.typos import is_near
-from essent.tasks.examples import MinimalPair
+import numpy as np
+
+from essent._core.lazy import optional_import
+from essent.lab.minimal_pairs.english import statement, ungrammatical
+from essent.lab.minimal_pairs.negation import NEGATORS
+from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attempt, is_word, like_case
+from essent.tasks.heros import MinimalPair
+from essent.tasks.overlap import levenshtein
+
+SHORTEST = 3
+EDITS = 3  # common misspellings go that far
+
+
+@cache
+def misspellings(path: Path | None = None) -> dict[str, tuple[str, ...]]:
+    """Word -> how it is often misspelled, from lines "misspelling->word"; only what stands for one word.
+
+    Args:
+        path: the list, by default that of codespell.
+
+    Raises:
+        MissingDependencyError: codespell is not installed.
+    """
+    if path is None:
+        path = Path(str(optional_import("codespell_lib", "heros").__file__)).parent / "data" / "dictionary.txt"
+    found: dict[str, list[str]] = defaultdict(list)
+    for line in path.read_text("utf-8").splitlines():
+        wrong, arrow, right = line.strip().lower().partition("->")
+        if arrow and "," not in right and right.isalpha() and wrong.isalpha():
+            found[right].append(wrong)
+    return {word: tuple(sorted(wrong)) for word, wrong in found.items()}
+
+
+def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+    """A typo of a word in its capitals, which is no word of the lexicon, and its rule.
+
+    The rule is "common misspelling", "letter deleted", "letter doubled" or "letters swapped".
+
+    Raises:
+        UnsuitableError: a word of fewer than three letters, or none of whose slips is no word.
+    """
+    lower = word.lower()
+    slips: dict[str, list[str]] = defaultdict(list)
+    for rule, one in _slips(lower) if len(lower) >= SHORTEST and lower.isalpha() else ():
+        if one != lower and len(one) > 2 and not is_word(one):
+            slips[rule].append(one)
+    common = [one for one in listed.get(lower, ()) if not is_word(one) and is_near(one, lower)]
+    kinds = {"common misspelling": common} if common else slips
+    if not any(kinds.values()):
+        raise UnsuitableError("typo", "no typo of the word")
+    rule = sorted(kinds)[rng.integers(len(kinds))]
+    return like_case(kinds[rule][rng.integers(len(kinds[rule]))], word), rule
+
+
+def is_near(wrong: str, word: str) -> bool:
+    """Near enough to be read as the word that is meant ("unuseful" is listed as a misspelling of "useless")."""
+    return 0 < levenshtein(wrong, word) <= max(EDITS, len(word) // 2)
+
+
+def _slips(word: str) -> Iterator[tuple[str, str]]:
+    """Every slip of a finger with its rule; the first letter stays."""
+    for place in range(1, len(word)):
+        head, letter, tail = word[:place], word[place], word[place + 1 :]
+        yield "letter deleted", head + tail
+        yield "letter doubled", head + 2 * letter + tail
+        if tail:
+            yield "letters swapped", head + tail[0] + letter + tail[1:]
+
+
+# -- finished pairs ---------------------------------------------------------------------------------------------------
 
 REPLACED = ("Synonym", "Antonym", "Random MLM")
 ARTICLES = {"a", "an"}
@@ -36,19 +110,19 @@ def check_rows(
         if pair.original == pair.changed:
             problem: str | None = "the two sentences are equal"
         elif pair.subset == "Typo":
-            problem = _words_differ(pair) or _no_typo(pair, misspellings or {}, parser.language)
+            problem = _words_differ(pair) or _no_typo(pair, misspellings or {})
         elif pair.subset in REPLACED:
-            problem = _words_differ(pair) or _grammar_differs(*both, parser.language)
+            problem = _words_differ(pair) or _grammar_differs(*both)
         else:
-            problem = _negation_differs(*both, parser.language) or _grammar_differs(*both, parser.language)
+            problem = _negation_differs(*both) or _grammar_differs(*both)
         if problem is not None:
             found.append(Finding(number, pair, problem))
     return found
 
 
-def _grammar_differs(before: Doc, after: Doc, language: Language) -> str | None:
+def _grammar_differs(before: Doc, after: Doc) -> str | None:
     """A sign of bad grammar that is new."""
-    wrong = None if language.ungrammatical(before) else language.ungrammatical(after)
+    wrong = None if ungrammatical(before) else ungrammatical(after)
     return f"ungrammatical: {wrong}" if wrong else None
 
 
@@ -70,26 +144,24 @@ def _places(pair: MinimalPair) -> list[tuple[str, str]]:
     return [(_bare(old), _bare(new)) for old, new in both if old != new]
 
 
-def _no_typo(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]], language: Language) -> str | None:
+def _no_typo(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]]) -> str | None:
     """A typo is listed, or near the word and no word itself."""
     ((old, new),) = (place for place in _places(pair) if {*place} != ARTICLES)
-    if new in misspellings.get(old, ()) or (is_near(new, old) and not language.is_word(new)):
+    if new in misspellings.get(old, ()) or (is_near(new, old) and not is_word(new)):
         return None
     return "the typo is another word"
 
 
-def _negation_differs(before: Doc, after: Doc, language: Language) -> str | None:
+def _negation_differs(before: Doc, after: Doc) -> str | None:
     """A not more or less, with or without do, and one verb in another form, between two statements."""
     old, new = (Counter(FULL.get(one.lower_, one.lemma_.lower()) for one in doc) for doc in (before, after))
     apart = (old - new) + (new - old)
-    not_one = sum(one.lower_ in language.negators for one in before) - sum(
-        one.lower_ in language.negators for one in after
-    )
+    not_one = sum(one.lower_ in NEGATORS for one in before) - sum(one.lower_ in NEGATORS for one in after)
     if abs(not_one) != 1:
         return "more than one negation differs" if not_one else "no negation is put or taken"
-    if {*apart} - {*language.negators, "do", *ARTICLES}:
+    if {*apart} - {*NEGATORS, "do", *ARTICLES}:
         return "more than the negation differs"
-    unfit = (attempt(language.statement, doc) for doc in (before, after))
+    unfit = (attempt(statement, doc) for doc in (before, after))
     return next((f"not a statement: {one}" for one in unfit if isinstance(one, UnsuitableError)), None)
 
 

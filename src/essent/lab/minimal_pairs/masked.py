@@ -16,7 +16,7 @@ import torch
 from essent._core.folders.opening import guarded, opening
 from essent._core.hub import reach_model
 from essent.errors import ModelError
-from essent.lab.minimal_pairs.edits import read_table
+from essent.lab.minimal_pairs.parsing import read_table
 from essent.tasks.base import unit_rows
 
 FILLERS = 60

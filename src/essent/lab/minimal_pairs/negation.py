@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from essent.lab.minimal_pairs.edits import Edit, like_case, word_lists
-from essent.lab.minimal_pairs.language import Negation, Token, UnsuitableError
+from essent.lab.minimal_pairs.parsing import Edit, Negation, Token, UnsuitableError, like_case, word_lists
 
 SUBJECT = ("nsubj", "nsubjpass", "csubj", "csubjpass", "expl")
 FINITE = ("VBZ", "VBP", "VBD", "MD")

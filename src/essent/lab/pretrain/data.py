@@ -1,8 +1,14 @@
-"""Texts to packed sequences, and the masks of a batch."""
+"""Texts in frames, texts to packed sequences, and the masks of a batch.
+
+A frame says what a sentence is about, so that the model learns to answer prompts: `The text " Two dogs run on a beach "
+is about beach .` There are no labels and no pairs: the fillings are rare words of the sentence itself.
+"""
 
 from __future__ import annotations
 
 import copy
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +28,17 @@ SHARE, MOST = 0.01, 2000  # of the texts that are held out by default
 LEAST = 64  # held-out sequences to measure on; fewer are taken several times, each time with other masks
 OPEN = 64  # the last sequences, of which the first with room takes a text
 IGNORED = -100  # the label of a token that is not predicted
+FRAMES = (  # none is a template of PromptBERT, so that those remain a test
+    'The text " {text} " is about {first} .',
+    '" {text} " is about {first} and {second} .',
+    '" {text} " : {first} , {second} .',
+    'This text : " {text} " says {first} .',
+    'What " {text} " tells is {first} .',
+)
+SHORTEST, LONGEST = 4, 22  # words of a sentence that leaves room for its frame
+FEWEST_TEXTS = 4  # texts that a filling occurs in; rarer ones are names and misspellings
+RAREST = 3  # words of a sentence that can be fillings
+LETTERS = re.compile(r"[^\W\d_]{3,}")
 
 
 def split_texts(texts: Sequence[str], held_out: Sequence[str] | None, seed: int) -> tuple[list[str], list[str]]:
@@ -56,6 +73,42 @@ def split_texts(texts: Sequence[str], held_out: Sequence[str] | None, seed: int)
 
 def _different(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(text for text in texts if text.strip()))
+
+
+def in_frames(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
+    """Texts of which a random `share` is put into one of `FRAMES`, with one or two of its three rarest words.
+
+    A text stays unchanged if it has under 4 or over 22 words, or under two words that occur in four texts or more.
+
+    Raises:
+        InputError: not one of the texts can be framed.
+    """
+    counts = Counter(word for text in texts for word in {word.lower() for word in LETTERS.findall(text)})
+    generator = np.random.default_rng([seed, 2])
+    drawn = generator.random(len(texts)) < share
+    texts, framed = list(texts), False
+    for index in np.flatnonzero(drawn).tolist():
+        fillings = _fillings(texts[index], counts)
+        if len(fillings) > 1:
+            first, second = (fillings[number] for number in generator.permutation(len(fillings))[:2])
+            frame = FRAMES[generator.integers(len(FRAMES))]
+            texts[index] = frame.format(text=texts[index].rstrip(" ."), first=first, second=second)
+            framed = True
+    if not framed:
+        raise InputError(
+            f"frames={share}: no text has {SHORTEST} to {LONGEST} words and two words that {FEWEST_TEXTS} texts have. "
+            "Give more texts, one sentence each, or frames=0."
+        )
+    return texts
+
+
+def _fillings(text: str, counts: Counter[str]) -> list[str]:
+    """The rarest words of a text that are not too rare, spelled as in the text."""
+    if not SHORTEST <= len(text.split()) <= LONGEST:
+        return []
+    written = {word.lower(): word for word in LETTERS.findall(text)}
+    known = sorted((word for word in written if counts[word] >= FEWEST_TEXTS), key=lambda word: (counts[word], word))
+    return [written[word] for word in known[:RAREST]]
 
 
 # -- sequences --------------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Masked language modelling, from scratch or continued: texts in, a plain transformers folder out, runs that resume.
 
+The trainer is transformers' own, with logits at masked tokens only, and no step on broken gradients.
+
 Source: Devlin et al. 2019 (the objective); PromptBERT, App. A.2 and Table 12 (an output matrix tied to the static
 embeddings, or not).
 """
@@ -11,104 +13,51 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+from tqdm import tqdm
+from transformers import (
+    EvalPrediction,
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    default_data_collator,
+)
 
 from essent._core.arithmetic import has_bfloat16
 from essent._core.atomic import remove_leftovers, replacing_folder, require_replaceable, write_text
 from essent._core.folders.names import is_read
 from essent._core.lazy import optional_import
-from essent.errors import DataError, TrainingError
-from essent.lab.pretrain.settings import Pretraining
-from essent.lab.pretrain.start import Prepared, Start, prepare
+from essent.errors import DataError, InputError, TrainingError
+from essent.lab.pretrain.data import IGNORED, in_frames, mask, masked_once, masking_of, pack, split_texts
+from essent.lab.pretrain.model import fit_config, logits_at, open_model, open_tokenizer, read_config
+from essent.lab.pretrain.settings import Pretraining, Start
 from essent.tasks.result import library_versions
 from essent.training.checkpoints import (
+    CHECKPOINTS,
+    STARTED,
     WRITE_ERRORS,
     check_checkpoint,
     check_same_run,
+    go_on,
     history_of,
     last_checkpoint,
     left_over,
+    total_steps,
     where_it_goes_on,
+    writing_checkpoint,
 )
-from essent.training.device import find_device, on_device
-from essent.training.stopping import go_on, total_steps
+from essent.training.device import find_device, on_device, quick_dropout
 
-ABOUT, CHECKPOINTS, STARTED = "training.json", "checkpoints", "run.json"
-
-
-class RunFolder:
-    """An output folder; `checkpoints` stand below it until the run is done.
-
-    Args:
-        resume: go on from the last whole checkpoint, `resumed`, if there is one.
-        force: replace a model that is there, and drop the checkpoints of an unfinished run.
-
-    Raises:
-        DataError: it holds something that must not be replaced.
-    """
-
-    def __init__(self, output: Path, *, resume: bool, force: bool) -> None:
-        self.output, self.checkpoints, self.resume = output, output / CHECKPOINTS, resume
-        require_replaceable(output)
-        remove_leftovers(output)
-        found = last_checkpoint(self.checkpoints)
-        if found is not None and not (resume or force):
-            raise DataError(
-                f"{output} holds an unfinished run, the last checkpoint is {found.name}. Resume it (resume=True, "
-                "--resume), replace it (force=True, --force), or choose another folder."
-            )
-        if (output / "modules.json").exists():
-            raise DataError(
-                f"{output} holds a sentence-transformers model (modules.json), whose files would mix with this one's; "
-                "choose another folder."
-            )
-        if found is None and not force and (output / "config.json").exists():
-            finished = "holds a model already" + (", no unfinished run to resume" if resume else "")
-            raise DataError(f"{output} {finished}. force=True (--force) replaces it.")
-        self.resumed = found if resume else None
-        if self.resumed is not None:
-            check_checkpoint(self.resumed)
-
-    def begin(self, about: Mapping[str, Any]) -> None:
-        """Write down which run this is, and drop the checkpoints of another; of a resumed run, compare.
-
-        Of the processes that torchrun starts only the first one writes.
-
-        Raises:
-            DataError: the run that is resumed was another one; says what differs.
-        """
-        if self.resumed is not None:
-            check_same_run(self.checkpoints / STARTED, about, self.output)
-        elif os.environ.get("RANK", "0") == "0":
-            if self.checkpoints.is_dir():
-                shutil.rmtree(self.checkpoints)
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
-            write_text(self.checkpoints / STARTED, json.dumps(about, ensure_ascii=False, indent=2))
-
-    def finish(self, model: Any, tokenizer: Any, about: Mapping[str, Any]) -> None:
-        """Save model, tokenizer and `training.json`; in one step they appear, and an older model and checkpoints go.
-
-        Files that libraries do not read as a part of a model stay.
-
-        Raises:
-            TrainingError: they cannot be written; the checkpoints stay.
-        """
-        others = [entry.name for entry in self.output.iterdir() if not is_read(entry.name)]
-        carried = set(others) - {CHECKPOINTS, ABOUT}
-        try:
-            with replacing_folder(self.output, sorted(carried)) as whole:
-                model.save_pretrained(whole)
-                tokenizer.save_pretrained(whole)
-                (whole / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=2), encoding="utf-8")
-        except WRITE_ERRORS as error:
-            raise TrainingError(
-                f"The model is trained and cannot be written to {self.output}: {error}. {left_over(self.checkpoints)} "
-                "Free some space and resume."
-            ) from error
-
-
-Note = Callable[[str], None]
+HISTORY = "training.json"
+VALIDATION, LOG = 0.1, 0.01  # how often, by default, in shares of the run
 
 
 @dataclass(frozen=True)
@@ -137,7 +86,7 @@ def pretrain(
     force: bool = False,
     device: str | None = None,
     progress: bool = False,
-    note: Note | None = None,
+    note: Callable[[str], None] = lambda line: None,
 ) -> Pretrained:
     """Train a masked language model on texts; save it as a transformers folder with `training.json` about the run.
 
@@ -163,64 +112,77 @@ def pretrain(
     """
     for name in ("accelerate", "datasets"):
         optional_import(name, "train")
-    kind = find_device(device)
-    precision = settings.precision or ("bfloat16" if has_bfloat16(kind) else "float32")
-    on_device(kind, precision)  # refuses a precision that the device lacks
-    folder = RunFolder(Path(output), resume=resume, force=force)
-    prepared = prepare(texts, held_out, start, settings)
-    say = note or (lambda line: None)
+    device = find_device(device)
+    precision = settings.precision or ("bfloat16" if has_bfloat16(device) else "float32")
+    on_device(device, precision)  # refuses a precision that the device lacks
+    output = Path(output)
+    resumed = check_output(output, resume=resume, force=force)
 
-    from essent.lab.pretrain.model import open_model
-    from essent.lab.pretrain.trainer import Bar, Notes
-
-    about = prepared.about(settings)
-    folder.begin(about)
+    learned, measured = split_texts(texts, held_out, settings.seed)
+    if settings.frames:
+        learned = in_frames(learned, settings.frames, settings.seed)
     options = dict(start.options)
-    model, new = open_model(start.model, prepared.config, options, untied=settings.untied, seed=settings.seed)
+    config = read_config(start.model, start.config, options)
+    tokenizer = open_tokenizer(start.model, start.tokenizer, learned, options, start.vocabulary)
+    length, words = settings.max_seq_length, settings.whole_words
+    fit_config(config, tokenizer, length, new=start.model is None, untied=settings.untied)
+    sequences = pack(tokenizer, learned, length, words=words)
+    if len(sequences) < settings.batch_size:
+        raise InputError(
+            f"batch_size={settings.batch_size} is larger than the {len(sequences)} sequences of {length} tokens that "
+            f"the texts fill: take a batch_size of at most {len(sequences)}, shorter sequences or more texts."
+        )
+    masking = masking_of(tokenizer, settings.mask_probability, words)
+    measured_rows = masked_once(pack(tokenizer, measured, length, words=words), masking, settings.seed)
+    tokens = int(sequences.with_format("numpy")["attention_mask"][:].sum())
+    corpus = "\0".join([*learned, "", *measured]).encode("utf-8", "surrogatepass")
+    metadata: dict[str, Any] = {
+        "start": start.to_dict(),
+        "settings": settings.to_dict(),
+        "texts": {"sha256": sha256(corpus).hexdigest(), "train": len(learned), "held_out": len(measured)},
+        "sequences": {
+            "train": len(sequences),
+            "tokens": tokens,
+            "filled": round(tokens / (len(sequences) * length), 4),
+        },
+    }
+    _begin(output, metadata, resumed)
+
+    model, new = open_model(start.model, config, options, untied=settings.untied, seed=settings.seed)
     if new and start.model is not None:
-        say(f"The model has no weights for its prediction head ({', '.join(new)}): they begin at random.")
-    trainer = _trainer(model, prepared, settings, folder, kind, precision)
-    trainer.add_callback(Notes(say))
+        note(f"The model has no weights for its prediction head ({', '.join(new)}): they begin at random.")
+    arguments = arguments_of(settings, output / CHECKPOINTS, device=device, precision=precision)
+    arguments.eval_on_start = resumed is None  # which the run before has done
+    trainer = MaskedTrainer(
+        model,
+        arguments,
+        masking,
+        data_collator=default_data_collator,
+        train_dataset=sequences,
+        eval_dataset=measured_rows,
+        processing_class=tokenizer,
+    )
+    trainer.add_callback(Notes(note))
     if progress:
         trainer.add_callback(Bar())
     if resume:
-        say(where_it_goes_on(folder.output, folder.resumed, total_steps(trainer)))
-    go_on(trainer, folder.resumed)
-    result = _measured(trainer, folder.output)
-    about |= {
+        note(where_it_goes_on(output, resumed, total_steps(trainer)))
+    go_on(trainer, resumed)
+    outcome = _measured(trainer, output)
+    metadata |= {
         "new_weights": "all" if start.model is None else new,
         "precision": precision,
         "device": trainer.args.device.type,
         "processes": trainer.args.world_size,
-        "steps": result.steps,
-        "held_out_loss": result.loss,
-        "held_out_accuracy": result.accuracy,
-        "history": result.history,
+        "steps": outcome.steps,
+        "held_out_loss": outcome.loss,
+        "held_out_accuracy": outcome.accuracy,
+        "history": outcome.history,
         "versions": library_versions(),
     }
     if trainer.is_world_process_zero():
-        folder.finish(trainer.accelerator.unwrap_model(trainer.model), prepared.tokenizer, about)
-    return result
-
-
-def _trainer(
-    model: Any, prepared: Prepared, settings: Pretraining, folder: RunFolder, device: str, precision: str
-) -> Any:
-    from transformers import default_data_collator
-
-    from essent.lab.pretrain.trainer import MaskedTrainer, arguments_of
-
-    arguments = arguments_of(settings, folder.checkpoints, device=device, precision=precision)
-    arguments.eval_on_start = folder.resumed is None  # which the run before has done
-    return MaskedTrainer(
-        model,
-        arguments,
-        prepared.masking,
-        data_collator=default_data_collator,
-        train_dataset=prepared.train,
-        eval_dataset=prepared.held_out,
-        processing_class=prepared.tokenizer,
-    )
+        finish(output, trainer.accelerator.unwrap_model(trainer.model), tokenizer, metadata)
+    return outcome
 
 
 def _measured(trainer: Any, folder: Path) -> Pretrained:
@@ -231,3 +193,204 @@ def _measured(trainer: Any, folder: Path) -> Pretrained:
     history = tuple(row for row in history_of(state) if "loss" in row or "eval_masked_loss" in row)
     last = next(row for row in reversed(history) if "eval_masked_loss" in row)
     return Pretrained(folder, state.global_step, last["eval_masked_loss"], last["eval_masked_accuracy"], history)
+
+
+# -- the output folder ------------------------------------------------------------------------------------------------
+
+
+def check_output(output: Path, *, resume: bool, force: bool) -> Path | None:
+    """The last whole checkpoint, from which a run is to go on; None to begin.
+
+    Args:
+        resume: go on from the last whole checkpoint, if there is one.
+        force: replace a model that is there, and drop the checkpoints of an unfinished run.
+
+    Raises:
+        DataError: the folder holds something that must not be replaced.
+    """
+    require_replaceable(output)
+    remove_leftovers(output)
+    newest = last_checkpoint(output / CHECKPOINTS)
+    if newest is not None and not (resume or force):
+        raise DataError(
+            f"{output} holds an unfinished run, the last checkpoint is {newest.name}. Resume it (resume=True, "
+            "--resume), replace it (force=True, --force), or choose another folder."
+        )
+    if (output / "modules.json").exists():
+        raise DataError(
+            f"{output} holds a sentence-transformers model (modules.json), whose files would mix with this one's; "
+            "choose another folder."
+        )
+    if newest is None and not force and (output / "config.json").exists():
+        finished = "holds a model already" + (", no unfinished run to resume" if resume else "")
+        raise DataError(f"{output} {finished}. force=True (--force) replaces it.")
+    if newest is None or not resume:
+        return None
+    check_checkpoint(newest)
+    return newest
+
+
+def _begin(output: Path, metadata: Mapping[str, Any], resumed: Path | None) -> None:
+    """Write down which run this is, and drop the checkpoints of another; of a resumed run, compare.
+
+    Of the processes that torchrun starts only the first one writes.
+
+    Raises:
+        DataError: the run that is resumed was another one; says what differs.
+    """
+    checkpoints = output / CHECKPOINTS
+    if resumed is not None:
+        check_same_run(checkpoints / STARTED, metadata, output)
+    elif os.environ.get("RANK", "0") == "0":
+        if checkpoints.is_dir():
+            shutil.rmtree(checkpoints)
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        write_text(checkpoints / STARTED, json.dumps(metadata, ensure_ascii=False, indent=2))
+
+
+def finish(output: Path, model: Any, tokenizer: Any, metadata: Mapping[str, Any]) -> None:
+    """Save model, tokenizer and `training.json`; in one step they appear, and an older model and checkpoints go.
+
+    Files that libraries do not read as a part of a model stay.
+
+    Raises:
+        TrainingError: they cannot be written; the checkpoints stay.
+    """
+    others = {entry.name for entry in output.iterdir() if not is_read(entry.name)}
+    try:
+        with replacing_folder(output, sorted(others - {CHECKPOINTS, HISTORY})) as whole:
+            model.save_pretrained(whole)
+            tokenizer.save_pretrained(whole)
+            (whole / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
+    except WRITE_ERRORS as error:
+        raise TrainingError(
+            f"The model is trained and cannot be written to {output}: {error}. {left_over(output / CHECKPOINTS)} "
+            "Free some space and resume."
+        ) from error
+
+
+# -- the trainer ------------------------------------------------------------------------------------------------------
+
+
+def arguments_of(settings: Pretraining, folder: Path, *, device: str, precision: str) -> TrainingArguments:
+    """The settings as transformers' training arguments; checkpoints are written below `folder`."""
+    often = settings.validate_every or VALIDATION
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        max_steps=settings.max_steps or -1,
+        num_train_epochs=settings.epochs or 1,
+        learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup,
+        weight_decay=0.01,  # BERT's; transformers leaves out biases and normalisations
+        seed=settings.seed,
+        data_seed=settings.seed,
+        eval_strategy="steps",
+        eval_steps=often,
+        save_strategy="steps",
+        save_steps=often,
+        save_total_limit=2,
+        logging_steps=LOG,
+        logging_nan_inf_filter=False,  # `FiniteGradients` stops there
+        label_names=["labels"],
+        remove_unused_columns=False,
+        report_to="none",
+        log_level="error",
+        disable_tqdm=True,  # its bar prints the log to standard output
+        **on_device(device, precision),
+    )
+    if arguments.n_gpu > 1:  # one process on several GPUs would multiply the batch; torchrun starts one for each
+        arguments._n_gpu = 1
+    arguments.per_device_train_batch_size = max(1, settings.batch_size // arguments.world_size)
+    arguments.per_device_eval_batch_size = arguments.per_device_train_batch_size
+    return arguments
+
+
+def masked_scores(evaluated: EvalPrediction) -> dict[str, float]:
+    """Mean loss (nats) over the masked tokens, and the share of them whose most probable token is the right one."""
+    predictions: Any = evaluated.predictions
+    losses, hits = predictions
+    count = int(np.count_nonzero(evaluated.label_ids != IGNORED))
+    return {"masked_loss": float(losses.sum(dtype="float64")) / count, "masked_accuracy": float(hits.sum()) / count}
+
+
+class MaskedTrainer(Trainer):
+    """transformers' trainer, with masks that are drawn at each step and logits of the masked tokens alone.
+
+    Args:
+        masking: from `masking_of`. Its masks come from torch's random numbers, whose state is in every checkpoint, so
+            that a resumed run has the masks of one without a break. Rows that have labels keep their masks.
+        parts: keyword arguments of transformers' trainer.
+    """
+
+    def __init__(self, model: Any, arguments: TrainingArguments, masking: Any, **parts: Any) -> None:
+        super().__init__(model, arguments, compute_metrics=masked_scores, **parts)
+        self.masking = masking
+        self.remove_callback(PrinterCallback)
+        self.add_callback(FiniteGradients)
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """Mean cross-entropy (nats) of the masked tokens; as outputs the losses and hits (B,T), 0 at other tokens."""
+        if "labels" not in inputs:
+            inputs = mask(inputs, self.masking)
+        labels = inputs["labels"]
+        chosen = labels != IGNORED  # (B,T)
+        with logits_at(self.model, chosen):
+            logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        logits = logits.reshape(-1, logits.shape[-1]).float()  # (M,V); a loss of bf16 logits has two digits
+        losses = functional.cross_entropy(logits, labels[chosen], reduction="none")
+        loss = losses.sum() / max(1, len(losses))
+        if not return_outputs:
+            return loss
+        whole = torch.zeros(2, *labels.shape, device=labels.device)
+        whole[:, chosen] = torch.stack([losses, (logits.argmax(dim=-1) == labels[chosen]).float()])
+        return loss, {"losses": whole[0], "hits": whole[1]}
+
+    def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
+        """One step of transformers' own, with quick dropout on a CPU."""
+        with quick_dropout(self.args.device.type, model):
+            return super().training_step(model, inputs, num_items_in_batch)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        with writing_checkpoint(self):
+            super()._save_checkpoint(model, trial)
+
+
+class FiniteGradients(TrainerCallback):
+    """Stops before a step whose loss or gradients are infinite or not a number: it would ruin the weights."""
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Gradients have been clipped: a norm that was not finite has left NaN in them."""
+        gradients = [weight.grad for weight in kwargs["model"].parameters() if weight.grad is not None]
+        if not torch.isfinite(torch.nn.utils.get_total_norm(gradients)):
+            raise TrainingError(
+                f"Step {state.global_step + 1}: the loss or its gradients are not finite. "
+                f"{left_over(Path(str(args.output_dir)))} A lower learning rate (it is {args.learning_rate:g}), a "
+                "longer warmup or precision='float32' may help."
+            )
+
+
+class Bar(ProgressCallback):
+    """transformers' progress bar, with the last loss beside it instead of the whole log on standard output."""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        """Show the last loss."""
+        if self.training_bar is not None and "loss" in logs:
+            self.training_bar.set_postfix(loss=f"{logs['loss']:.3f}")
+
+
+class Notes(TrainerCallback):
+    """Calls `note` with a line about each validation."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.note = note
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
+        """Say the held-out loss and accuracy."""
+        if state.is_world_process_zero:
+            with tqdm.external_write_mode():
+                self.note(
+                    f"Step {state.global_step} of {state.max_steps}: held-out loss {metrics['eval_masked_loss']:.3f}, "
+                    f"accuracy {metrics['eval_masked_accuracy']:.3f}"
+                )

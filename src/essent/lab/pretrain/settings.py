@@ -1,10 +1,11 @@
-"""The settings of a masked-language-model run, and the sizes of encoders built from nothing."""
+"""What a masked-language-model run starts from, its settings, and the sizes of encoders built from nothing."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from essent._core.arithmetic import precision_of
@@ -13,6 +14,36 @@ from essent.errors import InputError
 PRECISIONS = ("float32", "bfloat16")
 # Layers and dimensions of BERT and its miniatures (Turc et al. 2019): heads of 64 dimensions, four times as wide inside
 SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512), "base": (12, 768)}
+
+
+@dataclass(frozen=True)
+class Start:
+    """A model to go on with, or the configuration of a new one and its tokenizer.
+
+    Attributes:
+        model: a hub name or folder; a prediction head that it lacks is made new.
+        config: a size of BERT ("tiny", "mini", "small", "medium", "base") or a config.json.
+        tokenizer: the tokenizer of a new model: a hub name or folder; by default lower-case word pieces are learned
+            from the texts.
+        vocabulary: the most word pieces that are learned.
+        options: keyword arguments for transformers' from_pretrained (revision, token, trust_remote_code …).
+    """
+
+    model: str | None = None
+    config: str | None = None
+    tokenizer: str | None = None
+    vocabulary: int = 30_522
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.vocabulary, bool) or not isinstance(self.vocabulary, int) or self.vocabulary < 1:
+            raise InputError(f"vocabulary={self.vocabulary!r}; it must be a whole number, 1 or more.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values; of a path on this machine its last part."""
+        named = {name: getattr(self, name) for name in ("model", "config", "tokenizer")}
+        short = {name: Path(value).name if value and Path(value).exists() else value for name, value in named.items()}
+        return {**short, "vocabulary": self.vocabulary}
 
 
 @dataclass(frozen=True)

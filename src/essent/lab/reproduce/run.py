@@ -1,4 +1,4 @@
-"""A published table run again: cells grouped by what they share, each text encoded once a model."""
+"""A published table run again: cells grouped by what they share, each text encoded once per model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import DataError, EssentError, InputError, UnsupportedRecipeError
-from essent.lab.reproduce.measures import MEASURES, Bound
+from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
 from essent.lab.reproduce.scores import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
 from essent.lab.reproduce.tables import Cell, Table
 from essent.model.capabilities import ModelCapabilities, check_recipe
@@ -22,11 +22,24 @@ from essent.recipe.sources.layers import AverageTable
 from essent.selection.evaluation import Bench
 from essent.static.gather import Settings, average_contexts
 from essent.tasks.base import Task
-from essent.tasks.heros import load_heros
+from essent.tasks.geometry import average_cosine
+from essent.tasks.heros import HerosTask
+from essent.tasks.heros_files import load_heros
 from essent.tasks.locate import load_task
+from essent.tasks.overlap import lexical_overlap
 from essent.tasks.pairs import PairTask
 
-SEVERAL = str | Sequence[str]
+# What tables measure besides task scores: cosines of sentences and tokens, word importance, lexical overlap.
+COSINES = ("average-cosine", "average-cosine-with-self")
+OF_A_CORPUS = (*COSINES, "impact-pearson", "impact-spearman", "head-pearson", "head-spearman")
+OVERLAPS = {
+    "rouge-1": "rouge1",
+    "rouge-2": "rouge2",
+    "rouge-l": "rougeL",
+    "levenshtein": "levenshtein",
+    "length": "length",
+}
+MEASURES = (*OF_A_CORPUS, "token-cosine", *OVERLAPS)
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,7 @@ class Reproduction:
 
 def run_table(
     table: Table,
-    models: Mapping[str, SEVERAL] | None = None,
+    models: Mapping[str, str | Sequence[str]] | None = None,
     *,
     data: str | Path | None = None,
     corpus: Sequence[str] | None = None,
@@ -103,110 +116,116 @@ def run_table(
     Raises:
         InputError: a role that the table has not, or no seed.
     """
-    given = {
-        role: [found] if isinstance(found, str) else list(found)
-        for role, found in (table.models if models is None else models).items()
-    }
-    unknown = set() if models is None else set(given) - set(table.roles)
-    if unknown:
-        raise InputError(f"{table.name} has no model {sorted(unknown)[0]!r}; it has {', '.join(table.roles)}.")
+    if models is not None and (unknown := sorted(set(models) - set(table.roles))):
+        raise InputError(f"{table.name} has no model {unknown[0]!r}; it has {', '.join(table.roles)}.")
     if most_seeds is not None and most_seeds < 1:
         raise InputError(f"most_seeds={most_seeds} must be at least 1.")
-    wanted = [cell for cell in table.cells() if rows(cell.row) and columns(cell.column)]
-    shop = _Workshop(data, list(corpus or []), most_seeds, batch_size, progress, options, report)
-    shop.contexts = None if contexts is None else Path(contexts)
+    by_role = {
+        role: (names,) if isinstance(names, str) else tuple(names)
+        for role, names in (table.models if models is None else models).items()
+    }
     with tempfile.TemporaryDirectory(prefix="essent-reproduce-") as folder:
-        shop.cache = cache or folder
-        done = [shop.problem(cell, given) or shop.job(cell, given) for cell in wanted]
-        for role, found in given.items():
-            for model in found:
-                shop.run(model, [job for job in done if isinstance(job, _Job) and job.role == role])
-        cells = tuple(job.measured(given[job.role]) if isinstance(job, _Job) else job for job in done)
-    used = {job.role for job in done if isinstance(job, _Job)}
-    ran = {role: tuple(found) for role, found in given.items() if role in used}
-    return Reproduction(table, cells, ran, shop.sources, len(shop.corpus))
+        run = _Run(
+            by_role, data, list(corpus or []), most_seeds, batch_size, progress, options, report, Path(cache or folder)
+        )
+        run.contexts = None if contexts is None else Path(contexts)
+        planned = [run.plan(cell) for cell in table.cells() if rows(cell.row) and columns(cell.column)]
+        jobs = [job for job in planned if isinstance(job, _Job)]
+        for role, names in by_role.items():
+            for model in names:
+                run.score(model, [job for job in jobs if job.role == role])
+        cells = tuple(job.measured(by_role[job.role]) if isinstance(job, _Job) else job for job in planned)
+    used = {role: names for role, names in by_role.items() if any(job.role == role for job in jobs)}
+    return Reproduction(table, cells, used, run.sources, len(run.corpus))
 
 
 @dataclass
 class _Job:
-    """A cell that can be run: its recipes, one a seed, and what came of them by model."""
+    """A cell that can be run: its recipes, one per seed, its tasks, and what came of them by model."""
 
     cell: Cell
-    role: str
     recipes: list[Recipe]
     tasks: list[str]
-    counts: str
-    fit: str
     scores: dict[str, Score | str] = field(default_factory=dict)  # model -> score, or why there is none
 
+    @property
+    def role(self) -> str:
+        return str(self.cell.settings["model"])
+
     def measured(self, models: Sequence[str]) -> Measured:
-        found = [self.scores[model] for model in models]
-        problems = [problem for problem in found if isinstance(problem, str)]
-        if problems:
-            return Measured(self.cell, problem=problems[0])
-        scores = [score for score in found if isinstance(score, Score)]
+        outcomes = [self.scores[model] for model in models]
+        if problem := next((outcome for outcome in outcomes if isinstance(outcome, str)), None):
+            return Measured(self.cell, problem=problem)
+        scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
         score = over_checkpoints(scores, self.cell.settings.get("statistic", "mean"))
         return Measured(self.cell, score, seeds=len(self.recipes))
 
 
-class _Workshop:
-    """Tasks and scores that the cells of a table share."""
+@dataclass
+class _Run:
+    """What the cells of a table share: tasks, measurements, averaged token vectors."""
 
-    def __init__(
-        self,
-        data: str | Path | None,
-        corpus: list[str],
-        most_seeds: int | None,
-        batch_size: int,
-        progress: bool,
-        options: dict[str, Any],
-        report: Callable[[str], None],
-    ) -> None:
-        self.data, self.corpus, self.most_seeds = data, corpus, most_seeds
-        self.batch_size, self.progress, self.options, self.report = batch_size, progress, options, report
-        self.cache: str | Path | None = None
-        self.contexts: Path | None = None
-        self.sources: dict[str, Mapping[str, Any]] = {}
-        self.memo: dict[Hashable, Any] = {}
-        self._no_averages: EssentError | None = None
-        self._tasks: dict[str, Task | str] = {}
+    models: Mapping[str, Sequence[str]]
+    data: str | Path | None
+    corpus: list[str]
+    most_seeds: int | None
+    batch_size: int
+    progress: bool
+    options: dict[str, Any]
+    report: Callable[[str], None]
+    cache: Path
+    contexts: Path | None = None
+    no_contexts: EssentError | None = None  # why the model gives none
+    tasks: dict[str, Task | str] = field(default_factory=dict)  # or why there is none
+    sources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    memo: dict[Hashable, Any] = field(default_factory=dict)
 
-    def problem(self, cell: Cell, given: Mapping[str, Any]) -> Measured | None:
-        """Why a cell cannot be run, None when it can."""
-        if cell.missing is not None:
-            return Measured(cell, problem=cell.missing)
-        role = cell.settings["model"]
-        if role not in given:
-            return Measured(cell, problem=f"no model given for {role}")
-        if cell.reads_contexts and self.contexts is None and not self.corpus:
-            return Measured(cell, problem="no averaged token vectors and no corpus given")
-        if cell.reads_contexts and len(given[role]) > 1:
-            return Measured(cell, problem="averaged token vectors belong to one model, several were given")
-        needs_corpus = "corpus" in (cell.settings.get("fit"), cell.settings.get("counts"))
-        measure = cell.settings.get("measure")
-        if (needs_corpus or (measure and MEASURES[measure].reads_corpus)) and not self.corpus:
-            return Measured(cell, problem="no corpus given")
-        for name in self._names(cell):
-            found = self.task(name, name in cell.settings.get("lowercase", ()))
-            if isinstance(found, str):
-                return Measured(cell, problem=found)
-        return None
-
-    def job(self, cell: Cell, given: Mapping[str, Sequence[str]]) -> _Job | Measured:
-        """What is to be run for a cell that can be run; Measured where the model gives no averages."""
+    def plan(self, cell: Cell) -> _Job | Measured:
+        """What is to be run for a cell, or why it cannot be run."""
         settings = cell.settings
+        tasks = {
+            f"{name} lowered" if name in settings.get("lowercase", ()) else name: name
+            for name in settings.get("tasks", ())
+        }
+        if problem := self._problem(cell) or next(filter(None, map(self._load, tasks, tasks.values())), ""):
+            return Measured(cell, problem=problem)
         try:
-            contexts = self._averaged(given[settings["model"]][0]) if cell.reads_contexts else ""
+            contexts = self._averaged(self.models[settings["model"]][0]) if cell.reads_contexts else ""
         except EssentError as error:
             return Measured(cell, problem=f"no averaged token vectors: {str(error).splitlines()[0]}")
         limits = [settings.get("most_seeds"), self.most_seeds, settings.get("seeds", 1)]
         seeds = min(limit for limit in limits if limit is not None)
         recipes = [recipe for seed in range(seeds) if (recipe := cell.recipe(seed, contexts)) is not None]
-        lowered = settings.get("lowercase", ())
-        tasks = [f"{name} lowered" if name in lowered else name for name in self._names(cell)]
-        return _Job(
-            cell, settings["model"], recipes, tasks, settings.get("counts", "task"), settings.get("fit", "task")
-        )
+        return _Job(cell, recipes, list(tasks))
+
+    def _problem(self, cell: Cell) -> str:
+        """Why a cell cannot be run, before its tasks are looked for; empty when it can."""
+        settings, role = cell.settings, str(cell.settings.get("model"))
+        if cell.missing is not None:
+            return cell.missing
+        if role not in self.models:
+            return f"no model given for {role}"
+        if cell.reads_contexts and self.contexts is None and not self.corpus:
+            return "no averaged token vectors and no corpus given"
+        if cell.reads_contexts and len(self.models[role]) > 1:
+            return "averaged token vectors belong to one model, several were given"
+        reads_corpus = "corpus" in (settings.get("fit"), settings.get("counts"))
+        if (reads_corpus or settings.get("measure") in OF_A_CORPUS) and not self.corpus:
+            return "no corpus given"
+        return ""
+
+    def _load(self, key: str, name: str) -> str:
+        """Why a task's data is not there; empty when it is, and `tasks` has it."""
+        if key not in self.tasks:
+            try:
+                task: Any = _load_heros(self.data) if name == "heros" else load_task(name, self.data)
+                self.tasks[key] = _lowered(task) if key != name else task
+                self.sources[key] = {"source": task.source.get("source"), "sha256": task.digest()}
+            except DataError as error:
+                self.report(f"No data for {name}: {str(error).splitlines()[0]}")
+                self.tasks[key] = f"no data for {name}"
+        problem = self.tasks[key]
+        return problem if isinstance(problem, str) else ""
 
     def _averaged(self, model: str) -> str:
         """The model's token vectors averaged over the corpus, as `avg:` writes their folder.
@@ -214,13 +233,13 @@ class _Workshop:
         Raises:
             EssentError: the model cannot be loaded, or has no states to average; said again for every cell.
         """
-        if self._no_averages is not None:
-            raise self._no_averages
+        if self.no_contexts is not None:
+            raise self.no_contexts
         if self.contexts is None:
             try:
                 self.contexts = self._average(model)
             except EssentError as error:
-                self._no_averages = error
+                self.no_contexts = error
                 raise
         return AverageTable.of(self.contexts).place.rpartition("@")[0]
 
@@ -230,35 +249,18 @@ class _Workshop:
         layers = sorted({1, backbone.last})
         self.report(f"{model}: token vectors of layers {layers} averaged over {len(self.corpus)} texts")
         corpus = sha256("\0".join(self.corpus).encode("utf-8", "surrogatepass")).hexdigest()
-        folder = Path(str(self.cache)) / f"contexts-{digest_of_backbone(backbone, layers, corpus)[:16]}"
+        folder = self.cache / f"contexts-{digest_of_backbone(backbone, layers, corpus)[:16]}"
         if not folder.is_dir():
             how = Settings(layers=layers, batch_size=self.batch_size, progress=self.progress)
-            averages = average_contexts(backbone, self.corpus, how)[0]
-            averages.save(folder)
+            average_contexts(backbone, self.corpus, how)[0].save(folder)
         return folder
 
-    def _names(self, cell: Cell) -> list[str]:
-        return list(cell.settings.get("tasks", ()))
-
-    def task(self, name: str, lowered: bool) -> Task | str:
-        """The task, or why its data is not there."""
-        key = f"{name} lowered" if lowered else name
-        if key not in self._tasks:
-            try:
-                task = _load(name, self.data)
-                self._tasks[key] = _lowered(task) if lowered else task
-                self.sources[key] = {"source": task.source.get("source"), "sha256": task.digest()}
-            except DataError as error:
-                self.report(f"No data for {name}: {str(error).splitlines()[0]}")
-                self._tasks[key] = f"no data for {name}"
-        return self._tasks[key]
-
-    def run(self, model: str, jobs: list[_Job]) -> None:
+    def score(self, model: str, jobs: Sequence[_Job]) -> None:
         """Score all jobs on one model."""
         if not jobs:
             return
         try:
-            offer = read_capabilities(model, self.options)
+            capabilities = read_capabilities(model, self.options)
         except EssentError as error:
             self.report(f"{model}: {error}")
             for job in jobs:
@@ -266,76 +268,101 @@ class _Workshop:
             return
         groups: dict[tuple[str, str], list[_Job]] = defaultdict(list)
         for job in jobs:
-            if reason := _refusal(job.recipes, offer):
+            settings = job.cell.settings
+            if reason := _refusal(job.recipes, capabilities):
                 job.scores[model] = reason
-            elif measure := job.cell.settings.get("measure"):
+            elif measure := settings.get("measure"):
                 self.report(f"{model}: {job.cell.row}, {job.cell.column}")
-                job.scores[model] = _measured(measure, self._bound(model, job))
+                try:
+                    job.scores[model] = Score(float(self._measure(measure, model, job)))
+                except EssentError as error:
+                    job.scores[model] = f"not on this model: {str(error).splitlines()[0]}"
             else:
-                groups[job.counts, job.fit].append(job)
+                groups[settings.get("counts", "task"), settings.get("fit", "task")].append(job)
         for (counts, fit), group in groups.items():
-            self._score(model, group, counts, fit)
+            self._score_together(model, group, counts, fit)
 
-    def _bound(self, model: str, job: _Job) -> Bound:
-        tasks = [task for name in job.tasks if not isinstance(task := self._tasks[name], str)]
-        head = job.cell.settings.get("head", "")
-        recipe = job.recipes[0] if job.recipes else None
-        return Bound(model, recipe, head, tasks, self.corpus, self.batch_size, self.progress, self.options, self.memo)
+    def _bench(self, model: str, recipes: Sequence[Recipe], **more: Any) -> Bench:
+        more |= {"batch_size": self.batch_size, "progress": self.progress, "options": self.options}
+        return Bench(model, recipes, **more)
 
-    def _score(self, model: str, jobs: list[_Job], counts: str, fit: str) -> None:
+    def _score_together(self, model: str, jobs: Sequence[_Job], counts: str, fit: str) -> None:
         """Jobs that learn from the same texts: one bench, each task's texts once."""
         recipes = list(dict.fromkeys(recipe for job in jobs for recipe in job.recipes))
-        bench = Bench(
-            model,
-            recipes,
-            batch_size=self.batch_size,
-            progress=self.progress,
-            options=self.options,
-            cache=self.cache,
-        )
-        found: dict[tuple[Recipe, str], Score] = {}
-        for name in dict.fromkeys(name for job in jobs for name in job.tasks):
-            task = self._tasks[name]
-            if isinstance(task, str):
-                continue
+        bench = self._bench(model, recipes, cache=self.cache)
+        learned = (self.corpus if fit == "corpus" else None, self.corpus if counts == "corpus" else None)
+        scores: dict[tuple[Recipe, str], Score] = {}
+        for name, task in self._loaded(name for job in jobs for name in job.tasks).items():
             self.report(f"{model}: {name}, {len(recipes)} recipes")
-            learned = (self.corpus if fit == "corpus" else None, self.corpus if counts == "corpus" else None)
             for recipe, vectors in bench.vectors(task.texts(), *learned):
-                found[recipe, name] = score_of(task.score_vectors(vectors))
+                scores[recipe, name] = score_of(task.score_vectors(vectors))
         for job in jobs:
-            by_seed = [mean_over_tasks([found[recipe, name] for name in job.tasks]) for recipe in job.recipes]
+            by_seed = [mean_over_tasks([scores[recipe, name] for name in job.tasks]) for recipe in job.recipes]
             job.scores[model] = mean_over_seeds(by_seed)
 
+    def _loaded(self, names: Iterable[str]) -> dict[str, Task]:
+        """Tasks by name, each once; those that are missing have no jobs."""
+        return {name: task for name in names if not isinstance(task := self.tasks[name], str)}
 
-def _measured(measure: str, bound: Bound) -> Score | str:
-    """A measure's score, or why this model has none."""
-    try:
-        return MEASURES[measure].run(bound)
-    except EssentError as error:
-        return f"not on this model: {str(error).splitlines()[0]}"
+    def _measure(self, measure: str, model: str, job: _Job) -> float:
+        """One of `MEASURES`. Several cells show parts of one measurement, which is made once per model and tasks."""
+        tasks = self._loaded(job.tasks).values()
+
+        def once(make: Callable[[], Any]) -> Any:
+            key = (measure.partition("-")[0] if measure not in OVERLAPS else "overlap", model, tuple(job.tasks))
+            if key not in self.memo:
+                self.memo[key] = make()
+            return self.memo[key]
+
+        if measure in COSINES:
+            ((_, vectors),) = self._bench(model, job.recipes[:1]).vectors(self.corpus, None, None)
+            return average_cosine(vectors, self_pairs=measure.endswith("with-self"))
+        if measure == "token-cosine":
+            table = backbone_of(model, **self.options).static_table
+            return average_cosine(table.detach().float().cpu().numpy())
+        which = measure.partition("-")[2]
+        if measure.startswith("impact"):
+            agreement = once(lambda: impact_agreement(model, self.corpus, **self.options))
+            return float(getattr(agreement, which))
+        if measure.startswith("head"):
+            texts = [text for task in tasks for text in task.texts()]
+            heads = once(lambda: head_agreement(model, texts, frequency_texts=self.corpus, **self.options))
+            layer, head = (int(number) - 1 for number in job.cell.settings["head"].split("-"))
+            return float(getattr(heads, which)[layer, head])
+        pairs = [pair for task in tasks for pair in _sides(task)]
+        overlap = once(lambda: lexical_overlap(pairs, _tokenize(backbone_of(model, **self.options).tokenizer)))
+        return float(overlap[OVERLAPS[measure]])
 
 
-def _refusal(recipes: Iterable[Recipe], offer: ModelCapabilities) -> str:
+def _tokenize(tokenizer: Any) -> Callable[[str], list[int]]:
+    return lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _sides(task: Task) -> list[tuple[str, str]]:
+    if isinstance(task, HerosTask):
+        return [(pair.original, pair.changed) for pair in task.pairs]
+    return [(pair.sentence1, pair.sentence2) for pair in task.pairs] if isinstance(task, PairTask) else []
+
+
+def _refusal(recipes: Sequence[Recipe], capabilities: ModelCapabilities) -> str:
     """Why a model cannot run the recipes, empty when it can."""
     try:
         for recipe in recipes:
-            check_recipe(recipe, offer)
+            check_recipe(recipe, capabilities)
     except UnsupportedRecipeError as error:
         return f"not on this model: {str(error).splitlines()[0]}"
     return ""
 
 
-def _load(name: str, data: str | Path | None) -> Any:
-    if name != "heros":
-        return load_task(name, data)
+def _load_heros(data: str | Path | None) -> HerosTask:
     if data is None:
         return load_heros("hub")
-    found = [Path(data) / f"heros{suffix}" for suffix in (".tsv", ".csv", ".jsonl")]
-    return load_heros(str(next((path for path in found if path.is_file()), found[0])))
+    files = [Path(data) / f"heros{suffix}" for suffix in (".tsv", ".csv", ".jsonl")]
+    return load_heros(str(next((path for path in files if path.is_file()), files[0])))
 
 
 def _lowered(task: Any) -> PairTask:
     """Scored pairs in lower case (PromptBERT A.1)."""
     pairs = tuple(p._replace(sentence1=p.sentence1.lower(), sentence2=p.sentence2.lower()) for p in task.pairs)
-    found: PairTask = replace(task, pairs=pairs, notes=(*task.notes, "Texts lowered."))
-    return found
+    lowered: PairTask = replace(task, pairs=pairs, notes=(*task.notes, "Texts lowered."))
+    return lowered

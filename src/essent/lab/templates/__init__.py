@@ -3,9 +3,7 @@
 from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.lab.templates.definitions import Definition
-    from essent.lab.templates.generate import Candidate, Generator, generate_templates
-    from essent.lab.templates.grammar import PROMPT_BERT
+    from essent.lab.templates.generate import Candidate, Definition, Generator, generate_templates
     from essent.lab.templates.search import (
         GeneratedSearch,
         Step,
@@ -13,7 +11,7 @@ with needs_torch(__name__):
         search_candidates,
         search_templates,
     )
-    from essent.selection.space import Grammar
+    from essent.selection.grammar import PROMPT_BERT, Grammar
 
 __all__ = [
     "PROMPT_BERT",

@@ -24,10 +24,11 @@ from essent._core.atomic import write_json
 from essent._core.folders.opening import guarded, opening
 from essent._core.folders.weights import weight_shapes
 from essent._core.hub import file_options, reach_model
+from essent._core.registry import did_you_mean
 from essent.errors import DataError, InputError, ModelError
-from essent.lab.templates.definitions import DEFINITIONS, Definition
 from essent.model.weights import require_weights
 from essent.recipe.recipe import MASK, SLOT
+from essent.tasks.data import located_rows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -40,6 +41,36 @@ FORMS = {  # what T5 reads, and how its two fillings make a template
 SCORES = 2**25  # logits held at a time, 128 MiB
 CANDIDATES = 500  # templates that are written
 LONGEST = 20  # tokens of a filling, sentinels included
+
+
+class Definition(NamedTuple):
+    """A word and what it means, the definition without its word."""
+
+    word: str
+    definition: str
+
+
+def read_definitions(path: str | Path) -> tuple[Definition, ...]:
+    """Read a .jsonl, .json, .csv, .tsv or .parquet file with the columns `word` and `definition`.
+
+    Raises:
+        DataError: no such file, no rows, a missing column, or an empty or other value; names file and line.
+    """
+    definitions = []
+    for row in located_rows(Path(path)):
+        for name in Definition._fields:
+            if name not in row.values:
+                raise DataError(f"{row.where}: no column {name!r}. {did_you_mean(name, list(row.values))}")
+            text = row.values[name]
+            if not isinstance(text, str) or not text.strip():
+                raise DataError(f"{row.where}: {name!r} must be a text that is not empty, not {text!r}.")
+        definitions.append(Definition(row.values["word"].strip(), row.values["definition"].strip()))
+    if not definitions:
+        raise DataError(f"{path} has no definitions.")
+    return tuple(definitions)
+
+
+DEFINITIONS = read_definitions(Path(__file__).parent / "definitions.tsv")  # written for essent
 
 
 class Candidate(NamedTuple):

