@@ -24,7 +24,7 @@ from essent.serving.settings import Settings
 from essent.tasks.text_files import read_texts
 
 if TYPE_CHECKING:
-    from essent.bulk.rows import Rows
+    from essent.bulk.parts import Rows
 
 TOGETHER = 256  # texts that are encoded as one request, a power of 4
 CHECKED = 16  # rows of a folder that a model must give again
@@ -66,7 +66,7 @@ def read_collections(settings: Settings) -> list[Given]:
 
 def _read(name: str, path: Path, settings: Settings) -> Given:
     if path.is_dir():
-        from essent.bulk.rows import read_rows
+        from essent.bulk.parts import read_rows
 
         rows = read_rows(path, settings.max_texts)
         return Given(name, str(path), rows.places, rows.texts, rows)
