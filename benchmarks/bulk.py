@@ -49,8 +49,7 @@ def write_texts(path: Path, rows: int, words: int = 18) -> Path:
 def throughput(model: str, engine: str, texts: int, rounds: int) -> None:
     """Rows a second of both ways, and their ratios."""
     from essent.bulk.run import compute, prepare
-    from essent.bulk.settings import BulkSettings
-    from essent.bulk.spec import ModelSpec
+    from essent.bulk.settings import BulkSettings, ModelSpec
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

@@ -1,7 +1,7 @@
 """Runs of `essent.embed` that are killed: one process imports everything once, and forks a child for each attempt.
 
 python killed_runs.py FOLDER KILLS SEED MOST     kills so many attempts at random instants, then lets one finish;
-none of them encodes more than MOST pieces, so that there is always one to kill
+none of them encodes more than MOST batches, so that there is always one to kill
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from pathlib import Path
 
 import essent.bulk.work as work
 from essent import bulk
-from essent.bulk import cells, chunks, fitting, memory, pieces, records, run, tables, workers  # noqa: F401  before the fork
+from essent.bulk import batches, models, run  # noqa: F401  before the fork
 
 
 def child(root: Path, settings: dict, pipe: int, most: int) -> None:
-    """One attempt, which tells of every piece, and notes every part whose last piece was encoded."""
+    """One attempt, which tells of every batch, and notes every part whose last batch was encoded."""
     encode, begun = work.encode, 0
 
-    def noted(piece: pieces.Piece, model: bulk.Model) -> None:
+    def noted(batch: batches.Batch, model: models.Model, settings: bulk.BulkSettings) -> None:
         nonlocal begun
         if begun == most:
             signal.pause()
         begun += 1
         os.write(pipe, b"1")
-        encode(piece, model)
-        if piece.last:
+        encode(batch, model, settings)
+        if batch.last:
             with (root / "computed.log").open("a", encoding="utf-8") as file:
-                file.write(f"{piece.unit.name}\n")
+                file.write(f"{batch.unit.name}\n")
 
     work.encode = noted
     bulk.embed(json.loads((root / "sources.json").read_text("utf-8")), root / "static", root / "out", **settings)
 
 
 def attempt(root: Path, settings: dict, most: int, instant: tuple[int, float] | None = None) -> int:
-    """The status of an attempt, killed when so many pieces have been begun and so many seconds later."""
+    """The status of an attempt, killed when so many batches have been begun and so many seconds later."""
     told, pipe = os.pipe()
     number = os.fork()
     if number == 0:

@@ -16,7 +16,7 @@ import fsspec
 import numpy as np
 
 import essent
-from essent.bulk import ray_crew
+from essent.bulk import ray_cluster
 
 
 class Fatal(essent.StaticEncoder):
@@ -49,13 +49,13 @@ def main(case: str, address: str, root: Path) -> None:
         fsspec.filesystem("memory").pipe_file("/a.txt", b"one\ntwo\n")
         sources = ["memory://a.txt"]
     elif case == "unseen output":
-        ray_crew.write_text = lambda path, text: None  # as where the nodes have another folder of this name
+        ray_cluster.write_text = lambda path, text: None  # as where the nodes have another folder of this name
     elif case == "fatal":
         model = fatal(root, 100)
     elif case == "fatal twice":
         model = fatal(root, 2)
     elif case == "no place":
-        ray_crew.PLACED_WITHIN = 4.0
+        ray_cluster.PLACED_WITHIN = 4.0
     elif case == "seven workers":
         settings["workers"] = 7
     try:

@@ -44,7 +44,7 @@ def test_every_option_arrives(static_folder: Path, tmp_path: Path) -> None:
     path, out = tmp_path / "a.jsonl", tmp_path / "out"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     options = ["--column", "body", "--id", "id", "page", "--dtype", "int8", "--vectors", "fixed"]
-    options += ["--prompt", "query: ", "--normalize", "--truncate-dim", 6, "--memory", 64]
+    options += ["--prompt", "query: ", "--normalize", "--truncate-dim", 6]
     said = run(path, "-m", static_folder, "-o", out, *options)
     table = table_of(out)
     assert table.column_names == ["id", "page", "other_values", "status", "scale", "embedding"]
@@ -58,21 +58,12 @@ def test_every_option_arrives(static_folder: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, expected, atol=0.005)
 
 
-def test_pieces(static_folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("Two dogs run. The kitten climbs.\n", "utf-8")
-    run(tmp_path / "a.txt", "-m", static_folder, "-o", tmp_path / "out", "--chunk", "sentences")
-    assert table_of(tmp_path / "out").num_rows == 2
-    run(tmp_path / "a.txt", "-m", static_folder, "-o", tmp_path / "b", "--chunk", "sentences", "--chunk-rows", "mean")
-    assert table_of(tmp_path / "b").num_rows == 1
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["no.txt"], "no.txt does not exist"),
         (["a.txt", "--column", "body"], "no column 'body'"),
         (["a.txt", "--dtype", "int4"], 'Choose from: "float32", "float16", "int8"'),
-        (["a.txt", "--memory", "0.001"], "is too little"),
         (["a.txt", "--fit", "none.txt"], "none.txt does not exist"),
         (["a.txt", "a.txt"], "is named twice"),
         (["a.txt", "--frequencies", "a.txt"], "--frequencies is for a file of vectors"),

@@ -148,7 +148,7 @@ def test_lines_belong_to_the_range_in_which_they_begin(
     rows: int, tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ranges that end within lines, at their ends and beginnings, and hold none at all."""
-    monkeypatch.setattr("essent.bulk.lines.SMALLEST", 1)
+    monkeypatch.setattr("essent.bulk.units.MIN_RANGE", 1)
     texts = [(sentence(number) if number % 5 else "") * (number % 3) for number in range(60)]
     (tmp_path / "a.txt").write_bytes("\n".join(texts).encode())
     found = embed(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=rows)
@@ -355,8 +355,9 @@ def test_columns_that_do_not_go_together(tmp_path: Path) -> None:
         embed(str(tmp_path / "*.txt"), "no model", tmp_path / "out")
 
 
-@pytest.mark.parametrize(("cells", "kind"), [([["a", "b"], ["c"]], "list"), ([5, 6], "int64")])
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("suffix", "cells", "kind"), [("jsonl", [["a", "b"], ["c"]], "list"), ("parquet", [5, 6], "int64")]
+)
 def test_a_column_of_no_texts_is_refused(tmp_path: Path, suffix: str, cells: list[object], kind: str) -> None:
     source = tmp_path / f"a.{suffix}"
     if suffix == "parquet":
@@ -365,15 +366,6 @@ def test_a_column_of_no_texts_is_refused(tmp_path: Path, suffix: str, cells: lis
         source.write_text("".join(json.dumps({"text": cell, "title": "a"}) + "\n" for cell in cells), "utf-8")
     with pytest.raises(EssentError, match=rf"'text' holds {kind}.*, not texts\. Columns with texts: title\."):
         embed(source, "no model", tmp_path / "out")
-
-
-def test_an_empty_file_and_a_part_without_rows(tmp_path: Path, static_folder: Path) -> None:
-    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "a.parquet")
-    (tmp_path / "b.txt").write_bytes(b"")
-    (tmp_path / "c.txt").write_bytes(b"a dog\n")
-    found = embed([tmp_path / name for name in ("a.parquet", "b.txt", "c.txt")], static_folder, tmp_path / "out")
-    assert found.rows == 1
-    assert table_of(tmp_path / "out")["text"].to_pylist() == ["a dog"]
 
 
 def test_columns_that_are_kept(tmp_path: Path, static_folder: Path) -> None:

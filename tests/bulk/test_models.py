@@ -23,8 +23,7 @@ from command_line import PROGRAM
 from essent import Encoder, EssentError, StaticEncoder
 from essent.bulk.parts import read_parts
 from essent.bulk.run import compute, embed, prepare
-from essent.bulk.settings import BulkSettings
-from essent.bulk.spec import ModelSpec
+from essent.bulk.settings import BulkSettings, ModelSpec
 from essent.bulk.work import do_unit
 from waiting import wait_until
 
@@ -248,12 +247,6 @@ def test_static_encoders_need_no_torch(static_folder: Path, tmp_path: Path, parq
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     check(tmp_path / "out", StaticEncoder.load(static_folder).encode(sentences(50)))
-
-
-def test_memory_that_is_too_little(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
-    with pytest.raises(EssentError, match=r"memory=1,000,000 bytes is too little.*need.* about"):
-        embed(parquet(5), static_folder, tmp_path / "out", memory=10**6)
-    embed(tmp_path / "rows.parquet", static_folder, tmp_path / "out", memory=64 * 2**30)
 
 
 @pytest.mark.parametrize(

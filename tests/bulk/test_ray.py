@@ -18,12 +18,12 @@ from bulk_helpers import contents, sentences, table_of, write_sources
 
 from command_line import PROGRAM
 from essent import EssentError, StaticEncoder
-from essent.bulk import ray_slots, ray_worker
+from essent.bulk import ray_cluster
+from essent.bulk.models import open_encoder, ready
 from essent.bulk.parts import read_parts
 from essent.bulk.ray_cluster import connected
 from essent.bulk.run import embed, prepare
-from essent.bulk.settings import BulkSettings
-from essent.bulk.spec import ModelSpec
+from essent.bulk.settings import BulkSettings, ModelSpec
 from waiting import LIMIT, wait_until
 
 HERE = Path(__file__).parent
@@ -76,12 +76,12 @@ IMPATIENT = """
 import threading, time
 from pathlib import Path
 import ray
-from essent.bulk import ray_crew
+from essent.bulk import ray_cluster
 from essent.cli import main
 def watch():
     while not Path("impatient").exists() or sum(node["Alive"] for node in ray.nodes()) > 1:
         time.sleep(0.1)
-    ray_crew.PLACED_WITHIN = 3.0
+    ray_cluster.PLACED_WITHIN = 3.0
 threading.Thread(target=watch, daemon=True).start()
 raise SystemExit(main())
 """
@@ -194,7 +194,7 @@ def test_all_workers_are_lost(place: Path) -> None:
         (place / "impatient").touch()
         said = " ".join(ended(process).split())
         assert process.returncode == 2
-        assert "No worker has found a place on the Ray cluster for 3 s. It has 1 nodes with 0 CPUs" in said
+        assert "has had room for 3 s for a task with 1 CPUs and 0 GPUs. It has 1 nodes with 0 CPUs" in said
         assert "Traceback" not in said
         nodes.ask("add 1")
         process = started(place, nodes.address)
@@ -231,7 +231,7 @@ def run_case(case: str, place: Path, nodes: Nodes) -> str:
     [
         ("unseen source", r"DataError: On the node \S+ \([0-9.]+\): .*a\.txt"),
         ("unseen output", r"DataError: On the node \S+ \([0-9.]+\): .*out is not the folder of that name"),
-        ("fatal", r"DataError: part-00000-0000\d\d\.parquet has ended 3 workers, the last one on the node"),
+        ("fatal", r"DataError: part-00000-0000\d\d\.parquet has ended 4 processes"),
         ("seven workers", r"1100 rows, 0 resumed"),
     ],
 )
@@ -262,49 +262,41 @@ def test_no_cluster_there(place: Path) -> None:
 
 def test_what_a_node_must_see(place: Path) -> None:
     job = prepare(place / "b.jsonl", ModelSpec(place / "static"), place / "out", settings=BulkSettings()).job
-    (place / "out" / ray_worker.SEEN).write_text("token", "utf-8")
-    ray_worker.check_node(job, "token")
+    (place / "out" / ray_cluster.SEEN).write_text("token", "utf-8")
+    ray_cluster.check_node(job, "token")
     versions = {**job.versions, "numpy": "1.0"}
     with pytest.raises(EssentError, match=r"numpy .* instead of 1\.0"):
-        ray_worker.check_node(replace(job, versions=versions), "token")
-    model = job.open_model()
-    ray_worker.check_model(job, model)
+        ray_cluster.check_node(replace(job, versions=versions), "token")
+    model = ready(open_encoder(job.spec, job.settings), job.settings)
+    ray_cluster.check_model(job, model)
     with pytest.raises(EssentError, match=r"another model .* max_seq_length is .* instead of 5"):
-        ray_worker.check_model(replace(job, run={**job.run, "max_seq_length": 5}), model)
+        ray_cluster.check_model(replace(job, run={**job.run, "max_seq_length": 5}), model)
     with (place / "b.jsonl").open("a") as file:
         file.write("\n{}")
     with pytest.raises(EssentError, match=r"b\.jsonl is another file than where the run was started: bytes"):
-        ray_worker.check_node(job, "token")
+        ray_cluster.check_node(job, "token")
 
 
 @pytest.mark.slow
 def test_a_graph_that_is_loaded_is_not_sent(place: Path, compiled_by: Callable) -> None:
     job = prepare(place / "b.jsonl", ModelSpec(compiled_by("openvino")), place / "out", settings=BulkSettings()).job
     with pytest.raises(EssentError, match="give the name of its folder"):
-        ray_worker.sendable(job)
+        ray_cluster.sendable(job)
 
 
-def nodes_of(*kinds: tuple[int, int]) -> dict[str, dict]:
-    """Ray's table; its numbers of nodes have 56 digits."""
-    return {f"{n:056x}": {"Resources": {"CPU": float(cpu), "GPU": float(gpu)}} for n, (cpu, gpu) in enumerate(kinds)}
+def test_resources_of_a_task() -> None:
+    """One task per GPU, else one per node; so many as are asked for share the CPUs."""
 
+    def shares(*kinds: tuple[int, int], workers: int | None = None, gpus: bool = True) -> tuple[int, int]:
+        nodes = [{"Resources": {"CPU": float(cpu), "GPU": float(gpu)}} for cpu, gpu in kinds]
+        return ray_cluster.resources(nodes, workers, gpus)
 
-def test_how_many_workers() -> None:
-    """One a GPU, else one a node; so many as are asked for share the CPUs."""
-
-    def shares(*kinds: tuple[int, int], gpus: bool = True) -> list[tuple]:
-        slots = ray_slots.wanted_slots(nodes_of(*kinds), None, 1, gpus)
-        return [(int(node, 16), options["num_cpus"], options["num_gpus"]) for (node, _), options in slots.items()]
-
-    assert shares((4, 0), (16, 0), (0, 0)) == [(0, 4, 0), (1, 16, 0)]
-    assert shares((4, 0), (16, 2)) == [(1, 8, 1), (1, 8, 1)]
-    assert shares((4, 0), (16, 2), gpus=False) == [(0, 4, 0), (1, 16, 0)]
-    three = nodes_of((4, 0), (4, 0), (8, 0))
-    assert [ray_slots.cpus_a_worker(three, count) for count in (1, 2, 3, 4, 5, 16, 99)] == [8, 4, 4, 4, 2, 1, 1]
-    wanted = ray_slots.wanted_slots(three, 4, 4, True)
-    assert [(slot, options["num_cpus"], options["num_gpus"]) for slot, options in wanted.items()] == [
-        (slot, 4, 0) for slot in range(4)
-    ]
+    assert shares((4, 0), (16, 0), (0, 0)) == (4, 0)
+    assert shares((4, 0), (16, 2)) == (8, 1)
+    assert shares((4, 0), (16, 2), gpus=False) == (4, 0)
+    assert shares((0, 0)) == (1, 0)
+    three = ((4, 0), (4, 0), (8, 0))
+    assert [shares(*three, workers=count)[0] for count in (1, 2, 3, 4, 5, 16, 99)] == [8, 4, 4, 4, 2, 1, 1]
 
 
 def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

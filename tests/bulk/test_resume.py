@@ -235,9 +235,9 @@ def test_a_source_that_changes_during_the_run(
     path.write_text("\n".join(sentences(600)) + "\n", "utf-8")
     encode, seen = work.encode, []
 
-    def encode_and_change(piece: Any, model: Any) -> None:
-        encode(piece, model)
-        seen.append(piece.unit.index)
+    def encode_and_change(batch: Any, model: Any, settings: Any) -> None:
+        encode(batch, model, settings)
+        seen.append(batch.unit.index)
         if len(seen) == 4:
             with path.open("a", encoding="utf-8") as file:
                 file.write("one more\n")

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from essent import EssentError, bulk
-from essent.bulk import cells, chunks, fitting, memory, pieces, records, run, tables, work  # noqa: F401  before the fork
+from essent.bulk import run, work  # noqa: F401  before the fork
 
 ROWS_PER_PART = 20
 HANGS_AFTER = 300.0  # seconds

@@ -1,130 +1,339 @@
-"""Files of lines: ranges of bytes that any process can read by itself, and files that are read from their beginning."""
+"""Files of lines (text, JSON lines, TSV, CSV) to rows and columns: what cannot be read is marked, and nothing is lost.
+
+A file that is not compressed is read in ranges of bytes, which any process can read by itself; a compressed one, and
+CSV, whose quoted fields may hold line ends, from its beginning.
+"""
 
 from __future__ import annotations
 
+import csv
 import io
-from collections.abc import Iterator
+import json
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from essent.bulk.places import SAMPLE, Source
-from essent.bulk.records import Records, Values, csv_records
-from essent.bulk.tables import WINDOW_BYTES, WINDOW_ROWS
+import pyarrow as pa
 
+from essent._core.texts import mend_surrogates
+from essent.bulk.settings import OTHERS
+from essent.bulk.sources import SAMPLE, Source
+from essent.bulk.tables import BATCH_BYTES, BATCH_ROWS
+from essent.errors import DataError
+
+TEXT = "text"
+BOM = b"\xef\xbb\xbf"
+MAX_FIELD = 16 * 2**20  # characters of one field of a CSV file
 BLOCK = 2**20
-LARGEST = 64 * 2**20  # bytes of records that are sent to another process at a time
-SMALLEST = 1024  # bytes of a range
+MAX_CONTENT = 64 * 2**20  # bytes of records that are sent to another process at a time
+MIN_RANGE = 1024  # bytes of a range
+Rows = list[dict[str, Any] | None]
 
 
-def bytes_a_row(source: Source, records: Records) -> float:
-    """The mean length of the first lines of a file that is not compressed."""
+@dataclass(frozen=True)
+class LineFile:
+    """How the records of a file become rows.
+
+    Attributes:
+        source: the file.
+        header: columns of a CSV or TSV file, in order.
+        separator: between the fields of a CSV file.
+        skipped: bytes before the first record: the byte order mark and the header.
+    """
+
+    source: Source
+    header: tuple[str, ...] = ()
+    separator: str = ","
+    skipped: int = 0
+
+    def rows(self, content: bytes) -> Rows:
+        """Rows of whole records; None for one that cannot be read. Blank lines of JSON and CSV files are no rows."""
+        if self.source.kind == "csv":
+            records = (fields for fields, _ in csv_records(io.BytesIO(content), self.separator))
+            return [self._row(_as_utf8(fields)) for fields in records if fields != []]
+        lines = _lines(content)
+        if self.source.kind == "text":
+            return [None if line is None else {TEXT: line} for line in lines]
+        if self.source.kind == "jsonl":
+            return [_json_row(line) for line in lines if line is None or line.strip()]
+        several = len(self.header) > 1
+        return [self._row(None if line is None else line.split("\t")) for line in lines if line != "" or not several]
+
+    def _row(self, fields: list[str] | None) -> dict[str, Any] | None:
+        """A row of as many fields as the header has."""
+        readable = fields is not None and len(fields) == len(self.header)
+        return dict(zip(self.header, fields or (), strict=True)) if readable else None
+
+
+def csv_records(lines: Iterator[bytes], separator: str) -> Iterator[tuple[list[str] | None, int]]:
+    """Fields of each record of a CSV file, their bytes read as Latin-1, and the record's number of bytes.
+
+    A record that breaks the rules of quotation marks is None and its first line alone; the next line begins another
+    one, so that one stray mark does not swallow the rest of the file.
+    """
+    if csv.field_size_limit() < MAX_FIELD:
+        csv.field_size_limit(MAX_FIELD)  # of the whole process, and never too large for others
+    again: deque[bytes] = deque()
+    taken: list[bytes] = []
+
+    def feed() -> Iterator[str]:
+        while (line := again.popleft() if again else next(lines, None)) is not None:
+            taken.append(line)
+            yield line.decode("latin-1")
+
+    reader = csv.reader(feed(), delimiter=separator, strict=True)
+    while True:
+        try:
+            fields: list[str] | None = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            fields = None
+            again.extendleft(reversed(taken[1:]))
+            del taken[1:]
+            reader = csv.reader(feed(), delimiter=separator, strict=True)
+        yield fields, sum(map(len, taken))
+        taken.clear()
+
+
+def _as_utf8(fields: list[str] | None) -> list[str] | None:
+    try:
+        return fields and [f if f.isascii() else f.encode("latin-1").decode("utf-8") for f in fields]
+    except UnicodeDecodeError:
+        return None
+
+
+def _lines(content: bytes) -> list[str | None]:
+    """Lines without their ends; None for one that is not UTF-8."""
+    lines: list[str | None]
+    try:
+        lines = list(content.decode("utf-8").split("\n"))
+    except UnicodeDecodeError:
+        lines = [_decoded(line) for line in content.split(b"\n")]
+    if lines and lines[-1] == "":
+        lines.pop()
+    return [line[:-1] if line and line[-1] == "\r" else line for line in lines]
+
+
+def _decoded(line: bytes) -> str | None:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _json_row(line: str | None) -> dict[str, Any] | None:
+    try:
+        row = None if line is None else json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(row, str):
+        return {TEXT: row}
+    return row if isinstance(row, dict) else None
+
+
+def open_lines(source: Source) -> LineFile:
+    """Read the header of a file.
+
+    Raises:
+        DataError: an empty file, a header that is not UTF-8 or names a column twice, a JSON array.
+    """
     with source.open() as file:
-        file.seek(records.skipped)
+        head = file.read(len(BOM))
+        skipped = len(BOM) if head == BOM else 0
+        head = b"" if skipped else head
+        if source.kind == "jsonl" and (head + file.read(4096)).lstrip().startswith(b"["):
+            raise DataError(
+                f"{source.address} is one JSON array, which cannot be read piece by piece: write one object a line "
+                f"(jq -c '.[]' {source.address} > rows.jsonl)."
+            )
+        if source.kind not in ("csv", "tsv"):
+            return LineFile(source, skipped=skipped)
+        line, letter = head, b""
+        while b"\n" not in line and len(line) < 2**20 and (letter := file.read(1)):
+            line += letter
+    skipped += len(line)
+    try:
+        text = line.decode("utf-8").strip("\r\n")
+    except UnicodeDecodeError:
+        raise DataError(f"{source.address}: the header is not UTF-8 text.") from None
+    if not text.strip():
+        raise DataError(f"{source.address}: the first line is empty, and has no names of columns.")
+    separator = "\t"
+    if source.kind == "csv":
+        separator = next((mark for mark in ",;\t" if mark in text), ",")
+    names = text.split("\t") if source.kind == "tsv" else next(csv.reader([text], delimiter=separator))
+    names = [name.strip() for name in names]
+    if len(set(names)) < len(names):
+        raise DataError(f"{source.address}: a column name stands twice in the header {', '.join(names)}.")
+    return LineFile(source, tuple(names), separator, skipped)
+
+
+# -- rows of a file ---------------------------------------------------------------------------------------------------
+
+
+def bytes_per_row(lines: LineFile) -> float:
+    """The mean length of the first lines of a file that is not compressed."""
+    with lines.source.open() as file:
+        file.seek(lines.skipped)
         head = file.read(4 * SAMPLE)
-    mean: float = len(head) / max(head.count(b"\n"), 1)
-    return max(mean, 1.0)
+    return float(max(len(head) / max(head.count(b"\n"), 1), 1.0))
 
 
-def range_size(mean: float, rows: int) -> int:
-    """Bytes of a range of about so many rows."""
-    return max(SMALLEST, round(mean * rows))
-
-
-def read_range(records: Records, start: int, stop: int) -> Iterator[Values]:
-    """Rows of the lines that begin from byte `start` to before byte `stop`, some thousands at a time.
+def read_range(lines: LineFile, start: int, stop: int) -> Iterator[Rows]:
+    """Rows of the lines that begin from byte `start` to before byte `stop`, BATCH_ROWS or about BATCH_BYTES at a time.
 
     Raises:
         DataError: the file cannot be read.
     """
-    with records.source.open() as file:
-        for window in _windows(file, records.skipped, start, stop):
-            if rows := records.rows(window):
-                yield rows
+    with lines.source.open() as raw:
+        whole = start == lines.skipped  # else a line begins at `start` where the byte before ends one
+        at = start if whole else start - 1
+        raw.seek(at)
+        file = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw, BLOCK)  # fsspec's lines are slow
+        if not whole:
+            at += len(file.readline())
+        batch, size = [], 0
+        while at < stop and (line := file.readline()):
+            batch.append(line)
+            at, size = at + len(line), size + len(line)
+            if len(batch) == BATCH_ROWS or size >= BATCH_BYTES:
+                if rows := lines.rows(b"".join(batch)):
+                    yield rows
+                batch, size = [], 0
+        if rows := lines.rows(b"".join(batch)):
+            yield rows
 
 
-def _windows(file: Any, first: int, start: int, stop: int) -> Iterator[bytes]:
-    """Bytes of whole lines, WINDOW_ROWS or about WINDOW_BYTES of them at a time."""
-    begins = start == first  # else a line begins at `start` where the byte before ends one
-    at = start if begins else start - 1
-    file.seek(at)
-    held, lines = [], 0
-    size = 0
-    for line in _each_line(file):
-        here, at = at, at + len(line)
-        if not begins:
-            begins = True
-            continue
-        if here >= stop:
-            break
-        held.append(line)
-        lines, size = lines + 1, size + len(line)
-        if lines == WINDOW_ROWS or size >= WINDOW_BYTES:
-            yield b"".join(held)
-            held, lines, size = [], 0, 0
-    if held:
-        yield b"".join(held)
+def read_contents(lines: LineFile, at: int, rows: int) -> Iterator[tuple[int, int, bytes]]:
+    """Start, end and bytes of so many records each, from byte `at` of the decompressed file on.
 
-
-def _each_line(file: Any) -> Iterator[bytes]:
-    """Lines with their ends; a reader of fsspec gives them slowly."""
-    yield from io.BufferedReader(file, BLOCK) if not isinstance(file, io.BufferedReader) else file
-
-
-# -- from the beginning -----------------------------------------------------------------------------------------------
-
-
-def cut(records: Records, at: int, rows: int) -> Iterator[tuple[int, int, bytes]]:
-    """Start, end and content of pieces of so many records, from byte `at` of the decompressed file on.
+    They are fewer, of about MAX_CONTENT bytes, where records are long.
 
     Raises:
         DataError: damaged compressed content; names the file.
     """
-    source = records.source
-    with source.open() as raw:
-        _skip(raw, at)
-        yield from _pieces(records, io.BufferedReader(raw, BLOCK) if source.packed == "zstd" else raw, at, rows)
-
-
-def _skip(file: Any, at: int) -> None:
-    if not at:
-        return
-    if file.seekable():
-        file.seek(at)
-        return
-    while at > 0:
-        at -= len(file.read(min(at, BLOCK)))
-
-
-def _pieces(records: Records, file: Any, at: int, rows: int) -> Iterator[tuple[int, int, bytes]]:
-    """Pieces of so many records, or of about LARGEST bytes where records are long."""
-    content: list[bytes] = []
-    count = size = 0
-    for record, full in _counted(records, file):
-        content.append(record)
-        count, size = count + full, size + len(record)
-        if count == rows or size >= LARGEST:
+    with lines.source.open() as raw:
+        if raw.seekable():
+            raw.seek(at)
+        else:
+            left = at
+            while left > 0:
+                left -= len(raw.read(min(left, BLOCK)))
+        content: list[bytes] = []
+        count = size = 0
+        file = io.BufferedReader(raw, BLOCK) if lines.source.packed == "zstd" else raw
+        for record, is_row in _records(lines, file):
+            content.append(record)
+            count, size = count + is_row, size + len(record)
+            if count == rows or size >= MAX_CONTENT:
+                yield at, at + size, b"".join(content)
+                at, count, size = at + size, 0, 0
+                content.clear()
+        if content:
             yield at, at + size, b"".join(content)
-            at, count, size = at + size, 0, 0
-            content.clear()
-    if content:
-        yield at, at + size, b"".join(content)
 
 
-def _counted(records: Records, file: Any) -> Iterator[tuple[bytes, int]]:
-    """The bytes of each record, and whether it is one row or a blank line."""
-    if records.source.kind != "csv":
-        yield from ((line, 1) for line in file)
+def _records(lines: LineFile, file: Any) -> Iterator[tuple[bytes, bool]]:
+    """The bytes of each record, and whether it is a row and no blank line."""
+    if lines.source.kind != "csv":
+        yield from ((line, True) for line in file)
         return
     read: list[bytes] = []
 
-    def kept() -> Iterator[bytes]:
+    def noted() -> Iterator[bytes]:
         for line in file:
             read.append(line)
             yield line
 
-    for fields, size in csv_records(kept(), records.separator):
-        taken, length = 0, 0
+    for fields, size in csv_records(noted(), lines.separator):
+        count, length = 0, 0
         while length < size:  # whole lines
-            length += len(read[taken])
-            taken += 1
-        yield b"".join(read[:taken]), int(fields != [])
-        del read[:taken]
+            length += len(read[count])
+            count += 1
+        yield b"".join(read[:count]), fields != []
+        del read[:count]
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+
+def infer_fields(lines: LineFile, sample: Rows) -> list[Any]:
+    """Arrow's fields of a file's columns, by its first rows.
+
+    CSV, TSV and text files have texts. A column of JSON has the type of all its first values: true or false, whole
+    numbers, numbers, texts, lists of these; one with objects, or with values of several kinds, is kept as JSON text.
+    """
+    if lines.source.kind != "jsonl":
+        return [pa.field(name, pa.string()) for name in lines.header or (TEXT,)]
+    names = list(dict.fromkeys(chain.from_iterable(row for row in sample if row)))
+    if OTHERS in names:
+        raise DataError(
+            f"{lines.source.address}: a column is called {OTHERS!r}, which essent writes itself. Rename it."
+        )
+    return [pa.field(name, _type_of([row[name] for row in sample if row and name in row])) for name in names]
+
+
+def _type_of(cells: list[Any]) -> Any:
+    kinds = (pa.bool_(), pa.int64(), pa.float64(), pa.string())
+    kinds += tuple(pa.list_(kind) for kind in kinds)
+    if all(cell is None for cell in cells):
+        return pa.string()
+    return next((kind for kind in kinds if all(_fits(cell, kind) for cell in cells)), pa.string())
+
+
+def _fits(cell: Any, kind: Any) -> bool:
+    """Whether a JSON value is of Arrow's type, with nothing lost."""
+    if cell is None:
+        return True
+    if pa.types.is_list(kind):
+        return isinstance(cell, list) and all(_fits(part, kind.value_type) for part in cell)
+    if pa.types.is_boolean(kind):
+        return isinstance(cell, bool)
+    if pa.types.is_integer(kind):
+        return type(cell) is int and -(2**63) <= cell < 2**63
+    if pa.types.is_floating(kind):
+        return type(cell) is float or (type(cell) is int and abs(cell) <= 2**53)
+    return isinstance(cell, str)
+
+
+def to_table(rows: Rows, fields: Sequence[Any]) -> Any:
+    """A table of these columns; a row that cannot be read, and a column that a row lacks, is null."""
+    arrays = [pa.array([None if row is None else row.get(field.name) for row in rows], field.type) for field in fields]
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+def to_json_table(rows: Rows, fields: Sequence[Any], text_column: str, *, unknown: bool) -> Any:
+    """A table of these columns of JSON lines, and `other_values` with what has no place in them, as JSON text.
+
+    Args:
+        text_column: the one with the texts, whose other values are never spelled as JSON text.
+        unknown: whether keys without a column go there too, or only values that are not of their column's type.
+    """
+    names = {field.name for field in fields}
+    others: list[dict[str, Any]] = [
+        {name: row[name] for name in row.keys() - names} if unknown and row else {} for row in rows
+    ]
+    arrays = []
+    for field in fields:
+        cells = [None if row is None else row.get(field.name) for row in rows]
+        as_json = pa.types.is_string(field.type) and field.name != text_column
+        for index in [index for index, cell in enumerate(cells) if not _fits(cell, field.type)]:
+            if not as_json:
+                others[index][field.name] = cells[index]
+            cells[index] = json.dumps(cells[index], ensure_ascii=False) if as_json else None
+        try:
+            arrays.append(pa.array(cells, field.type))
+        except UnicodeEncodeError:  # half a surrogate pair, which JSON can spell
+            arrays.append(pa.array([_mended(cell) for cell in cells], field.type))
+    spelled = [json.dumps(other, ensure_ascii=True, sort_keys=True) if other else None for other in others]
+    arrays.append(pa.array(spelled, pa.string()))
+    return pa.table(arrays, schema=pa.schema([*fields, pa.field(OTHERS, pa.string())]))
+
+
+def _mended(cell: Any) -> Any:
+    if isinstance(cell, list):
+        return [_mended(part) for part in cell]
+    return mend_surrogates(cell) if isinstance(cell, str) else cell

@@ -1,12 +1,11 @@
-"""Anything that encodes, opened by its name, with what tells it from another model."""
+"""Anything that encodes: opened by its name, fitted or made a graph, with what tells it from another model."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,12 @@ from typing import Any
 import numpy as np
 
 from essent._core.arguments import check_prompt
-from essent._core.arithmetic import AUTO, BFLOAT16, FLOAT32
-from essent._core.atomic import write_json
+from essent._core.arithmetic import AUTO, BFLOAT16
 from essent._core.folders.contents import is_exported_folder
 from essent._core.folders.digests import digest_of_file
-from essent._core.folders.reading import read_json
 from essent._core.lazy import check_torch
 from essent._core.texts import encoded_anyway, require_finite
-from essent.bulk.settings import BulkSettings
-from essent.bulk.spec import ModelSpec
+from essent.bulk.settings import BulkSettings, ModelSpec
 from essent.errors import InputError, RecipeError
 from essent.static.encoder import StaticEncoder, static_of
 
@@ -62,8 +58,8 @@ class Model:
             normalize_embeddings=self.settings.normalize,
             truncate_dim=self.settings.truncate_dim,
         )
-        found = encoded_anyway(encode)  # the row of such a vector says so
-        return np.ascontiguousarray(found, dtype=np.float32)
+        vectors = encoded_anyway(encode)  # the row of a vector that is not finite says so
+        return np.ascontiguousarray(vectors, dtype=np.float32)
 
     def require_some_finite(self) -> None:
         """Refuse a model that has no finite vector for any text.
@@ -77,16 +73,16 @@ class Model:
 
     def too_long(self, texts: Sequence[str]) -> np.ndarray:
         """Which texts have more tokens than the model reads: (N,) bool. A text has at most a token a byte."""
-        found = np.zeros(len(texts), bool)
+        longer = np.zeros(len(texts), bool)
         if self.room is None or self.lengths is None:
-            return found
+            return longer
         before = len(self.prompt.encode("utf-8", "surrogatepass"))
         sizes = (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in texts)
-        maybe = [place for place, size in enumerate(sizes) if size + before + 2 > self.room]
+        maybe = [index for index, size in enumerate(sizes) if size + before + 2 > self.room]
         for start in range(0, len(maybe), 1024):
             some = maybe[start : start + 1024]
-            found[some] = self.lengths([self.prompt + texts[place] for place in some]) > self.room
-        return found
+            longer[some] = self.lengths([self.prompt + texts[index] for index in some]) > self.room
+        return longer
 
 
 def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
@@ -308,39 +304,3 @@ def _of_model(encoder: Any) -> Kept:
         return np.array([len(found.ids) for found in whole.encode_batch_fast(texts)])
 
     return about, limit, lengths, whole
-
-
-def as_graph(
-    encoder: Any, spec: ModelSpec, folder: Path, settings: BulkSettings, note: Callable[[str], object]
-) -> Model:
-    """A graph of an Encoder or a sentence-transformers model, kept in a folder; one of another model is made anew.
-
-    Raises:
-        EngineError: the model does not convert. MissingDependencyError: the engine's library is not installed.
-    """
-    from essent.engine.compiled import compile
-    from essent.engine.files import load
-    from essent.engine.runtime import runtime_of
-
-    about = ready(encoder, settings).about
-    engine, precision = spec.engine, spec.choice.graph_precision
-    kind = engine if precision == FLOAT32 else f"{engine} {precision}"
-    made_from = {"engine": kind, **{name: about[name] for name in ("model", "recipe", "fit", "max_seq_length")}}
-    about_graph = folder.with_suffix(".json")
-    if read_json(about_graph) != made_from or not folder.is_dir():
-        runtime_of(engine, precision)
-        about_graph.unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        note(f"Making a graph of the model for {kind}; it is kept in {folder} for later runs.")
-        compile(encoder, engine, precision=precision).save(str(folder))
-        write_json(about_graph, made_from)
-    graph = ready(load(folder, threads=spec.threads), settings)
-    graph.about |= {"made_from": made_from}
-    return graph
-
-
-def without_model(spec: ModelSpec, folder: Path) -> ModelSpec:
-    """The spec for a folder in which a fitted encoder or a graph was saved; of the options a graph takes none."""
-    takes = () if is_exported_folder(str(folder)) else ("device",)
-    options = {name: value for name, value in spec.options.items() if name in takes}
-    return replace(spec, model=str(folder), recipe=None, learns=False, options=options)

@@ -1,4 +1,4 @@
-"""Parts: Parquet files that are written whole, and whose footers say of what they were made. They are the manifest."""
+"""Parts: Parquet files that are written whole, and whose footers say what they were made of. They are the manifest."""
 
 from __future__ import annotations
 
@@ -8,16 +8,33 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from essent._core.atomic import remove_leftovers, replacing_file
-from essent._core.lazy import optional_import
-from essent.bulk.places import EXTRA, difference
-from essent.bulk.settings import EMBEDDING
+from essent.bulk.batches import Batch, chunk_columns
+from essent.bulk.settings import (
+    CHUNK_COLUMNS,
+    CHUNKS,
+    CODES,
+    EMBEDDING,
+    OK,
+    SCALE,
+    STATUS,
+    STATUSES,
+)
+from essent.bulk.sources import difference
+from essent.bulk.units import Job, Unit
+from essent.bulk.vectors import loss, vector_columns
 from essent.errors import DataError
+from essent.version import __version__
 
 FORMAT = 1
 KEY = b"essent"
@@ -25,6 +42,25 @@ NAME = re.compile(r"part-([0-9]{5,})-([0-9]{6,})\.parquet")
 SHARED_MODEL = "_model"  # the weights that worker processes map, while they run
 LEFT = re.compile(rf"\.(part-[0-9]{{5,}}-[0-9]{{6,}}\.parquet|{SHARED_MODEL})\.")  # temporary names
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+LIBRARIES = (
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "tokenizers",
+    "numpy",
+    "pyarrow",
+    "openvino",
+    "onnxruntime",
+)
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of essent and of the installed libraries that vectors depend on, for the footers."""
+    versions = {"essent": __version__}
+    for name in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 @dataclass(frozen=True)
@@ -65,59 +101,97 @@ class Part:
 
 
 class PartWriter:
-    """Writes the tables of one part, a row group each, into a temporary file."""
+    """Writes one part, a row group per batch; the file appears in the folder when `finish` returns.
 
-    def __init__(self, path: Path, schema: Any) -> None:
-        parquet = optional_import("pyarrow.parquet", EXTRA)
-        leaves = leaf_paths(schema)
-        vectors = {leaf for leaf in leaves if leaf.partition(".")[0] == EMBEDDING}
-        self._writer = parquet.ParquetWriter(
-            path,
-            schema,
-            compression={leaf: "NONE" if leaf in vectors else "ZSTD" for leaf in leaves},
-            use_dictionary=[leaf for leaf in leaves if leaf not in vectors],
-            write_statistics=[leaf for leaf in leaves if leaf not in vectors],
-        )
+    Raises:
+        DataError: with `strict` a row without a vector; the disk is full, or the folder can no longer be written to.
+    """
 
-    def write(self, table: Any) -> None:
-        """One row group more."""
-        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+    def __init__(self, job: Job, unit: Unit) -> None:
+        self._job, self._unit, self._source = job, unit, job.inputs[unit.source].source
+        self._statuses, self._first = Counter[str](), dict[str, int]()
+        self._loss: dict[str, float] | None = None
+        self._files = ExitStack()
+        self._parquet: Any = None
 
-    def finish(self, part: Part) -> None:
-        """Write the footer."""
-        self._writer.add_key_value_metadata({KEY: part.footer().encode()})
-        self._writer.close()
+    def add(self, batch: Batch) -> None:
+        """Write an encoded batch."""
+        settings, has_vector = self._job.settings, batch.encodable
+        if settings.strict and not has_vector.all():
+            status = list(STATUSES)[batch.codes[np.argmin(has_vector)]]
+            raise DataError(f"{self._source.address}: a row of {self._unit.name} has no vector: {status} (--strict).")
+        if self._loss is None:
+            self._loss = loss(batch.vectors, settings.dtype)
+        counts = np.bincount(batch.codes, minlength=len(CODES)).tolist()
+        for status, count in zip(STATUSES, counts, strict=True):
+            if count and status != OK:
+                self._first.setdefault(status, self._statuses.total() + int(np.argmax(batch.codes == CODES[status])))
+        self._statuses += Counter(dict(zip(STATUSES, counts, strict=True)))
+        columns = {name: batch.table.column(name) for name in batch.table.column_names}
+        columns[STATUS] = pa.DictionaryArray.from_arrays(batch.codes, list(STATUSES)).cast(pa.string())
+        if batch.chunks is not None:
+            columns |= chunk_columns(batch, batch.chunks, settings)
+        columns |= vector_columns(batch.vectors, has_vector, settings)
+        schema, rows = self._job.schema, len(batch.codes)
+        arrays = [
+            columns[name] if name in columns else pa.nulls(rows, schema.field(name).type) for name in schema.names
+        ]
+        table = pa.Table.from_arrays(arrays, schema=schema)
+        with _writes(self._job.folder):
+            if self._parquet is None:
+                path = self._files.enter_context(replacing_file(self._job.folder / self._unit.name))
+                self._parquet = _parquet_writer(path, schema)
+            self._parquet.write_table(table, row_group_size=max(rows, 1))
+
+    def finish(self) -> Part:
+        """Write the footer, bring the file to the disk and rename it."""
+        self._source.check_unchanged()
+        metadata = {
+            "run": self._job.run,
+            "source": {"address": self._source.address, "print": self._source.print},
+            "versions": self._job.versions,
+        }
+        unit, statuses = self._unit, dict(self._statuses)
+        rows = self._statuses.total()
+        part = Part(unit.name, unit.start, unit.stop, rows, statuses, metadata, self._loss, self._first)
+        with _writes(self._job.folder):
+            self._parquet.add_key_value_metadata({KEY: part.footer().encode()})
+            self._parquet.close()
+            self._files.close()
+        return part
 
     def abandon(self) -> None:
-        """Close the file, which is not kept."""
+        """Remove what was written."""
         with suppress(Exception):  # the error that led here is the one to raise
-            self._writer.close()
+            self._parquet.close()
+        with suppress(_AbandonedError):
+            self._files.__exit__(_AbandonedError, _AbandonedError(), None)
+
+
+class _AbandonedError(Exception):
+    """Keeps `replacing_file` from renaming a part that is not whole."""
+
+
+def _parquet_writer(path: Path, schema: Any) -> Any:
+    leaves = leaf_paths(schema)
+    vectors = {leaf for leaf in leaves if leaf.partition(".")[0] == EMBEDDING}
+    others = [leaf for leaf in leaves if leaf not in vectors]
+    compression = {leaf: "NONE" if leaf in vectors else "ZSTD" for leaf in leaves}
+    return pq.ParquetWriter(path, schema, compression=compression, use_dictionary=others, write_statistics=others)
 
 
 def leaf_paths(schema: Any) -> list[str]:
     """Paths of the columns of numbers and texts, as Parquet stores them: `embedding.list.element`."""
-    arrow, parquet = optional_import("pyarrow", EXTRA), optional_import("pyarrow.parquet", EXTRA)
-    sink = arrow.BufferOutputStream()
-    parquet.ParquetWriter(sink, schema).close()
-    found = parquet.read_metadata(arrow.BufferReader(sink.getvalue())).schema
-    return [found.column(number).path for number in range(len(found))]
+    sink = pa.BufferOutputStream()
+    pq.ParquetWriter(sink, schema).close()
+    columns = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    return [columns.column(number).path for number in range(len(columns))]
 
 
 @contextmanager
-def writing(folder: Path, name: str, schema: Any) -> Iterator[PartWriter]:
-    """A part that appears in the folder when the block ends without an error.
-
-    Raises:
-        DataError: the disk is full, or the folder can no longer be written to.
-    """
+def _writes(folder: Path) -> Iterator[None]:
     try:
-        with replacing_file(folder / name) as temporary:
-            writer = PartWriter(temporary, schema)
-            try:
-                yield writer
-            except BaseException:
-                writer.abandon()
-                raise
+        yield
     except OSError as error:
         raise cannot_write(folder, error) from error
 
@@ -157,20 +231,21 @@ def read_part(path: Path) -> Part:
     Raises:
         DataError: not a part, or a damaged one.
     """
-    arrow, parquet = optional_import("pyarrow", EXTRA), optional_import("pyarrow.parquet", EXTRA)
     try:
-        about = parquet.read_metadata(path)
-    except (arrow.ArrowException, OSError) as error:
+        footer = pq.read_metadata(path)
+    except (pa.ArrowException, OSError) as error:
         said = str(error).strip().splitlines()[0]
         raise DataError(f"{path} is damaged ({said}). Remove it, and run the same command again.") from error
-    values = json.loads((about.metadata or {}).get(KEY, b"{}"))
+    values = json.loads((footer.metadata or {}).get(KEY, b"{}"))
     if values.get("format") != FORMAT:
         raise DataError(f"{path} was not written by `essent encode` of this version. Choose another folder.")
-    if values["rows"] != about.num_rows:
-        raise DataError(f"{path} is damaged: it has {about.num_rows:,} rows, not {values['rows']:,}. Remove it.")
-    unit, kept = values["unit"], {"run": values["run"], "source": values["source"], "versions": values["versions"]}
+    if values["rows"] != footer.num_rows:
+        raise DataError(f"{path} is damaged: it has {footer.num_rows:,} rows, not {values['rows']:,}. Remove it.")
+    unit, metadata = values["unit"], {"run": values["run"], "source": values["source"], "versions": values["versions"]}
     statuses = Counter(values["statuses"])
-    return Part(path.name, unit["start"], unit["stop"], values["rows"], statuses, kept, values["loss"], values["first"])
+    return Part(
+        path.name, unit["start"], unit["stop"], values["rows"], statuses, metadata, values["loss"], values["first"]
+    )
 
 
 def check_same(
@@ -192,23 +267,23 @@ def check_same(
         DataError: says what differs.
     """
     for name, part in parts.items():
-        found = [
+        changes = [
             f"{key} was {_shown(part.about['run'].get(key))} and is now {_shown(run.get(key))}"
             for key in sorted({*run} if some else {*run, *part.about["run"]})
             if part.about["run"].get(key) != run.get(key)
         ]
         number = int(_order(name)[0])
-        made = part.about["source"]
+        source = part.about["source"]
         if number >= len(sources):
-            found.append(f"{made['address']} was source {number + 1}, and there are now {len(sources)}")
-        elif made["address"] != sources[number]["address"]:
-            found.append(f"source {number + 1} was {made['address']} and is now {sources[number]['address']}")
-        elif changed := difference(made["print"], sources[number]["print"]):
-            found.append(f"{made['address']} has changed: {changed}")
-        if found:
+            changes.append(f"{source['address']} was source {number + 1}, and there are now {len(sources)}")
+        elif source["address"] != sources[number]["address"]:
+            changes.append(f"source {number + 1} was {source['address']} and is now {sources[number]['address']}")
+        elif changed := difference(source["print"], sources[number]["print"]):
+            changes.append(f"{source['address']} has changed: {changed}")
+        if changes:
             raise DataError(
-                f"{folder} holds parts of another run ({name}): {'; '.join(found)}. Choose another folder, give what "
-                "was given before, or begin anew with --force."
+                f"{folder} holds parts of another run ({name}): {'; '.join(changes)}. Choose another folder, give what "
+                "was given before, or start over with --force."
             )
 
 
@@ -231,3 +306,81 @@ def remove_parts(folder: Path) -> None:
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if NAME.fullmatch(path.name):
             path.unlink()
+
+
+# -- read back into memory --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that have a vector.
+
+    Attributes:
+        places: their numbers (N,) among all rows of the folder.
+        texts: of the rows; of chunks, where chunks are rows.
+        vectors: (N,K) float32.
+        whole: which rows (N,) have the vector of exactly their text: not of its beginning, nor a mean of chunks.
+        run: what they were made of: model, recipe, engine, prompt and so on.
+    """
+
+    places: np.ndarray
+    texts: list[str]
+    vectors: np.ndarray
+    whole: np.ndarray
+    run: Mapping[str, Any]
+
+
+def read_rows(folder: Path, most: int) -> Rows:
+    """Texts and vectors of a folder of `essent encode`.
+
+    Raises:
+        DataError: no parts, damaged ones, more than `most` rows, no column with texts, or no row with a vector.
+        MissingDependencyError: pyarrow is not installed.
+    """
+    parts = read_parts(folder)
+    if not parts:
+        raise DataError(f"{folder} has no parts of `essent encode`.")
+    if (total := sum(part.rows for part in parts.values())) > most:
+        raise DataError(f"{folder} has {total:,} rows, and at most {most:,} are read.")
+    run = next(iter(parts.values())).about["run"]
+    starts = np.cumsum([0, *(part.rows for part in parts.values())]).tolist()
+    read = [_read(folder / name, run, start) for name, start in zip(parts, starts, strict=False)]
+    chosen = [rows for rows in read if rows is not None]
+    if not chosen:
+        raise DataError(f"{folder} has no row with a vector.")
+    places, vectors, whole = (
+        np.concatenate([getattr(rows, name) for rows in chosen]) for name in ("places", "vectors", "whole")
+    )
+    return Rows(places, [text for rows in chosen for text in rows.texts], vectors, whole, run)
+
+
+def _read(path: Path, run: Mapping[str, Any], start: int) -> Rows | None:
+    """The rows of a part that have a vector, if any; `start` is the number of its first one."""
+    try:
+        names = set(pq.read_schema(path).names)
+        if run["column"] not in names:
+            raise DataError(
+                f"{path.parent} has no column {run['column']!r} with the texts, only {', '.join(sorted(names))}: embed "
+                "again with --id for this column too."
+            )
+        columns = {run["column"], EMBEDDING, STATUS, SCALE, CHUNKS, *CHUNK_COLUMNS} & names
+        table = pq.read_table(path, columns=sorted(columns)).combine_chunks()
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} cannot be read ({str(error).strip().splitlines()[0]}).") from error
+    embedding = table.column(EMBEDDING)
+    has_vector = np.asarray(embedding.is_valid())
+    if not has_vector.any():
+        return None
+    table = table.filter(pa.array(has_vector))
+    flat = np.asarray(table.column(EMBEDDING).combine_chunks().flatten())
+    vectors = flat.reshape(table.num_rows, -1).astype(np.float32)
+    if SCALE in columns:
+        vectors *= np.asarray(table.column(SCALE), np.float32)[:, None]
+    texts = table.column(run["column"]).to_pylist()
+    whole = np.array([status == OK for status in table.column(STATUS).to_pylist()])
+    if CHUNK_COLUMNS[1] in columns:
+        starts, ends = (table.column(name).to_pylist() for name in CHUNK_COLUMNS[1:])
+        texts = [text[start:end] for text, start, end in zip(texts, starts, ends, strict=True)]
+    if CHUNKS in columns:
+        whole &= np.array([len(spans) == 1 for spans in table.column(CHUNKS).to_pylist()])
+    return Rows(start + np.flatnonzero(has_vector), texts, vectors, whole, run)

@@ -1,16 +1,9 @@
-"""Units on a Ray cluster: every worker loads the model once; nodes may come and go, and the driver may die.
+"""Units on a Ray cluster, a task each: Ray places them, repeats those that were lost, and uses nodes that join.
 
-The workers are plain actors, and this driver watches them; Ray Data's `map_batches` is not used. What has to survive
-the loss of nodes is the list of units, and Ray Data 2.60 keeps such a list inside: an actor that has died keeps its
-place in a pool of fixed size, so that nothing goes on (ray#62746, open); a run with many faults hangs (ray#41258,
-open) or repeats one task without end (ray#51946, open). Its own checkpoints need a unique id for every row. Here a
-unit that was lost with its worker is given to another one: a part has the same name and bytes whoever computes it, and
-appears whole or not at all, so that even two workers may write the same one.
-
-A call to a worker counts as lost when Ray says so, and also when its node is gone from Ray's table of nodes, whatever
-Ray says about the call. A unit that ends its worker's process several times ends the run, as does a cluster on which no
-worker finds a place. Only a worker that is alive and does not answer, as on a hung file system, is waited for. The
-parts that are written need no driver: the same command goes on, on a cluster or on one machine.
+Each process that Ray runs tasks in loads the model once, and looks first whether its node sees the same output,
+sources, libraries and model as the driver. A part has the same name and bytes whoever computes it, and appears whole
+or not at all, so that a task may run twice. Ray Data's `map_batches` is not used: it keeps its progress inside, so
+that a killed driver loses all of it.
 """
 
 from __future__ import annotations
@@ -19,21 +12,38 @@ import logging
 import os
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 from threading import Event
 from typing import Any
 
+import numpy as np
+
+from essent._core.atomic import write_text
 from essent._core.lazy import optional_import
-from essent.bulk.job import Job
-from essent.bulk.models import Model
-from essent.bulk.parts import Part
-from essent.bulk.ray_crew import ToDo, working_crew
-from essent.bulk.units import Unit
-from essent.errors import InputError
+from essent.bulk.models import Model, open_encoder, ready
+from essent.bulk.parts import Part, library_versions
+from essent.bulk.sources import difference, file_system, fingerprint
+from essent.bulk.units import Job, Unit
+from essent.bulk.work import THREADS, do_unit, failure_of
+from essent.errors import DataError, EssentError, InputError, MissingDependencyError, ModelError
+from essent.static.encoder import StaticEncoder
+from essent.version import __version__
 
 AUTO, LOCAL = "auto", "local"
 REACHED_WITHIN = 10.0  # seconds
+PLACED_WITHIN = 300.0  # seconds in which a node must have room for a task
+RETRIES = 3  # times that Ray repeats a unit whose process or node is lost
+PATIENCE = 0.5  # seconds between two looks at Ctrl-C and at the nodes
+SEEN = "_nodes"  # a file in the output by which a node sees that it is the same folder
+SEEN_WITHIN = 15.0  # seconds that a shared file system may take to show it
+SOURCES_SEEN = 20  # sources that a process looks at before it begins; the others when their units are read
+RESUMES = "The parts are intact; the same command goes on where this one stopped."
 
 
 @contextmanager
@@ -52,16 +62,18 @@ def connected(address: str | bool) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    place = AUTO if address is True else str(address)
-    own = {"include_dashboard": False} if place == LOCAL else {}
+    name = AUTO if address is True else str(address)
+    options = {"include_dashboard": False} if name == LOCAL else {}
     try:
-        _knock(place)
-        ray.init(address=place, log_to_driver=False, logging_level=logging.ERROR, **own)
+        host, _, port = name.rpartition("://")[2].rpartition(":")
+        if host and port.isdecimal():  # Ray itself tries for several minutes
+            socket.create_connection((host.strip("[]"), int(port)), timeout=REACHED_WITHIN).close()
+        ray.init(address=name, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        said = str(error).strip().splitlines()
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"There is no Ray cluster at {place!r} ({said[0] if said else type(error).__name__}). Run this on a node "
-            "of a cluster, which `ray start --head` and, on the other machines, `ray start --address HEAD:6379` make; "
+            f"There is no Ray cluster at {name!r} ({reason}). Run this on a node of a cluster, which "
+            "`ray start --head` and, on the other machines, `ray start --address HEAD:6379` make; "
             f"or give {LOCAL!r} for this machine alone."
         ) from error
     try:
@@ -70,42 +82,229 @@ def connected(address: str | bool) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _knock(address: str) -> None:
-    """Raise OSError where nothing listens at the address; Ray itself tries for several minutes."""
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if host and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=REACHED_WITHIN).close()
-
-
 def do_units_on_cluster(
-    units: Iterator[Unit], job: Job, model: Model, workers: int | None = None, stop: Event | None = None
+    units: Iterator[Unit], job: Job, model: Model, workers: int | None, stop: Event
 ) -> Iterator[Part]:
     """Compute units on the cluster that Ray is connected to, and give their parts as they are written.
 
     Args:
-        model: as it was loaded here; the workers load their own, and must find the same.
-        workers: how many; by default one for every GPU, or where there are none one for every node.
-        stop: when it is set, every worker ends the part that it has begun.
+        model: as it was loaded here; the nodes load their own, and must load the same.
+        workers: how many units at a time; by default one per GPU, or where there are none one per node.
+        stop: when it is set, the parts that are begun are the last ones.
 
     Raises:
-        DataError: as `do_unit`, with the node; or no worker finds a place, or a unit ends its workers.
+        DataError: as `do_unit`, with the node; no node has room for a task, or a unit ends its processes.
         EssentError: a node does not see the output, a source or the model.
     """
-    stop, todo = stop or Event(), ToDo(units)
-    if not todo:
-        return
-    with working_crew(job, model, workers, todo) as crew:
-        told = False
-        while todo or crew.in_hand:
-            if stop.is_set():
-                if not crew.in_hand:
-                    return
-                if not told:
-                    crew.stop()
-                    told = True
-            crew.look()
-            while not stop.is_set() and todo and (worker := crew.free()) is not None:
-                crew.give(worker, todo.take())
-            yield from crew.finished()
-    for left in job.folder.glob(".part-*.partial"):  # of workers that were lost with their machine
-        shutil.rmtree(left, ignore_errors=True)
+    ray = optional_import("ray", "ray")
+    nodes = _alive(ray)
+    cpus, gpus = resources(nodes.values(), workers, _may_use_gpus(job, model))
+    task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES, max_calls=0, scheduling_strategy="SPREAD")(_do)
+    token, sent = os.urandom(8).hex(), ray.put(sendable(job))
+    write_text(job.folder / SEEN, token)
+    running: dict[Any, Unit] = {}
+    had_room = time.monotonic()
+    unit = next(units, None)
+    try:
+        while running or (unit is not None and not stop.is_set()):
+            nodes = _alive(ray)
+            room = sum(_fitting(node, cpus, gpus) for node in nodes.values())
+            had_room = time.monotonic() if room else had_room
+            if time.monotonic() - had_room > PLACED_WITHIN:
+                raise DataError(_no_room(nodes.values(), cpus, gpus))
+            while unit is not None and not stop.is_set() and len(running) < (workers or max(room, 1)):
+                running[task.remote(unit, sent, token, cpus)] = unit
+                unit = next(units, None)
+            done, _ = ray.wait(list(running), num_returns=1, timeout=PATIENCE)
+            for reference in done:
+                yield _part_of(ray, reference, running.pop(reference), nodes)
+    except ray.exceptions.RayError as error:
+        raise DataError(f"The Ray cluster is not reached any more ({_last_line(error)}). {RESUMES}") from error
+    finally:
+        with suppress(ray.exceptions.RayError):
+            for reference in running:
+                ray.cancel(reference, force=True)
+        (job.folder / SEEN).unlink(missing_ok=True)
+        for left in job.folder.glob(".part-*.partial"):  # of processes that were lost with their machine
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _part_of(ray: Any, reference: Any, unit: Unit, nodes: Mapping[str, Any]) -> Part:
+    """What a task gives back.
+
+    Raises:
+        EssentError: what went wrong in it, with its node.
+    """
+    try:
+        node, part = ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        if "No module named 'essent" in str(error):
+            raise MissingDependencyError(
+                f"essent {__version__} is not installed on the node {error.ip}: "
+                f'pip install "essent[ray]=={__version__}"'
+            ) from None
+        raise DataError(f"A task on the node {error.ip} failed:\n{error}") from None
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError) as error:
+        raise DataError(
+            f"{unit.name} has ended {RETRIES + 1} processes ({_last_line(error)}), as happens where there is too "
+            f"little memory: give fewer --workers, or a smaller --batch-size. {RESUMES}"
+        ) from error
+    if isinstance(part, EssentError):
+        host = nodes.get(node)
+        name = "a node" if host is None else f"the node {host['NodeManagerHostname']} ({host['NodeManagerAddress']})"
+        raise type(part)(f"On {name}: {part}")
+    return part  # type: ignore[no-any-return]
+
+
+def _last_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+
+
+# -- what a task needs ------------------------------------------------------------------------------------------------
+
+
+def _alive(ray: Any) -> dict[str, dict[str, Any]]:
+    return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+
+
+def _count(node: Mapping[str, Any], kind: str) -> int:
+    return int(node["Resources"].get(kind, 0))
+
+
+def _fitting(node: Mapping[str, Any], cpus: int, gpus: int) -> int:
+    """How many tasks a node has room for."""
+    return min(_count(node, "CPU") // cpus, _count(node, "GPU") if gpus else _count(node, "CPU"))
+
+
+def resources(nodes: Any, workers: int | None, may_use_gpus: bool) -> tuple[int, int]:
+    """CPUs and GPUs of a task.
+
+    The CPUs are the most that so many tasks can each have; without a number of workers those that make one task per
+    GPU, or one per node, on the smallest of these nodes.
+    """
+    with_gpus = [node for node in nodes if may_use_gpus and _count(node, "GPU")]
+    used = with_gpus or [node for node in nodes if _count(node, "CPU")]
+    gpus = int(bool(with_gpus))
+    if workers is None:
+        shares = [_count(node, "CPU") // (_count(node, "GPU") if gpus else 1) for node in used]
+        return max(1, min(shares, default=1)), gpus
+    most = max((_count(node, "CPU") for node in used), default=1)
+    fitting = (cpus for cpus in range(most, 0, -1) if sum(_count(node, "CPU") // cpus for node in used) >= workers)
+    return next(fitting, 1), gpus
+
+
+def _may_use_gpus(job: Job, model: Model) -> bool:
+    device = str(job.spec.options.get("device") or "")
+    return not (isinstance(model.encoder, StaticEncoder) or hasattr(model.encoder, "engine_module") or "cpu" in device)
+
+
+def _no_room(nodes: Any, cpus: int, gpus: int) -> str:
+    totals = {kind: sum(_count(node, kind) for node in nodes) for kind in ("CPU", "GPU")}
+    return (
+        f"No node of the Ray cluster has had room for {PLACED_WITHIN:.0f} s for a task with {cpus} CPUs and {gpus} "
+        f"GPUs. It has {len(nodes)} nodes with {totals['CPU']} CPUs and {totals['GPU']} GPUs in all. {RESUMES}"
+    )
+
+
+def sendable(job: Job) -> Job:
+    """The job as other machines can read it.
+
+    Raises:
+        InputError: a loaded graph, which cannot be sent.
+    """
+    model = job.spec.model
+    if hasattr(model, "engine_module"):
+        raise InputError("A loaded graph cannot be sent to the nodes of a Ray cluster: give the name of its folder.")
+    if isinstance(model, (str, Path)) and Path(model).exists():
+        return replace(job, spec=replace(job.spec, model=str(Path(model).absolute())))
+    return job
+
+
+# -- on the nodes -----------------------------------------------------------------------------------------------------
+
+_models: dict[str, Model] = {}  # of this process, by the token of the run
+
+
+def _do(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part | EssentError]:
+    """A task: the part of a unit, or what went wrong, and Ray's number of the node."""
+    context = optional_import("ray", "ray").get_runtime_context()
+    node = str(context.get_node_id())
+    try:
+        if token not in _models:
+            _models.clear()
+            os.environ.update(dict.fromkeys(THREADS, str(threads)))
+            check_node(job, token)
+            spec = replace(job.spec, threads=threads)
+            model = ready(open_encoder(spec, job.settings), job.settings)
+            if context.get_accelerator_ids().get("GPU") and not isinstance(spec.model, (str, Path)):
+                model.encoder.to("cuda")  # a model that was loaded where the run was started
+            check_model(job, model)
+            if "torch" in sys.modules:
+                import torch
+
+                torch.set_num_threads(threads)
+            _models[token] = model
+        return node, do_unit(unit, job, _models[token])
+    except Exception as error:
+        return node, failure_of(error)
+
+
+def check_node(job: Job, token: str) -> None:
+    """Refuse a node that cannot do what the driver can.
+
+    Raises:
+        DataError: it does not see the output, or the same sources. MissingDependencyError: it has other versions.
+    """
+    here = library_versions()
+    others = [
+        f"{name} {here[name]} instead of {wanted}"
+        for name, wanted in job.versions.items()
+        if here.get(name, wanted) != wanted  # one that is missing may not be needed
+    ]
+    if others:
+        raise MissingDependencyError(
+            f"other versions are installed than where the run was started: {', '.join(others)}. The same vectors need "
+            "the same versions on all nodes."
+        )
+    until = time.monotonic() + SEEN_WITHIN
+    while not _is_seen(job.folder / SEEN, token):
+        if time.monotonic() > until:
+            raise DataError(
+                f"{job.folder} is not the folder of that name where the run was started. The output must lie on a file "
+                "system that all nodes share, under the same path."
+            )
+        time.sleep(PATIENCE)
+    try:
+        with tempfile.TemporaryFile(dir=job.folder):
+            pass
+    except OSError as error:
+        raise DataError(f"{job.folder} cannot be written to ({error.strerror or error}).") from error
+    for number in np.unique(np.linspace(0, len(job.inputs) - 1, SOURCES_SEEN).astype(int)):
+        source = job.inputs[number].source
+        if changed := difference(source.print, fingerprint(*file_system(source.address))):
+            raise DataError(
+                f"{source.address} is another file than where the run was started: {changed}. The sources must lie "
+                "where all nodes read the same ones."
+            )
+
+
+def _is_seen(path: Path, token: str) -> bool:
+    try:
+        return path.read_text("utf-8") == token
+    except OSError:
+        return False
+
+
+def check_model(job: Job, model: Model) -> None:
+    """Refuse a model that is not the driver's.
+
+    Raises:
+        ModelError: says what differs.
+    """
+    others = [
+        f"{name} is {here!r} instead of {job.run.get(name)!r}"
+        for name, here in model.about.items()
+        if job.run.get(name) != here
+    ]
+    if others:
+        raise ModelError(f"{job.spec.name} is another model than where the run was started: {'; '.join(others)}.")

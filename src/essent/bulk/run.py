@@ -12,30 +12,26 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, current_thread, main_thread
 from types import FrameType
 from typing import Any
 
+import pyarrow as pa
+
 from essent._core.arguments import check_path, check_size
-from essent._core.lazy import optional_import
-from essent.bulk.bar import RowBar, say, say_nothing
-from essent.bulk.chunks import chunk_fields
-from essent.bulk.fitting import FITTED, fitted
-from essent.bulk.job import Job
-from essent.bulk.memory import windows_ahead
-from essent.bulk.models import Model, as_graph, open_encoder, ready, without_model
-from essent.bulk.parts import Part, check_same, clean, read_parts, remove_parts
-from essent.bulk.places import EXTRA, find_sources
-from essent.bulk.settings import STATUS, BulkSettings
-from essent.bulk.spec import ModelSpec
-from essent.bulk.units import Input, Unit, look_at, output_fields, plan
-from essent.bulk.vectors import together, vector_fields
-from essent.bulk.versions import library_versions
-from essent.bulk.work import do_units
-from essent.bulk.workers import do_units_by_workers
+from essent._core.progress import text_progress
+from essent.bulk.batches import chunk_fields
+from essent.bulk.models import Model
+from essent.bulk.parts import Part, check_same, clean, library_versions, read_parts, remove_parts
+from essent.bulk.prepared import FITTED, GRAPH, prepare_model
+from essent.bulk.settings import STATUS, BulkSettings, ModelSpec
+from essent.bulk.sources import find_sources
+from essent.bulk.units import Job, Unit, inspect_sources, output_fields, plan
+from essent.bulk.vectors import loss_of_all, vector_fields
+from essent.bulk.work import do_units, do_units_by_workers
 from essent.errors import DataError, InputError
 from essent.tasks.base import prompt_note
 
@@ -66,9 +62,6 @@ def interruptible() -> Iterator[Event]:
         yield stop
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-GRAPH_FOLDER = "_graph"
 
 
 @dataclass(frozen=True)
@@ -113,7 +106,7 @@ class Prepared:
     @property
     def rows(self) -> int:
         """How many rows there will be, or about how many."""
-        return sum(one.rows for one in self.job.inputs)
+        return sum(source_input.rows for source_input in self.job.inputs)
 
     def units(self) -> Iterator[Unit]:
         """What is still to be done."""
@@ -133,7 +126,6 @@ def embed(
     fit_sample: int = 10_000,
     workers: int | None = None,
     ray: str | bool | None = None,
-    memory: int | None = None,
     force: bool = False,
     progress: bool = False,
     options: Mapping[str, Any] | None = None,
@@ -152,12 +144,11 @@ def embed(
         fit: texts that the recipe learns from; by default a sample of the sources. The fitted encoder is kept in the
             folder, and used by all parts; a loaded Encoder is fitted itself.
         fit_sample: how many texts that sample has.
-        workers: processes on this machine, which share its cores; by default 1. On a cluster by default one for every
-            GPU, or where there are none one for every node.
+        workers: processes on this machine, which share its cores; by default 1. On a cluster by default one per GPU, or
+            where there are none one per node.
         ray: compute on a Ray cluster: its address, auto or True for the one that this machine belongs to, local for
             one of this machine alone. All nodes must see the sources, the model and the output under the same paths.
-        memory: bytes that all processes may use, about, or on a cluster each; refused where that is too little.
-        force: begin anew, whatever the folder holds.
+        force: start over, whatever the folder holds.
         progress: whether a bar counts the rows, or lines where standard error is a file or pipe.
         options: device, revision, trust_remote_code, for an Encoder.
         settings: see `BulkSettings`.
@@ -172,7 +163,9 @@ def embed(
         check_size(workers, "workers")
     spec = ModelSpec(model, recipe, engine, precision, fit is not None, dict(options or {}))
     chosen = _settings(settings)
-    with _cluster(ray):
+    if ray:
+        from essent.bulk.ray_cluster import connected
+    with connected(ray) if ray else nullcontext():
         run = prepare(
             sources,
             spec,
@@ -181,20 +174,25 @@ def embed(
             fit=fit,
             fit_sample=fit_sample,
             force=force,
-            note=say if progress else say_nothing,
+            note=_say if progress else lambda line: None,
         )
-        ahead = windows_ahead(memory, run.model, 1 if ray else workers or 1)
-        run = replace(run, job=replace(run.job, ahead=ahead))
-        before = sum(part.rows for part in run.parts.values())
-        made = dict(run.parts)
-        with interruptible() as stop, RowBar(run.rows, before, progress) as bar:
+        resumed = sum(part.rows for part in run.parts.values())
+        parts = dict(run.parts)
+        with interruptible() as stop, text_progress(run.rows, progress, resumed, "Rows") as update:
             for part in compute(run, workers, stop, cluster=bool(ray)):
-                made[part.name] = part
-                bar.update(part.rows)
-            if stop.is_set():
-                bar.close()
-                raise KeyboardInterrupt(_stopped(made, run))
-    return _result(run, made, before, time.monotonic() - began)
+                parts[part.name] = part
+                update(part.rows)
+        if stop.is_set():
+            rows = sum(part.rows for part in parts.values())
+            raise KeyboardInterrupt(
+                f"Stopped after {rows:,} of about {run.rows:,} rows, in {len(parts)} parts. The same command goes on "
+                "from there."
+            )
+    return _result(run, parts, resumed, time.monotonic() - began)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201  a log's line
 
 
 def compute(
@@ -205,6 +203,7 @@ def compute(
     Raises:
         DataError: as `do_unit`; a source that cannot be read on ends the run after the units before it.
     """
+    stop = stop or Event()
     failures: list[DataError] = []
     units, written = _until_failure(run.units(), failures), dict(run.parts)
     if cluster:
@@ -230,17 +229,9 @@ def _until_failure(units: Iterator[Unit], failures: list[DataError]) -> Iterator
         failures.append(error)
 
 
-def _cluster(address: str | bool | None) -> AbstractContextManager[Any]:
-    if not address:
-        return nullcontext()
-    from essent.bulk.ray_cluster import connected
-
-    return connected(address)
-
-
-def _settings(given: Mapping[str, Any]) -> BulkSettings:
+def _settings(arguments: Mapping[str, Any]) -> BulkSettings:
     try:
-        return BulkSettings(**given)
+        return BulkSettings(**arguments)
     except InputError:
         raise
     except TypeError as error:
@@ -257,7 +248,7 @@ def prepare(
     fit: Sequence[str] | None = None,
     fit_sample: int = 10_000,
     force: bool = False,
-    note: Callable[[str], object] = say_nothing,
+    note: Callable[[str], object] = lambda line: None,
 ) -> Prepared:
     """Look at the sources and the folder, load and fit the model; everything but the vectors.
 
@@ -267,35 +258,35 @@ def prepare(
     Raises:
         DataError, InputError, ModelError: see `embed`; what can be found without the model is found before.
     """
-    optional_import("pyarrow", EXTRA)
     folder = Path(check_path(output, "output")).absolute()
     _check_folder(folder)
     several = sources if isinstance(sources, Iterable) and not isinstance(sources, (str, bytes)) else [sources]
-    addresses = [check_path(source, "sources") for source in several]
-    found = find_sources(addresses)
-    if any(Path(one.address).is_relative_to(folder) for one in found):
+    files = find_sources([check_path(source, "sources") for source in several])
+    if any(Path(source.address).is_relative_to(folder) for source in files):
         raise DataError(f"{folder} is among the sources: choose another folder for the output.")
-    inputs = look_at(found, settings)
-    kept = output_fields(inputs, settings)
+    inputs = inspect_sources(files, settings)
+    columns = output_fields(inputs, settings)
     parts = {} if force else read_parts(folder)
-    prints = [{"address": one.address, "print": one.print} for one in found]
-    run = {**settings.described(), "columns": [f"{item.name}: {item.type}" for item in kept]}
+    prints = [{"address": source.address, "print": source.print} for source in files]
+    run = {**settings.described(), "columns": [f"{column.name}: {column.type}" for column in columns]}
     by_model = ("truncate_dim", "max_seq_length")  # a model has defaults for these
-    check_same(parts, {name: value for name, value in run.items() if name not in by_model}, prints, folder, some=True)
+    known = {name: setting for name, setting in run.items() if name not in by_model}
+    check_same(parts, known, prints, folder, some=True)
     spec.check_exists()
     folder.mkdir(parents=True, exist_ok=True)
     if force:
-        _remove(folder)
-    spec, model = _open(spec, settings, folder, inputs, fit, fit_sample, note)
+        remove_parts(folder)
+        for name in (FITTED, GRAPH):
+            shutil.rmtree(folder / name, ignore_errors=True)
+    spec, model = prepare_model(spec, settings, folder, inputs, fit, fit_sample, note)
     run |= model.about
     check_same(parts, run, prints, folder)
     model.require_some_finite()
     for line in prompt_note({"texts": model.prompt}) if settings.prompt is None else ():
         note(line)
     clean(folder)
-    arrow = optional_import("pyarrow", EXTRA)
-    added = [*chunk_fields(settings), arrow.field(STATUS, arrow.string()), *vector_fields(settings, model.dimensions)]
-    job = Job(spec, settings, inputs, folder, arrow.schema([*kept, *added]), run, library_versions())
+    added = [*chunk_fields(settings), pa.field(STATUS, pa.string()), *vector_fields(settings, model.dimensions)]
+    job = Job(spec, settings, inputs, folder, pa.schema([*columns, *added]), run, library_versions())
     return Prepared(job, model, parts)
 
 
@@ -309,65 +300,27 @@ def _check_folder(folder: Path) -> None:
         ) from None
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} is a file; the output is a folder of parts.")
-    place = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        raise DataError(f"{folder} cannot be written: {place} is {'read-only' if place.is_dir() else 'not a folder'}.")
+    parent = next(path for path in (folder, *folder.parents) if path.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        why = "read-only" if parent.is_dir() else "not a folder"
+        raise DataError(f"{folder} cannot be written: {parent} is {why}.")
 
 
-def _remove(folder: Path) -> None:
-    remove_parts(folder)
-    for name in (FITTED, GRAPH_FOLDER):
-        shutil.rmtree(folder / name, ignore_errors=True)
-
-
-def _open(
-    spec: ModelSpec,
-    settings: BulkSettings,
-    folder: Path,
-    inputs: list[Input],
-    fit: Any,
-    fit_sample: int,
-    note: Callable[[str], object],
-) -> tuple[ModelSpec, Model]:
-    """The model, fitted and as a graph where that is wanted; and the spec that another process loads it by."""
-    encoder = open_encoder(spec, settings)
-    kept = fitted(encoder, settings, folder, inputs, fit, fit_sample)
-    if kept is not None:
-        encoder, spec = kept, without_model(spec, folder / FITTED)
-    if spec.engine in ("openvino", "onnx") and not _is_graph(encoder):
-        graph = as_graph(encoder, spec, folder / GRAPH_FOLDER, settings, note)
-        return without_model(spec, folder / GRAPH_FOLDER), graph
-    return spec, ready(encoder, settings)
-
-
-def _is_graph(encoder: Any) -> bool:
-    return hasattr(encoder, "engine_module")
-
-
-def _stopped(made: Mapping[str, Part], run: Prepared) -> str:
-    rows = sum(part.rows for part in made.values())
-    return (
-        f"Stopped after {rows:,} of about {run.rows:,} rows, in {len(made)} parts. The same command goes on from there."
-    )
-
-
-def _result(run: Prepared, made: dict[str, Part], before: int, seconds: float) -> BulkResult:
+def _result(run: Prepared, parts: Mapping[str, Part], resumed: int, seconds: float) -> BulkResult:
     statuses: Counter[str] = Counter()
     troubled: dict[str, str] = {}
-    for name, part in sorted(made.items()):
+    for name, part in sorted(parts.items()):
         statuses.update(part.statuses)
         for status, row in part.first.items():
             troubled.setdefault(status, f"row {row + 1:,} of {name}")
-    losses = [dict(part.loss) for part in made.values() if part.loss]
-    rows = sum(part.rows for part in made.values())
     return BulkResult(
         run.job.folder,
-        rows,
-        len(made),
+        sum(part.rows for part in parts.values()),
+        len(parts),
         dict(statuses),
         run.model.dimensions,
-        before,
+        resumed,
         seconds,
-        together(losses),
+        loss_of_all([part.loss for part in parts.values() if part.loss]),
         troubled,
     )

@@ -1,18 +1,18 @@
-"""What a bulk run computes: every value that the vectors or the files depend on."""
+"""What a bulk run computes, with which model: every value that the vectors or the files depend on."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from essent._core.arguments import check_size
+from essent._core.arguments import check_model, check_size
 from essent._core.registry import did_you_mean
-from essent.errors import InputError
+from essent.engine.choice import EngineChoice
+from essent.errors import InputError, ModelError
 
-DTYPES = ("float32", "float16", "int8")
-VECTORS = ("list", "fixed")
-CHUNKED = ("rows", "mean")
+CHOICES = {"dtype": ("float32", "float16", "int8"), "vectors": ("list", "fixed"), "chunk_rows": ("rows", "mean")}
 CHUNK = re.compile(r"sentences|tokens:([1-9][0-9]*)")
 EMBEDDING, STATUS, SCALE, OTHERS = "embedding", "status", "scale", "other_values"
 OK, TRUNCATED = "ok", "truncated"
@@ -28,7 +28,9 @@ STATUSES = {
     ZERO: "the vector is zero: the model knows nothing of the text",
     NOT_FINITE: "the model's vector has numbers that are not finite",
 }
-PLACES = ("chunk", "chunk_start", "chunk_end")  # columns of chunks
+CODES = {status: code for code, status in enumerate(STATUSES)}
+CHUNK_COLUMNS = ("chunk", "chunk_start", "chunk_end")  # where each chunk is a row
+CHUNKS = "chunks"  # where a row has a vector of all its chunks
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class BulkSettings:
         max_seq_length: the most tokens of a text; by default the model's limit.
         dtype: numbers of the vectors: float32, float16, or int8 with a column `scale`.
         vectors: list, or fixed for Arrow's lists of a fixed size.
-        chunk: cut texts into pieces, `sentences` or `tokens:N`.
-        chunk_rows: what becomes of the pieces: rows of their own (`rows`), or one vector, the mean by length (`mean`).
+        chunk: cut texts into chunks, `sentences` or `tokens:N`.
+        chunk_rows: what becomes of the chunks: rows of their own (`rows`), or one vector, the mean by length (`mean`).
         rows_per_part: about how many rows a part has, 32,768 by default; a run that is killed loses the part it was at.
         batch_size: how much a batch holds: 32, the default, is as much as 32 texts of 64 tokens.
         strict: stop at the first row that has no vector.
@@ -68,38 +70,75 @@ class BulkSettings:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        for name, allowed in (("dtype", DTYPES), ("vectors", VECTORS), ("chunk_rows", CHUNKED)):
-            check_choice(name, getattr(self, name), allowed)
+        for name, allowed in CHOICES.items():
+            if (choice := getattr(self, name)) not in allowed:
+                raise InputError(f"{name}={choice!r} is not known. {did_you_mean(str(choice), list(allowed))}")
         for name in ("rows_per_part", "batch_size", "truncate_dim", "max_seq_length"):
-            value = getattr(self, name)
-            if value is not None:
-                check_size(value, name)
+            if getattr(self, name) is not None:
+                check_size(getattr(self, name), name)
         if self.prompt is not None and self.prompt_name is not None:
             raise InputError("prompt and prompt_name exclude each other: give one of them.")
         if self.chunk is not None and not CHUNK.fullmatch(self.chunk):
             raise InputError(f"chunk={self.chunk!r}: must be 'sentences' or 'tokens:N', for example tokens:200.")
-        if isinstance(self.id, str):
-            object.__setattr__(self, "id", (self.id,))
-        object.__setattr__(self, "id", tuple(dict.fromkeys(self.id)))
+        names = (self.id,) if isinstance(self.id, str) else self.id
+        object.__setattr__(self, "id", tuple(dict.fromkeys(names)))
 
     @property
     def added(self) -> tuple[str, ...]:
         """Names of the columns that a part has beside the input's."""
         scale = (SCALE,) if self.dtype == "int8" else ()
-        places = () if self.chunk is None else PLACES if self.chunk_rows == "rows" else (f"{PLACES[0]}s",)
-        return (*places, STATUS, *scale, EMBEDDING)
+        chunks = () if self.chunk is None else CHUNK_COLUMNS if self.chunk_rows == "rows" else (CHUNKS,)
+        return (*chunks, STATUS, *scale, EMBEDDING)
 
     def described(self) -> dict[str, Any]:
         """The values that the rows and vectors depend on; not how they are batched, nor what stops a run."""
-        left = ("batch_size", "strict", "prompt", "prompt_name")  # the prompt is noted as the text it stands for
-        return {
-            field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value
-            for field in fields(self)
-            if field.name not in left
-        }
+        without = ("batch_size", "strict", "prompt", "prompt_name")  # the prompt is noted as the text it stands for
+        return {name: setting for name, setting in asdict(self).items() if name not in without} | {"id": list(self.id)}
 
 
-def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raise InputError for a value that is not one of those allowed."""
-    if value not in allowed:
-        raise InputError(f"{name}={value!r} is not known. {did_you_mean(str(value), list(allowed))}")
+@dataclass(frozen=True)
+class ModelSpec:
+    """Which model, and how it is loaded; can be sent to another process.
+
+    Attributes:
+        model: a folder, a name on the hub, or something loaded: an Encoder, a graph, a StaticEncoder, a
+            SentenceTransformer.
+        recipe: of an Encoder; None: what the folder says.
+        engine: auto takes what the folder is; torch; openvino or onnx, which make a graph of a model.
+        precision: what is computed in: auto, float32, bfloat16.
+        learns: whether texts are given that a recipe learns from, which only an Encoder does.
+        options: device, revision, trust_remote_code, for an Encoder.
+        threads: of the process.
+    """
+
+    model: Any
+    recipe: str | None = None
+    engine: str = "auto"
+    precision: str = "auto"
+    learns: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, (str, bytes)) or not hasattr(self.model, "encode"):
+            check_model(self.model)
+        object.__setattr__(self, "precision", self.choice.precision)
+        if self.recipe is not None:
+            from essent.recipe.recipe import Recipe
+
+            object.__setattr__(self, "recipe", str(Recipe.parse(self.recipe)))  # before the slow imports
+
+    @property
+    def choice(self) -> EngineChoice:
+        """What runs it, and what it computes in."""
+        return EngineChoice(self.engine, self.precision)
+
+    @property
+    def name(self) -> str:
+        """The model for messages."""
+        return str(self.model) if isinstance(self.model, (str, Path)) else type(self.model).__name__
+
+    def check_exists(self) -> None:
+        """Refuse a folder that is not there, before anything is read for it."""
+        if isinstance(self.model, Path) and not self.model.exists():
+            raise ModelError(f"There is no folder {str(self.model)!r}.")

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from essent._core.lazy import optional_import
-from essent.bulk.places import EXTRA, Source, file_system
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from essent.bulk.sources import Source, file_system
 from essent.errors import DataError
 
-WINDOW_ROWS, WINDOW_BYTES = 8192, 16 * 2**20  # what is read, encoded and written at a time
-FEWEST = 64  # rows of a window, however large they are
+BATCH_ROWS, BATCH_BYTES = 8192, 16 * 2**20  # what is read, encoded and written at a time
+MIN_ROWS = 64  # rows of a batch, however large they are
 
 
 def open_table(source: Source) -> TableFile:
@@ -22,16 +24,12 @@ def open_table(source: Source) -> TableFile:
     Raises:
         DataError: it is damaged, or another kind of file; names it.
     """
-    arrow = optional_import("pyarrow", EXTRA)
     try:
         return ParquetTable(source) if source.kind == "parquet" else ArrowTable(source)
-    except (arrow.ArrowException, OSError, UnicodeEncodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeEncodeError) as error:
         said = str(error).strip().splitlines()[0]
-        raise DataError(f"{source.address}: not {_called(source.kind)} that can be read ({said}).") from error
-
-
-def _called(kind: str) -> str:
-    return {"parquet": "a Parquet file", "arrow": "an Arrow file"}[kind]
+        expected = "a Parquet file" if source.kind == "parquet" else "an Arrow file"
+        raise DataError(f"{source.address}: not {expected} that can be read ({said}).") from error
 
 
 class TableFile(ABC):
@@ -40,13 +38,13 @@ class TableFile(ABC):
     Attributes:
         schema: Arrow's, of all columns.
         blocks: rows of each block.
-        window: rows that are read at a time, fewer where rows are large.
+        batch_rows: rows that are read at a time, fewer where rows are large.
     """
 
     def __init__(self, source: Source, schema: Any, blocks: Sequence[int], bytes_a_row: float) -> None:
         self.source, self.schema, self.blocks = source, schema, list(blocks)
         self.starts = [0, *accumulate(self.blocks)]
-        self.window = max(FEWEST, min(WINDOW_ROWS, int(WINDOW_BYTES / max(bytes_a_row, 1))))
+        self.batch_rows = max(MIN_ROWS, min(BATCH_ROWS, int(BATCH_BYTES / max(bytes_a_row, 1))))
         self._position, self._columns = -1, list[str]()
         self._rest: Iterator[Any] = iter(())
         self._cut: Any = None  # what is left of a batch
@@ -65,34 +63,33 @@ class TableFile(ABC):
         """Record batches of the blocks from this one on."""
 
     def read(self, start: int, stop: int, columns: Sequence[str]) -> Iterator[Any]:
-        """Rows `start` to `stop` as tables of `window` rows each, the last with the rest.
+        """Rows `start` to `stop` as tables of `batch_rows` rows each, the last with the rest.
 
         A range that follows the last one goes on where that ended; what is given never depends on it.
 
         Raises:
             DataError: a block is damaged.
         """
-        arrow = optional_import("pyarrow", EXTRA)
         try:
-            yield from self._windows(arrow, start, stop, list(columns))
-        except (arrow.ArrowException, OSError) as error:
+            yield from self._batches_of(start, stop, list(columns))
+        except (pa.ArrowException, OSError) as error:
             self._position = -1
             said = str(error).strip().splitlines()[0]
             raise DataError(f"{self.source.address}, after row {start:,}: cannot be read ({said}).") from error
 
-    def _windows(self, arrow: Any, start: int, stop: int, columns: list[str]) -> Iterator[Any]:
+    def _batches_of(self, start: int, stop: int, columns: list[str]) -> Iterator[Any]:
         held: list[Any] = []
-        count, given = 0, start
+        count, at = 0, start
         for batch in self._from(start, stop, columns):
             held.append(batch)
             count += batch.num_rows
-            while count >= self.window or (count and given + count == stop):
-                table = arrow.Table.from_batches(held)
-                size = min(self.window, count)
+            while count >= self.batch_rows or (count and at + count == stop):
+                table = pa.Table.from_batches(held)
+                size = min(self.batch_rows, count)
                 yield table.slice(0, size)
-                held, count, given = table.slice(size).to_batches(), count - size, given + size
-        if given != stop:
-            raise OSError(f"it ends after row {given:,} instead of {stop:,}")
+                held, count, at = table.slice(size).to_batches(), count - size, at + size
+        if at != stop:
+            raise OSError(f"it ends after row {at:,} instead of {stop:,}")
 
     def _from(self, start: int, stop: int, columns: list[str]) -> Iterator[Any]:
         """Batches of exactly the rows `start` to `stop`."""
@@ -122,53 +119,49 @@ class ParquetTable(TableFile):
     """A Parquet file."""
 
     def __init__(self, source: Source) -> None:
-        parquet = optional_import("pyarrow.parquet", EXTRA)
         system, path = file_system(source.address)
-        self._file = parquet.ParquetFile(system.open(path, "rb"), buffer_size=2**20)
-        about = self._file.metadata
-        groups = [about.row_group(number) for number in range(about.num_row_groups)]
-        size = sum(group.total_byte_size for group in groups) / max(about.num_rows, 1)
+        self._file = pq.ParquetFile(system.open(path, "rb"), buffer_size=2**20)
+        footer = self._file.metadata
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        size = sum(group.total_byte_size for group in groups) / max(footer.num_rows, 1)
         super().__init__(source, self._file.schema_arrow, [group.num_rows for group in groups], size)
 
     def batches(self, block: int, columns: Sequence[str]) -> Iterator[Any]:
         """Record batches of the row groups from this one on."""
         for group in range(block, len(self.blocks)):
-            yield from self._file.iter_batches(self.window, row_groups=[group], columns=list(columns))
+            yield from self._file.iter_batches(self.batch_rows, row_groups=[group], columns=list(columns))
 
 
 class ArrowTable(TableFile):
     """An Arrow file of record batches, or a stream of them as `datasets` writes."""
 
     def __init__(self, source: Source) -> None:
-        arrow = optional_import("pyarrow", EXTRA)
         self._source = source
         file = self._open()
         self._seekable = True
         try:
-            reader = arrow.ipc.open_file(file)
+            reader = pa.ipc.open_file(file)
             batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
-        except arrow.ArrowInvalid:
+        except pa.ArrowInvalid:
             file.seek(0)
             self._seekable = False
-            reader = arrow.ipc.open_stream(file)
+            reader = pa.ipc.open_stream(file)
             batches = list(reader)  # of a local file these are views into it
         blocks = [batch.num_rows for batch in batches]
         size = sum(batch.nbytes for batch in batches) / max(sum(blocks), 1)
         super().__init__(source, reader.schema, blocks, size)
 
     def _open(self) -> Any:
-        arrow = optional_import("pyarrow", EXTRA)
         system, path = file_system(self._source.address)
         local = path == self._source.address
-        return arrow.memory_map(path) if local and self._source.size else system.open(path, "rb")
+        return pa.memory_map(path) if local and self._source.size else system.open(path, "rb")
 
     def batches(self, block: int, columns: Sequence[str]) -> Iterator[Any]:
         """Record batches from this one on."""
-        arrow = optional_import("pyarrow", EXTRA)
         if self._seekable:
-            reader = arrow.ipc.open_file(self._open())
-            found = (reader.get_batch(number) for number in range(block, len(self.blocks)))
+            reader = pa.ipc.open_file(self._open())
+            batches = (reader.get_batch(number) for number in range(block, len(self.blocks)))
         else:
-            found = (batch for number, batch in enumerate(arrow.ipc.open_stream(self._open())) if number >= block)
-        for batch in found:
+            batches = (batch for number, batch in enumerate(pa.ipc.open_stream(self._open())) if number >= block)
+        for batch in batches:
             yield batch.select(list(columns))

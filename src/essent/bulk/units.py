@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from essent._core.lazy import optional_import
-from essent.bulk.lines import bytes_a_row, cut, range_size, read_range
-from essent.bulk.places import EXTRA, TABLES, Source
-from essent.bulk.records import Records, Values, begin, infer_fields, missing_column, to_json_table, to_table
-from essent.bulk.settings import OTHERS, BulkSettings
-from essent.bulk.tables import WINDOW_ROWS, TableFile, open_table
+from essent._core.registry import did_you_mean
+from essent.bulk.lines import (
+    MIN_RANGE,
+    LineFile,
+    Rows,
+    bytes_per_row,
+    infer_fields,
+    open_lines,
+    read_contents,
+    read_range,
+    to_json_table,
+    to_table,
+)
+from essent.bulk.settings import OTHERS, BulkSettings, ModelSpec
+from essent.bulk.sources import TABLES, Source
+from essent.bulk.tables import BATCH_ROWS, TableFile, open_table
 from essent.errors import DataError
 
 STRINGS = ("string", "large_string", "string_view")  # Arrow's types of texts
@@ -47,14 +59,6 @@ class Unit:
         return f"part-{self.source:05d}-{self.index:06d}.parquet"
 
 
-class Window(NamedTuple):
-    """Some thousands of rows: their table, which could not be read, which have another value than a text (N,)."""
-
-    table: Any
-    unread: np.ndarray | None = None
-    not_text: np.ndarray | None = None
-
-
 @dataclass(frozen=True)
 class Input:
     """A source with what was learned of it before anything is computed; reads its units.
@@ -63,103 +67,123 @@ class Input:
         number: of the source.
         rows: how many, or about how many.
         fields: Arrow's fields of its columns.
+        lines: how it is read, for a file of lines.
         ranges: start, stop and rows of its units, one without rows in an empty file, so that each run has a part to
-            read; None where they are found while it is read.
+            read; None where they are known when it is read.
     """
 
     number: int
     source: Source
     rows: int
     fields: list[Any]
-    records: Records | None = None
+    lines: LineFile | None = None
     ranges: list[tuple[int, int, int]] | None = None
 
-    def windows(self, unit: Unit, settings: BulkSettings, table: TableFile | None = None) -> Iterator[Window]:
-        """The rows of a unit, some thousands at a time, in order.
+    def read(
+        self, unit: Unit, settings: BulkSettings, table: TableFile | None = None
+    ) -> Iterator[tuple[Any, np.ndarray | None, np.ndarray | None]]:
+        """The rows of a unit in order, some thousands at a time.
 
         Args:
             table: the open file, where the last unit was of the same one.
 
+        Yields:
+            Their table, which rows could not be read, and which have another value than a text (N,) bool.
+
         Raises:
             DataError: the file is damaged, or has gone.
         """
-        if self.source.kind in TABLES:
-            names = [item.name for item in self._wanted(settings)]
+        if self.lines is None:
+            names = [column.name for column in self._read_fields(settings)]
             for rows in (table or open_table(self.source)).read(unit.start, unit.stop, names):
-                yield Window(rows)
-            return
-        if self.records is None:
-            raise DataError(f"{self.source.address} has not been looked at.")
-        if unit.content is None:
-            found = read_range(self.records, unit.start, unit.stop)
+                yield rows, None, None
+        elif unit.content is None:
+            for records in read_range(self.lines, unit.start, unit.stop):
+                yield self._table(records, settings)
         else:
-            rows = self.records.rows(unit.content)
-            found = (rows[start : start + WINDOW_ROWS] for start in range(0, len(rows), WINDOW_ROWS))
-        yield from (self._window(rows, settings) for rows in found)
+            records = self.lines.rows(unit.content)
+            for start in range(0, len(records), BATCH_ROWS):
+                yield self._table(records[start : start + BATCH_ROWS], settings)
 
-    def _window(self, rows: Values, settings: BulkSettings) -> Window:
+    def _table(self, rows: Rows, settings: BulkSettings) -> tuple[Any, np.ndarray, np.ndarray | None]:
         unread = np.array([row is None for row in rows])
         if self.source.kind != "jsonl":
-            return Window(to_table(rows, self.fields), unread)
-        table = to_json_table(rows, self._wanted(settings), settings.column, unknown=not settings.id)
-        values = [None if row is None else row.get(settings.column) for row in rows]
-        return Window(table, unread, np.array([value is not None and not isinstance(value, str) for value in values]))
+            return to_table(rows, self.fields), unread, None
+        table = to_json_table(rows, self._read_fields(settings), settings.column, unknown=not settings.id)
+        cells = [None if row is None else row.get(settings.column) for row in rows]
+        return table, unread, np.array([cell is not None and not isinstance(cell, str) for cell in cells])
 
-    def _wanted(self, settings: BulkSettings) -> list[Any]:
-        """Fields of the columns that are read."""
-        if not settings.id:
-            return self.fields
+    def _read_fields(self, settings: BulkSettings) -> list[Any]:
         names = {*settings.id, settings.column}
-        return [item for item in self.fields if item.name in names]
+        return [column for column in self.fields if not settings.id or column.name in names]
 
 
-def look_at(sources: Sequence[Source], settings: BulkSettings) -> list[Input]:
+@dataclass(frozen=True)
+class Job:
+    """Everything that a unit needs, and nothing that is open: it can be sent to another process or machine.
+
+    Attributes:
+        spec: the model.
+        settings: what is computed.
+        inputs: the sources.
+        folder: where the parts are written.
+        schema: Arrow's, of the parts.
+        run: what all parts share, for their footers.
+        versions: of libraries, for the footers.
+    """
+
+    spec: ModelSpec
+    settings: BulkSettings
+    inputs: Sequence[Input]
+    folder: Path
+    schema: Any
+    run: dict[str, Any]
+    versions: dict[str, str]
+
+
+def inspect_sources(sources: Sequence[Source], settings: BulkSettings) -> list[Input]:
     """Read what is needed to know the columns and the units of every file: footers, headers, first rows.
 
     Raises:
         DataError: a file that cannot be read, that lacks the column of texts, or whose columns do not go together.
     """
     sampled = [number for number, source in enumerate(sources) if source.kind == "jsonl"][:SAMPLED_FILES]
-    inputs = []
-    shared: dict[str, Any] = {}
+    inputs: dict[int, Input] = {}
+    json_fields: dict[str, Any] = {}
     for number in (*sampled, *(n for n in range(len(sources)) if n not in sampled)):
         source = sources[number]
         if source.kind in TABLES:
-            found = _look_at_table(number, source, settings)
+            inputs[number] = _inspect_table(number, source, settings)
         else:
-            found = _look_at_lines(number, source, settings, None if number in sampled else shared)
-        inputs.append(found)
+            inputs[number] = _inspect_lines(number, source, settings, None if number in sampled else json_fields)
         if number in sampled:
-            shared |= {item.name: item for item in found.fields if item.name not in shared}
-    if sampled:
-        arrow = optional_import("pyarrow", EXTRA)
-        fields = list(shared.values()) or [arrow.field(settings.column, arrow.string())]  # where no file has rows
-        inputs = [_with_fields(one, fields) if one.source.kind == "jsonl" else one for one in inputs]
-    return sorted(inputs, key=lambda source_input: source_input.number)
+            json_fields |= {column.name: column for column in inputs[number].fields if column.name not in json_fields}
+    fields = list(json_fields.values()) or [pa.field(settings.column, pa.string())]  # where no file has rows
+    return [
+        replace(inputs[number], fields=fields) if source.kind == "jsonl" else inputs[number]
+        for number, source in enumerate(sources)
+    ]
 
 
-def _with_fields(one: Input, fields: list[Any]) -> Input:
-    return Input(one.number, one.source, one.rows, fields, one.records, one.ranges)
-
-
-def _look_at_table(number: int, source: Source, settings: BulkSettings) -> Input:
+def _inspect_table(number: int, source: Source, settings: BulkSettings) -> Input:
     table = open_table(source)
-    names = table.schema.names
-    for name, option in ((settings.column, "column"), *((name, "id") for name in settings.id)):
-        if name not in names:
-            raise missing_column(source, name, names, option)
-    _check_texts(source, list(table.schema), settings.column)
+    _check_columns(source, list(table.schema), settings)
     ranges = [(start, stop, stop - start) for start, stop in row_ranges(table.blocks, settings.rows_per_part)]
     return Input(number, source, table.rows, list(table.schema), None, ranges or [(0, 0, 0)])
 
 
-def _check_texts(source: Source, fields: Sequence[Any], column: str) -> None:
-    """Refuse a column of numbers, lists or records."""
-    kinds = {field.name: field.type for field in fields}
-    if column in kinds and not _holds_texts(kinds[column]) and str(kinds[column]) != "null":
+def _check_columns(source: Source, fields: Sequence[Any], settings: BulkSettings) -> None:
+    """Refuse a file without a column that is named, or whose texts are numbers, lists or records."""
+    kinds = {column.name: column.type for column in fields}
+    for name, option in ((settings.column, "column"), *((name, "id") for name in settings.id)):
+        if name not in kinds:
+            hint = did_you_mean(name, list(kinds)) if kinds else "Its first rows have no columns."
+            raise DataError(f"{source.address}: no column {name!r}. {hint} Choose one with --{option}.")
+    kind = kinds[settings.column]
+    if not _holds_texts(kind) and str(kind) != "null":
         texts = [name for name, kind in kinds.items() if _holds_texts(kind)]
         hint = f" Columns with texts: {', '.join(texts)}." if texts else ""
-        raise DataError(f"{source.address}: {column!r} holds {kinds[column]}, not texts.{hint}")
+        raise DataError(f"{source.address}: {settings.column!r} holds {kind}, not texts.{hint}")
 
 
 def _holds_texts(kind: Any) -> bool:
@@ -168,59 +192,46 @@ def _holds_texts(kind: Any) -> bool:
 
 
 def row_ranges(blocks: Sequence[int], rows: int) -> list[tuple[int, int]]:
-    """Ranges of about so many rows: small blocks together, a large one in equal pieces."""
-    found, start, held = [], 0, 0
+    """Ranges of about so many rows: small blocks together, a large one in equal ranges."""
+    ranges, start, count = [], 0, 0
     for size in blocks:
-        if held and held + size > rows:
-            found.append((start, start + held))
-            start, held = start + held, 0
-        held += size
-        if held > rows:
-            pieces = -(-held // rows)
-            edges = [start + held * piece // pieces for piece in range(pieces + 1)]
-            found += list(pairwise(edges))
-            start, held = start + held, 0
-    return [*found, (start, start + held)] if held else found
+        if count and count + size > rows:
+            ranges.append((start, start + count))
+            start, count = start + count, 0
+        count += size
+        if count > rows:
+            parts = -(-count // rows)
+            ranges += list(pairwise(start + count * part // parts for part in range(parts + 1)))
+            start, count = start + count, 0
+    return [*ranges, (start, start + count)] if count else ranges
 
 
-def _look_at_lines(number: int, source: Source, settings: BulkSettings, known: dict[str, Any] | None) -> Input:
-    """Header, types of the columns and ranges of a file of lines."""
-    records = begin(source)
-    sample = _first_rows(records, settings) if known is None or source.kind != "jsonl" else []
-    json_lines = source.kind == "jsonl"
-    if sample and json_lines and all(row is None for row in sample):
+def _inspect_lines(number: int, source: Source, settings: BulkSettings, known: dict[str, Any] | None) -> Input:
+    """Header, types of the columns and ranges of a file of lines; `known` are those of other files of JSON lines."""
+    lines, json_lines = open_lines(source), source.kind == "jsonl"
+    start = stop = 0
+    sample: Rows = []
+    if (json_lines and known is None) or not source.splits:
+        start, stop, content = next(read_contents(lines, lines.skipped, SAMPLED), (0, 0, b""))
+        sample = lines.rows(content)
+    if json_lines and known is None and sample and all(row is None for row in sample):
         raise DataError(f"{source.address}: none of the first {len(sample)} lines is JSON.")
-    fields = infer_fields(records, sample) if not json_lines or known is None else list(known.values())
-    names = [item.name for item in fields]
-    for name, option in ((settings.column, "column"), *((name, "id") for name in settings.id)):
-        if name not in names and not (json_lines and not sample):  # whose columns are those of other files
-            raise missing_column(source, name, names, option)
-    _check_texts(source, fields, settings.column)
-    if source.splits:
-        mean = bytes_a_row(source, records)
-        step = range_size(mean, settings.rows_per_part)
-        ends = range(records.skipped, source.size, step)
-        ranges = [(at, min(at + step, source.size), round(min(step, source.size - at) / mean)) for at in ends]
-        rows = sum(rows for _, _, rows in ranges)
-        return Input(number, source, rows, fields, records, ranges or [(records.skipped, records.skipped, 0)])
-    return Input(number, source, _estimate(source, records), fields, records, None)
-
-
-def _first_rows(records: Records, settings: BulkSettings) -> list[Any]:
-    first = next(cut(records, records.skipped, SAMPLED), None)
-    return [] if first is None else records.rows(first[2])
-
-
-def _estimate(source: Source, records: Records) -> int:
-    """About how many rows a file has that is read from its beginning, by its first ones."""
-    first = next(cut(records, records.skipped, SAMPLED), None)
-    if first is None:
-        return 0
-    packing = 3.0 if source.packed else 1.0  # texts are packed to about a third
-    return round(source.size * packing / max(first[1] - first[0], 1) * max(len(records.rows(first[2])), 1))
-
-
-# -- the units --------------------------------------------------------------------------------------------------------
+    fields = list(known.values()) if json_lines and known is not None else infer_fields(lines, sample)
+    if not json_lines or (sample and known is None):  # an empty file has the columns of the others
+        _check_columns(source, fields, settings)
+    if not source.splits:
+        packing = 3.0 if source.packed else 1.0  # texts are packed to about a third
+        rows = round(source.size * packing / max(stop - start, 1) * len(sample))
+        return Input(number, source, rows, fields, lines)
+    mean = bytes_per_row(lines)
+    step = max(MIN_RANGE, round(mean * settings.rows_per_part))
+    ranges = [
+        (at, min(at + step, source.size), round(min(step, source.size - at) / mean))
+        for at in range(lines.skipped, source.size, step)
+    ]
+    return Input(
+        number, source, sum(rows for *_, rows in ranges), fields, lines, ranges or [(lines.skipped, lines.skipped, 0)]
+    )
 
 
 def plan(inputs: Sequence[Input], done: Mapping[str, tuple[int, int]], rows_per_part: int) -> Iterator[Unit]:
@@ -235,27 +246,27 @@ def plan(inputs: Sequence[Input], done: Mapping[str, tuple[int, int]], rows_per_
     Raises:
         DataError: a file cannot be read on.
     """
-    for one in inputs:
-        if one.ranges is not None:
-            for index, (start, stop, rows) in enumerate(one.ranges):
-                unit = Unit(one.number, index, start, stop, None, rows)
+    for source_input in inputs:
+        if source_input.ranges is not None:
+            for index, (start, stop, rows) in enumerate(source_input.ranges):
+                unit = Unit(source_input.number, index, start, stop, None, rows)
                 if unit.name not in done:
                     yield unit
-        elif one.records is not None:
-            yield from _read_on(one, one.records, done, rows_per_part)
+        elif source_input.lines is not None:
+            yield from _read_on(source_input.number, source_input.lines, done, rows_per_part)
 
 
-def _read_on(one: Input, records: Records, done: Mapping[str, tuple[int, int]], rows: int) -> Iterator[Unit]:
-    index, at = 0, records.skipped
-    while (there := done.get(Unit(one.number, index, 0, 0).name)) is not None:
-        index, at = index + 1, there[1]
-    for start, stop, content in cut(records, at, rows):
-        unit = Unit(one.number, index, start, stop, content, rows)
+def _read_on(number: int, lines: LineFile, done: Mapping[str, tuple[int, int]], rows: int) -> Iterator[Unit]:
+    index, at = 0, lines.skipped
+    while (span := done.get(Unit(number, index, 0, 0).name)) is not None:
+        index, at = index + 1, span[1]
+    for start, stop, content in read_contents(lines, at, rows):
+        unit = Unit(number, index, start, stop, content, rows)
         if unit.name not in done:
             yield unit
         index += 1
     if index == 0:
-        yield Unit(one.number, 0, at, at, b"")
+        yield Unit(number, 0, at, at, b"")
 
 
 def output_fields(inputs: Sequence[Input], settings: BulkSettings) -> list[Any]:
@@ -264,26 +275,24 @@ def output_fields(inputs: Sequence[Input], settings: BulkSettings) -> list[Any]:
     Raises:
         DataError: a column has two types, or the name of one that essent adds.
     """
-    arrow = optional_import("pyarrow", EXTRA)
-    found: dict[str, tuple[Any, Input]] = {}
-    for one in inputs:
-        added = [OTHERS] if one.source.kind == "jsonl" else []
-        for item in one.fields:
-            if settings.id and item.name not in settings.id:
+    fields: dict[str, tuple[Any, str]] = {}
+    for source_input in inputs:
+        address = source_input.source.address
+        for column in source_input.fields:
+            name = column.name
+            if settings.id and name not in settings.id:
                 continue
-            if item.name in settings.added:
+            if name in settings.added:
                 raise DataError(
-                    f"{one.source.address} has a column {item.name!r}, which is the name of one that essent adds. "
-                    "Rename it, or keep other columns alone with --id."
+                    f"{address} has a column {name!r}, which is the name of one that essent adds. Rename it, or keep "
+                    "other columns alone with --id."
                 )
-            before = found.get(item.name)
-            if before is None:
-                found[item.name] = (item.with_nullable(True), one)
-            elif before[0].type != item.type:
+            before, first = fields.setdefault(name, (column.with_nullable(True), address))
+            if before.type != column.type:
                 raise DataError(
-                    f"The column {item.name!r} is {item.type} in {one.source.address} and {before[0].type} in "
-                    f"{before[1].source.address}: embed them into two folders, or give both one type."
+                    f"The column {name!r} is {column.type} in {address} and {before.type} in {first}: embed them into "
+                    "two folders, or give both one type."
                 )
-        for name in added:
-            found.setdefault(name, (arrow.field(name, arrow.string()), one))
-    return [item for item, _ in found.values()]
+        if source_input.source.kind == "jsonl":
+            fields.setdefault(OTHERS, (pa.field(OTHERS, pa.string()), address))
+    return [column for column, _ in fields.values()]

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from essent._core.lazy import optional_import
-from essent.bulk.places import EXTRA
 from essent.bulk.settings import EMBEDDING, SCALE, BulkSettings
 from essent.errors import InputError
 
 MEASURED = 512  # vectors of a part on which the loss is measured
+TINY = np.finfo(np.float32).tiny
 
 
 def vector_fields(settings: BulkSettings, dimensions: int) -> list[Any]:
     """Arrow's fields of the vectors."""
-    arrow = optional_import("pyarrow", EXTRA)
-    number = {"float32": arrow.float32(), "float16": arrow.float16(), "int8": arrow.int8()}[settings.dtype]
-    kind = arrow.list_(number, dimensions) if settings.vectors == "fixed" else arrow.list_(number)
-    scale = [arrow.field(SCALE, arrow.float32())] if settings.dtype == "int8" else []
-    return [*scale, arrow.field(EMBEDDING, kind)]
+    number = {"float32": pa.float32(), "float16": pa.float16(), "int8": pa.int8()}[settings.dtype]
+    kind = pa.list_(number, dimensions) if settings.vectors == "fixed" else pa.list_(number)
+    scale = [pa.field(SCALE, pa.float32())] if settings.dtype == "int8" else []
+    return [*scale, pa.field(EMBEDDING, kind)]
 
 
 def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | None]:
@@ -31,41 +31,38 @@ def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | No
     """
     if dtype == "float16":
         with np.errstate(over="ignore"):
-            found = vectors.astype(np.float16)
-        if not np.isfinite(found).all():
+            halves = vectors.astype(np.float16)
+        if not np.isfinite(halves).all():
             largest = float(np.abs(vectors).max())
             raise InputError(
                 f"A vector has the number {largest:g}, and float16 ends at 65504: use float32, or normalize."
             )
-        return found, None
+        return halves, None
     if dtype == "int8":
         scales = (np.abs(vectors).max(axis=1, initial=0.0) / 127).astype(np.float32)
-        return np.rint(vectors / np.maximum(scales, np.finfo(np.float32).tiny)[:, None]).astype(np.int8), scales
+        return np.rint(vectors / np.maximum(scales, TINY)[:, None]).astype(np.int8), scales
     return vectors, None
 
 
-def vector_arrays(vectors: np.ndarray, there: np.ndarray, settings: BulkSettings) -> list[Any]:
-    """Columns of the vectors (M,K) of the rows that have one, null for the others: `there` (N,) bool."""
-    arrow = optional_import("pyarrow", EXTRA)
+def vector_columns(vectors: np.ndarray, has_vector: np.ndarray, settings: BulkSettings) -> dict[str, Any]:
+    """Columns of the vectors (M,K) of the rows that have one, null for the others: `has_vector` (N,) bool."""
     width = vectors.shape[1]
     numbers, scales = stored(vectors, settings.dtype)
-    absent = None if there.all() else arrow.array(~there)
-    arrays = []
+    absent = None if has_vector.all() else pa.array(~has_vector)
+    columns = {}
     if scales is not None:
-        spread = np.zeros(len(there), np.float32)
-        spread[there] = scales
-        arrays.append(arrow.array(spread, mask=~there))
+        spread = np.zeros(len(has_vector), np.float32)
+        spread[has_vector] = scales
+        columns[SCALE] = pa.array(spread, mask=~has_vector)
     if settings.vectors == "fixed":
-        whole = numbers
         if absent is not None:
-            whole = np.zeros((len(there), width), numbers.dtype)
-            whole[there] = numbers
-        flat = arrow.array(whole.reshape(-1))
-        arrays.append(arrow.FixedSizeListArray.from_arrays(flat, width, mask=absent))
-        return arrays
-    offsets = arrow.array(np.concatenate([[0], np.cumsum(there) * width]).astype(np.int32))
-    arrays.append(arrow.ListArray.from_arrays(offsets, arrow.array(numbers.reshape(-1)), mask=absent))
-    return arrays
+            numbers, present = np.zeros((len(has_vector), width), numbers.dtype), numbers
+            numbers[has_vector] = present
+        columns[EMBEDDING] = pa.FixedSizeListArray.from_arrays(pa.array(numbers.reshape(-1)), width, mask=absent)
+    else:
+        offsets = pa.array(np.concatenate([[0], np.cumsum(has_vector) * width]).astype(np.int32))
+        columns[EMBEDDING] = pa.ListArray.from_arrays(offsets, pa.array(numbers.reshape(-1)), mask=absent)
+    return columns
 
 
 def loss(vectors: np.ndarray, dtype: str) -> dict[str, float] | None:
@@ -75,12 +72,14 @@ def loss(vectors: np.ndarray, dtype: str) -> dict[str, float] | None:
     """
     if dtype == "float32" or len(vectors) < 3:
         return None
+    from scipy.stats import rankdata  # slow to import
+
     exact = vectors[:MEASURED]
     numbers, scales = stored(exact, dtype)
     near = numbers.astype(np.float32) if scales is None else numbers * scales[:, None]
     cosines = _cosines(exact, near)
-    before, after = (_cosines(some[:-1], some[1:]) for some in (exact, near))
-    ranks = [_ranks(np.round(some, 6)) for some in (before, after)]
+    before, after = (_cosines(rows[:-1], rows[1:]) for rows in (exact, near))
+    ranks = [rankdata(np.round(similarities, 6)) for similarities in (before, after)]
     same = float(np.corrcoef(ranks[0], ranks[1])[0, 1]) if all(rank.std() > 0 for rank in ranks) else 1.0
     return {
         "texts": len(exact),
@@ -91,24 +90,18 @@ def loss(vectors: np.ndarray, dtype: str) -> dict[str, float] | None:
     }
 
 
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks (N,), the mean rank for equal values."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    found: np.ndarray = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-    return found
-
-
-def together(losses: list[dict[str, float]]) -> dict[str, float] | None:
+def loss_of_all(losses: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
     """The loss of all parts: means, the lowest cosine, the largest error."""
     if not losses:
         return None
-    texts = sum(one["texts"] for one in losses)
-    mean = {name: sum(one[name] * one["texts"] for one in losses) / texts for name in ("mean_cosine", "spearman")}
-    lowest = min(one["lowest_cosine"] for one in losses)
-    return {"texts": texts, **mean, "lowest_cosine": lowest, "largest_error": max(o["largest_error"] for o in losses)}
+    texts = [each["texts"] for each in losses]
+    means = {
+        name: float(np.average([each[name] for each in losses], weights=texts)) for name in ("mean_cosine", "spearman")
+    }
+    lowest, largest = min(each["lowest_cosine"] for each in losses), max(each["largest_error"] for each in losses)
+    return {"texts": sum(texts), **means, "lowest_cosine": lowest, "largest_error": largest}
 
 
 def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    found: np.ndarray = (a * b).sum(axis=1) / np.maximum(norms, np.finfo(np.float32).tiny)
-    return found
+    return np.asarray((a * b).sum(axis=1) / np.maximum(norms, TINY))

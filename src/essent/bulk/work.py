@@ -1,17 +1,46 @@
-"""A unit to a part: read, encode, write. A part depends on its unit and the job alone, not on what was done before."""
+"""Units to parts, in this process or in several. A part depends on its unit and the job alone, not on earlier units.
+
+Each worker process has a pipe of its own, so that its end, at whatever moment, is the end of its pipe and harms no
+other. It asks for a unit when it can read one. All map one file of weights.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
-from queue import Empty, Full, Queue
-from threading import Condition, Event, Thread
+import mmap
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import Any
 
-from essent.bulk.job import Job
-from essent.bulk.models import Model
-from essent.bulk.parts import Part, writing
-from essent.bulk.pieces import PartMaker, Piece, Reader, encode
-from essent.bulk.units import Unit
+from essent._core.atomic import temporary_folder
+from essent._core.cores import cores
+from essent.bulk.batches import Batch, encode, read_batches
+from essent.bulk.models import Model, open_encoder, ready
+from essent.bulk.parts import SHARED_MODEL, Part, PartWriter, cannot_write, clean
+from essent.bulk.sources import TABLES
+from essent.bulk.tables import open_table
+from essent.bulk.units import Job, Unit
+from essent.errors import DataError, EssentError, InputError
+from essent.static.encoder import StaticEncoder
+
+AHEAD = 3  # batches that are read before they are encoded, and encoded before they are written
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+GUARD = '`if __name__ == "__main__":`'
+PATIENCE = 0.2  # seconds between two looks at Ctrl-C
 
 
 def do_unit(unit: Unit, job: Job, model: Model) -> Part:
@@ -20,173 +49,273 @@ def do_unit(unit: Unit, job: Job, model: Model) -> Part:
     Raises:
         DataError: the source cannot be read or has changed, or the part cannot be written.
     """
-    return next(iter(do_units([unit], job, model)))
+    return next(do_units([unit], job, model))
 
 
-def do_units(units: Iterable[Unit | None], job: Job, model: Model, stop: Event | None = None) -> Iterator[Part]:
-    """Compute the parts of units, in their order; what is read and written overlaps with the model's work.
+def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None = None) -> Iterator[Part]:
+    """Compute the parts of units, in their order; one thread reads ahead and one writes while the model works.
 
     Of a run that is killed, at most one whole part was computed and not yet written: the model does not end a part
     before the last one is on the disk.
 
     Args:
-        units: a None among them says that there is none at the moment, and more may come.
         stop: when it is set, the part that was begun is the last one.
 
     Raises:
-        DataError: see `do_unit`.
+        DataError: see `do_unit`; comes after the parts before it.
     """
-    with closing(_Line(units, job, model, stop or Event()).parts()) as parts:
-        yield from parts
-
-
-class _Line:
-    """Reader, model and writer, each in a thread of its own; the model's is the caller's."""
-
-    def __init__(self, units: Iterable[Unit | None], job: Job, model: Model, stop: Event) -> None:
-        self.units, self.job, self.model, self.stop = units, job, model, stop
-        self.read: Queue[Piece | Exception | None] = Queue(job.ahead)
-        self.made: Queue[Piece | None] = Queue(job.ahead)
-        self.written: Queue[Part] = Queue()
-        self.over = Event()  # the line is torn down, whatever it holds
-        self.changed, self.commits, self.ended = Condition(), 0, False
-        self.error: BaseException | None = None  # of the writer
-
-    def parts(self) -> Generator[Part, None, None]:
-        """Run until there are no more units."""
-        threads = [Thread(target=target, daemon=True) for target in (self._reader, self._writer)]
-        for thread in threads:
-            thread.start()
-        try:
-            failure = yield from self._encode_all()
-            self._give(None)
-            while self._wait(lambda: self.ended or not self.written.empty()) and not self.written.empty():
-                yield self.written.get()
-            if failure is not None:
-                raise failure
-        finally:
-            self.over.set()
-            for thread in threads:
-                thread.join()
-
-    def _encode_all(self) -> Generator[Part, None, Exception | None]:
-        """Encode what is read; the error that ended the reading comes after all that was read before it."""
-        units, begins = 0, True
-        while (piece := (yield from self._next_read())) is not None:
-            if isinstance(piece, Exception):
-                return piece
-            if begins and self.stop.is_set():
-                return None
-            begins = piece.last
-            if piece.last:
-                before, units = units, units + 1
-                self._wait(lambda commits=before: self.commits >= commits)  # type: ignore[misc]
-            encode(piece, self.model)
-            self._give(piece)
-        return None
-
-    def _wait(self, ready: Callable[[], bool]) -> bool:
-        """Wait for the writer.
-
-        Raises:
-            BaseException: what the writer raised.
-        """
-        with self.changed:
-            while not ready() and self.error is None:
-                self.changed.wait(0.5)
-        if self.error is not None:
-            raise self.error
-        return True
-
-    def _next_read(self) -> Generator[Part, None, Piece | Exception | None]:
-        """The next window; until it comes, the parts that are written."""
-        while self.error is None:
-            while not self.written.empty():
-                yield self.written.get()
+    batches = _read(units, job, model)
+    reading, writing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+    ahead = deque(reading.submit(next, batches, None) for _ in range(AHEAD))
+    writes: list[Future[None]] = []  # of this part
+    opened: deque[PartWriter] = deque(maxlen=2)  # this part, and the one before while it is brought to the disk
+    part: PartWriter | None = None
+    finished: Future[Part] | None = None
+    failure: Exception | None = None
+    try:
+        while True:
             try:
-                return self.read.get(timeout=0.2)
-            except Empty:
-                continue
-        raise self.error
+                batch = ahead.popleft().result()
+            except Exception as error:
+                batch, failure = None, error
+            if batch is None or (part is None and stop is not None and stop.is_set()):
+                break
+            ahead.append(reading.submit(next, batches, None))
+            if finished is not None and (batch.last or finished.done()):
+                yield finished.result()
+                finished = None
+            if part is None:
+                part, writes = PartWriter(job, batch.unit), []
+                opened.append(part)
+            encode(batch, model, job.settings)
+            writes.append(writing.submit(part.add, batch))
+            if len(writes) > AHEAD:
+                writes[-1 - AHEAD].result()
+            if batch.last:
+                finished, part = writing.submit(_finish, part, writes), None
+        if finished is not None:
+            yield finished.result()
+        if failure is not None:
+            raise failure
+    finally:
+        reading.shutdown(cancel_futures=True)
+        writing.shutdown(cancel_futures=True)
+        for writer in opened:
+            writer.abandon()
 
-    def _give(self, piece: Piece | None) -> None:
-        while self.error is None:
-            try:
-                return self.made.put(piece, timeout=0.2)
-            except Full:
-                continue
-        raise self.error
 
-    # -- threads ----------------------------------------------------------------------------------------------------
+def _finish(part: PartWriter, writes: Iterable[Future[None]]) -> Part:
+    for write in writes:
+        write.result()  # they have ended in this thread; raises what went wrong
+    return part.finish()
 
-    def _reader(self) -> None:
-        try:
-            reader = Reader(self.job, self.model)
-            for unit in self.units:
-                if unit is None:
-                    if self.over.is_set():
-                        return
+
+def _read(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batch]:
+    """The batches of units; the file of the last unit stays open for the next one."""
+    number, table = -1, None
+    for unit in units:
+        source = job.inputs[unit.source].source
+        if source.kind in TABLES and unit.source != number:
+            number, table = unit.source, open_table(source)
+        yield from read_batches(unit, job, model, table if source.kind in TABLES else None)
+
+
+# -- several processes ------------------------------------------------------------------------------------------------
+
+
+def do_units_by_workers(units: Iterator[Unit], job: Job, model: Model, workers: int, stop: Event) -> Iterator[Part]:
+    """Compute units in so many processes, and give their parts as they are written.
+
+    Raises:
+        DataError: as `do_unit`; or a process ended, as where the system ran out of memory.
+        InputError: the model cannot be sent to other processes, or this process may not start any.
+    """
+    threads = max(1, cores() // workers)
+    with ExitStack() as stack:
+        setup = _setup(job, model, threads, stack)
+        processes = stack.enter_context(_processes(workers, threads, job.folder))
+        for pipe in processes:
+            with suppress(OSError):  # it has died, which is seen below
+                pipe.send_bytes(setup)
+        unit, stopped, opened = next(units, None), False, set()
+        while processes:
+            if stop.is_set() and not stopped:
+                unit, stopped = None, True
+                for process in processes.values():
+                    process.terminate()  # ends after the part that it has begun
+            readable: list[Any] = wait(list(processes), PATIENCE)
+            for pipe in readable:
+                try:
+                    message = pipe.recv()
+                except (EOFError, OSError):
+                    process = processes.pop(pipe)
+                    pipe.close()
+                    process.join()
+                    if process.exitcode and not stopped:
+                        raise DataError(_died(process, pipe in opened)) from None
                     continue
-                for piece in reader.pieces(unit):
-                    if not self._put(piece):
-                        return
-        except Exception as error:
-            self._put(error)
-        else:
-            self._put(None)
+                if isinstance(message, EssentError):
+                    raise message
+                if isinstance(message, Part):
+                    yield message
+                    continue
+                opened.add(pipe)
+                with suppress(OSError):
+                    pipe.send(unit)
+                unit = None if unit is None else next(units, None)
 
-    def _put(self, item: Piece | Exception | None) -> bool:
-        while not self.over.is_set():
+
+@contextmanager
+def _processes(workers: int, threads: int, folder: Path) -> Iterator[dict[Any, BaseProcess]]:
+    """The processes by their pipes; those that still run when the block ends are killed."""
+    context = multiprocessing.get_context("spawn")
+    processes: dict[Any, BaseProcess] = {}
+    try:
+        with _environment(threads):
+            for _ in range(workers):
+                here, there = context.Pipe()
+                # No large argument: start() writes it into a pipe, and waits forever where the reader has died.
+                process: BaseProcess = context.Process(target=_work, args=(there,), daemon=True)
+                try:
+                    process.start()
+                except (AssertionError, OSError, RuntimeError) as error:
+                    reason = " ".join(str(error).split())
+                    raise InputError(f"workers={workers}: no process can be started ({reason}).") from error
+                processes[here] = process
+                there.close()
+        yield processes
+    finally:
+        for process in processes.values():
+            process.kill()
+        for pipe, process in processes.items():
+            process.join(10)
+            pipe.close()
+        clean(folder)
+
+
+def _died(process: BaseProcess, opened: bool) -> str:
+    code = process.exitcode or 0
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    why = ", as happens where the system has no memory left: give fewer --workers" if code == -signal.SIGKILL else ""
+    if not opened:
+        how += " while it started"
+        if code > 0:
+            why = f", and says why above; a script that starts workers needs {GUARD}"
+    return f"A worker process {how}{why}. The parts are intact; the same command goes on where this one stopped."
+
+
+@contextmanager
+def _environment(threads: int) -> Iterator[None]:
+    """What processes inherit: how many threads libraries start, and that Ctrl-C is the first process's business."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, str(threads)))
+    main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
+    try:
+        yield
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, handler)
+        for name, setting in before.items():
+            os.environ.pop(name)
+            if setting is not None:
+                os.environ[name] = setting
+
+
+def _setup(job: Job, model: Model, threads: int, stack: ExitStack) -> Any:
+    """What a process begins with, as bytes.
+
+    Raises:
+        DataError: the disk has no room for the weights. InputError: something in the job cannot be sent.
+    """
+    try:
+        folder = stack.enter_context(temporary_folder(job.folder / SHARED_MODEL))
+        open_shared = _shared(job, model.encoder, threads, folder)
+        sent = replace(job, spec=replace(job.spec, model=job.spec.name))
+        return ForkingPickler.dumps((sent, open_shared, threads))
+    except OSError as error:
+        raise cannot_write(job.folder, error) from error
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise InputError(f"{job.spec.name} cannot be sent to worker processes ({error}): leave workers out.") from error
+
+
+def _shared(job: Job, encoder: Any, threads: int, folder: Path) -> Callable[[], Any]:
+    """Opens the encoder in another process: on a file of weights that all map, or, for a graph, from its folder."""
+    if hasattr(encoder, "engine_module"):
+        source = job.spec.model
+        if not isinstance(source, (str, Path)):
+            source = str(folder / "graph")
+            encoder.save(source)
+        return partial(open_encoder, replace(job.spec, model=source, threads=threads), job.settings)
+    path = str(folder / "weights")
+    with open(path, "wb") as file:
+        if not isinstance(encoder, StaticEncoder):
+            import torch
+
             try:
-                self.read.put(item, timeout=0.2)
-            except Full:
-                continue
-            return True
-        return False
-
-    def _writer(self) -> None:
-        try:
-            while (piece := self._next_made()) is not None:
-                part = self._write(piece)
-                with self.changed:
-                    self.written.put(part)
-                    self.commits += 1
-                    self.changed.notify_all()
-        except _StoppedError:
-            pass
-        except BaseException as error:
-            self.error = error
-        with self.changed:
-            self.ended = True
-            self.changed.notify_all()
-
-    def _next_made(self) -> Piece | None:
-        while not self.over.is_set():
-            try:
-                return self.made.get(timeout=0.2)
-            except Empty:
-                continue
-        raise _StoppedError
-
-    def _write(self, piece: Piece | None) -> Part:
-        """Write the part that begins with this piece."""
-        job = self.job
-        if piece is None:
-            raise _StoppedError
-        one = job.inputs[piece.unit.source]
-        made = PartMaker(job, piece.unit, one)
-        with writing(job.folder, piece.unit.name, job.schema) as writer:
-            made.add(writer, piece)
-            while not piece.last:
-                piece = self._next_made()
-                if piece is None:
-                    raise _StoppedError
-                made.add(writer, piece)
-            one.source.check_unchanged()
-            part = made.part()
-            writer.finish(part)
-        return part
+                torch.save(encoder, file, pickle_protocol=pickle.HIGHEST_PROTOCOL)
+            except RuntimeError as error:  # of torch's file, whose end is written although the disk is full
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise
+            return partial(torch.load, path, mmap=True, weights_only=False)
+        buffers: list[pickle.PickleBuffer] = []
+        content, spans = pickle.dumps(encoder, protocol=5, buffer_callback=buffers.append), []
+        for buffer in buffers:
+            file.write(bytes(-file.tell() % 64))
+            start = file.tell()
+            file.write(buffer.raw())
+            spans.append((start, file.tell()))
+        file.write(b"\0")  # no empty file can be mapped
+    return partial(_open_static, path, content, spans)
 
 
-class _StoppedError(Exception):
-    """The line was stopped in the middle of a part, which is not kept."""
+def _open_static(path: str, content: bytes, spans: list[tuple[int, int]]) -> Any:
+    """A static encoder, whose arrays are ranges of bytes of a file."""
+    with open(path, "rb") as file:
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    return pickle.loads(content, buffers=[view[start:stop] for start, stop in spans])  # noqa: S301  from our parent
+
+
+def failure_of(error: BaseException) -> EssentError:
+    """An error of another process that can be raised in this one: essent's own, or a traceback as text."""
+    if isinstance(error, EssentError):
+        return error
+    return DataError(f"A worker process failed:\n{''.join(traceback.format_exception(error))}")
+
+
+def _work(pipe: Any) -> None:
+    """What a process does: parts of units, until there are none."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
+    stop, lock = Event(), Lock()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    Thread(target=_end_with_parent, daemon=True).start()
+
+    def send(message: Part | EssentError | None) -> None:
+        with lock, suppress(OSError):  # units are asked for in the thread that reads
+            pipe.send(message)
+
+    def ask() -> Iterator[Unit]:
+        while not stop.is_set():
+            send(None)
+            if (unit := pipe.recv()) is None:
+                return
+            yield unit
+
+    try:
+        job, open_shared, threads = pipe.recv()
+        model = ready(open_shared(), job.settings)
+        if not isinstance(model.encoder, StaticEncoder):
+            import torch
+
+            torch.set_num_threads(threads)
+        for part in do_units(ask(), job, model, stop):
+            send(part)
+    except BaseException as error:
+        send(failure_of(error))
+
+
+def _end_with_parent() -> None:
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)

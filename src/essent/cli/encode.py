@@ -50,8 +50,6 @@ class PartOptions:
     """Processes, which share the cores. Default: 1, and on a cluster one per GPU or node."""
     ray: str | None = None
     """Compute on a Ray cluster: its address, auto for the cluster of this machine, local for this machine alone."""
-    memory: float | None = None
-    """Approximate memory for all processes, in GiB."""
 
     def changes(self) -> dict[str, Any]:
         """The options that differ from their defaults, by name."""
@@ -275,8 +273,6 @@ def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: 
 
     shared = ("prompt", "normalize", "truncate_dim", "max_seq_length", "batch_size", "column", "strict")
     changes = parts.changes()
-    if (memory := changes.pop("memory", None)) is not None:
-        changes["memory"] = int(memory * 2**30)
     if "id" in changes:
         changes["id"] = tuple(changes["id"])
     texts = None if options.fit is None else read_files(options.fit, options.column)

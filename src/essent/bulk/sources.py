@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from essent._core.lazy import optional_import
+import fsspec
+import pyarrow as pa
+
 from essent._core.registry import did_you_mean
 from essent.errors import DataError
 
-EXTRA = "bulk"
 KINDS = {
     ".parquet": "parquet", ".pq": "parquet",
     ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow",
@@ -83,10 +84,10 @@ class Source:
     def check_unchanged(self) -> None:
         """Raise DataError where the file is no longer the one that the run began with."""
         system, path = file_system(self.address)
-        found = _stamps(system, path)
-        if any(found.get(name) != self.print.get(name) for name in found):
+        stamps = _stamps(system, path)
+        if changed := difference(self.print, stamps):
             raise DataError(
-                f"{self.address} has changed while it was read ({_difference(self.print, found)}). The parts that "
+                f"{self.address} has changed while it was read ({changed}). The parts that "
                 "were written before are intact, and hold the older content: begin again in another folder."
             )
 
@@ -103,8 +104,7 @@ def unpacked(raw: Any, packed: str) -> Any:
         import lzma
 
         return lzma.open(raw)
-    arrow = optional_import("pyarrow", EXTRA)
-    return arrow.CompressedInputStream(raw, "zstd")
+    return pa.CompressedInputStream(raw, "zstd")
 
 
 def file_system(address: str) -> tuple[Any, str]:
@@ -113,7 +113,6 @@ def file_system(address: str) -> tuple[Any, str]:
     Raises:
         DataError: an unknown protocol, or a library that it needs.
     """
-    fsspec = optional_import("fsspec", EXTRA)
     try:
         system, path = fsspec.core.url_to_fs(address)
     except (ValueError, ImportError) as error:
@@ -129,17 +128,17 @@ def find_sources(addresses: Sequence[str]) -> list[Source]:
     """
     if not addresses:
         raise DataError("No source is given: name a file, a folder or a pattern such as 'data/*.parquet'.")
-    found: list[Source] = []
+    sources: list[Source] = []
     for address in addresses:
-        system, path = file_system(str(address))
-        for place in _files(system, path, str(address)):
-            kind, packed = kind_of(place)
-            name = place if _is_local(system) else system.unstrip_protocol(place)
-            found.append(Source(name, kind, packed, fingerprint(system, place)))
-    (address, times), *_ = Counter(source.address for source in found).most_common(1)
+        system, folder = file_system(address)
+        for path in _files(system, folder, address):
+            kind, packed = kind_of(path)
+            name = path if _is_local(system) else system.unstrip_protocol(path)
+            sources.append(Source(name, kind, packed, fingerprint(system, path)))
+    (address, times), *_ = Counter(source.address for source in sources).most_common(1)
     if times > 1:
         raise DataError(f"{address} is named twice.")
-    return found
+    return sources
 
 
 def kind_of(path: str) -> tuple[str, str | None]:
@@ -183,16 +182,16 @@ def _of_folder(system: Any, folder: str, address: str) -> list[str]:
     if "state.json" in names and "dataset_info.json" in names:
         state = json.loads(system.cat_file(names["state.json"]))
         return [f"{folder.rstrip('/')}/{row['filename']}" for row in state["_data_files"]]
-    found = []
+    paths = []
     for path in sorted(map(str, system.find(folder))):
         inner = path[len(folder.rstrip("/")) + 1 :].split("/")
         suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
         known = suffixes and (suffixes[-1] in KINDS or (suffixes[-1] in PACKED and suffixes[-2:-1]))
         if known and not any(part.startswith((".", "_")) for part in inner):
-            found.append(path)
-    if not found:
+            paths.append(path)
+    if not paths:
         raise DataError(f"{address} is a folder without files that are read: {', '.join(KINDS)}, compressed or not.")
-    return found
+    return paths
 
 
 def _neighbours(system: Any, path: str) -> str:
@@ -210,20 +209,19 @@ def _stamps(system: Any, path: str) -> dict[str, Any]:
     """Length, and what the file system says about the last change."""
     try:
         system.invalidate_cache(path)
-        about = system.info(path)
+        metadata = system.info(path)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
-    stamps = {"bytes": int(about["size"])}
+    stamps = {"bytes": int(metadata["size"])}
     wanted = ("mtime",) if _is_local(system) else STAMPS
-    return stamps | {name: str(about[name]) for name in wanted if about.get(name) is not None}
+    return stamps | {name: str(metadata[name]) for name in wanted if metadata.get(name) is not None}
 
 
 def fingerprint(system: Any, path: str) -> dict[str, Any]:
     """Length, time of the last change, and a digest of three samples of the content."""
-    found = _stamps(system, path)
-    digest, size = hashlib.sha256(), found["bytes"]
-    starts = (0,) if size <= 3 * SAMPLE else (0, size // 2, size - SAMPLE)
-    length = size if len(starts) == 1 else SAMPLE
+    stamps = _stamps(system, path)
+    digest, size = hashlib.sha256(), stamps["bytes"]
+    starts, length = ((0,), size) if size <= 3 * SAMPLE else ((0, size // 2, size - SAMPLE), SAMPLE)
     try:
         with system.open(path, "rb") as file:
             for start in starts:
@@ -231,13 +229,9 @@ def fingerprint(system: Any, path: str) -> dict[str, Any]:
                 digest.update(file.read(length))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
-    return found | {"samples": digest.hexdigest()[:32]}
-
-
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {old.get(name)} → {new[name]}" for name in new if old.get(name) != new[name])
+    return stamps | {"samples": digest.hexdigest()[:32]}
 
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> str:
     """What tells two files apart, in words; "" for the same."""
-    return _difference(old, new) if old != new else ""
+    return ", ".join(f"{name} {old.get(name)} → {new[name]}" for name in new if old.get(name) != new[name])
