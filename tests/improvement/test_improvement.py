@@ -176,7 +176,6 @@ def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch
     [
         *(("start+", 60), ("trials", 60), ("encoder+", 60), ("train+", 0)),
         ("trials/trial-*/checkpoints/checkpoint-8", 60),  # a trial that goes on after the first comparison
-        ("train/model/checkpoints/checkpoint-*", 0),
     ],
 )
 def test_killed_and_resumed(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, pairs: int) -> None:

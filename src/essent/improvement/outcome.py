@@ -9,8 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from essent.encoder.encoder import Encoder
-from essent.report.labels import short_name, short_paths
-from essent.report.parts import Column, Number, Point, Points, Report, Section, Table
+from essent.report.parts import (
+    Column,
+    Number,
+    Point,
+    Points,
+    Report,
+    Section,
+    Table,
+    short_name,
+    short_paths,
+)
 from essent.report.write import write_arranged
 from essent.tasks.result import library_versions, plain
 
