@@ -15,11 +15,11 @@ WORDS = (
     "a man is playing large flute two dogs run through the green field chasing red ball stock market fell sharply on "
     "monday after announcement she drinks cold coffee every morning kitten climbed old oak tree and stayed there"
 ).split()
-SMALL = {"RUNGS": (4, 8, 12), "FEWEST_STEPS": 8, "EPOCHS": 1, "BATCH": 16, "ENGINES": {}}
+SMALL = {"RUNGS": (4, 8, 12), "MIN_STEPS": 8, "EPOCHS": 1, "BATCH": 16, "ENGINES": {}}
 SPACES = {"full": Space(plan.TINY.grids, ("static | normalize",), "full")}
 
 
-def made_texts(count: int, seed: int = 0) -> list[str]:
+def make_texts(count: int, seed: int = 0) -> list[str]:
     """Different texts of 6 to 12 words."""
     chance = random.Random(seed)  # noqa: S311
     return [f"{' '.join(chance.choices(WORDS, k=chance.randint(6, 12)))} {number}." for number in range(count)]
@@ -29,34 +29,27 @@ def duplicates(count: int, seed: int = 1) -> DuplicateTask:
     """Texts with their words in another order, some with half of them exchanged."""
     chance = random.Random(seed)  # noqa: S311
     pairs = []
-    for place, text in enumerate(made_texts(count, seed + 1)):
-        alike, words = place % 2 == 0, text.split()
-        kept = words if alike else [word if chance.random() < 0.5 else chance.choice(WORDS) for word in words]
-        pairs.append((text, " ".join(chance.sample(kept, len(kept))), alike))
+    for number, text in enumerate(make_texts(count, seed + 1)):
+        alike, words = number % 2 == 0, text.split()
+        similar = words if alike else [word if chance.random() < 0.5 else chance.choice(WORDS) for word in words]
+        pairs.append((text, " ".join(chance.sample(similar, len(similar))), alike))
     return DuplicateTask("alike", tuple(pairs))
 
 
 def make_small(patch: Any = setattr, trials: int = 2) -> None:
-    """Few trials of few steps, and a small space: what a plan may hold at most."""
+    """Few trials of few steps, and a small space: the maximum of a plan."""
     import essent.improvement.steps as steps  # has some of the plan's values under its own name
 
-    for name, value in {**SMALL, "COUNTS": (trials,)}.items():
+    original = plan.space_of
+    values = {**SMALL, "TRIALS": (trials,), "space_of": lambda name: SPACES.get(name) or original(name)}
+    for name, value in values.items():
         for module in (plan, steps):
             if hasattr(module, name):
                 patch(module, name, value)
-    plain = plan.space_of
-
-    def space_of(name: str) -> Any:
-        return SPACES.get(name) or plain(name)
-
-    for module in (plan, steps):
-        patch(module, "space_of", space_of)
 
 
 def trials_for(step: str) -> int:
     """How many trials an improvement has that is killed at a step: none before a training, as they gain by chance."""
-    if "/" in step:
-        return 4
     return 1 if step.rstrip("+") in ("train", "search-again") else 2
 
 

@@ -20,10 +20,10 @@ import torch
 
 torch.set_num_threads(1)  # sums depend on it
 
-from improvement_helpers import duplicates, made_texts, make_small, trials_for  # noqa: E402
+from improvement_helpers import duplicates, make_small, make_texts, trials_for  # noqa: E402
 
 import essent  # noqa: E402
-from essent.improvement.journal import Journal, Step  # noqa: E402
+from essent.improvement.run import Run  # noqa: E402
 
 
 def kill() -> None:
@@ -39,20 +39,20 @@ def kill_when(work: Path, file: str) -> None:
 
 def kill_after(step: str) -> None:
     """When a step is finished, or before what the step behind it has computed is written."""
-    plain, finished = Journal.step, []
+    original, finished = Run.step, []
 
-    def watched(self: Journal, name: str, run: Callable[[Path], Any]) -> Step:
-        def killed(folder: Path) -> Any:
-            run(folder)
+    def watched(self: Run, name: str, compute: Callable[[Run, Path], Any]) -> Any:
+        def killed(run: Run, folder: Path) -> Any:
+            compute(run, folder)
             kill()
 
-        done = plain(self, name, killed if finished[-1:] == [step.rstrip("+")] else run)
+        values = original(self, name, killed if finished[-1:] == [step.rstrip("+")] else compute)
         finished.append(name)
         if name == step:
             kill()
-        return done
+        return values
 
-    Journal.step = watched
+    Run.step = watched
 
 
 def main(model: str, folder: Path, step: str, pairs: int) -> None:
@@ -63,7 +63,7 @@ def main(model: str, folder: Path, step: str, pairs: int) -> None:
         kill_after(step)
     essent.improve(
         model,
-        made_texts(90),
+        make_texts(90),
         duplicates(pairs) if pairs else (),
         output=folder,
         budget="30m",

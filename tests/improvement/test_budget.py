@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,11 @@ import pytest
 
 from essent._core import clock
 from essent._core.cores import cores
-from essent.improvement.context import Context
-from essent.improvement.given import Given
-from essent.improvement.journal import Journal
-from essent.improvement.plan import FEWEST_STEPS, Speed, plan_search, space_of
-from essent.improvement.settings import Settings
-from essent.improvement.steps import LEAST_PACE, LEAST_TRAINING, SAFE, _affordable, _steps
-from essent.improvement.yardstick import Yardstick
+from essent.improvement import plan
+from essent.improvement.metric import Inputs, Metric
+from essent.improvement.plan import FORMAT, MIN_STEPS, Journal, plan_search, plan_training, space_of
+from essent.improvement.run import Run
+from essent.improvement.steps import MIN_PACE, MIN_TRAINING, SAFE, affordable_steps, affordable_trials
 from essent.model.capabilities import ModelCapabilities
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.examples import Example
@@ -51,85 +50,92 @@ MEASURED = 10 * 10.0 + 2 * 5.0  # the validations and two more; the tests
 
 
 @pytest.fixture
-def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
-    """Of a budget of 1,000 s, before the training, on a clock that stands still."""
-    monkeypatch.setattr(Journal, "spent", property(lambda self: self.carried))
-    nothing: Any = None
-    return Context(nothing, nothing, Settings(budget="1000s"), nothing, Journal(tmp_path, {}), PLAN, False, print)
+def run_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A run before its training whose steps took `pace` times as long as planned, on a clock that stands still."""
+    monkeypatch.setattr(clock, "elapsed", lambda: 0.0)
+
+    def make(pace: float) -> Run:
+        entries = {"identity": {"format": FORMAT}, "plan": {"seconds": 0.0, **PLAN, "steps": plan._steps(PLAN)}}
+        entries |= {name: {"seconds": pace * seconds} for name, seconds in PLANNED.items()}
+        (tmp_path / ".work").mkdir(exist_ok=True)
+        (tmp_path / ".work" / "journal.json").write_text(json.dumps(entries), "utf-8")
+        unused: Any = None
+        settings = {"seconds": 1000.0}
+        return Run(Journal(tmp_path, {}, force=False), unused, unused, unused, settings, False, print)
+
+    return make
 
 
-def spend(context: Context, pace: float) -> None:
-    """The steps before the training took `pace` times as long as planned."""
-    context.seconds.update({name: pace * seconds for name, seconds in PLANNED.items()})
-    context.journal.carried = sum(context.seconds.values())
-
-
-def test_pace_is_what_finished_steps_took_for_what_was_planned(context: Context) -> None:
-    spend(context, 1.5)
-    assert context.pace == pytest.approx(1.5)
-    context.seconds["search"] += 34.5  # a tenth of all that was planned
-    assert context.pace == pytest.approx(1.6)
-    assert context.planned_after("train") == pytest.approx(AFTER)
+def test_pace_is_what_finished_steps_took_per_planned_second(run_at: Any) -> None:
+    run = run_at(1.5)
+    assert run.pace == pytest.approx(1.5)
+    assert run.remaining == pytest.approx(1000 - 1.5 * 345)
 
 
 @pytest.mark.parametrize("pace", [0.9, 1.05])
-def test_training_leaves_later_steps_their_time(context: Context, pace: float) -> None:
-    spend(context, pace)
+def test_training_leaves_later_steps_their_time(run_at: Any, pace: float) -> None:
+    run = run_at(pace)
     free = SAFE * (1000 - pace * sum(PLANNED.values())) - pace * (AFTER + MEASURED)
-    assert free > LEAST_TRAINING * context.remaining
-    assert _steps(context, each=5.0) == {
+    assert free > MIN_TRAINING * run.remaining
+    assert affordable_steps(run, 5.0) == {
         "steps": int(free / 5.0),
         "cut": f"100 steps were planned, and {int(free / 5.0)} fitted the budget",
     }
 
 
-def test_training_has_half_of_what_is_left_where_little_is(context: Context) -> None:
-    spend(context, 2.0)
-    assert context.remaining == pytest.approx(310)
-    assert _steps(context, each=5.0)["steps"] == int(LEAST_TRAINING * 310 / 5.0)
+def test_training_has_half_of_what_is_left_where_little_is(run_at: Any) -> None:
+    assert affordable_steps(run_at(2.0), 5.0)["steps"] == int(MIN_TRAINING * 310 / 5.0)
 
 
-def test_training_takes_no_more_than_its_most(context: Context) -> None:
-    spend(context, 1.0)
-    assert _steps(context, each=0.5) == {"steps": 120}
+def test_training_takes_no_more_than_its_most(run_at: Any) -> None:
+    assert affordable_steps(run_at(1.0), 0.5) == {"steps": 120}
 
 
-def test_without_trials_a_step_takes_what_was_planned_at_the_pace(context: Context) -> None:
-    spend(context, 1.3)
-    assert _steps(context, each=0.0) == _steps(context, each=1.3 * 4.0)
-    spend(context, 0.1)  # a quick beginning promises nothing
-    assert _steps(context, each=0.0) == _steps(context, each=LEAST_PACE * 4.0)
+def test_without_trials_a_step_takes_what_was_planned_at_the_pace(run_at: Any) -> None:
+    for pace, assumed in ((1.3, 1.3), (0.1, MIN_PACE)):  # a quick beginning promises nothing
+        run = run_at(pace)
+        assert affordable_steps(run, 0.0) == affordable_steps(run, assumed * 4.0)
 
 
-def test_too_few_steps_are_none(context: Context) -> None:
-    spend(context, 2.8)
-    each = LEAST_TRAINING * context.remaining / (FEWEST_STEPS - 0.5)
-    assert _steps(context, each) == {"steps": 0, "cut": "only 34 s of the budget were left"}
+def test_too_few_steps_are_none(run_at: Any) -> None:
+    run = run_at(2.8)
+    step_seconds = MIN_TRAINING * run.remaining / (MIN_STEPS - 0.5)
+    assert affordable_steps(run, step_seconds) == {"steps": 0, "cut": "only 34 s of the budget were left"}
 
 
-def test_trials_are_halved_until_they_fit(context: Context) -> None:
-    assert _affordable(context) == PLAN["training"]
-    context.journal.carried = 700.0  # 300 left: 200 > 150, and 80 are not
-    assert len(_affordable(context)["trials"]) == 4
-    assert _affordable(context)["rungs"] == [16, 32]
-    context.journal.carried = 900.0
-    found = _affordable(context)
-    assert (len(found["trials"]), found["rungs"]) == (2, [16])
-    assert found["cut"] == "the budget was nearly spent"
+@pytest.mark.parametrize(("pace", "trials", "rungs"), [(1.0, 8, [16, 32, 64]), (2.0, 4, [16, 32]), (2.7, 2, [16])])
+def test_trials_are_halved_until_they_fit(run_at: Any, pace: float, trials: int, rungs: list[int]) -> None:
+    """655 seconds left: 200 <= 327; 310 left: 200 > 155, and 80 are not; 68 left."""
+    settings, steps = affordable_trials(run_at(pace))
+    assert (len(settings), steps) == (trials, rungs)
+
+
+def test_training_has_the_time_of_trials_that_do_not_fit() -> None:
+    """24 steps take 24 x 5 x 128 x 0.01 = 154 s."""
+    settings = [{"batch_size": 64, "seed": seed} for seed in range(4)]
+    speed = {"seconds": 0.01, "tokens": 20.0, "measured": 0.0, "tested": 0.0}
+
+    def planned(seconds: float, trial_seconds: float) -> dict[str, Any]:
+        return plan_training(speed, settings, 1000, trial_seconds, seconds, False)
+
+    assert planned(155, 0)["steps"] == MIN_STEPS
+    assert "too much" in planned(100, 0)["why"]
+    helped = planned(100, 60)
+    assert (helped["steps"], helped["rungs"], len(helped["trials"])) == (MIN_STEPS, (), 1)
 
 
 def test_a_search_that_groups_vectors_pays_for_each_recipe_and_text() -> None:
     """k-means of 4,000 texts takes as long as encoding them, for every recipe: fewer texts, or a smaller space."""
     examples = tuple(Example((f"text {number}",), str(number % 20)) for number in range(4000))
-    given = Given((), (), (ClusterTask("topics", examples),), (), ())
+    inputs = Inputs((), (), (ClusterTask("topics", examples),), ())
     model = ModelCapabilities("bert", layers=6, attention_heads=12, mask=False)
     each = 0.002 * cores()  # seconds of processors for one text
 
     def planned(seconds: float) -> tuple[str, int | None, int]:
-        search = plan_search(Speed(0.01, 10.0, judged=each), given, model, seconds, ("small", "tiny"))
-        recipes = len(space_of(search.space).expand(model)[0])
-        assert search.seconds >= 0.002 * recipes * search.texts
-        return search.space, search.units, round(search.seconds)
+        search = plan_search({"seconds": 0.01, "judged": each}, inputs, model, seconds, ("small", "tiny"))
+        recipes = len(space_of(search["space"]).expand(model)[0])
+        assert search["seconds"] >= 0.002 * recipes * search["texts"]
+        return search["space"], search["units"], round(search["seconds"])
 
     assert planned(1500.0) == ("small", 3676, 1500)
     assert planned(400.0) == ("tiny", None, 108)
@@ -154,7 +160,7 @@ def test_what_judging_a_text_costs(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(clock, name, lambda name=name: CLOCKS[name])
     examples = tuple(Example((f"text {number}",), str(number % 2)) for number in range(40))
     held_out = tuple(f"held out {number}" for number in range(400))
-    clusters = Given((), held_out, (SlowClusters("slow", examples),), (), ())
-    assert Yardstick(clusters, 0, 1000, 1000).judging_seconds(8) == (1.0, 2.0 / 40)
+    clusters = Inputs((), held_out, (SlowClusters("slow", examples),), ())
+    assert Metric(clusters, 0, 1000, 1000).judging_seconds(8) == (1.0, 2.0 / 40)
     pairs = PairTask.from_rows([(f"text {number}", f"text {number + 1}", number / 30) for number in range(30)], "pairs")
-    assert Yardstick(Given((), held_out, (pairs,), (), ()), 0, 1000, 1000).judging_seconds(8) == (0.0, 0.0)
+    assert Metric(Inputs((), held_out, (pairs,), ()), 0, 1000, 1000).judging_seconds(8) == (0.0, 0.0)

@@ -14,26 +14,35 @@ from report_helpers import MODELS, board, everything, geometry, heros, named, pa
 
 from essent.errors import DataError, InputError
 from essent.recipe.recipe import Recipe
-from essent.report.boards import MOST_ROWS
-from essent.report.gather import gather
-from essent.report.labels import names_of
-from essent.report.lead import difference
-from essent.report.parts import Bars, Column, Curves, Heat, Number, Points, Section, Table, axis_of, shown
+from essent.report.gather import difference, gather
+from essent.report.parts import (
+    Bars,
+    Column,
+    Curves,
+    Heat,
+    Number,
+    Points,
+    Section,
+    Table,
+    axis_of,
+    names_of,
+    shown,
+)
 from essent.report.read import leaderboard_from
-from essent.report.rows import MOST_BARS, bar_chart
+from essent.report.sections import MAX_BARS, MAX_TRIALS, Row, bar_chart
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.heros import CHANGED, KEPT, comparisons
 from essent.tasks.result import Result
 
 
 def only(section: Section, kind: type):
-    (found,) = (block for block in section.blocks if isinstance(block, kind))
-    return found
+    (block,) = (block for block in section.blocks if isinstance(block, kind))
+    return block
 
 
 def table(section: Section, title: str) -> Table:
-    (found,) = (block for block in section.blocks if isinstance(block, Table) and block.title == title)
-    return found
+    (block,) = (block for block in section.blocks if isinstance(block, Table) and block.title == title)
+    return block
 
 
 # -- one main score ---------------------------------------------------------------------------------------------------
@@ -108,7 +117,7 @@ def test_of_many_rows_the_best_are_drawn() -> None:
     section = gather(results).sections[0]
     assert len(table(section, "Scores").rows) == 40
     chart = only(section, Bars)
-    assert [bar.number.value for bar in chart.rows] == [float(39 - at) for at in range(MOST_BARS)]
+    assert [bar.number.value for bar in chart.rows] == [float(39 - at) for at in range(MAX_BARS)]
     assert chart.about == "The best 16 of 40."
 
 
@@ -201,10 +210,10 @@ def test_an_interval_of_a_difference_is_never_too_narrow_for_the_same_texts() ->
         for s, e in zip((first, second), ends.T, strict=True)
     ]
     low, high = np.quantile(ends[:, 0] - ends[:, 1], (0.025, 0.975))
-    found = difference(*both)
-    assert found.interval is not None
-    assert found.interval[0] <= low + 0.01
-    assert found.interval[1] >= high - 0.01
+    lead = difference(*both)
+    assert lead.interval is not None
+    assert lead.interval[0] <= low + 0.01
+    assert lead.interval[1] >= high - 0.01
 
 
 def test_verdicts_of_searches_and_minimal_pairs() -> None:
@@ -284,19 +293,19 @@ def test_heros() -> None:
 
 def test_of_many_rows_the_best_rank_a_change_of_meaning_least() -> None:
     """A share of sentences ranked wrongly: lower is better, in the chart as in the table."""
-    section = gather([named(heros(seed), f"m{seed}") for seed in range(MOST_BARS + 9)]).sections[0]
+    section = gather([named(heros(seed), f"m{seed}") for seed in range(MAX_BARS + 9)]).sections[0]
     values = [row[1].known for row in table(section, "Ranked above a synonym, % of the originals").rows]
     chart = only(section, Bars)
     assert len(set(values)) > 3
-    assert [bar.number.value for bar in chart.rows] == sorted(values)[:MOST_BARS]
+    assert [bar.number.value for bar in chart.rows] == sorted(values)[:MAX_BARS]
     assert chart.about == "Lower is better. The best 16 of 25."
 
 
 @pytest.mark.parametrize("better", ["higher", "lower"])
 def test_bars_without_a_value_are_not_among_the_best(better: str) -> None:
-    rows = [((f"m{at}", "mean"), 0) for at in range(MOST_BARS + 2)]
+    rows = [Row(f"m{at}", at) for at in range(MAX_BARS + 2)]
     lines = {row: Number(math.nan if at < 2 else float(at - 9)) for at, row in enumerate(rows)}
-    bars = bar_chart("", lines, names_of(key for key, _ in rows), 0, better=better).rows
+    bars = bar_chart("", lines, 0, better=better).rows
     assert [bar.number.value for bar in bars] == sorted(range(-7, 9), reverse=better == "higher")
 
 
@@ -379,7 +388,7 @@ def test_a_large_leaderboard_is_cut_and_keeps_the_baselines() -> None:
     trials = [Trial(Recipe.parse(text), {"spearman": 90.0 - at / 9}) for at, text in enumerate([*heads, "mean"])]
     section = gather([], [Leaderboard("spearman", tuple(trials), ("mean",))]).sections[0]
     recipes = only(section, Table)
-    assert len(recipes.rows) == MOST_ROWS + 1
+    assert len(recipes.rows) == MAX_TRIALS + 1
     assert recipes.rows[-1][:2] == ("mean (baseline)", Number(145))
     assert recipes.about == "The first 50 of 145 recipes, and the baselines."
     heat = only(section, Heat)

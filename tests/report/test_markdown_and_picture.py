@@ -115,8 +115,8 @@ def test_nothing_to_draw(tmp_path: Path) -> None:
 def test_the_suffix_tells_the_format(tmp_path: Path) -> None:
     write_report([pairs()], tmp_path / "r.HTML")
     assert (tmp_path / "r.HTML").read_text("utf-8").startswith("<!DOCTYPE html>")
-    write_report([], str(tmp_path / "part"), searches=[board()], suffix=".md", title=" ")
-    assert (tmp_path / "part").read_text("utf-8").startswith("# Sentence embeddings\n")
+    write_report([], str(tmp_path / "r.md"), searches=[board()], title=" ")
+    assert (tmp_path / "r.md").read_text("utf-8").startswith("# Sentence embeddings\n")
     with pytest.raises(InputError, match=r"no report has the suffix '.htm'.*\.html"):
         write_report([pairs()], tmp_path / "r.htm")
     with pytest.raises(InputError, match="at least one result"):

@@ -15,10 +15,10 @@ from report_helpers import HOSTILE, board, everything, geometry, heros, named, p
 from essent.errors import MissingDependencyError
 from essent.report.colours import DARK, LEVELS, LIGHT, SERIES, contrast, palette
 from essent.report.gather import gather
-from essent.report.html import html_report, line_of
 from essent.report.parts import Curves
-from essent.report.write import write_report
-from essent.selection.leaderboard import Check, Leaderboard, Trial
+from essent.report.write import html_report, line_of, write_report
+from essent.selection.checks import Check
+from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.result import Result
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "polyline"}

@@ -60,28 +60,29 @@ def improve(
     """
     check_torch("essent improve")
     from essent.improvement.run import improve as run_improvement
-    from essent.improvement.settings import Settings
 
-    settings = Settings(
-        budget=budget, goal=goal, match_score=match_score, seed=seed, batch_size=batch_size, precision=precision
-    )
     corpus = read_files(texts, column)
     silence_libraries()
-    outcome = run_improvement(
+    improved = run_improvement(
         model,
         corpus,
         expand_groups(data),
         output=output,
         test=expand_groups(test),
         folder=data_folder,
-        settings=settings,
+        budget=budget,
+        goal=goal,
+        match_score=match_score,
+        seed=seed,
+        batch_size=batch_size,
+        precision=precision,
         options=run.options,
         progress=run.progress,
         force=run.force,
         note=run.note,
     )
     console = results()
-    for line in outcome.in_words():
+    for line in improved.summary():
         console.print(line, markup=False, soft_wrap=True)
-    for note in outcome.notes:
+    for note in improved.notes:
         run.note(note)

@@ -1,34 +1,57 @@
-"""What an improvement bought: scores with intervals, what each step gained, which result is the answer."""
+"""What comes out of an improvement: scores with intervals, the gain of each step, the answer, and their page."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from essent._core.atomic import write_json
+from essent.encoder.encoder import Encoder
+from essent.report.parts import (
+    Column,
+    Number,
+    Point,
+    Points,
+    Report,
+    Section,
+    Table,
+    short_name,
+    short_paths,
+)
+from essent.report.write import write_arranged
 from essent.tasks.result import library_versions, plain
 
-if TYPE_CHECKING:
-    from essent.encoder.encoder import Encoder
-
-FORMAT = "essent-improvement/1"
-ABOUT = "improvement.json"
-KEEPS = 0.85  # of the encoder's score, that a static table must keep to be the answer for speed or size
+GOOD_TABLE = 0.85  # of the encoder's score, that a static table must keep to be the answer for speed or size
+MEGABYTE = 1e6
+AREAS = (0.6, 3.0)  # of the marks, from the smallest result to the largest
+SETTINGS = (
+    "model",
+    "texts",
+    "data",
+    "test",
+    "budget",
+    "goal",
+    "seed",
+    "match_score",
+    "batch_size",
+    "recipe",
+    "seconds",
+)
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What a step gained.
+    """The gain of a step.
 
     Attributes:
         step: its name.
         by: what it did.
-        difference, low, high: points over the best before it, with the 95 % interval; of training over the best before.
-        kept: whether its result is used from here on.
-        seconds: what it took.
-        note: what else is to be known.
+        difference, low, high: points over the best encoder before the step, with the 95 % interval.
+        kept: whether its encoder is used from here on.
+        seconds: its duration.
+        note: what else a reader needs.
     """
 
     step: str
@@ -40,24 +63,23 @@ class Gain:
     seconds: float
     note: str = ""
 
-    def in_words(self) -> str:
+    def summary(self) -> str:
         """The points and what brought them: "+19.8 [18.2, 21.0] by whitening"."""
         figures = f"{self.difference:+.1f} [{self.low:+.1f}, {self.high:+.1f}]"
-        shown = figures if self.low > 0 or self.high < 0 else f"no difference shown ({figures})"
-        return f"{shown} by {self.by}{'' if self.kept else ', not kept'}"
+        points = figures if self.low > 0 or self.high < 0 else f"no difference shown ({figures})"
+        return f"{points} by {self.by}{'' if self.kept else ', not kept'}"
 
 
 @dataclass(frozen=True)
-class Result:
-    """One of the things that came out.
+class Output:
+    """A saved encoder, or one that was only measured.
 
     Attributes:
-        name: encoder, static or graph, or what was only measured.
-        score, low, high: on the yardstick, ×100.
-        test: on the tests, with its interval; None without tests.
+        name: encoder, static or graph; of one that was only measured what it is.
+        score, low, high: by the metric, ×100, with the 95 % interval.
+        test: the same on the tests; None without tests.
         agreement: Spearman ×100 with the encoder's similarities on held-out texts.
         texts_per_second, bytes: None for what was only measured.
-        dimensions: of a vector.
     """
 
     name: str
@@ -72,19 +94,18 @@ class Result:
 
 @dataclass(frozen=True)
 class Improved:
-    """What came of an improvement.
+    """The outcome of an improvement.
 
     Attributes:
-        folder: DIR, with `encoder`, perhaps `static` and `graph`, `report.html` and `improvement.json`.
-        answer: the name of the result that serves the goal.
-        why: of that choice, in a sentence.
-        by: what everything was measured by.
-        by_labels: whether judgements were read.
-        gains: what the steps gained, in their order.
-        results: what came out and what was measured besides, the encoder first.
-        before: the score of the model as it was given, with its interval.
+        folder: its folder.
+        answer: which of encoder, static and graph serves the goal.
+        why: a sentence about that.
+        by: the metric; `by_labels` is whether labels were read.
+        gains: of the steps that could change the encoder.
+        results: the saved encoder, static table and graph, and what was measured beside them.
+        before: the score of the user's model as it is, with its interval.
         notes: sentences that a reader needs.
-        about: model, data, settings, seeds, versions.
+        metadata: model, data, settings, plan, steps.
     """
 
     folder: Path
@@ -92,74 +113,153 @@ class Improved:
     why: str
     by: str
     by_labels: bool
-    gains: tuple[Gain, ...]
-    results: tuple[Result, ...]
     before: tuple[float, float, float]
-    notes: tuple[str, ...] = ()
-    about: Mapping[str, Any] = field(default_factory=dict)
+    gains: tuple[Gain, ...]
+    results: tuple[Output, ...]
+    notes: tuple[str, ...]
+    metadata: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        first = self.results[0]
-        return (
-            f"Improved({self.before[0]:.2f} -> {first.score:.2f} by {self.by}, answer {self.answer!r}, {self.folder})"
-        )
+        score = self.results[0].score
+        return f"Improved({self.before[0]:.2f} -> {score:.2f} by {self.by}, answer {self.answer!r}, {self.folder})"
 
     def encoder(self, **options: Any) -> Encoder:
-        """The encoder that was saved."""
-        from essent.encoder.encoder import Encoder
-
+        """The saved encoder."""
         return Encoder(str(self.folder / "encoder"), **options)
 
-    def in_words(self) -> Iterator[str]:
+    def summary(self) -> Iterator[str]:
         """What was gained, step by step, and the answer."""
         first = self.results[0]
-        yield (
-            f"{first.score:.1f} [{first.low:.1f}, {first.high:.1f}] instead of {self.before[0]:.1f} "
-            f"[{self.before[1]:.1f}, {self.before[2]:.1f}] by {self.by}."
-        )
+        before = "{:.1f} [{:.1f}, {:.1f}]".format(*self.before)
+        yield f"{first.score:.1f} [{first.low:.1f}, {first.high:.1f}] instead of {before} by {self.by}."
         if not self.by_labels:
             yield "These points are agreement with the recipes that teach, not a correlation with judgements."
-        yield from (gain.in_words() + "." for gain in self.gains)
+        yield from (f"{gain.summary()}." for gain in self.gains)
         if not any(gain.kept for gain in self.gains):
             yield "Nothing was shown to be better than the model as given: only its speed and size are worth changing."
         yield f"{self.why} It is in {self.folder / self.answer}."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        values = {
-            "format": FORMAT,
-            "answer": self.answer,
-            "why": self.why,
-            "by": self.by,
-            "by_labels": self.by_labels,
-            "before": self.before,
-            "gains": [vars(gain) for gain in self.gains],
-            "results": [vars(result) for result in self.results],
-            "notes": self.notes,
-            "about": {**self.about, "versions": library_versions()},
-        }
-        return dict(plain(values))
-
-    def to_json(self, path: str | Path) -> None:
-        """Write everything to a file."""
-        write_json(path, self.to_dict(), indent=1)
+        values = {name: value for name, value in vars(self).items() if name not in ("folder", "metadata")}
+        values |= {"gains": list(map(vars, self.gains)), "results": list(map(vars, self.results))}
+        about = {**self.metadata, "versions": library_versions()}
+        return dict(plain({"format": "essent-improvement/1", **values, "about": about}))
 
 
-def answer_of(goal: str, results: Mapping[str, Result]) -> tuple[str, str]:
-    """Which result serves a goal, and why. What is measured by the clock decides nothing."""
-    encoder, static, graph = (results.get(name) for name in ("encoder", "static", "graph"))
-    assert encoder is not None  # noqa: S101
+def answer_of(goal: str, results: Mapping[str, Output]) -> tuple[str, str]:
+    """Which result serves a goal, and why; times decide nothing."""
+    encoder, static = results["encoder"], results.get("static")
     if goal == "quality":
-        also = " The graph gives the same vectors, faster." if graph is not None else ""
+        also = " The graph gives the same vectors, faster." if "graph" in results else ""
         return "encoder", f"For quality the answer is the encoder.{also}"
     share = 0.0 if static is None or encoder.score <= 0 else static.score / encoder.score
-    if static is not None and share >= KEEPS:
+    if share >= GOOD_TABLE:
         return "static", f"For {goal} the answer is the static table: it keeps {100 * share:.0f} % of the score."
-    lost = (
-        "there is no static table"
-        if static is None
-        else f"the static table keeps {100 * share:.0f} % of the score only"
-    )
-    if goal == "speed" and graph is not None:
+    lost = f"the static table keeps {100 * share:.0f} % of the score only" if static else "there is no static table"
+    if goal == "speed" and "graph" in results:
         return "graph", f"For speed the answer is the graph: {lost}."
     return "encoder", f"For {goal} the answer is the encoder: {lost}."
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+def write_page(improved: Improved, path: Path) -> None:
+    """Write quality, speed and size, what each step gained, and what it rests on; see `essent.report.write_report`."""
+    metadata = improved.metadata
+    title = f"{short_name(str(metadata['model']))}, improved"
+    about = f"{metadata['texts'].partition(',')[0]}, budget {metadata['budget']}, measured by {improved.by}."
+    sections = (_results(improved), _gains(improved), *_choices(improved), _sources(improved))
+    write_arranged(Report(title, sections, about, tuple(map(short_paths, improved.summary()))), path)
+
+
+def _results(improved: Improved) -> Section:
+    tested = improved.results[0].test is not None
+    before = [Number(*improved.before), *([Number(*improved.metadata["before_on_test"])] if tested else [])]
+    rows: list[tuple[str | Number, ...]] = [("as given", *before, Number(), Number(), Number())]
+    for output in improved.results:
+        scores = [Number(output.score, output.low, output.high), *([Number(*(output.test or ()))] if tested else [])]
+        size = None if output.bytes is None else output.bytes / MEGABYTE
+        rows.append((output.name, *scores, *map(Number, (output.agreement, output.texts_per_second, size))))
+    columns = (
+        Column("result", None),
+        Column(improved.by, 2, "higher"),
+        *([Column("on the test", 2, "higher")] if tested else []),
+        Column("agrees with the encoder", 1),
+        Column("texts a second", 0, "higher"),
+        Column("MB", 1, "lower"),
+    )
+    about = (
+        "Scores ×100 with their 95 % interval. Agreement: how alike the similarities of random pairs of held-out texts "
+        "are ranked (Spearman ×100). Speeds were measured on this machine, texts as they came."
+    )
+    table = Table("Results", columns, tuple(rows), about)
+    return Section("Quality, speed and size", (_picture(improved), table), notes=improved.notes)
+
+
+def _picture(improved: Improved) -> Points:
+    """Quality by speed; the mark's area grows with the size."""
+    outputs = [output for output in improved.results if output.texts_per_second and math.isfinite(output.score)]
+    largest = max((output.bytes or 1 for output in outputs), default=1)
+    points = []
+    for number, output in enumerate(outputs):
+        speed, size = output.texts_per_second or 1, output.bytes or 0
+        label = f"{output.name}: {speed:,.0f} texts a second, {size / MEGABYTE:,.1f} MB"
+        area = AREAS[0] + (AREAS[1] - AREAS[0]) * (size / largest) ** 0.5
+        points.append(Point(label, math.log10(speed), output.score, number, (output.low, output.high), area))
+    about = "Higher is better, further right is faster, a smaller mark takes less room. The lines are 95 % intervals."
+    return Points("Quality by speed", "texts a second, powers of ten", improved.by, tuple(points), 2, about)
+
+
+def _gains(improved: Improved) -> Section:
+    names = {"step": None, "what it did": None, "points": 2, "kept": None, "seconds": 0}
+    rows = [
+        (
+            gain.step,
+            gain.by,
+            Number(gain.difference, gain.low, gain.high),
+            "yes" if gain.kept else "no",
+            Number(gain.seconds),
+        )
+        for gain in improved.gains
+    ]
+    about = "Points over the best before the step, paired, with their 95 % interval."
+    table = Table("Steps", tuple(Column(name, decimals) for name, decimals in names.items()), tuple(rows), about)
+    return Section("What was bought", (table,))
+
+
+def _choices(improved: Improved) -> Iterator[Section]:
+    """The first recipes of each search, the trials, and how they were judged."""
+    for name, step in improved.metadata["steps"].items():
+        if name in ("search", "search-again"):
+            columns = (Column("recipe", None), Column(step["criterion"], 2 if improved.by_labels else 4, "higher"))
+            rows = tuple((recipe, Number(score)) for recipe, score in step["rows"])
+            title = f"The first of {step['recipes']} recipes{' on the trained model' if name != 'search' else ''}"
+            table = Table("Recipes", columns, rows, folded=True)
+            yield Section(title, (table,), notes=(step["verdict"], *step["notes"]))
+        elif name == "trials":
+            heads = (Column("trial", None), Column("after steps", 0), Column(improved.by, 2, "higher"))
+            lines = tuple((str(trial), Number(steps), Number(*scores)) for trial, steps, *scores in step["rows"])
+            notes = tuple(
+                f"Trial {number}: {', '.join(f'{name}={value}' for name, value in settings.items())}"
+                for number, settings in enumerate(improved.metadata["plan"]["training"]["trials"], start=1)
+            )
+            yield Section("Trials of training", (Table("Trials", heads, lines),), notes=notes)
+
+
+def _sources(improved: Improved) -> Section:
+    settings = []
+    for name in SETTINGS:
+        setting = improved.metadata[name]
+        words = (
+            ", ".join(setting) if isinstance(setting, list) else f"{setting:.0f}" if name == "seconds" else str(setting)
+        )
+        settings.append((name, words if name == "recipe" else short_paths(words)))
+    tables = []
+    for title, heads, rows in (
+        ("Settings", ("setting", "value"), settings),
+        ("Versions", ("library", "version"), library_versions().items()),
+    ):
+        tables.append(Table(title, tuple(Column(head, None) for head in heads), tuple(rows), folded=True))
+    return Section("Where it comes from", tuple(tables))

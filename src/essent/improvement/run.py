@@ -1,39 +1,158 @@
-"""`improve`: from a pretrained model and texts to the best encoder that a budget buys.
+"""`improve`: from a pretrained model and texts to the best encoder within a time budget.
 
-read as it is ─ search recipes ─ trials ─ train ─ search again ─ encoder ─ static ─ graph ─ report
+start ─ search recipes ─ trials ─ train ─ search again ─ encoder ─ static ─ graph ─ page
 """
 
 from __future__ import annotations
 
 import copy
+import io
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import fields, replace
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+from sentence_transformers import SentenceTransformer
 from tqdm.auto import tqdm
 
-from essent._core.arithmetic import check_bfloat16
+from essent._core.arguments import check_size
+from essent._core.arithmetic import check_bfloat16, precision_of
+from essent._core.atomic import write_bytes, write_json
 from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
+from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.errors import UnknownNameError
-from essent.improvement import outputs, steps
-from essent.improvement.context import Choice, Context
-from essent.improvement.given import Given, read_given
-from essent.improvement.journal import Journal, Step
-from essent.improvement.outcome import ABOUT, Gain, Improved, Result, answer_of
-from essent.improvement.page import REPORT, write_page
-from essent.improvement.plan import announced, make_plan
-from essent.improvement.settings import Settings
-from essent.improvement.yardstick import Scores, Yardstick
+from essent.errors import InputError, UnknownNameError
+from essent.improvement import steps
+from essent.improvement.metric import Evidence, Inputs, Metric, Scores, read_inputs
+from essent.improvement.outcome import Gain, Improved, Output, answer_of, write_page
+from essent.improvement.plan import Journal, make_plan
+from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load, open_model
 from essent.report.write import check_library
+from essent.version import __version__
 
 logger = logging.getLogger(__name__)
+GOALS = ("quality", "speed", "size")
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+MIN_BUDGET = 1.0  # seconds
+
+
+class Choice(NamedTuple):
+    """An encoder: the name of its evidence, its recipe, and the folder of its trained model, if it was trained."""
+
+    name: str
+    recipe: str
+    trained: Path | None = None
+
+
+@dataclass
+class Run:
+    """What the steps share.
+
+    Attributes:
+        model: the user's model, which does not change.
+        settings: the arguments of `improve` by name.
+        evidence: of every encoder that was measured, by its name.
+        choice: the best encoder so far.
+        finished: is called after each step.
+    """
+
+    journal: Journal
+    model: SentenceTransformer
+    inputs: Inputs
+    metric: Metric
+    settings: Mapping[str, Any]
+    progress: bool
+    note: Callable[[str], None]
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+    choice: Choice = field(default_factory=lambda: Choice("", ""))
+    finished: Callable[[], object] = lambda: None
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """See `make_plan`."""
+        return dict(self.journal.entries["plan"])
+
+    @property
+    def results(self) -> dict[str, dict[str, Any]]:
+        """The values of the finished steps."""
+        return {name: self.journal.entries[name] for name, _, _ in self.plan["steps"] if name in self.journal.entries}
+
+    def step(self, name: str, compute: Callable[[Run, Path], steps.StepResult]) -> dict[str, Any]:
+        """The values of a step: computed, unless the journal has them. Its evidence joins that of the others."""
+        folder = self.journal.folder / name
+        file = folder.with_suffix(".npz")
+
+        def computed() -> dict[str, Any]:
+            folder.mkdir(parents=True, exist_ok=True)
+            values, evidence = compute(self, folder)
+            arrays = {f"{name}/{key}": array for name, parts in evidence.items() for key, array in parts.items()}
+            content = io.BytesIO()
+            np.savez(content, **arrays)  # type: ignore[arg-type]
+            write_bytes(file, content.getvalue())
+            return values
+
+        values = self.journal.once(name, computed)
+        with np.load(file, allow_pickle=False) as arrays:
+            for key in arrays.files:
+                encoder, _, part = key.rpartition("/")
+                self.evidence.setdefault(encoder, {})[part] = arrays[key]
+        self.finished()
+        return values
+
+    def shell(self, trained: Path | None = None) -> SentenceTransformer:
+        """A copy of the model, with the weights of a training where one is named."""
+        shell = copy.deepcopy(self.model)
+        if trained is not None:
+            saved = Encoder(str(trained), device="cpu").module.backbone.model
+            first: Any = shell[0]
+            first.model.load_state_dict(saved.state_dict(), strict=False)  # heads that no recipe reads were dropped
+        return shell
+
+    def encoder(self, recipe: str, trained: Path | None = None) -> Encoder:
+        """A recipe on the model, fitted on the texts of the plan where it learns something."""
+        return Encoder(self.shell(trained), recipe).fit(self.fit_texts, batch_size=self.settings["batch_size"])
+
+    @property
+    def fit_texts(self) -> list[str]:
+        """The texts that recipes and calibrations learn from."""
+        return list(self.inputs.texts[: self.plan["fitted"]])
+
+    def scores(self, more: Mapping[str, Evidence] | None = None) -> Scores:
+        """Scores of everything that was measured."""
+        return self.metric.scores({**self.evidence, **(more or {})})
+
+    def prefer(self, other: Choice, *, significantly: bool) -> None:
+        """Make an encoder the choice if it scores higher, where asked for only if the interval lies above 0."""
+        difference, low, _ = self.scores().difference(other.name, self.choice.name)
+        if low > 0 or (not significantly and difference > 0):
+            self.choice = other
+
+    @property
+    def capabilities(self) -> ModelCapabilities:
+        """What the model offers to recipes."""
+        return ModelCapabilities(**self.plan["capabilities"])
+
+    @property
+    def baseline(self) -> str:
+        """The recipe that every gain is counted from."""
+        return "static" if self.capabilities.only_static else "mean"
+
+    @property
+    def remaining(self) -> float:
+        """Seconds of the budget that are left."""
+        return float(self.settings["seconds"] - self.journal.spent)
+
+    @property
+    def pace(self) -> float:
+        """Seconds that the finished steps took per planned second."""
+        planned = {name: seconds for name, _, seconds in self.plan["steps"] if name in self.results}
+        return float(sum(self.results[name]["seconds"] for name in planned) / sum(planned.values()))
 
 
 def improve(
@@ -44,295 +163,238 @@ def improve(
     output: str | Path,
     test: Any = (),
     folder: str | Path | None = None,
-    settings: Settings | None = None,
+    budget: str = "30m",
+    goal: str = "quality",
+    match_score: float | None = None,
+    keep_all: bool = False,
+    seed: int = 0,
+    batch_size: int = 32,
+    precision: str = "auto",
     options: Mapping[str, Any] | None = None,
     progress: bool = False,
     force: bool = False,
     note: Callable[[str], None] = logger.info,
-    **changes: Any,
 ) -> Improved:
-    """Make the best encoder of a model that a budget buys: recipes, contrastive training, a static table, a graph.
+    """Make the best encoder of a model within a budget: recipes, contrastive training, a static table, a graph.
 
-    Every step is measured before the next one is paid for, and what does not gain is not kept. The same call goes on
-    where an interrupted one was.
+    Every step is measured before the next one is paid for; one without a gain is dropped. The same call resumes a run.
 
     Args:
         model: a hub name, a folder, or a loaded SentenceTransformer.
         texts: texts like those to be encoded, 50 or more.
-        data: judgements of any kind to choose on: a task, its name or file, rows in memory, or a list of tasks and
-            files. Without any everything is chosen without labels, for the similarity of sentences.
+        data: labels of any kind to choose on: a task, its name or file, rows in memory, or a list of tasks and files.
+            Without any everything is chosen without labels, for the similarity of sentences.
         output: the folder to write: encoder, static, graph, report.html, improvement.json.
         test: tasks on which every result is measured, and nothing is chosen.
         folder: local data for task names, as in `essent.tasks.load_task`.
+        budget: the most time that everything takes together, such as 90s, 30m or 1.5h.
+        goal: quality (the answer is the encoder), speed or size (the static table, or the graph, if it is good enough).
+        match_score: the least score of a match among scored pairs, to calibrate similarities to probabilities.
+        keep_all: keep the models and vectors of every step in DIR/.work.
+        seed: of everything random.
+        batch_size: texts in a batch where the model is only run.
+        precision: of searches and training: auto, which is float32 on a CPU, float32, or bfloat16 where the machine has
+            such arithmetic. Results are measured in float32.
         options: keyword arguments of SentenceTransformer (device, revision …).
         progress: show bars.
-        force: begin anew where `output` holds an improvement.
+        force: start over where `output` contains an improvement.
         note: is called with a line about what is done; by default it is logged.
-        settings, changes: see `Settings`; `improve(…, budget="10m", goal="speed")` sets single fields.
 
     Raises:
         InputError, UnknownNameError, DataError: before the model is loaded: too few texts, an unknown goal, a budget
-            that is not understood, a folder of something else, judgements that cannot be read.
+            that is not understood, a folder of something else, labels that cannot be read.
         EngineError: bfloat16 where the machine has no such arithmetic.
         RecipeError: a folder that an Encoder saved, or a model that ends in modules that no recipe describes.
         MissingDependencyError: without the extra `report`.
     """
-    known = [part.name for part in fields(Settings)]
-    if unknown := next((name for name in changes if name not in known), None):
-        raise UnknownNameError(f"Unknown setting {unknown!r}. {did_you_mean(unknown, known)}")
-    how = replace(settings or Settings(), **changes)
+    if goal not in GOALS:
+        raise UnknownNameError(f"Unknown goal {goal!r}. {did_you_mean(str(goal), list(GOALS))}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InputError(f"seed={seed!r} must be a whole number of at least 0.")
+    check_size(batch_size, "batch_size")
+    seconds, precision, options = parse_budget(budget), precision_of(precision), dict(options or {})
     check_library(".html")
-    given = read_given(texts, data, test, folder, how.seed)
-    journal = Journal(Path(output), _identity(model, given, how, options or {}))
-    journal.check(force)
-    for line in given.notes:
-        note(line)
-    journal.tidy()
-    fewer: list[str] = []
-    opened = open_model(model, dict(options or {}))
-    check_bfloat16(how.precision, opened.device.type)
-    plan = journal.plan(lambda: make_plan(copy.deepcopy(opened), given, how.seconds, how.seed))
-    yardstick = Yardstick(given, how.seed, *plan["measured"])
-    for whole, some in zip((*given.tasks, *given.tests), (*yardstick.tasks, *yardstick.tests), strict=True):
-        if some.units < whole.units:
-            fewer.append(f"Measured on {some.units} of the {whole.units} {whole.unit} of {whole.name}, for the budget.")
-    context = Context(opened, given, how, yardstick, journal, plan, progress, note)
-    _announce(context)
-    made = Improvement(context, fewer).run()
-    made.to_json(made.folder / ABOUT)
-    write_page(made, made.folder / REPORT)
-    if not how.keep_all:
-        journal.clean()
-    return made
-
-
-def _identity(model: ModelLike, given: Given, how: Settings, options: Mapping[str, Any]) -> dict[str, Any]:
-    named = isinstance(model, (str, Path))
-    what = str(model) if named else digest_of_backbone(load(model, [], {}).backbone)
-    return {
-        "model": what,
-        **given.identity(),
-        "budget": how.budget,
-        "goal": how.goal,
-        "seed": how.seed,
-        "match_score": how.match_score,
-        "batch_size": how.batch_size,
-        "precision": how.precision,
+    inputs, notes = read_inputs(texts, data, test, folder, seed)
+    identity = {
+        "essent": __version__,
+        "model": str(model) if isinstance(model, (str, Path)) else digest_of_backbone(load(model, [], {}).backbone),
+        **inputs.identity(),
+        "budget": budget,
+        "goal": goal,
+        "seed": seed,
+        "match_score": match_score,
+        "batch_size": batch_size,
+        "precision": precision,
         "options": {name: str(value) for name, value in options.items() if name != "token"},
     }
+    journal = Journal(Path(output), identity, force)
+    opened = open_model(model, options)
+    check_bfloat16(precision, opened.device.type)
+    plan = journal.once("plan", lambda: make_plan(copy.deepcopy(opened), inputs, seconds, seed))
+    metric = Metric(inputs, seed, *plan["measured"])
+    for task, smaller in zip((*inputs.tasks, *inputs.tests), (*metric.tasks, *metric.tests), strict=True):
+        if smaller.units < task.units:
+            notes.append(f"Measured on {smaller.units} of the {task.units} {task.unit} of {task.name}, for the budget.")
+    total = _rounded(sum(planned for _, _, planned in plan["steps"]))
+    note(f"Measured by {metric.name}; about {total} of a budget of {budget}:")
+    for name, words, planned in plan["steps"]:
+        note(f"  {name}: {words}, about {_rounded(planned)}")
+    if why := plan["training"]["why"]:
+        note(f"  The model is not trained: {why}.")
+    run = Run(journal, opened, inputs, metric, {**identity, "seconds": seconds}, progress, note)
+    try:
+        with tqdm(total=len(plan["steps"]), desc="Steps", unit="step", disable=not progress) as bar:
+            run.finished = bar.update
+            gains = _choose(run, notes)
+            _write(run, notes)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"Stopped. The same command resumes from the steps in {journal.folder}.") from None
+    improved = _outcome(run, gains, notes)
+    write_json(improved.folder / "improvement.json", improved.to_dict(), indent=1)
+    write_page(improved, improved.folder / "report.html")
+    if not keep_all:
+        journal.clean()
+    return improved
 
 
-def _announce(context: Context) -> None:
-    """Say what will be tried, and how long it should take."""
-    listed = announced(context.plan)
-    total = sum(seconds for _, _, seconds in listed)
-    context.note(
-        f"Measured by {context.yardstick.name}; about {_shown(total)} of a budget of {context.settings.budget}:"
-    )
-    for name, words, seconds in listed:
-        context.note(f"  {name}: {words}, about {_shown(seconds)}")
-    if why := context.plan["training"]["why"]:
-        context.note(f"  The model is not trained: {why}.")
+def parse_budget(budget: str) -> float:
+    """The seconds of a budget such as 90s, 30m or 1.5h.
+
+    Raises:
+        InputError: it is not a number with a unit, or below a second.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh])\s*", str(budget))
+    seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
+    if seconds < MIN_BUDGET:
+        raise InputError(
+            f"budget={budget!r} is not understood: give a number of seconds, minutes or hours, such as 90s, 30m or "
+            "1.5h."
+        )
+    return seconds
 
 
-def _shown(seconds: float) -> str:
+def _rounded(seconds: float) -> str:
     return f"{max(seconds, 1):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
 
 
-class Improvement:
-    """The steps in their order, and what each of them decides."""
+# -- the steps in their order -----------------------------------------------------------------------------------------
 
-    def __init__(self, context: Context, notes: Sequence[str] = ()) -> None:
-        self.context = context
-        self.gains: list[tuple[str, str, str, str, bool, float, str]] = []
-        self.results: dict[str, Step] = {}
-        self.notes: list[str] = [*context.given.notes, *notes]
+GainArguments = tuple[str, str, str, str, bool, float, str]
 
-    def run(self) -> Improved:
-        """Every step that the plan has, those that are finished from the disk."""
-        context = self.context
-        names = [name for name, _, _ in announced(context.plan)]
-        with tqdm(total=len(names), desc="Steps", unit="step", disable=not context.progress) as bar:
-            self.bar = bar
-            self._start()
-            self._search()
-            self._train()
-            self._write()
-        return self._outcome()
 
-    @contextmanager
-    def _stopping(self) -> Iterator[None]:
-        """Say how to go on where the user stops a step."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"Stopped; what is finished is in {self.context.journal.folder}. The same command goes on from there."
-            ) from None
+def _choose(run: Run, notes: list[str]) -> list[GainArguments]:
+    """Choose the recipe, train where that is likely to gain, and choose again; returns what `_gain` takes."""
+    gains: list[GainArguments] = []
 
-    def _step(self, name: str, run: Callable[[Context, Path], Any]) -> Step:
-        self.bar.set_description(name)
-        with self._stopping():
-            found = self.context.journal.step(name, partial(run, self.context))
-        self.bar.update()
-        self.context.found |= found.evidence
-        self.context.seconds[name] = found.result["seconds"]
-        self.results[name] = found
-        return found
+    def gained(*arguments: Any) -> None:
+        gains.append(arguments)  # computed again at the end, when everything has been measured
+        run.note(_gain(run.scores(), *arguments).summary())
 
-    # -- choosing ---------------------------------------------------------------------------------------------------
-
-    def _start(self) -> None:
-        found = self._step("start", steps.start)
-        own = found.result["recipe"]
-        self.context.choice = Choice(own, own)
-
-    def _search(self) -> None:
-        found = self._step("search", steps.search)
-        best, before = found.result["name"], self.context.choice.name
-        shown = not found.result["gains"]  # a baseline that was kept by default must be shown to be better
-        steps.better(self.context, Choice(best, found.result["recipe"]), shown=shown)
-        kept = self.context.choice.name == best != before
-        words = f"recipe {best}" if best != before else f"recipes: {before} stays the best"
-        self._gained("search", words, best, before, kept, found.result["seconds"])
-        self.notes += [found.result["verdict"], *found.result["notes"]]
-
-    def _gained(self, step: str, by: str, new: str, old: str, kept: bool, seconds: float, note: str = "") -> None:
-        """Note what a step gained: names of evidence, compared again at the end, when everything has been measured."""
-        self.gains.append((step, by, new, old, kept, seconds, note))
-        self.context.note(self._gain(self.context.scores(), self.gains[-1]).in_words())
-
-    @staticmethod
-    def _gain(scores: Scores, found: tuple[str, str, str, str, bool, float, str]) -> Gain:
-        step, by, new, old, kept, seconds, note = found
-        comparison = scores.compare(new, old)
-        return Gain(step, by, comparison.difference, comparison.low, comparison.high, kept, seconds, note)
-
-    def _train(self) -> None:
-        """Trials, training and a second search, where training is likely to gain."""
-        context, training = self.context, self.context.plan["training"]
-        if training["why"]:
-            self.notes.append(f"The model was not trained: {training['why']}.")
-            return
-        if not self.results["search"].result["gains"]:
-            self.notes.append(
-                "The model was not trained: no recipe gains over its own pooling, as on models that were trained for "
-                "similarity, or where classes are what counts."
-            )
-            return
-        settings, each = training["trials"][0], 0.0
-        if training["rungs"]:
-            found = self._step("trials", steps.trials)
-            settings, each = found.result["settings"], found.result["each"]
-            if not self._trials_gain(found):
-                return
-        found = self._step("train", partial(steps.training, settings=settings, each=each))
-        if not found.result["steps"]:
-            self.notes.append(f"The model was not trained: {found.result['cut']}.")
-            return
-        folder, raw = found.folder / "model", context.choice
-        again = self._step("search-again", partial(steps.search, trained=folder))
-        minutes = found.result["seconds"] / 60
-        words = (
-            f"{minutes:.0f} minutes of training" if minutes >= 1.5 else f"{found.result['seconds']:.0f} s of training"
+    own, training = run.plan["own"], run.plan["training"]
+    run.step("start", steps.start)
+    run.choice = Choice(own, own)
+    search = run.step("search", steps.search)
+    best = search["name"]
+    # a baseline that was kept by default must be significantly better
+    run.prefer(Choice(best, search["recipe"]), significantly=not search["gains"])
+    words = f"recipe {best}" if best != own else f"recipes: {own} stays the best"
+    gained("search", words, best, own, run.choice.name == best != own, search["seconds"], "")
+    notes += [search["verdict"], *search["notes"]]
+    if training["why"]:
+        notes.append(f"The model was not trained: {training['why']}.")
+        return gains
+    if not search["gains"]:
+        notes.append(
+            "The model was not trained: no recipe gains over its own pooling, as on models that were trained for "
+            "similarity, or where classes are what counts."
         )
-        measured, scores = {**found.result["measured"], **again.result["measured"]}, context.scores()
-        name = max(measured, key=lambda one: scores.values[one])
-        best = Choice(name, measured[name], folder)
-        steps.better(context, best, shown=False)
-        seconds = found.result["seconds"] + again.result["seconds"]
-        what, note = f"{words} and the recipe {best.recipe}", found.result.get("cut") or ""
-        self._gained("train", what, best.name, raw.name, context.choice != raw, seconds, note)
+        return gains
+    settings, step_seconds = training["trials"][0], 0.0
+    if training["rungs"]:
+        trials = run.step("trials", steps.trials)
+        settings, step_seconds = trials["settings"], trials["each"]
+        trial = steps.trial_name(
+            trials["best"], max(rung for number, rung, *_ in trials["rows"] if number == trials["best"] + 1)
+        )
+        before = own if own in run.evidence else run.baseline
+        if run.scores().difference(trial, before)[0] <= 0:
+            gained("trials", "trials of training", trial, before, False, trials["seconds"], "")
+            notes.append("The model was not trained further: no trial gained.")
+            return gains
+    trained = run.step("train", partial(steps.train, settings=settings, step_seconds=step_seconds))
+    if not trained["steps"]:
+        notes.append(f"The model was not trained: {trained['cut']}.")
+        return gains
+    model = run.journal.folder / "train" / "model"
+    again = run.step("search-again", partial(steps.search, trained=model))
+    measured, scores, untrained = {**trained["measured"], **again["measured"]}, run.scores(), run.choice
+    name = max(measured, key=lambda name: scores.values[name])
+    run.prefer(Choice(name, measured[name], model), significantly=False)
+    minutes, seconds = trained["seconds"] / 60, trained["seconds"] + again["seconds"]
+    words = f"{minutes:.0f} minutes of training" if minutes >= 1.5 else f"{trained['seconds']:.0f} s of training"
+    words += f" and the recipe {measured[name]}"
+    gained("train", words, name, untrained.name, run.choice != untrained, seconds, trained.get("cut") or "")
+    return gains
 
-    def _trials_gain(self, found: Step) -> bool:
-        """Whether the best trial does better than the model as it was given; the training itself must be shown to."""
-        context = self.context
-        best = next(row for row in reversed(found.result["rows"]) if row[0] == found.result["best"] + 1)
-        name = f"trial {best[0]} after {best[1]} steps"
-        before = context.plan["own"] if context.plan["own"] in context.found else context.plain
-        comparison = context.scores().compare(name, before)
-        if comparison.difference > 0:
-            return True
-        self._gained("trials", "trials of training", name, before, False, found.result["seconds"])
-        self.notes.append("The model was not trained further: no trial gained.")
-        return False
 
-    # -- writing ----------------------------------------------------------------------------------------------------
+def _gain(scores: Scores, step: str, by: str, new: str, old: str, kept: bool, seconds: float, note: str) -> Gain:
+    return Gain(step, by, *scores.difference(new, old), kept, seconds, note)
 
-    def _write(self) -> None:
-        context = self.context
-        self._step("encoder", outputs.encoder)
-        planned = [name for name, _, _ in announced(context.plan)]
-        for name, run in (("static", outputs.static), ("graph", outputs.graph)):
-            if name not in planned:
-                continue
-            decision = context.journal.decision(name, partial(self._fits, name))
-            if decision["run"]:
-                self._step(name, run)
+
+def _write(run: Run, notes: list[str]) -> None:
+    """Write the encoder; a static table and a graph where the plan has them and the budget allows."""
+    run.step("encoder", steps.encoder)
+    planned = {name: seconds for name, _, seconds in run.plan["steps"]}
+    for name, step in (("static", steps.static), ("graph", steps.graph)):
+        if name in planned:
+            decision = run.journal.once(f"time for {name}", partial(_affordable, run, planned[name]))
+            if decision["why"]:
+                notes.append(f"No {name} was made: {decision['why']}.")
             else:
-                self.notes.append(f"No {name} was made: {decision['why']}.")
+                run.step(name, step)
 
-    def _fits(self, name: str) -> dict[str, Any]:
-        """Whether a step fits what is left, at the pace of those before it."""
-        planned = {step: seconds for step, _, seconds in announced(self.context.plan)}
-        seconds, remaining = planned[name] * max(1.0, self.context.pace), max(self.context.remaining, 0.0)
-        if seconds <= remaining:
-            return {"run": True}
-        return {"run": False, "why": f"it takes about {_shown(seconds)}, and {remaining:.0f} s of the budget were left"}
 
-    # -- the outcome ------------------------------------------------------------------------------------------------
+def _affordable(run: Run, planned: float) -> dict[str, str]:
+    """Why a step does not fit the remaining budget at the pace of those before it, or ""."""
+    seconds, remaining = planned * max(1.0, run.pace), max(run.remaining, 0.0)
+    why = f"it takes about {_rounded(seconds)}, and {remaining:.0f} s of the budget were left"
+    return {"why": why if seconds > remaining else ""}
 
-    def _outcome(self) -> Improved:
-        context = self.context
-        scores, tests = context.scores(), context.yardstick.test_scores(context.found)
-        results: dict[str, Result] = {}
 
-        def result(name: str, evidence: str, about: Mapping[str, Any], own: bool) -> None:
-            score, low, high = scores.of(evidence)
-            results[name] = Result(
-                name,
-                score,
-                low,
-                high,
-                tests.of(evidence) if tests is not None and evidence in tests.values else None,
-                about["agreement"].get(evidence),
-                about["texts_per_second"] if own else None,
-                about["bytes"] if own else None,
-            )
-
-        for name in ("encoder", "static", "graph"):
-            if name not in self.results:
-                continue
-            about = self.results[name].result
-            if "why" in about:
-                self.notes.append(about["why"])
-                continue
-            main = about.get("name", name)
-            result(name, main, about, own=True)
-            for other in self.results[name].evidence:
-                if other != main:
-                    result(other, other, about, own=False)
-        answer, why = answer_of(context.settings.goal, results)
-        own = context.plan["own"]
-        about = {
-            **context.journal.identity,
-            "recipe": context.choice.recipe,
-            "plan": dict(context.plan),
-            "steps": {name: step.result for name, step in self.results.items()},
-            "before_on_test": None if tests is None else tests.of(own),
-            "seconds": round(context.journal.spent, 1),
-        }
-        if context.journal.spent > context.settings.seconds:
-            self.notes.append(f"It took {_shown(context.journal.spent)}, more than the budget.")
-        return Improved(
-            context.journal.output,
-            answer,
-            why,
-            scores.by,
-            scores.by_labels,
-            tuple(self._gain(scores, found) for found in self.gains),
-            tuple(results.values()),
-            scores.of(own),
-            tuple(dict.fromkeys(filter(None, self.notes))),
-            about,
-        )
+def _outcome(run: Run, gains: list[GainArguments], notes: list[str]) -> Improved:
+    scores, tests, own = run.scores(), run.metric.test_scores(run.evidence), run.plan["own"]
+    outputs: dict[str, Output] = {}
+    for step in (steps.ENCODER, steps.STATIC, steps.GRAPH):
+        values = run.results.get(step, {"agreement": {}})
+        if "why" in values:
+            notes.append(values["why"])
+            continue
+        saved = values.get("name", step)
+        for name in sorted(values["agreement"], key=lambda name: name != saved):
+            label = step if name == saved else name
+            figures = (values["texts_per_second"], values["bytes"]) if name == saved else (None, None)
+            test = tests.with_interval(name) if tests is not None and name in tests.values else None
+            outputs[label] = Output(label, *scores.with_interval(name), test, values["agreement"][name], *figures)
+    answer, why = answer_of(run.settings["goal"], outputs)
+    spent = run.journal.spent
+    if spent > run.settings["seconds"]:
+        notes.append(f"It took {_rounded(spent)}, more than the budget.")
+    return Improved(
+        run.journal.output,
+        answer,
+        why,
+        run.metric.by,
+        run.metric.by_labels,
+        scores.with_interval(own),
+        tuple(_gain(scores, *arguments) for arguments in gains),
+        tuple(outputs.values()),
+        tuple(dict.fromkeys(filter(None, notes))),
+        {
+            **run.journal.entries["identity"],
+            "recipe": run.choice.recipe,
+            "plan": run.plan,
+            "steps": run.results,
+            "before_on_test": None if tests is None else tests.with_interval(own),
+            "seconds": round(spent, 1),
+        },
+    )

@@ -1,150 +1,142 @@
-"""The steps that choose: the model as it is, searches of recipes, trials of training and the training itself.
+"""The steps of an improvement: start, search, trials, train, encoder, static, graph.
 
-Each gets its folder, and gives plain values and evidence; what the next step may rely on is only what these say.
+Each gets the run and a folder, and returns plain values and the evidence of the encoders that it measured; what later
+steps may rely on is only what these say.
 """
 
 from __future__ import annotations
 
+import shutil
+import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from essent._core import clock
+from essent._core.atomic import require_replaceable
 from essent._core.texts import distinct_texts
-from essent.improvement.context import Choice, Context
-from essent.improvement.plan import FEWEST_STEPS, VALIDATIONS, space_of
-from essent.improvement.yardstick import REFERENCE, Evidence, fewer_units
+from essent.encoder.encoder import Encoder
+from essent.engine.compiled import compile as compile_graph
+from essent.engine.files import load as load_graph
+from essent.errors import EngineError, InputError
+from essent.improvement.metric import REFERENCE, Evidence, agreement, subsample
+from essent.improvement.plan import LAYERS, MAX_VALIDATIONS, MIN_STEPS, TIMED_ROUNDS, TIMED_TEXTS, space_of
 from essent.recipe.recipe import Recipe
+from essent.recipe.shaping.base import AffineShaper
 from essent.selection.evaluation import Bench
 from essent.selection.run import search as search_recipes
+from essent.selection.settings import Settings as SearchSettings
 from essent.selection.space import Grid, Space
-from essent.tasks.comparison import Comparison
-from essent.training.run import train
+from essent.static.distillation import Material, collect, make_encoder
+from essent.static.gather import Settings as PassSettings
+from essent.static.settings import Choice as TableChoice
+from essent.tasks.duplicates import DuplicateTask
+from essent.tasks.pairs import PairTask
+from essent.training.run import train as train_model
 
-Found = tuple[dict[str, Any], dict[str, Evidence]]
-BASELINES = ("mean", "first-last")
-# The part of what is left that is given away, what plans are counted at least, and the training's least part.
-SAFE, LEAST_PACE, LEAST_TRAINING = 0.95, 0.8, 0.5
-SHOWN = 12  # rows of a search that are kept for the report
+if TYPE_CHECKING:
+    from essent.improvement.run import Run
+
+StepResult = tuple[dict[str, Any], dict[str, Evidence]]
+ENCODER, STATIC, GRAPH = "encoder", "static", "graph"
+# The part of the remaining budget that training may plan with, the least pace it assumes, and its least share.
+SAFE, MIN_PACE, MIN_TRAINING = 0.95, 0.8, 0.5
+REPORTED = 12  # recipes of a search
+SMALLER = (2, 4)  # divisors of the dimensions, for smaller encoders and tables
+SMALL_TABLE = 0.98  # the part of a table's score that a smaller one must keep to be taken for the goal size
 # Recipes that the criterion without labels compares with, on every model that is tried.
-REFERENCES = Space(
-    (
-        Grid(
-            layers=("L", "0+L", "1+2+L", "L-1+L"),
-            weights=("uniform", "idf"),
-            shaping=("", "centre | normalize", "whiten | normalize"),
-        ),
-    ),
-    name=REFERENCE,
-)
-STATIC_REFERENCES = Space(
-    (
-        Grid(
-            layers=("static",),
-            weights=("uniform", "idf", "sif"),
-            shaping=("", "centre | normalize", "whiten | normalize"),
-        ),
-    ),
-    name=REFERENCE,
-)
+SHAPING = ("", "centre | normalize", "whiten | normalize")
+REFERENCES = Grid(layers=LAYERS, weights=("uniform", "idf"), shaping=SHAPING)
+STATIC_REFERENCES = Grid(layers=("static",), weights=("uniform", "idf", "sif"), shaping=SHAPING)
 
 
-# -- the model as it is -----------------------------------------------------------------------------------------------
+# -- the model as it is, and searches ---------------------------------------------------------------------------------
 
 
-def start(context: Context, folder: Path) -> Found:
+def start(run: Run, folder: Path) -> StepResult:
     """Measure the model's own pooling and the mean."""
-    own = context.plan["own"]
-    recipes = dict.fromkeys([own, str(Recipe.parse(context.plain))])
-    evidence = {recipe: context.yardstick.measure(context.encoder(recipe)) for recipe in recipes}
-    return {"recipe": own}, {**evidence, **references(context, None)}
+    recipes = dict.fromkeys([run.plan["own"], str(Recipe.parse(run.baseline))])
+    evidence = {recipe: run.metric.measure(run.encoder(recipe)) for recipe in recipes}
+    return {}, {**evidence, **references(run, None, "given")}
 
 
-def references(context: Context, trained: Path | None, which: str = "given") -> dict[str, Evidence]:
+def references(run: Run, trained: Path | None, label: str) -> dict[str, Evidence]:
     """The evidence of the recipes that the criterion compares with, on a model; none with labels.
 
-    The teachers of all models that were tried are taken together: those of the model before training would call every
-    trained model worse, as it agrees less with them.
+    The references of all models that were tried count together: those of the model before training alone would call
+    every trained model worse, as it agrees less with them.
     """
-    pairs = context.yardstick.pairs
-    if pairs is None:
+    if run.metric.by_labels:
         return {}
-    space = STATIC_REFERENCES if context.capabilities.only_static else REFERENCES
-    recipes, _ = space.expand(context.capabilities)
+    pairs = run.metric.measured["pairs"]
+    grid = STATIC_REFERENCES if run.capabilities.only_static else REFERENCES
+    recipes, _ = Space((grid,), name=REFERENCE).expand(run.capabilities)
     texts, rows = distinct_texts(pairs.texts())
-    fitted = list(context.given.texts[: context.plan["fitted"]])
-    bench = Bench(context.shell(trained), recipes, batch_size=context.settings.batch_size, progress=False, options={})
+    batch_size = run.settings["batch_size"]
+    bench = Bench(run.shell(trained), recipes, batch_size=batch_size, progress=False, options={})
     return {
-        f"{REFERENCE} {which} {recipe}": {"pairs": pairs.evidence(np.asarray(vectors, np.float64), rows.tolist())}
-        for recipe, vectors in bench.vectors(texts, fitted, fitted)
+        f"{REFERENCE} {label} {recipe}": {"pairs": pairs.evidence(np.asarray(vectors, np.float64), rows.tolist())}
+        for recipe, vectors in bench.vectors(texts, run.fit_texts, run.fit_texts)
     }
 
 
-# -- searches ---------------------------------------------------------------------------------------------------------
-
-
-def search(context: Context, folder: Path, trained: Path | None = None) -> Found:
-    """Search recipes on a model; its best one is measured, fitted as it will be saved."""
+def search(run: Run, folder: Path, trained: Path | None = None) -> StepResult:
+    """Search recipes on a model; the best is measured, fitted as it will be saved."""
     plan = (
-        context.plan["search"] if trained is None else context.journal.decision(folder.name, partial(_again, context))
+        run.plan["search"] if trained is None else run.journal.once("plan of search-again", partial(_search_again, run))
     )
-    baselines = (context.plain,) if context.capabilities.only_static else BASELINES
-    tasks = context.given.tasks
-    total = sum(task.units for task in tasks)
-    some = [fewer_units(task, plan["units"], total, context.settings.seed) for task in tasks]
-    data: Any = some[0] if len(some) == 1 else some or list(context.given.texts[: plan["texts"]])
-    board = search_recipes(
-        context.shell(trained),
-        data,
-        space_of(plan["space"]),
-        baselines=tuple(dict.fromkeys([*baselines, context.plan["own"]])),
-        seed=context.settings.seed,
-        batch_size=context.settings.batch_size,
+    baselines = [run.baseline] if run.capabilities.only_static else ["mean", "first-last"]
+    settings = SearchSettings(
+        baselines=tuple(dict.fromkeys([*baselines, run.plan["own"]])),
+        seed=run.settings["seed"],
+        batch_size=run.settings["batch_size"],
         work=folder / "search",
-        progress=context.progress,
-        precision=context.settings.precision,
+        progress=run.progress,
+        precision=run.settings["precision"],
     )
-    # on a trained model, of which no recipe is established, also the leader that is not shown to be better than `mean`
-    chosen = dict.fromkeys([str(board.best), *([str(board.leader)] if trained else [])])
-    measured = {_named(recipe, trained): recipe for recipe in chosen}
-    result = {
+    tasks = subsample(run.inputs.tasks, plan["units"], run.settings["seed"])
+    data: Any = tasks[0] if len(tasks) == 1 else tasks or list(run.inputs.texts[: plan["texts"]])
+    board = search_recipes(run.shell(trained), data, space_of(plan["space"]), settings=settings)
+    # on a trained model, where no recipe is established, also the leader if it is not significantly better than `mean`
+    recipes = dict.fromkeys([str(board.best), *([str(board.leader)] if trained else [])])
+    measured = {_name(recipe, trained): recipe for recipe in recipes}
+    values = {
         "recipe": str(board.best),
         "name": next(iter(measured)),
         "measured": measured,
-        "gains": str(board.best) not in board.baselines,  # one that leads, and one that nothing is better than
+        "gains": str(board.best) not in board.baselines,  # neither a baseline nor a leader that nothing is better than
         "verdict": board.verdict,
         "notes": list(board.notes),
         "criterion": board.criterion,
         "recipes": len(board.trials),
-        "rows": [[str(trial.recipe), trial.scores[board.criterion]] for trial in board.trials[:SHOWN]],
+        "rows": [[str(trial.recipe), trial.scores[board.criterion]] for trial in board.trials[:REPORTED]],
         "space": plan["space"],
     }
-    return result, _measure(context, measured, trained)
+    return values, _measure(run, measured, trained)
 
 
-def _named(recipe: str, trained: Path | None) -> str:
-    """The name of a recipe's evidence."""
+def _name(recipe: str, trained: Path | None) -> str:
     return f"trained: {recipe}" if trained else recipe
 
 
-def _measure(context: Context, recipes: Mapping[str, str], trained: Path | None) -> dict[str, Evidence]:
+def _measure(run: Run, recipes: Mapping[str, str], trained: Path | None) -> dict[str, Evidence]:
     """Evidence of recipes by their names, of those that have none yet."""
     return {
-        name: context.yardstick.measure(context.encoder(recipe, trained))
+        name: run.metric.measure(run.encoder(recipe, trained))
         for name, recipe in recipes.items()
-        if name not in context.found
+        if name not in run.evidence
     }
 
 
-def _again(context: Context) -> dict[str, Any]:
+def _search_again(run: Run) -> dict[str, Any]:
     """The second search as it was planned, or the smallest one where the budget is nearly spent."""
-    plan = dict(context.plan["again"])
-    if plan["seconds"] > context.remaining * 0.6 and plan["space"] not in ("tiny", "static"):
+    plan = dict(run.plan["again"])
+    if plan.pop("seconds") > run.remaining * 0.6 and plan["space"] not in ("tiny", "static"):
         plan |= {"space": "tiny", "cut": "the budget was nearly spent"}
     return plan
 
@@ -152,131 +144,255 @@ def _again(context: Context) -> dict[str, Any]:
 # -- training ---------------------------------------------------------------------------------------------------------
 
 
-def trials(context: Context, folder: Path) -> Found:
-    """Successive halving: all settings for some steps, the better half of them for more, until one is left.
-
-    Each trial at each number of steps is a step of the journal: a run that goes on does not train backwards.
-    """
-    training = context.journal.decision(folder.name, partial(_affordable, context))
-    alive = list(range(len(training["trials"])))
+def trials(run: Run, folder: Path) -> StepResult:
+    """Successive halving: all settings for some steps, the better half of them for more, until one is left."""
+    shutil.rmtree(folder)  # of a killed run: a trial does not train backwards
+    settings, rungs = affordable_trials(run)
+    alive, step_seconds = list(range(len(settings))), {}
     evidence: dict[str, Evidence] = {}
     rows: list[list[Any]] = []
-    each = [0.0] * len(alive)
-    for before, rung in pairwise([0, *training["rungs"]]):
-        for number in alive:
-            run = partial(_trial, context, folder / f"trial-{number}", training, number, before, rung)
-            done = context.journal.step(f"{folder.name}/{number + 1} after {rung}", run)
-            evidence |= done.evidence
-            each[number] = done.result["each"]
-        scores = context.scores(evidence)
-        order = sorted(alive, key=lambda number: -scores.values[_trial_name(number, rung)])
-        rows += [[number + 1, rung, *scores.of(_trial_name(number, rung))] for number in order]
+    for before, rung in pairwise([0, *rungs]):
+        for trial in alive:
+            began = clock.elapsed()
+            output = folder / f"trial-{trial}"
+            encoder = _train(run, settings[trial], output=output, max_steps=rung, validate_every=rungs[0])
+            step_seconds[trial] = (clock.elapsed() - began) / (rung - before)
+            evidence[trial_name(trial, rung)] = run.metric.measure(encoder, tests=False)
+        scores = run.scores(evidence)
+        alive.sort(key=lambda trial: -scores.values[trial_name(trial, rung)])
+        rows += [[trial + 1, rung, *scores.with_interval(trial_name(trial, rung))] for trial in alive]
         if before == 0:
-            best = folder / f"trial-{order[0]}"
-            evidence |= context.journal.step(
-                f"{folder.name}/references", partial(_trial_references, context, best)
-            ).evidence
-        alive = order[: max(1, len(order) // 2)]
-    return {"best": alive[0], "settings": training["trials"][alive[0]], "rows": rows, "each": each[alive[0]]}, evidence
+            evidence |= references(run, folder / f"trial-{alive[0]}", "trial")
+        alive = alive[: max(1, len(alive) // 2)]
+    best = alive[0]
+    return {"best": best, "settings": settings[best], "rows": rows, "each": step_seconds[best]}, evidence
 
 
-def _trial(
-    context: Context, output: Path, training: Mapping[str, Any], number: int, before: int, rung: int, folder: Path
-) -> Found:
-    """Train one of the settings from so many steps to so many, and measure it; `each` is the seconds of a step."""
-    began = clock.elapsed()
-    encoder = train(
-        context.shell(),
-        list(context.given.texts),
-        "simcse-unsup",
-        output=output,
-        resume=True,
-        max_steps=rung,
-        validate_every=training["rungs"][0],
-        precision=context.settings.training_precision,
-        **training["trials"][number],
-    )
-    each = (clock.elapsed() - began) / (rung - before)
-    return {"each": each}, {_trial_name(number, rung): context.yardstick.measure(encoder, tests=False)}
+def trial_name(trial: int, steps: int) -> str:
+    """The name of a trial's evidence."""
+    return f"trial {trial + 1} after {steps} steps"
 
 
-def _trial_references(context: Context, trained: Path, folder: Path) -> Found:
-    return {}, references(context, trained, "trial")
+def affordable_trials(run: Run) -> tuple[list[dict[str, Any]], list[int]]:
+    """Settings and steps of the trials as they were planned, halved until they fit the remaining budget."""
+    plan = run.plan["training"]
+    settings, rungs, seconds = plan["trials"], plan["rungs"], plan["trial_seconds"]
+    while seconds > 0.5 * run.remaining and len(settings) > 2:
+        settings, rungs, seconds = settings[: len(settings) // 2], rungs[: max(1, len(rungs) - 1)], seconds / 2.5
+    return settings, rungs
 
 
-def _trial_name(number: int, rung: int) -> str:
-    return f"trial {number + 1} after {rung} steps"
+def _train(run: Run, settings: Mapping[str, Any], **arguments: Any) -> Encoder:
+    precision = "bfloat16" if run.settings["precision"] == "bfloat16" else "float32"  # training has no auto
+    arguments = {**settings, **arguments, "precision": precision, "resume": True}
+    return train_model(run.shell(), list(run.inputs.texts), "simcse-unsup", **arguments)
 
 
-def _affordable(context: Context) -> dict[str, Any]:
-    """The trials as they were planned, or half of them until they fit what is left."""
-    training = dict(context.plan["training"])
-    seconds = training["trial_seconds"]
-    while seconds > 0.5 * context.remaining and len(training["trials"]) > 2:
-        training["trials"] = training["trials"][: len(training["trials"]) // 2]
-        training["rungs"] = training["rungs"][: max(1, len(training["rungs"]) - 1)]
-        training["cut"] = "the budget was nearly spent"
-        seconds /= 2.5
-    return training
-
-
-def training(context: Context, folder: Path, settings: Mapping[str, Any], each: float) -> Found:
-    """The training with the best settings; the checkpoint best on the judgements is kept, without any the last.
+def train(run: Run, folder: Path, settings: Mapping[str, Any], step_seconds: float) -> StepResult:
+    """The training with the best settings; the best checkpoint by labels is selected, without labels the last.
 
     The trained model is measured with the recipe of its training, and with the best one before it: that the same recipe
     gains says most about the training.
 
     Args:
-        each: seconds that a step took in the trials; 0 where there were none.
+        step_seconds: of a step in the trials; 0 where there were none.
     """
-    decision = context.journal.decision(folder.name, partial(_steps, context, each))
-    if decision["steps"] == 0:
-        return {"steps": 0, "cut": decision["cut"]}, {}
-    encoder = train(
-        context.shell(),
-        list(context.given.texts),
-        "simcse-unsup",
-        output=folder / "model",
-        validate=context.yardstick.validation(),
-        resume=True,
-        max_steps=decision["steps"],
-        validate_every=max(4, -(-decision["steps"] // (context.plan["training"]["validations"] or VALIDATIONS))),
-        progress=context.progress,
-        precision=context.settings.training_precision,
-        **settings,
-    )
+    decision = run.journal.once("steps of train", partial(affordable_steps, run, step_seconds))
+    steps = decision["steps"]
+    values = {"steps": steps, **({"cut": decision["cut"]} if "cut" in decision else {})}
+    if steps == 0:
+        return values, {}
     model = folder / "model"
-    recipes = dict.fromkeys([str(encoder.recipe), context.choice.recipe])
-    measured = {_named(recipe, model): recipe for recipe in recipes}
-    evidence = {**_measure(context, measured, model), **references(context, model, "trained")}
-    return {**decision, "measured": measured, "settings": dict(settings)}, evidence
+    encoder = _train(
+        run,
+        settings,
+        output=model,
+        validate=run.metric.validation(),
+        max_steps=steps,
+        validate_every=max(4, -(-steps // (run.plan["training"]["validations"] or MAX_VALIDATIONS))),
+        progress=run.progress,
+    )
+    measured = {_name(recipe, model): recipe for recipe in (str(encoder.recipe), run.choice.recipe)}
+    evidence = {**_measure(run, measured, model), **references(run, model, "trained")}
+    return {**values, "measured": measured, "settings": dict(settings)}, evidence
 
 
-def _steps(context: Context, each: float) -> dict[str, Any]:
-    """How many steps fit what is left, by what they took in the trials; later steps of the plan keep their time."""
-    training, speed = context.plan["training"], context.plan["speed"]
+def affordable_steps(run: Run, step_seconds: float) -> dict[str, Any]:
+    """How many steps fit the remaining budget, by their seconds in the trials; later steps keep their planned time."""
+    training, speed, planned = run.plan["training"], run.plan["speed"], run.plan["steps"]
+    names = [name for name, _, _ in planned]
     measured = (training["validations"] + 2) * speed["measured"] + 2 * speed["tested"]
-    later = max(context.pace, LEAST_PACE) * (context.planned_after("train") + measured)
-    each = each or max(context.pace, LEAST_PACE) * training["seconds"] / training["steps"]
-    free = max(SAFE * context.remaining - later, LEAST_TRAINING * context.remaining)  # later steps can be cut too
-    steps = min(training["most"], int(free / max(each, 1e-9)))
-    if steps < FEWEST_STEPS:
-        return {"steps": 0, "cut": f"only {max(context.remaining, 0.0):.0f} s of the budget were left"}
-    planned = training["steps"]
-    cut = {"cut": f"{planned} steps were planned, and {steps} fitted the budget"} if steps < planned else {}
-    return {"steps": steps, **cut}
+    pace = max(run.pace, MIN_PACE)
+    later = pace * (sum(seconds for _, _, seconds in planned[names.index("train") + 1 :]) + measured)
+    step_seconds = step_seconds or pace * training["seconds"] / training["steps"]
+    free = max(SAFE * run.remaining - later, MIN_TRAINING * run.remaining)  # later steps can be cut too
+    steps = min(training["most"], int(free / max(step_seconds, 1e-9)))
+    if steps < MIN_STEPS:
+        return {"steps": 0, "cut": f"only {max(run.remaining, 0.0):.0f} s of the budget were left"}
+    cut = f"{training['steps']} steps were planned, and {steps} fitted the budget"
+    return {"steps": steps, **({"cut": cut} if steps < training["steps"] else {})}
 
 
-# -- deciding ---------------------------------------------------------------------------------------------------------
+# -- what is written --------------------------------------------------------------------------------------------------
 
 
-def better(context: Context, other: Choice, *, shown: bool) -> Comparison:
-    """Take another encoder for the best one where it is better; says what was compared.
+def encoder(run: Run, folder: Path) -> StepResult:
+    """Fit, calibrate and save the best encoder; measure it with fewer dimensions too."""
+    choice = run.choice
+    fitted = run.encoder(choice.recipe, choice.trained)
+    calibrated = _calibrate(run, fitted)
+    path = run.journal.output / ENCODER
+    _save(run, fitted, path, calibrated)
+    saved = Encoder(str(path), device=str(fitted.device))
+    evidence = {ENCODER: run.metric.measure(saved), **_smaller_encoders(run)}
+    values = {
+        "recipe": choice.recipe,
+        "trained": choice.trained is not None,
+        "calibrated": calibrated,
+        "dimensions": int(fitted.get_embedding_dimension() or 0),
+    }
+    return {**values, **_figures(evidence, evidence[ENCODER], saved, path, run)}, evidence
 
-    Args:
-        shown: only where the interval of the difference lies above 0.
-    """
-    comparison = context.scores().compare(other.name, context.choice.name)
-    if comparison.is_better or (not shown and comparison.difference > 0):
-        context.choice = replace(other)
-    return comparison
+
+def _calibrate(run: Run, encoder: Encoder) -> str:
+    """Calibrate an encoder on the texts, and on labelled pairs where there are any; returns what was done, or ""."""
+    score, seed = run.settings["match_score"], run.settings["seed"]
+    pairs = [
+        task
+        for task in run.inputs.tasks
+        if isinstance(task, DuplicateTask) or (isinstance(task, PairTask) and score is not None)
+    ]
+    task = pairs[0] if pairs else None
+    try:
+        encoder.calibrate(run.fit_texts, task, match_score=score if isinstance(task, PairTask) else None, seed=seed)
+    except InputError as error:  # too few labelled matches, or a similarity other than the cosine
+        run.note(f"Similarities: {error}")
+        if task is None or encoder.similarity_fn_name != "cosine":
+            return ""
+        encoder.calibrate(run.fit_texts, seed=seed)
+    return str(encoder.calibration)
+
+
+def _save(run: Run, encoder: Encoder, path: Path, calibrated: str) -> None:
+    """Save an encoder; its model card says how it was made, without times: the same run writes the same card."""
+    require_replaceable(path)
+    name = encoder.model_card_data.model_name = f"essent/{path.name}-{encoder.recipe.digest()[:8]}"
+    lines = [f"`essent improve` on {len(run.inputs.texts):,} texts, measured by {run.metric.name}."]
+    scores, tests = run.scores(), run.metric.test_scores(run.evidence)
+    for recipe in dict.fromkeys([run.plan["own"], run.choice.name]):
+        lines.append("`{}`: {:.2f} [{:.2f}, {:.2f}]".format(recipe, *scores.with_interval(recipe)))
+    if tests is not None:
+        figures = "{:.2f} [{:.2f}, {:.2f}]".format(*tests.with_interval(run.choice.name))
+        lines.append(f"On the test ({run.metric.test_name}): {figures}")
+    lines += [f"Calibrated similarity: {calibrated}."] if calibrated else []
+
+    def finish(folder: Path, reason: str) -> None:
+        encoder.write_card(folder, reason, name=name)
+        card = folder / "README.md"
+        if card.is_file():
+            section = "## How it was made\n\n" + "".join(f"- {line}\n" for line in lines)
+            card.write_text(f"{card.read_text('utf-8').rstrip()}\n\n{section}", encoding="utf-8")
+
+    encoder.write_folder(path, "stock", finish)
+
+
+def _smaller_encoders(run: Run) -> dict[str, Evidence]:
+    """Evidence of the best recipe with fewer dimensions, whitened components, where there is time to measure them."""
+    recipe, dimensions, speed = Recipe.parse(run.choice.recipe), run.plan["dimensions"], run.plan["speed"]
+    seconds = len(SMALLER) * (speed["seconds"] * run.plan["fitted"] + speed["measured"])
+    affordable = not run.capabilities.only_static and seconds < run.remaining / 3
+    evidence = {}
+    if run.journal.once("smaller encoders", lambda: {"measured": affordable})["measured"]:
+        steps = [step for step in recipe.shaping if step != "normalize" and not step.startswith("whiten")]
+        for size in (dimensions // divisor for divisor in SMALLER):
+            smaller = str(replace(recipe, shaping=(*steps, f"whiten:{size}", "normalize")))
+            if smaller != run.choice.recipe and size >= 8:
+                encoder = run.encoder(smaller, run.choice.trained)
+                evidence[f"{size} dimensions: {smaller}"] = run.metric.measure(encoder, tests=False)
+    return evidence
+
+
+def static(run: Run, folder: Path) -> StepResult:
+    """Make static tables that imitate the encoder; save the best, or for the goal size its smallest good form."""
+    source = Encoder(str(run.journal.output / ENCODER))
+    texts = list(run.inputs.texts[: run.plan["distilled"]])
+    passes = PassSettings(unseen="alone" if run.plan["alone"] else "static", batch_size=run.settings["batch_size"])
+    averages, _ = collect(run.shell(run.choice.trained), texts, layers=["L"], teacher="mean", settings=passes)
+    materials = {"": averages, "taught by the encoder, ": _taught(averages, source, texts)}
+    choices = [
+        TableChoice(),
+        TableChoice(weights="sif:0.01", ridge=0.03),
+        TableChoice(weights="sif:0.01", shaping="abtt:2"),
+    ]
+    tables = {
+        f"static, {teacher}{choice}": make_encoder(material, choice)
+        for teacher, material in materials.items()
+        for choice in choices
+    }
+    evidence = {name: run.metric.measure(table.encoder, tests=False) for name, table in tables.items()}
+    scores = run.scores(evidence)
+    alike = {name: agreement(run.evidence[ENCODER], evidence[name]) for name in tables}
+    best = max(tables, key=lambda name: (round(scores.values[name], 1), alike[name]))
+    make = partial(make_encoder, tables[best].material, tables[best].choice, dtype="int8")
+    width = int(tables[best].encoder.get_embedding_dimension() or 0)
+    forms = {best: tables[best].encoder, f"{best}, int8": make().encoder}
+    for size in (width // divisor for divisor in SMALLER if width // divisor >= 8):
+        forms[f"{best}, {size} dimensions, int8"] = make(dimensions=size).encoder
+    evidence = {name: run.metric.measure(form) for name, form in forms.items()}
+    values = run.scores(evidence).values
+    name = best
+    if run.settings["goal"] == "size":
+        name = [form for form in forms if values[form] >= SMALL_TABLE * values[best]][-1]
+    path = run.journal.output / STATIC
+    _save(run, forms[name], path, _calibrate(run, forms[name]))
+    saved = Encoder(str(path), device="cpu")
+    result = {"name": name, "tried": len(tables), "dimensions": int(saved.get_embedding_dimension() or 0)}
+    return {**result, **_figures(evidence, run.evidence[ENCODER], saved, path, run)}, evidence
+
+
+def _taught(averages: Material, source: Encoder, texts: list[str]) -> Material:
+    """The material of tables that imitate an encoder: its vectors, and the averages shaped as it shapes its own."""
+    chain, tables = source.module.chain, dict(averages.contexts.tables)
+    steps = list(takewhile(lambda step: isinstance(step, AffineShaper), chain.steps))
+    if steps and len(steps) + 1 >= len(chain.steps):  # all but a last step, which makes unit length
+        affine = type(chain)(steps).as_affine()
+        assert affine is not None  # noqa: S101
+        tables = {
+            layer: ((table - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
+            for layer, table in tables.items()
+        }
+    vectors = np.asarray(source.encode(texts, show_progress_bar=False), np.float32)  # (N,D)
+    if any(table.shape[1] != vectors.shape[1] for table in tables.values()):
+        return averages
+    return replace(averages, contexts=replace(averages.contexts, tables=tables), vectors=vectors, fits={})
+
+
+def graph(run: Run, folder: Path) -> StepResult:
+    """Compile the encoder to one graph."""
+    path = run.journal.output / GRAPH
+    try:
+        compile_graph(Encoder(str(run.journal.output / ENCODER), device="cpu"), run.plan["engine"]).save(str(path))
+    except EngineError as error:
+        return {"why": f"no graph could be made: {error}"}, {}
+    compiled = load_graph(str(path))
+    evidence = {GRAPH: run.metric.measure(compiled)}
+    figures = _figures(evidence, run.evidence[ENCODER], compiled, path, run)
+    return {"name": GRAPH, "engine": run.plan["engine"], **figures}, evidence
+
+
+def _figures(
+    evidence: Mapping[str, Evidence], reference: Evidence, encoder: Any, folder: Path, run: Run
+) -> dict[str, Any]:
+    """Agreement with the reference, texts per second (median of some rounds on held-out texts), and bytes on disk."""
+    texts = list(run.inputs.held_out[:TIMED_TEXTS])
+    encoder.encode(texts[:16], show_progress_bar=False)
+    seconds = []
+    for _ in range(TIMED_ROUNDS):
+        began = clock.elapsed()
+        encoder.encode(texts, show_progress_bar=False)
+        seconds.append(clock.elapsed() - began)
+    return {
+        "agreement": {name: agreement(reference, arrays) for name, arrays in evidence.items()},
+        "texts_per_second": len(texts) / statistics.median(seconds),
+        "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+    }

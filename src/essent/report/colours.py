@@ -45,19 +45,19 @@ def level_of(shade: float) -> int:
 
 def palette(stops: Sequence[str]) -> list[tuple[str, str]]:
     """The colours of all levels, each with that of the text on it."""
-    found = []
+    shades = []
     for level in range(LEVELS):
         at = level / (LEVELS - 1) * (len(stops) - 1)
         first = min(int(at), len(stops) - 2)
         mixed = [a + (b - a) * (at - first) for a, b in zip(_rgb(stops[first]), _rgb(stops[first + 1]), strict=True)]
         colour = "#" + "".join(f"{round(part):02X}" for part in mixed)
-        found.append((colour, max((INK, PAPER), key=lambda text: contrast(colour, text))))
-    return found
+        shades.append((colour, max((INK, PAPER), key=lambda text: contrast(colour, text))))
+    return shades
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(first: str, second: str) -> float:
     """Contrast ratio of two colours, from 1 to 21 (WCAG 2.2)."""
-    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    light, dark = sorted(map(_luminance, (first, second)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 

@@ -1,113 +1,57 @@
-"""Results and leaderboards to a report."""
+"""Results and leaderboards to a report: its sections, and its verdict: which row is first, by how much."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from essent.errors import DataError, InputError
-from essent.report.labels import NO_MODEL, Key, Names, key_of, names_of, short_name, short_paths
-from essent.report.lead import in_words, lead_of, lead_table
-from essent.report.measured import geometry_section, heros_section, plain_section
-from essent.report.parts import Block, Column, Line, Number, Report, Section, Table, decimals_for, ends_of
-from essent.report.rows import ROW, Row, bar_chart, by_row, flattened, label_of, long_table, notes_of
+from essent.report.parts import (
+    NO_MODEL,
+    Block,
+    Column,
+    Key,
+    Line,
+    Names,
+    Number,
+    Report,
+    Section,
+    Table,
+    decimals_for,
+    ends_of,
+    key_of,
+    names_of,
+    short_name,
+    short_paths,
+    with_interval,
+)
+from essent.report.sections import (
+    ROW,
+    Row,
+    bar_chart,
+    board_section,
+    by_row,
+    flattened,
+    geometry_section,
+    heros_section,
+    long_table,
+    notes_of,
+    plain_section,
+)
 from essent.tasks.result import Result
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
 
-
 AVERAGE = "avg"
 NAMES = {"spearman": "Spearman ×100", "pearson": "Pearson ×100"}
-
-
-def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:
-    """The table of rows × tasks, a bar chart a task, and every other number folded."""
-    metric, which = kind[1], kind[2]
-    rows = by_row(group)
-    tasks = list(dict.fromkeys(result.task for result in group))
-    scores = {row: {task: _main(found.get(task)) for task in tasks} for row, found in rows.items()}
-    decimals = decimals_for(number.value for line in scores.values() for number in line.values())
-    columns = list(tasks)
-    if len(tasks) > 1:
-        columns.append(AVERAGE)
-        for line in scores.values():
-            line[AVERAGE] = _average([line[task] for task in tasks])
-    name = NAMES.get(metric, metric.capitalize()) + ("" if which == "all" else f", {which}")
-    table = Table(
-        "Scores",
-        (Column(ROW, None), *(Column(column, decimals, "higher") for column in columns)),
-        tuple((label_of(row, names), *(line[column] for column in columns)) for row, line in scores.items()),
-    )
-    reach = ends_of(number for line in scores.values() for number in line.values())
-    charts = []
-    for column in columns:
-        lines = {row: line[column] for row, line in scores.items() if line[column].known is not None}
-        if lines:
-            on = "page" if column == columns[-1] else "picture"  # of several tasks the page draws the mean
-            charts.append(bar_chart(column, lines, names, decimals, reach, shown_on=on))
-    lead = lead_of(name, tasks, rows)
-    leads = lead_table(lead, names, decimals) if lead else None
-    blocks = (table, *([leads] if leads else []), *charts, *_folded(rows, names))
-    verdict = (in_words(lead, names, decimals),) if lead else ()
-    return Section(name, blocks, _intervals(group), notes_of(group), verdict)
-
-
-def _main(result: Result | None) -> Number:
-    """The main score and what stands beside it: an interval, or one standard deviation to each side."""
-    if result is None or result.main is None:
-        return Number()
-    metric, _ = result.main
-    value, beside = result.main_score, result.metrics[metric]
-    if "low" in beside and "high" in beside:
-        return Number(value, beside["low"], beside["high"])
-    if "std" in beside:
-        return Number(value, value - beside["std"], value + beside["std"])
-    return Number(value)
-
-
-def _intervals(group: Sequence[Result]) -> str:
-    """What the intervals of these results are."""
-    besides = [result.metrics[result.main[0]] for result in group if result.main is not None]
-    ends = any("low" in beside and "high" in beside for beside in besides)
-    deviations = any("std" in beside and "low" not in beside for beside in besides)
-    said = [*(["confidence intervals"] * ends), *(["one standard deviation to each side"] * deviations)]
-    return f"Lines on the bars: {' or '.join(said)}." if said else ""
-
-
-def _average(numbers: Sequence[Number]) -> Number:
-    """The plain mean, when every task is there."""
-    values = [number.value for number in numbers]
-    there = [value for value in values if value is not None]
-    return Number(sum(there) / len(there)) if len(there) == len(values) else Number()
-
-
-def _besides(result: Result) -> dict[str, dict[str, float]]:
-    """Scores without the main one, its interval and its deviation, which the table of scores has."""
-    metric, which = result.main or ("", "")
-    shown = {which, "low", "high", "std"}
-    rest = {name: value for name, value in result.metrics.get(metric, {}).items() if name not in shown}
-    return {name: rest if name == metric else scores for name, scores in result.metrics.items()}
-
-
-def _folded(rows: Mapping[Row, Mapping[str, Result]], names: Names) -> list[Block]:
-    """Tables of the other metrics and of every subset."""
-    found = [(label_of(row, names), result) for row, tasks in rows.items() for result in tasks.values()]
-    scored = [(label, result, flattened(_besides(result))) for label, result in found]
-    blocks: list[Block] = []
-    if any(scores for _, _, scores in scored):
-        blocks.append(
-            long_table("Other scores", [(label, (r.task,), r.n, scores) for label, r, scores in scored], ("task",))
-        )
-    subsets = [
-        (label, (result.task, subset), result.subsets[subset].get("n"), {k: v for k, v in scores.items() if k != "n"})
-        for label, result in found
-        for subset, scores in result.subsets.items()
-    ]
-    if subsets:
-        blocks.append(long_table("Subsets", subsets, ("task", "subset")))
-    return blocks
+MAX_NAMED = 3  # rows that a sentence names
+HOW = (
+    "First less the other, with 95 % intervals made of both scores' own, as if each had been measured on other texts: "
+    "on the same texts they are narrower, so a difference that is shown here is shown."
+)
 
 
 def gather(
@@ -122,8 +66,12 @@ def gather(
     if not results and not searches:
         raise InputError("A report needs at least one result or leaderboard.")
     for result in results:
-        _check_numbers(result)
-    results = told_apart(results)
+        for name, score in (
+            pair for scores in (*result.metrics.values(), *result.subsets.values()) for pair in scores.items()
+        ):
+            if isinstance(score, bool) or not isinstance(score, (int, float)):
+                raise DataError(f"{result.task}: the score {name!r} is {score!r}, which is no number.")
+    results = _disambiguated(results)
     names = names_of(
         (key_of(result.provenance) for result in results),
         (str(board.provenance.get("model") or NO_MODEL) for board in searches),
@@ -132,61 +80,43 @@ def gather(
     for result in results:
         groups.setdefault(_kind(result), []).append(result)
     sections = [SECTIONS[kind[0]](kind, group, names) for kind, group in groups.items()]
-    if searches:
-        from essent.report.boards import board_section
-
-        sections += [board_section(board, names) for board in searches]
-    if results:
-        sections.append(_sources(results, names))
-    sections = [_without_folders(section) for section in sections]
+    sections += [board_section(board, names) for board in searches]
+    sections += [_sources(results, names)] if results else []
+    sections = [  # folders by their last two names: a page is sent to others
+        replace(
+            section,
+            title=short_paths(section.title),
+            about=short_paths(section.about),
+            notes=tuple(map(short_paths, section.notes)),
+            verdict=tuple(map(short_paths, section.verdict)),
+        )
+        for section in sections
+    ]
+    tasks = len({result.task for result in results})
+    counts = {"models": len(names.models), "rows": len(names.rows), "tasks": tasks, "searches": len(searches)}
+    singular = {"models": "model", "rows": "row", "tasks": "task", "searches": "search"}
+    counted = ", ".join(f"{count} {singular[word] if count == 1 else word}" for word, count in counts.items() if count)
     verdict = tuple(sentence for section in sections for sentence in section.verdict)
-    return Report(title, tuple(sections), _counted(results, searches, names), verdict)
+    return Report(title, tuple(sections), f"{counted}.", verdict)
 
 
-def told_apart(results: Sequence[Result]) -> list[Result]:
-    """Tasks of one name that stand for different data get names of their own: two files may be called alike."""
+def _disambiguated(results: Sequence[Result]) -> list[Result]:
+    """Tasks of one name that stand for different data get names of their own: two files may have the same name."""
     sources: dict[str, dict[str, str]] = {}
     for result in results:
         if (digest := result.provenance.get("sha256")) is not None:
-            place = short_name(_word(result.provenance.get("source")))
-            sources.setdefault(result.task, {}).setdefault(str(digest), place)
+            source = short_name(_text(result.provenance.get("source")))
+            sources.setdefault(result.task, {}).setdefault(str(digest), source)
     renamed = []
     for result in results:
-        found = sources.get(result.task, {})
-        digest = str(result.provenance.get("sha256"))
-        if len(found) > 1 and digest in found:
-            own = len(set(found.values())) == len(found) and all(found.values())
-            name = f"{result.task} ({found[digest] if own else digest[:8]})"
-            note = f"One of {len(found)} data sets of the name {result.task!r}."
+        files, digest = sources.get(result.task, {}), str(result.provenance.get("sha256"))
+        if len(files) > 1 and digest in files:
+            distinct = len(set(files.values())) == len(files) and all(files.values())
+            name = f"{result.task} ({files[digest] if distinct else digest[:8]})"
+            note = f"One of {len(files)} data sets of the name {result.task!r}."
             result = replace(result, task=name, notes=(*result.notes, note))
         renamed.append(result)
     return renamed
-
-
-def _without_folders(section: Section) -> Section:
-    """Its texts with folders and files by their last two names: a page is sent to others."""
-    return replace(
-        section,
-        title=short_paths(section.title),
-        about=short_paths(section.about),
-        notes=tuple(map(short_paths, section.notes)),
-        verdict=tuple(map(short_paths, section.verdict)),
-    )
-
-
-def _counted(results: Sequence[Result], searches: Sequence[Leaderboard], names: Names) -> str:
-    tasks = len({result.task for result in results})
-    counts = ((len(names.models), "model"), (len(names.rows), "row"), (tasks, "task"), (len(searches), "search"))
-    plural = {"search": "searches"}
-    words = [f"{n} {word if n == 1 else plural.get(word, word + 's')}" for n, word in counts if n]
-    return ", ".join(words) + "."
-
-
-def _check_numbers(result: Result) -> None:
-    for scores in (*result.metrics.values(), *result.subsets.values()):
-        for name, value in scores.items():
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise DataError(f"{result.task}: the score {name!r} is {value!r}, which is no number.")
 
 
 def _kind(result: Result) -> tuple[str, ...]:
@@ -195,49 +125,177 @@ def _kind(result: Result) -> tuple[str, ...]:
         return ("main", *result.main)
     if {"similarity", "baseline"} <= set(result.metrics):
         return ("heros", result.task)
-    if {"alignment", "uniformity"} <= set(result.metrics):
-        return ("geometry", result.task)
-    return ("other", result.task)
-
-
-SECTIONS = {"main": scored_section, "heros": heros_section, "geometry": geometry_section, "other": plain_section}
-
-
-# -- where it comes from ----------------------------------------------------------------------------------------------
+    return ("geometry" if {"alignment", "uniformity"} <= set(result.metrics) else "other", result.task)
 
 
 def _sources(results: Sequence[Result], names: Names) -> Section:
     """Rows with their models and recipes, data with their digests, versions."""
     fitted: dict[Key, dict[str, None]] = {}
-    for result in results:
-        found = fitted.setdefault(key_of(result.provenance), {})
-        if (word := _word(result.provenance.get("fitted_on"))) != "":
-            found[word] = None
-    named = Table(
-        "Rows",
-        tuple(Column(name, None) for name in ("row", "model", "recipe", "fitted on")),
-        tuple(
-            (names.rows[key], names.models[key[0]], short_paths(key[1]), ", ".join(words))
-            for key, words in fitted.items()
-        ),
-        folded=True,
-    )
     data: dict[Line, None] = {}
     versions: dict[Line, None] = {}
     for result in results:
-        about = result.provenance
-        digest = str(about.get("sha256") or "")[:12]
-        data[result.task, Number(result.n), short_paths(_word(about.get("source"))), digest] = None
-        if isinstance(used := about.get("versions"), Mapping):
-            versions.update({(str(name), str(value)): None for name, value in used.items()})
-    columns = (Column("task", None), Column("n", 0), Column("source", None), Column("SHA-256", None))
-    tables = [named, Table("Data", columns, tuple(data), folded=True)]
+        provenance = result.provenance
+        words = fitted.setdefault(key_of(provenance), {})
+        if word := _text(provenance.get("fitted_on")):
+            words[word] = None
+        digest = str(provenance.get("sha256") or "")[:12]
+        data[result.task, Number(result.n), short_paths(_text(provenance.get("source"))), digest] = None
+        if isinstance(used := provenance.get("versions"), Mapping):
+            versions.update({(str(name), str(version)): None for name, version in used.items()})
+    rows = [(names.rows[k], names.models[k[0]], short_paths(k[1]), ", ".join(words)) for k, words in fitted.items()]
+    heads = [Column(name, None) for name in ("row", "model", "recipe", "fitted on")]
+    columns = [Column("task", None), Column("n", 0), Column("source", None), Column("SHA-256", None)]
+    tables = [
+        Table("Rows", tuple(heads), tuple(rows), folded=True),
+        Table("Data", tuple(columns), tuple(data), folded=True),
+    ]
     if versions:
-        tables.append(
-            Table("Versions", (Column("library", None), Column("version", None)), tuple(versions), folded=True)
-        )
+        heads = [Column("library", None), Column("version", None)]
+        tables.append(Table("Versions", tuple(heads), tuple(versions), folded=True))
     return Section("Where it comes from", tuple(tables))
 
 
-def _word(value: Any) -> str:
+def _text(value: Any) -> str:
     return "" if value is None else str(value)
+
+
+# -- results with one main score --------------------------------------------------------------------------------------
+
+
+def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:
+    """The table of rows × tasks, a bar chart per task, and every other number folded."""
+    _, metric, subset = kind
+    rows = by_row(group, names)
+    tasks = list(dict.fromkeys(result.task for result in group))
+    scores = {row: {task: _main(found.get(task), deviations=True) for task in tasks} for row, found in rows.items()}
+    decimals = decimals_for(number.value for line in scores.values() for number in line.values())
+    columns = [*tasks, *([AVERAGE] if len(tasks) > 1 else [])]
+    for line in scores.values():
+        values = [number.value for number in line.values() if number.value is not None]
+        if len(tasks) > 1:
+            line[AVERAGE] = Number(sum(values) / len(values)) if len(values) == len(tasks) else Number()
+    name = NAMES.get(metric, metric.capitalize()) + ("" if subset == "all" else f", {subset}")
+    heads = (Column(ROW, None), *(Column(column, decimals, "higher") for column in columns))
+    lines: list[Line] = [(row.label, *(line[column] for column in columns)) for row, line in scores.items()]
+    reach = ends_of(number for line in scores.values() for number in line.values())
+    charts = []
+    for column in columns:
+        bars = {row: line[column] for row, line in scores.items() if line[column].known is not None}
+        if bars:
+            on = "page" if column == columns[-1] else "picture"  # of several tasks the page draws the mean
+            charts.append(bar_chart(column, bars, decimals, reach, shown_on=on))
+    verdict, lead = _lead(name, tasks, rows, decimals)
+    blocks = (Table("Scores", heads, tuple(lines)), *lead, *charts, *_folded(rows))
+    besides = [result.metrics[result.main[0]] for result in group if result.main is not None]
+    drawn = ["confidence intervals"] if any({"low", "high"} <= set(beside) for beside in besides) else []
+    if any("std" in beside and "low" not in beside for beside in besides):
+        drawn.append("one standard deviation to each side")
+    about = f"Lines on the bars: {' or '.join(drawn)}." if drawn else ""
+    return Section(name, blocks, about, notes_of(group, rows), verdict)
+
+
+def _main(result: Result | None, *, deviations: bool) -> Number:
+    """The main score with its confidence interval, or where asked for one standard deviation to each side."""
+    if result is None or result.main is None:
+        return Number()
+    score, beside = result.main_score, result.metrics[result.main[0]]
+    if deviations and "std" in beside and not {"low", "high"} <= set(beside):
+        return Number(score, score - beside["std"], score + beside["std"])
+    if deviations and not {"low", "high"} <= set(beside):
+        return Number(score)
+    return Number(score, beside.get("low"), beside.get("high"))
+
+
+def _folded(rows: Mapping[Row, Mapping[str, Result]]) -> list[Block]:
+    """Tables of the other metrics and of every subset."""
+    others, subsets = [], []
+    for row, tasks in rows.items():
+        for result in tasks.values():
+            metric, which = result.main or ("", "")
+            in_table = {(metric, name) for name in (which, "low", "high", "std")}
+            metrics = {
+                name: {part: score for part, score in scores.items() if (name, part) not in in_table}
+                for name, scores in result.metrics.items()
+            }
+            others.append(((row.label, result.task), result.n, flattened(metrics)))
+            for subset, scores in result.subsets.items():
+                scores = dict(scores)
+                subsets.append(((row.label, result.task, subset), scores.pop("n", None), scores))
+    blocks: list[Block] = []
+    if any(scores for *_, scores in others):
+        blocks.append(long_table("Other scores", [ROW, "task"], others))
+    if subsets:
+        blocks.append(long_table("Subsets", [ROW, "task", "subset"], subsets))
+    return blocks
+
+
+# -- the verdict ------------------------------------------------------------------------------------------------------
+
+
+def difference(first: Number, second: Number) -> Number:
+    """First less second; the interval is that of Zou and Donner (2008) for two independent measurements."""
+    if first.value is None or second.value is None:
+        return Number()
+    lead = first.value - second.value
+    if first.interval is None or second.interval is None:
+        return Number(lead)
+    (low, high), (other_low, other_high) = first.interval, second.interval
+    below = math.hypot(first.value - low, other_high - second.value)
+    return Number(lead, lead - below, lead + math.hypot(high - first.value, second.value - other_low))
+
+
+def _mean(numbers: Sequence[Number]) -> Number:
+    """The mean of independent numbers, with an interval where all have one."""
+    values = [number.value for number in numbers if number.value is not None]
+    mean, count = sum(values) / len(numbers), len(numbers)
+    intervals = [number.interval for number in numbers if number.interval is not None]
+    if len(intervals) < count:
+        return Number(mean)
+    below = math.hypot(*(value - low for value, (low, _) in zip(values, intervals, strict=True))) / count
+    above = math.hypot(*(high - value for value, (_, high) in zip(values, intervals, strict=True))) / count
+    return Number(mean, mean - below, mean + above)
+
+
+def _lead(
+    name: str, tasks: Sequence[str], rows: Mapping[Row, Mapping[str, Result]], decimals: int
+) -> tuple[tuple[str, ...], list[Table]]:
+    """Who is first of the rows that have every task, and of whom that is shown; the differences to the others."""
+    scores = {row: [_main(results.get(task), deviations=False) for task in tasks] for row, results in rows.items()}
+    complete = {row: line for row, line in scores.items() if all(number.known is not None for number in line)}
+    if not complete:
+        return (), []
+    means = {row: _mean(line).value or 0.0 for row, line in complete.items()}
+    first, *behind = sorted(complete, key=lambda row: -means[row])
+    score = complete[first][0] if len(tasks) == 1 else Number(means[first])
+    on = f"on {tasks[0]}" if len(tasks) == 1 else f"on average over {len(tasks)} tasks"
+    sentence = f"{name}: {first.label} has {with_interval(score, decimals)} {on}"
+    sentence += f", the highest of {len(behind) + 1} rows" if behind else ""
+    if partial := len(scores) - len(complete):
+        sentence += f" ({partial} more without a score on every task)"
+    if not behind:
+        return (f"{sentence}.",), []
+    gaps = {row: [difference(*pair) for pair in zip(complete[first], complete[row], strict=True)] for row in behind}
+    means_of_gaps = {row: _mean(line) for row, line in gaps.items()}
+    lines: list[Line] = [(row.label, *gaps[row], *([means_of_gaps[row]] if len(tasks) > 1 else [])) for row in behind]
+    heads = [
+        Column(ROW, None),
+        *(Column(task, decimals) for task in (*tasks, *(["all tasks"] if len(tasks) > 1 else []))),
+    ]
+    about = HOW if any(number.interval for line in gaps.values() for number in line) else ""
+    table = Table(f"Lead of {first.label}", tuple(heads), tuple(lines), about, folded=len(lines) > 8)
+    ahead = f"{behind[0].label} is {with_interval(means_of_gaps[behind[0]], decimals)} behind"
+    if any(number.interval is None for number in means_of_gaps.values()):
+        return (f"{sentence}. {ahead}. Without intervals nothing shows whether that is more than chance.",), [table]
+    close = [row.label for row, number in means_of_gaps.items() if number.low is not None and number.low <= 0]
+    rest = len(behind) - len(close)
+    if not close:
+        others = {1: "the other", 2: "both others"}.get(rest, f"all {rest} others")
+        return (f"{sentence}. It is shown to be better than {others}: {ahead}.",), [table]
+    more = f" and {len(close) - MAX_NAMED} more" if len(close) > MAX_NAMED else ""
+    others = "the remaining row" if rest == 1 else f"the remaining {rest} rows"
+    worse = f" It is shown to be better than {others}." if rest else ""
+    unclear = f"No difference to {', '.join(close[:MAX_NAMED])}{more} is shown: {ahead}.{worse}"
+    return (f"{sentence}. {unclear}",), [table]
+
+
+SECTIONS = {"main": scored_section, "heros": heros_section, "geometry": geometry_section, "other": plain_section}

@@ -1,13 +1,20 @@
-"""What a report is made of: sections of tables and figures as plain data; the writers turn them into files."""
+"""What a report is made of: sections of tables and figures as plain data, and the names of their rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 NOTHING = "–"  # in a cell: not measured, or undefined
 MANY = 30  # values of a heat map
+NO_MODEL, AS_IT_IS = "a model", "as it is"
+PATH = re.compile(
+    r"(?<![\w./\\:<])(?:~?/|[A-Za-z]:[/\\])(?:[^\s/\\'\",;<>|]+[/\\])+[^\s/\\'\",;<>|]+"
+)  # of two parts and more
+Key = tuple[str, str]  # model and recipe as the provenance has them
 
 
 @dataclass(frozen=True)
@@ -52,11 +59,11 @@ class Table:
     about: str = ""
     folded: bool = False
 
-    def best(self, place: int) -> str | None:
+    def best(self, index: int) -> str | None:
         """The best number of a column as it is shown; None where nothing is better, or with fewer than two numbers."""
-        column = self.columns[place]
-        values = [cell.known for row in self.rows if isinstance(cell := row[place], Number)]
-        known = [value for value in values if value is not None]
+        column = self.columns[index]
+        cells = [cell.known for row in self.rows if isinstance(cell := row[index], Number)]
+        known = [value for value in cells if value is not None]
         if not column.better or len(known) < 2:
             return None
         return shown(max(known) if column.better == "higher" else min(known), column.decimals)
@@ -79,10 +86,8 @@ class Bars:
     rows: tuple[Bar, ...]
     decimals: int = 2
     about: str = ""
-    reach: tuple[float, ...] = ()  # what the axis holds too: charts side by side share one
-    shown_on: str = (
-        "page with numbers"  # or "page", where a table beside it has them, or "picture", which has no tables
-    )
+    reach: tuple[float, ...] = ()  # values that the axis holds too: charts side by side share one
+    shown_on: str = "page with numbers"  # or "page", where a table beside it has them, or "picture", without tables
 
     @property
     def axis(self) -> Axis:
@@ -118,7 +123,7 @@ class Heat:
 
 @dataclass(frozen=True)
 class Curves:
-    """Lines over named places, e.g. layers; None is a gap. The places before `begin` stand apart."""
+    """Lines over named positions, e.g. layers; None is a gap. The positions before `begin` stand apart."""
 
     title: str
     x_name: str
@@ -181,7 +186,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a writer needs; it holds no time and no place, so the same input gives the same file."""
+    """Everything that a writer needs; it has no time and no folder, so the same input gives the same file."""
 
     title: str
     sections: tuple[Section, ...]
@@ -195,7 +200,7 @@ class Axis:
 
     low: float
     high: float
-    ticks: tuple[float, ...] = field(default=())
+    ticks: tuple[float, ...] = ()
     decimals: int = 0
 
     def share(self, value: float) -> float:
@@ -210,16 +215,13 @@ def axis_of(values: Sequence[float], most: int = 6) -> Axis:
         width = max(abs(high), 1.0) * 0.1
         low, high = low - width, high + width
     power = 10.0 ** math.floor(math.log10((high - low) / most))
-    step = next(power * factor for factor in (1, 2, 5, 10, 20) if spread(low, high, power * factor) <= most)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    for step in (power * factor for factor in (1, 2, 5, 10, 20)):
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        if last - first <= most:
+            break
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     ticks = tuple(round(number * step, 12) for number in range(first, last + 1))
     return Axis(ticks[0], ticks[-1], ticks, decimals)
-
-
-def spread(low: float, high: float, step: float) -> int:
-    """How many steps the range takes between round numbers."""
-    return math.ceil(high / step - 1e-9) - math.floor(low / step + 1e-9)
 
 
 def ends_of(numbers: Iterable[Number]) -> list[float]:
@@ -249,6 +251,12 @@ def shown_interval(number: Number, decimals: int | None) -> str:
     return "" if ends is None else f"{shown(ends[0], decimals)} to {shown(ends[1], decimals)}"
 
 
+def with_interval(number: Number, decimals: int) -> str:
+    """E.g. "1.20 (−0.40 to 2.80)"."""
+    interval = shown_interval(number, decimals)
+    return shown(number.value, decimals) + (f" ({interval})" if interval else "")
+
+
 def decimals_for(values: Iterable[float | None]) -> int:
     """Two for scores ×100, four for those around 1."""
     known = [abs(value) for value in map(finite, values) if value is not None]
@@ -258,3 +266,56 @@ def decimals_for(values: Iterable[float | None]) -> int:
 def distinct(sentences: Iterable[str]) -> tuple[str, ...]:
     """Each sentence once, in order."""
     return tuple(dict.fromkeys(sentences))
+
+
+# -- names of rows ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Names:
+    """Labels of rows and short names of models, the same in every section of a report."""
+
+    models: Mapping[str, str]
+    rows: Mapping[Key, str]
+
+    def series(self, key: Key) -> int:
+        """Number of the row's model, from 0."""
+        return list(self.models).index(key[0])
+
+
+def key_of(provenance: Mapping[str, Any]) -> Key:
+    """Model and recipe of a result, or words that say that it names none."""
+    return str(provenance.get("model") or NO_MODEL), str(provenance.get("recipe") or AS_IT_IS)
+
+
+def names_of(keys: Iterable[Key], models: Iterable[str] = ()) -> Names:
+    """Short names of rows: the model, the recipe where one model has several, or both.
+
+    Args:
+        keys: of the results, in any number of repetitions.
+        models: others that the report names.
+    """
+    rows = list(dict.fromkeys(keys))
+    with_rows = dict.fromkeys(model for model, _ in rows)
+    short = {model: short_name(model) for model in [*with_rows, *models]}
+    if len(set(short.values())) < len(short):  # two alike
+        short = {model: model for model in short}
+    if len(rows) == len(with_rows):
+        labels = [short[model] for model, _ in rows]
+    elif len(with_rows) == 1:
+        labels = [recipe for _, recipe in rows]
+    else:
+        labels = [f"{short[model]} · {recipe}" for model, recipe in rows]
+    return Names(short, dict(zip(rows, labels, strict=True)))
+
+
+def short_name(model: str) -> str:
+    """A folder by its last two names, whether it is there or not; a hub name as it is."""
+    is_folder = re.match(r"[/.~\\]|[A-Za-z]:[/\\]", model) is not None
+    parts = [part for part in re.split(r"[/\\]", model) if part not in ("", ".", "..", "~")]
+    return "/".join(parts[-2:]) if is_folder and parts else model
+
+
+def short_paths(text: str) -> str:
+    """A text in which absolute paths are named by their last two parts."""
+    return PATH.sub(lambda match: short_name(match.group()), text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +28,15 @@ def read_results(path: str | Path) -> list[Result] | Leaderboard:
         raise DataError(f"Cannot read the results {path}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON
         raise DataError(f"{path} is not a JSON file: {error}.") from None
-    found = content.get("format") if isinstance(content, dict) else None
-    if found == FORMAT:
+    kind = content.get("format") if isinstance(content, dict) else None
+    if kind == FORMAT:
         return load_results(path)
     with needs_torch(f"{path}: a leaderboard of essent search"):
         from essent.selection.leaderboard import FORMAT as BOARD_FORMAT
 
-    if found != BOARD_FORMAT:
+    if kind != BOARD_FORMAT:
         raise DataError(
-            f"{path} is neither a file of results nor a leaderboard: its format is {found!r}, expected {FORMAT!r} or "
+            f"{path} is neither a file of results nor a leaderboard: its format is {kind!r}, expected {FORMAT!r} or "
             f"{BOARD_FORMAT!r}, as evaluate, search and lab minimal-pairs evaluate write with --json."
         )
     try:
@@ -60,48 +60,53 @@ def leaderboard_from(values: Mapping[str, Any]) -> Leaderboard:
         Trial(
             Recipe.parse(trial["recipe"]),
             {str(name): _number(score) for name, score in trial["scores"].items()},
-            None if trial.get("interval") is None else _pair(trial["interval"]),
+            None if trial.get("interval") is None else _numbers(trial["interval"], 2),
         )
         for trial in values["trials"]
     )
     if any(criterion not in trial.scores for trial in trials):
         raise ValueError(f"a recipe has no score by {criterion!r}")
+
+    def compared(rows: Iterable[Mapping[str, Any]]) -> tuple[Comparison, ...]:
+        return tuple(
+            Comparison(
+                str(row["first"]),
+                str(row["second"]),
+                _number(row["difference"]),
+                _number(row["low"]),
+                _number(row["high"]),
+                _number(row["p"]),
+                str(row.get("criterion", "spearman")),
+            )
+            for row in rows
+        )
+
     checks = tuple(
         Check(
             str(check["task"]),
             int(check.get("units", check.get("pairs"))),  # the second: as version 0.1 wrote it
-            {str(recipe): _three(scores) for recipe, scores in check["scores"].items()},
-            tuple(_comparison(Comparison, c) for c in check["comparisons"]),
-            int(check.get("left_out", 0)),
-            int(check.get("shared_texts", 0)),
-            int(check.get("texts", 0)),
+            {str(recipe): _numbers(scores, 3) for recipe, scores in check["scores"].items()},
+            compared(check["comparisons"]),
+            **{name: int(check.get(name, 0)) for name in ("left_out", "shared_texts", "texts")},
             unit=str(check.get("unit", "pairs")),
             score=str(check.get("score", "spearman")),
         )
         for check in values.get("checks", ())
     )
-    best = values.get("best")
-    first = str(trials[0].recipe) if trials else None
+    best, first = values.get("best"), str(trials[0].recipe) if trials else None
     winner = values.get("winner", first)
     return Leaderboard(
         criterion,
         trials,
         tuple(map(str, values.get("baselines", ()))),
-        tuple(_comparison(Comparison, c) for c in values.get("comparisons", ())),
+        compared(values.get("comparisons", ())),
         checks,
         tuple(map(str, values.get("notes", ()))),
         dict(values.get("provenance", {})),
         kept=None if best is None or best == winner else str(best),
         verdict=str(values.get("verdict", "")),
         winner=None if winner is None or winner == first else str(winner),
-        held_out=tuple(_comparison(Comparison, c) for c in values.get("held_out", ())),
-    )
-
-
-def _comparison(kind: Any, values: Mapping[str, Any]) -> Any:
-    numbers = {name: _number(values[name]) for name in ("difference", "low", "high", "p")}
-    return kind(
-        str(values["first"]), str(values["second"]), **numbers, criterion=str(values.get("criterion", "spearman"))
+        held_out=compared(values.get("held_out", ())),
     )
 
 
@@ -113,11 +118,7 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _pair(values: Any) -> tuple[float, float]:
-    low, high = map(_number, values)
-    return low, high
-
-
-def _three(values: Any) -> tuple[float, float, float]:
-    score, low, high = map(_number, values)
-    return score, low, high
+def _numbers(values: Any, count: int) -> Any:
+    if len(values) != count:
+        raise ValueError(f"{values!r} are not {count} numbers")
+    return tuple(map(_number, values))

@@ -1,10 +1,12 @@
-"""Reports as files: a page, Markdown or a picture. Texts are escaped: none becomes markup or HTML."""
+"""Reports as files: a page, Markdown or a picture. A page fetches nothing; every text is escaped."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,17 +14,130 @@ from essent._core.atomic import replacing_file
 from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.errors import InputError
+from essent.report.colours import level_of, page_colours
 from essent.report.gather import gather
-from essent.report.html import html_report
-from essent.report.parts import Block, Curves, Heat, Number, Report, Section, Table, shown, shown_interval
+from essent.report.parts import (
+    Block,
+    Curves,
+    Heat,
+    Number,
+    Report,
+    Section,
+    Table,
+    finite,
+    shown,
+    shown_interval,
+)
 from essent.report.picture import draw_report
 from essent.tasks.result import Result
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
 
-
+TEMPLATES = Path(__file__).parent / "templates"
 SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]")
+TITLE = "Sentence embeddings"
+LIBRARIES = {".html": "jinja2", ".md": "", ".png": "matplotlib"}  # that a suffix needs
+
+
+def write_report(
+    results: Iterable[Result],
+    path: str | Path,
+    *,
+    title: str = TITLE,
+    searches: Iterable[Leaderboard] = (),
+) -> None:
+    """Write results and leaderboards as one self-contained file; an older one is replaced.
+
+    The same input gives the same bytes.
+
+    Args:
+        results: of any models, recipes and tasks; their provenance names the rows.
+        path: ends with .html, .md or .png, which tells the format; the folder is made when it is not there.
+
+    Raises:
+        InputError: nothing to report, nothing to draw, or another suffix.
+        DataError: a score that is no number.
+        MissingDependencyError: without Jinja (.html) or matplotlib (.png).
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in LIBRARIES:
+        raise InputError(f"{path}: no report has the suffix {suffix!r}. {did_you_mean(suffix, list(LIBRARIES))}")
+    write_arranged(gather(list(results), list(searches), title.strip() or TITLE), path)
+
+
+def write_arranged(report: Report, path: Path) -> None:
+    """Write a report whose sections are arranged already.
+
+    Raises:
+        MissingDependencyError: without Jinja (.html) or matplotlib (.png).
+    """
+    with replacing_file(path) as temporary:
+        if path.suffix.lower() == ".png":
+            draw_report(report, temporary)
+        else:  # half of a surrogate pair, which JSON may have, becomes a question mark
+            text = (markdown_report if path.suffix.lower() == ".md" else html_report)(report)
+            temporary.write_bytes(text.encode("utf-8", "replace"))
+
+
+def check_library(suffix: str) -> None:
+    """Raise MissingDependencyError when the format needs a library that is not there."""
+    if library := LIBRARIES.get(suffix.lower()):
+        optional_import(library, "report")
+
+
+def html_report(report: Report) -> str:
+    """The whole page.
+
+    A policy in its head forbids every fetch and every script but its own.
+
+    Raises:
+        MissingDependencyError: without Jinja.
+    """
+    jinja = optional_import("jinja2", "report")
+    environment = jinja.Environment(
+        loader=jinja.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(shown=shown, interval=shown_interval, line=line_of, level=level_of)
+    environment.tests["wide"] = is_wide
+    environment.tests["on_page"] = lambda block: getattr(block, "shown_on", "") != "picture"
+    environment.tests["finite"] = lambda value: finite(value) is not None
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    page: str = environment.get_template("report.html.j2").render(
+        report=report,
+        script=jinja.utils.markupsafe.Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        colours=jinja.utils.markupsafe.Markup(page_colours()),
+    )
+    return page
+
+
+def is_wide(block: Block) -> bool:
+    """Whether a block takes the whole width: tables, and heat maps of long labels or many columns."""
+    if isinstance(block, Heat):
+        wide = block.decimals > 2 and len(block.columns) > 8  # numbers of five letters and more
+        return wide or len(block.columns) > 14 or any(len(label) > 8 for label, _ in block.rows)
+    return isinstance(block, Table)
+
+
+def line_of(curves: Curves, values: Sequence[float | None]) -> list[str]:
+    """The runs of a curve without gaps as SVG points in a square of 100 × 100; what stands apart is in none."""
+    runs: list[list[str]] = [[]]
+    for index, value in enumerate(map(finite, values)):
+        if value is None or index < curves.begin:
+            runs.append([])
+        else:  # the middle of one of equal parts
+            across = 100 * (index + 0.5) / len(curves.places)
+            runs[-1].append(f"{across:.3f},{100 - curves.axis.share(value):.3f}")
+    return [" ".join(run) for run in runs if len(run) > 1]
+
+
+# -- Markdown --------------------------------------------------------------------------------------------------------
 
 
 def markdown_report(report: Report) -> str:
@@ -54,114 +169,38 @@ def _block(block: Block) -> list[str]:
     if isinstance(block, Table):
         return [*head, _table(block)]
     if isinstance(block, Heat):
-        rows = [[label, *(shown(value, block.decimals) for value in values)] for label, values in block.rows]
+        rows = [[escaped(label), *(shown(value, block.decimals) for value in values)] for label, values in block.rows]
         return [*head, _grid([block.corner, *block.columns], rows, 1)]
     if isinstance(block, Curves):
         names = [name for name, _ in block.series]
         lines = [values for _, values in block.series]
-        rows = [[place, *(shown(line[at], block.decimals) for line in lines)] for at, place in enumerate(block.places)]
+        rows = [
+            [escaped(name), *(shown(line[at], block.decimals) for line in lines)]
+            for at, name in enumerate(block.places)
+        ]
         return [*head, _grid([block.x_name, *names], rows, 1)]
     return []
 
 
 def _table(table: Table) -> str:
-    best = [table.best(place) for place in range(len(table.columns))]
-    rows = []
-    for row in table.rows:
-        cells = []
-        for column, cell, top in zip(table.columns, row, best, strict=True):
-            if isinstance(cell, str):
-                cells.append(cell)
-                continue
-            is_best = top is not None and shown(cell.value, column.decimals) == top
-            cells.append(_cell(cell, column.decimals, is_best))
-        rows.append(cells)
-    texts = next((at for at, column in enumerate(table.columns) if column.decimals is not None), len(table.columns))
+    best = [table.best(index) for index in range(len(table.columns))]
+
+    def cell(content: str | Number, decimals: int | None, top: str | None) -> str:
+        if isinstance(content, str):
+            return escaped(content)
+        text, interval = shown(content.value, decimals), shown_interval(content, decimals)
+        return (f"**{text}**" if text == top else text) + (f" ({interval})" if interval else "")
+
+    rows = [
+        [cell(content, column.decimals, top) for column, content, top in zip(table.columns, row, best, strict=True)]
+        for row in table.rows
+    ]
+    texts = next((n for n, column in enumerate(table.columns) if column.decimals is not None), len(table.columns))
     return _grid([column.name for column in table.columns], rows, texts)
 
 
-class _Made(str):
-    """A cell that is Markdown already."""
-
-
-def _cell(number: Number, decimals: int | None, best: bool = False) -> str:
-    value = shown(number.value, decimals)
-    interval = shown_interval(number, decimals)
-    return _Made((f"**{value}**" if best else value) + (f" ({interval})" if interval else ""))
-
-
 def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> str:
-    """A table whose first `texts` columns are texts, the others numbers."""
-    rule = [":--" if at < texts else "--:" for at in range(len(columns))]
-    lines = [[escaped(name) for name in columns], rule]
-    lines += [[cell if isinstance(cell, _Made) else escaped(cell) for cell in row] for row in rows]
+    """A table whose first `texts` columns are texts, the others numbers; cells are Markdown already."""
+    rule = [":--" if index < texts else "--:" for index in range(len(columns))]
+    lines = [[escaped(name) for name in columns], rule, *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-TITLE = "Sentence embeddings"
-NEEDED = {".html": "jinja2", ".png": "matplotlib"}  # the library behind a suffix
-
-
-def write_report(
-    results: Iterable[Result],
-    path: str | Path,
-    *,
-    title: str = TITLE,
-    searches: Iterable[Leaderboard] = (),
-    suffix: str | None = None,
-) -> None:
-    """Write results and leaderboards as one self-contained file; an older one is replaced.
-
-    The same input gives the same bytes.
-
-    Args:
-        results: of any models, recipes and tasks; their provenance names the rows.
-        path: ends with .html, .md or .png, which tells the format; the folder is made when it is not there.
-        suffix: the format of a path that ends otherwise.
-
-    Raises:
-        InputError: nothing to report, nothing to draw, or another suffix.
-        DataError: a score that is no number.
-        MissingDependencyError: without Jinja (.html) or matplotlib (.png).
-    """
-    path = Path(path)
-    wanted = (path.suffix if suffix is None else suffix).lower()
-    if wanted not in WRITERS:
-        raise InputError(f"{path}: no report has the suffix {wanted!r}. {did_you_mean(wanted, list(WRITERS))}")
-    write_arranged(gather(list(results), list(searches), title.strip() or TITLE), path, wanted)
-
-
-def write_arranged(report: Report, path: str | Path, suffix: str = ".html") -> None:
-    """Write a report whose sections are arranged already, in the format of a suffix.
-
-    Raises:
-        MissingDependencyError: without Jinja (.html) or matplotlib (.png).
-    """
-    with replacing_file(path) as temporary:
-        WRITERS[suffix](report, temporary)
-
-
-def check_library(suffix: str) -> None:
-    """Raise MissingDependencyError when the format needs a library that is not there."""
-    if suffix.lower() in NEEDED:
-        optional_import(NEEDED[suffix.lower()], "report")
-
-
-def _write_text(path: Path, text: str) -> None:
-    """UTF-8; half of a surrogate pair, which JSON may hold, becomes a question mark."""
-    path.write_bytes(text.encode("utf-8", "replace"))
-
-
-def _write_html(report: Report, path: Path) -> None:
-    _write_text(path, html_report(report))
-
-
-def _write_markdown(report: Report, path: Path) -> None:
-    _write_text(path, markdown_report(report))
-
-
-WRITERS: dict[str, Callable[[Report, Path], None]] = {
-    ".html": _write_html,
-    ".md": _write_markdown,
-    ".png": draw_report,
-}

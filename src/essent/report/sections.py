@@ -1,0 +1,316 @@
+"""Sections of results without one main score, and of leaderboards; rows and tables that all sections share."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from essent.report.parts import (
+    NO_MODEL,
+    Bar,
+    Bars,
+    Block,
+    Column,
+    Curves,
+    Heat,
+    Line,
+    Names,
+    Number,
+    Point,
+    Points,
+    Section,
+    Table,
+    decimals_for,
+    distinct,
+    finite,
+    key_of,
+    with_interval,
+)
+from essent.tasks.heros import CHANGED, KEPT, comparisons
+from essent.tasks.pairs import METRICS
+from essent.tasks.result import Result
+
+if TYPE_CHECKING:
+    from essent.selection.leaderboard import Leaderboard, Trial
+
+MAX_BARS = 16  # of one chart
+ROW = "model and recipe"
+BY_CONSTRUCTION = ("anisotropy", "isoscore")  # what centring and whitening set on the texts that they are fitted on
+GEOMETRY = {"anisotropy": "lower", "isoscore": "higher", "alignment": "lower", "uniformity": "lower"}  # is better
+MAX_TRIALS, MAX_TRIAL_BARS = 50, 10
+CURVES = {"alone": "one layer", "with 0": "mean with layer 0"}
+FIRST, OTHER, BASELINE = 1, 0, 2  # series of the bars of trials
+
+
+class Row(NamedTuple):
+    """A row of a section: its label, and the number of its model."""
+
+    label: str
+    series: int
+
+
+def by_row(group: Iterable[Result], names: Names) -> dict[Row, dict[str, Result]]:
+    """Results by row and task. A repeated result counts once; a different one of the same name gets its own row."""
+    rows: dict[Row, dict[str, Result]] = {}
+    for result in group:
+        key, number = key_of(result.provenance), 1
+        while True:
+            label = names.rows[key] + (f" ({number})" if number > 1 else "")
+            present = rows.setdefault(Row(label, names.series(key)), {}).setdefault(result.task, result)
+            if present is result or present.to_dict() == result.to_dict():
+                break
+            number += 1
+    return rows
+
+
+def notes_of(group: Sequence[Result], rows: Mapping[Row, object]) -> tuple[str, ...]:
+    """The notes of the results, each once, and whether a row stands there twice."""
+    sentences = [f"{result.task}: {note}" for result in group for note in result.notes]
+    if len(rows) > len({key_of(result.provenance) for result in group}):
+        sentences.append("A row with (2) is another result of the same model, recipe and task.")
+    return distinct(sentences)
+
+
+def bar_chart(
+    title: str,
+    lines: Mapping[Row, Number],
+    decimals: int,
+    reach: Sequence[float] = (),
+    better: str = "higher",
+    shown_on: str = "page with numbers",
+) -> Bars:
+    """Bars in the order of the table; of many the best, best first, and those without a value after them.
+
+    Args:
+        better: "higher" or "lower".
+    """
+    rows, about = list(lines), ["Lower is better."] if better == "lower" else []
+    if len(rows) > MAX_BARS:
+        sign = 1.0 if better == "lower" else -1.0
+        rows.sort(key=lambda row: math.inf if (value := lines[row].known) is None else sign * value)
+        rows = rows[:MAX_BARS]
+        about.append(f"The best {MAX_BARS} of {len(lines)}.")
+    bars = tuple(Bar(row.label, lines[row], row.series) for row in rows)
+    return Bars(title, bars, decimals, " ".join(about), tuple(reach), shown_on)
+
+
+def long_table(
+    title: str, heads: Sequence[str], lines: Sequence[tuple[tuple[str, ...], float | None, Mapping[str, float]]]
+) -> Table:
+    """A folded table, one line per result: its texts, its number of examples, and the scores that any line has."""
+    measures = list(dict.fromkeys(name for *_, scores in lines for name in scores))
+    columns = [*(Column(head, None) for head in heads), Column("n", 0)]
+    columns += [Column(name, decimals_for(scores.get(name) for *_, scores in lines)) for name in measures]
+    rows: list[Line] = [
+        (*texts, Number(n), *(Number(scores.get(name)) for name in measures)) for texts, n, scores in lines
+    ]
+    return Table(title, tuple(columns), tuple(rows), folded=True)
+
+
+def flattened(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Metrics by subset as one flat dictionary."""
+    return {
+        metric if subset == "all" else f"{metric}, {subset}": score
+        for metric, scores in metrics.items()
+        for subset, score in scores.items()
+    }
+
+
+# -- minimal pairs ----------------------------------------------------------------------------------------------------
+
+
+def heros_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:
+    """Similarities as a heat map and with their intervals, and how often a changed meaning looks closer."""
+    grouped = by_row(group, names)
+    rows = {row: next(iter(tasks.values())) for row, tasks in grouped.items()}
+    subsets = [s for s in (*KEPT, *CHANGED) if any(s in result.metrics["similarity"] for result in rows.values())]
+    heat: list[tuple[str, tuple[float | None, ...]]] = []
+    lines: list[Line] = []
+    for row, result in rows.items():
+        similarity = [result.metrics["similarity"].get(subset) for subset in subsets]
+        scores = [result.subsets.get(subset, {}) for subset in subsets]
+        numbers = [Number(v, s.get("low"), s.get("high")) for v, s in zip(similarity, scores, strict=True)]
+        heat.append((row.label, tuple(similarity)))
+        lines.append((row.label, *numbers, Number(result.metrics["baseline"].get("all"))))
+    spans = [("meaning kept", len({*KEPT} & {*subsets})), ("meaning changed", len({*CHANGED} & {*subsets}))]
+    groups = tuple(span for span in spans if span[1])
+    about = "1 is the same sentence, 0 any other one."
+    picture = Heat("Similarity after one small change", "", tuple(subsets), tuple(heat), groups, about=about)
+    columns = (Column(ROW, None), *map(Column, subsets), Column("baseline"))
+    about = "With 95 % intervals; the baseline is the mean cosine of two different originals."
+    table = Table("Similarities", columns, tuple(lines), about)
+    title = "HEROS" if kind[1] == "heros" else f"Minimal pairs: {kind[1]}"
+    ranked = _ranked(rows)
+    verdict: tuple[str, ...] = ()
+    if ranked and isinstance(bars := ranked[0], Bars):  # which row ranks a changed meaning first least often
+        known = [bar for bar in bars.rows if bar.number.known is not None]
+        if known:
+            best = min(known, key=lambda bar: bar.number.known or 0.0)
+            least = "" if len(known) == 1 else f", the lowest of {len(known)} rows"
+            words = bars.title.removesuffix(", %").replace("Ranks ", "ranks ", 1)
+            verdict = (f"{title}: {best.label} {words} for {with_interval(best.number, 0)} % of the originals{least}.",)
+    return Section(title, (*([picture] if subsets else []), table, *ranked), "", notes_of(group, grouped), verdict)
+
+
+def _ranked(rows: Mapping[Row, Result]) -> list[Block]:
+    """How often a change of the meaning is ranked above one that keeps it: a table for each of those."""
+    shares: dict[str, dict[str, dict[Row, Number]]] = {}
+    for row, result in rows.items():
+        try:
+            compared = comparisons(result)
+        except (KeyError, TypeError):  # a result made by hand
+            continue
+        for c in compared:
+            number = Number(100 * c.share, 100 * c.low, 100 * c.high)
+            shares.setdefault(c.below, {}).setdefault(c.above, {})[row] = number
+    blocks: list[Block] = []
+    for below, changes in shares.items():
+        if not blocks:
+            first = next(iter(changes))
+            blocks.append(bar_chart(f"Ranks {first} above {below}, %", changes[first], 0, better="lower"))
+        columns = (Column(ROW, None), *(Column(name, 0, "lower") for name in changes))
+        lines: list[Line] = [(row.label, *(line.get(row, Number()) for line in changes.values())) for row in rows]
+        about = f"How often each change looks closer to the original than {below} does, with 95 % intervals."
+        blocks.append(Table(f"Ranked above {below}, % of the originals", columns, tuple(lines), about))
+    return blocks
+
+
+# -- geometry, and whatever else a result has -------------------------------------------------------------------------
+
+
+def geometry_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:
+    """The measures as a table, alignment against uniformity as a plot."""
+    grouped = by_row(group, names)
+    rows = {row: next(iter(tasks.values())) for row, tasks in grouped.items()}
+    flat = {row: flattened(result.metrics) for row, result in rows.items()}
+    measures = list(dict.fromkeys(name for scores in flat.values() for name in scores))
+    fitted = [  # their shaping has learned from the very texts that are measured
+        row.label
+        for row, result in rows.items()
+        if result.provenance.get("fitted_on") == "task" and "|" in str(result.provenance.get("recipe"))
+    ]
+    better = {name: side for name, side in GEOMETRY.items() if not fitted or name not in BY_CONSTRUCTION}
+    about = "Lower is better for alignment, uniformity and the average cosine (anisotropy), higher for IsoScore."
+    if fitted:
+        about += (
+            f" The shaping of {', '.join(fitted)} was fitted on these texts, which brings anisotropy to 0 or IsoScore "
+            "to 1 whatever the vectors mean: no row is marked as the best by them."
+        )
+    columns = (Column(ROW, None), *(Column(name, 3, better.get(name, "")) for name in measures))
+    lines: list[Line] = [(row.label, *(Number(scores.get(name)) for name in measures)) for row, scores in flat.items()]
+    table = Table("Measures", columns, tuple(lines), about)
+    points = []
+    for row, scores in flat.items():
+        x, y = finite(scores.get("uniformity")), finite(scores.get("alignment"))
+        if x is not None and y is not None:
+            points.append(Point(row.label, x, y, row.series))
+    about = "Lower is better on both: best is at the bottom left."
+    plot = Points("Alignment and uniformity", "uniformity", "alignment", tuple(points), 3, about)
+    blocks: list[Block] = [*([plot] if points else []), table]
+    return Section(f"Geometry: {kind[1]}", tuple(blocks), notes=notes_of(group, grouped))
+
+
+def plain_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:
+    """One table of scores, without figures."""
+    grouped = by_row(group, names)
+    rows = [(row.label, next(iter(tasks.values()))) for row, tasks in grouped.items()]
+    table = long_table("Scores", [ROW], [((label,), result.n, flattened(result.metrics)) for label, result in rows])
+    return Section(kind[1], (Table(table.title, table.columns, table.rows),), notes=notes_of(group, grouped))
+
+
+# -- leaderboards -----------------------------------------------------------------------------------------------------
+
+
+def board_section(board: Leaderboard, names: Names) -> Section:
+    """A search: its first recipes, layer curves, heads, and the winner on other data."""
+    provenance, criterion = board.provenance, board.criterion
+    model = names.models[str(provenance.get("model") or NO_MODEL)]
+    measure = f"{criterion.capitalize()} ×100" if criterion in METRICS else criterion
+    decimals = decimals_for(trial.scores[criterion] for trial in board.trials)
+    blocks: list[Block] = []
+    if any(finite(trial.scores[criterion]) is not None for trial in board.trials):
+        blocks.append(_first_bars(board, decimals))
+    blocks += [*_layer_curves(board, measure, decimals), *_head_heat(board, measure, decimals), _trials(board)]
+    for check in board.checks:  # the winner on data that it was not chosen on
+        columns = (Column("recipe", None), Column("Spearman ×100", 2, "higher"))
+        rows = tuple((recipe, Number(*scores)) for recipe, scores in check.scores.items())
+        blocks.append(Table(f"On {check.in_words().rstrip('.')}", columns, rows))
+    compared = [*board.comparisons, *(c for check in board.checks for c in check.comparisons)]
+    sentences = [comparison.in_words() for comparison in compared]
+    sentences += [f"On pairs left out of the choice: {comparison.in_words()}" for comparison in board.held_out]
+    space = f" ({provenance['space']})" if "space" in provenance else ""
+    title = f"Search on {provenance.get('data', 'pairs')}{space}: {model}"
+    first = board.verdict or (sentences[0] if sentences else "")
+    verdict = (f"{title}: {first}",) if first else ()
+    about = f"{len(board.trials)} recipes on {model}, ranked by {measure}."
+    return Section(title, tuple(blocks), about, distinct([*sentences, *board.notes]), verdict)
+
+
+def _number(trial: Trial, criterion: str) -> Number:
+    return Number(trial.scores[criterion], *(trial.interval or (None, None)))
+
+
+def _first_trials(board: Leaderboard, most: int) -> list[tuple[int, Trial, bool]]:
+    """The first trials and the baselines: rank, trial, whether it is a baseline."""
+    ranked = [(rank, trial, str(trial.recipe) in board.baselines) for rank, trial in enumerate(board.trials, start=1)]
+    return [row for row in ranked if row[0] <= most or row[2]]
+
+
+def _first_bars(board: Leaderboard, decimals: int) -> Bars:
+    trials = _first_trials(board, MAX_TRIAL_BARS)
+    bars = []
+    for rank, trial, is_baseline in trials:
+        series = BASELINE if is_baseline else FIRST if rank == 1 else OTHER
+        label = f"{rank}. {trial.recipe}{' (baseline)' if is_baseline else ''}"
+        bars.append(Bar(label, _number(trial, board.criterion), series))
+    about = "Lines: 95 % intervals, bootstrap over pairs." if any(trial.interval for _, trial, _ in trials) else ""
+    return Bars("First recipes and baselines", tuple(bars), decimals, about)
+
+
+def _trials(board: Leaderboard) -> Table:
+    criteria = list(board.trials[0].scores) if board.trials else []
+    trials = _first_trials(board, MAX_TRIALS)
+    columns = [Column("recipe", None), Column("place", 0)]
+    columns += [Column(name, decimals_for(trial.scores.get(name) for trial in board.trials)) for name in criteria]
+    rows: list[Line] = []
+    for rank, trial, is_baseline in trials:
+        numbers = [
+            _number(trial, name) if name == board.criterion else Number(trial.scores.get(name)) for name in criteria
+        ]
+        rows.append((f"{trial.recipe}{' (baseline)' if is_baseline else ''}", Number(rank), *numbers))
+    cut = f"The first {MAX_TRIALS} of {len(board.trials)} recipes, and the baselines."
+    about = cut if len(trials) < len(board.trials) else ""
+    return Table("Recipes", tuple(columns), tuple(rows), about, folded=len(rows) > MAX_TRIAL_BARS)
+
+
+def _layer_curves(board: Leaderboard, measure: str, decimals: int) -> list[Curves]:
+    """Plain means by layer."""
+    curves = board.layers()
+    if not curves:
+        return []
+    layers = sorted({name for curve in curves.values() for name in curve}, key=_depth)
+    series = tuple((CURVES.get(kind, kind), tuple(map(curve.get, layers))) for kind, curve in curves.items())
+    begin = int("static" in layers)
+    return [Curves("Mean of all tokens, by layer", "layer", measure, tuple(layers), series, begin, decimals)]
+
+
+def _depth(source: str) -> tuple[int, int]:
+    """Order static, 0, 1 … L-1, L."""
+    if source.isdigit():
+        return 1, int(source)
+    above = re.fullmatch(r"L(?:-(\d+))?", source)
+    return (2, -int(above.group(1) or 0)) if above else (0, 0)
+
+
+def _head_heat(board: Leaderboard, measure: str, decimals: int) -> list[Heat]:
+    """Ditto by layer and head."""
+    mix, grid = board.heads() or ("", None)
+    if grid is None or sum(finite(score) is not None for score in grid.ravel().tolist()) < 2:
+        return []
+    rows = tuple((str(layer), tuple(line)) for layer, line in enumerate(grid.tolist(), start=1))
+    columns = tuple(str(head) for head in range(1, grid.shape[1] + 1))
+    about = f"{measure}; rows are layers, columns heads."
+    groups = (("head", len(columns)),)
+    return [Heat(f"Ditto by head, layers={mix}", "layer", columns, rows, groups, 1 if decimals == 2 else 3, about)]
