@@ -32,10 +32,10 @@ from essent.selection.run import BASELINES, run_passes
 from essent.selection.search_data import SearchData
 from essent.selection.space import REFERENCE, SPACES
 from essent.selection.verdict import best_of, folds_of
+from essent.tasks.base import LabeledTask
 from essent.tasks.clusters import ClusterTask
-from essent.tasks.comparison import Scored
+from essent.tasks.comparison import Scored, scores_of_parts
 from essent.tasks.data import located_rows
-from essent.tasks.judged import JudgedTask, scores_of_parts
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import load_task
 
@@ -44,7 +44,7 @@ COLUMNS = ("model", "data", "kind", "units", "space", "score", "leader", "baseli
            "lead", "deviations", "level")  # fmt: skip
 
 
-def sampled(given: str) -> JudgedTask:
+def sampled(given: str) -> LabeledTask:
     """`FILE:N` or `KIND:FILE:N`: N rows of a file, drawn at random; probes and k-means made cheap, alike for all."""
     rest, _, most = given.rpartition(":")
     name, count = (rest, int(most)) if most.isdigit() else (given, 0)
@@ -63,7 +63,7 @@ def sampled(given: str) -> JudgedTask:
 class Measured:
     """One model on one data set: the score of every recipe by labels and by `teacher`."""
 
-    def __init__(self, model: str, task: JudgedTask) -> None:
+    def __init__(self, model: str, task: LabeledTask) -> None:
         score, capabilities = task.score_names[0], read_capabilities(model, {})
         self.task, data = task, SearchData.of(task, None, (score, TEACHER), 0)
         settings: dict[str, Any] = {"memory": 0.5, "batch_size": 32, "precision": "float32", "progress": False}

@@ -18,7 +18,7 @@ from essent.lab.minimal_pairs.parsing import Parser
 from essent.lab.minimal_pairs.wordnet import WordNet
 from essent.lab.minimal_pairs.words import substitutes
 from essent.tasks.data import read_rows
-from essent.tasks.heros import SUBSETS, MinimalPair
+from essent.tasks.examples import SUBSETS, MinimalPair
 
 pytestmark = pytest.mark.data
 

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from essent.selection.checks import Check
 from report_helpers import HOSTILE, board, everything, geometry, heros, named, pairs, scored
 
 from essent.errors import MissingDependencyError
@@ -17,7 +18,6 @@ from essent.report.colours import DARK, LEVELS, LIGHT, SERIES, contrast, palette
 from essent.report.gather import gather
 from essent.report.parts import Curves
 from essent.report.write import html_report, line_of, write_report
-from essent.selection.checks import Check
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.result import Result
 

@@ -15,9 +15,9 @@ from essent import Encoder
 from essent.errors import InputError
 from essent.selection.by_recipe import ByRecipe
 from essent.selection.evaluation import default_recipes, evaluate
-from essent.tasks.comparison import Scored, compare
+from essent.tasks.base import LabeledTask
+from essent.tasks.comparison import Scored, bootstrap, compare
 from essent.tasks.geometry import GeometryTask
-from essent.tasks.judged import JudgedTask, bootstrap
 from essent.tasks.locate import as_task
 from essent.tasks.resampling import interval
 from essent.tasks.result import load_results, save_results
@@ -32,7 +32,7 @@ def texts(count: int, seed: int = 0) -> list[str]:
     return [" ".join(row) for row in drawn]
 
 
-def task(kind: str) -> JudgedTask:
+def task(kind: str) -> LabeledTask:
     listed = enumerate(zip(*(texts(36, seed) for seed in range(3)), strict=True))
     row: dict[str, Callable[[int, str, str, str], dict[str, Any]]] = {
         "pairs": lambda n, a, b, c: {"sentence1": a, "sentence2": b, "score": n % 5},
@@ -43,7 +43,7 @@ def task(kind: str) -> JudgedTask:
         "retrieval": lambda n, a, b, c: {"query": a, "positive": b},
     }
     found = as_task([row[kind](n, *three) for n, three in listed])
-    assert isinstance(found, JudgedTask)
+    assert isinstance(found, LabeledTask)
     assert found.kind == kind
     return found
 

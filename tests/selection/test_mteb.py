@@ -21,16 +21,13 @@ from essent import Encoder
 from essent.errors import DataError, InputError
 from essent.selection.mteb import identify, read_mteb_results, to_mteb
 from essent.tasks.clusters import ClusterTask
-from essent.tasks.data import Pair
-from essent.tasks.duplicates import DuplicateTask
-from essent.tasks.examples import Example
+from essent.tasks.examples import Example, MinimalPair, Pair
 from essent.tasks.geometry import GeometryTask
-from essent.tasks.heros import HerosTask, MinimalPair
+from essent.tasks.heros import HerosTask
 from essent.tasks.labels import LabelTask
-from essent.tasks.pairs import PairTask
+from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
 from essent.tasks.result import Result
 from essent.tasks.retrieval import RetrievalTask
-from essent.tasks.triplets import TripletTask
 from families import CORPUS
 
 # mteb's own: it passes a deprecated argument to itself, and calls sentence-transformers by an old name

@@ -23,7 +23,7 @@ from essent.selection.search_data import SearchData
 from essent.selection.space import SPACES, Grid, Space
 from essent.selection.store import Store
 from essent.selection.sweep import Sweep, score_stored
-from essent.tasks.data import Pair
+from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import Watched, one_by_one
 from samples import daily

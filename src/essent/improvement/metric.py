@@ -25,11 +25,10 @@ from essent.errors import EssentError, InputError
 from essent.selection.checks import held_out
 from essent.selection.combined import criteria
 from essent.selection.verdict import resampled
-from essent.tasks.base import unit_rows
+from essent.tasks.base import LabeledTask, unit_rows
 from essent.tasks.comparison import Scored, draws_of, mean_of_data_sets
-from essent.tasks.data import Pair
-from essent.tasks.judged import JudgedTask
-from essent.tasks.locate import load_judged
+from essent.tasks.examples import Pair
+from essent.tasks.locate import load_labelled
 from essent.tasks.pairs import PairTask
 from essent.tasks.resampling import interval
 
@@ -49,8 +48,8 @@ class Inputs(NamedTuple):
 
     texts: tuple[str, ...]
     held_out: tuple[str, ...]
-    tasks: tuple[JudgedTask, ...]
-    tests: tuple[JudgedTask, ...]
+    tasks: tuple[LabeledTask, ...]
+    tests: tuple[LabeledTask, ...]
 
     def identity(self) -> dict[str, Any]:
         """Digests of everything, by which a later run recognizes the same inputs."""
@@ -71,7 +70,7 @@ def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, see
         InputError: too few distinct texts, two data sets of one name, or a test that the data contain whole.
         DataError, UnknownNameError: labels that cannot be read.
     """
-    tasks = [load_judged(source, folder).for_choice() for source in _as_list(data)]
+    tasks = [load_labelled(source, folder).for_choice() for source in _as_list(data)]
     names = [task.name for task in tasks]
     if duplicate := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"Two of the data sets are called {duplicate!r}; rename a file, or leave one out.")
@@ -113,7 +112,7 @@ def _check_count(count: int, words: str) -> None:
         )
 
 
-def _evaluated_texts(task: JudgedTask) -> set[str]:
+def _evaluated_texts(task: LabeledTask) -> set[str]:
     """The texts of a test except those that its probe learns from: the training file beside a test file."""
     scored, read = (
         {_normalized(text) for item in items for text in item} for items in (task.items(), task.read_items())
@@ -160,7 +159,7 @@ class Metric:
         self.seed, self.by_labels = seed, bool(inputs.tasks)
         self.tasks = _limited(inputs.tasks, max_texts, seed)
         self.tests = _limited(inputs.tests, max_test_texts, seed)
-        self.measured: dict[str, JudgedTask] = {f"data{number}": task for number, task in enumerate(self.tasks)}
+        self.measured: dict[str, LabeledTask] = {f"data{number}": task for number, task in enumerate(self.tasks)}
         self.criterion = criteria.create(CRITERION)
         if not self.by_labels:
             count = max(min(len(inputs.held_out), max_texts // 3), MIN_PAIRED)
@@ -235,7 +234,7 @@ class Metric:
         return self._label_scores("test", self.tests, names, evidence) if self.tests else None
 
     def _label_scores(
-        self, kind: str, tasks: Sequence[JudgedTask], names: list[str], evidence: Mapping[str, Evidence]
+        self, kind: str, tasks: Sequence[LabeledTask], names: list[str], evidence: Mapping[str, Evidence]
     ) -> Scores:
         scored = [
             Scored(task, task.score_names[0], names, np.stack([evidence[name][f"{kind}{number}"] for name in names]))
@@ -244,7 +243,7 @@ class Metric:
         values = mean_of_data_sets(scored, [scores.scores() for scores in scored]).tolist()
         return Scores(dict(zip(names, values, strict=True)), lambda name: draws_of(scored, [name], self.seed)[0])
 
-    def validation(self) -> JudgedTask | None:
+    def validation(self) -> LabeledTask | None:
         """The labels that the checkpoints of a training are compared on; None without labels.
 
         The criterion tells whether a training gained, but its reference is untrained recipes, so that it would select
@@ -256,17 +255,17 @@ class Metric:
         return PairTask.joined(pairs) if len(pairs) == len(self.tasks) > 1 else self.tasks[0]
 
 
-def _name_of(tasks: Sequence[JudgedTask]) -> str:
+def _name_of(tasks: Sequence[LabeledTask]) -> str:
     return " and ".join(f"{task.score_names[0]} of {task.name}" for task in tasks)
 
 
-def _limited(tasks: Sequence[JudgedTask], max_texts: int, seed: int) -> list[JudgedTask]:
+def _limited(tasks: Sequence[LabeledTask], max_texts: int, seed: int) -> list[LabeledTask]:
     """Tasks of about so many texts together at most."""
     size, units = len({text for task in tasks for text in task.texts()}), sum(task.units for task in tasks)
     return subsample(tasks, None if size <= max_texts else units * max_texts // size, seed)
 
 
-def subsample(tasks: Sequence[JudgedTask], units: int | None, seed: int) -> list[JudgedTask]:
+def subsample(tasks: Sequence[LabeledTask], units: int | None, seed: int) -> list[LabeledTask]:
     """Tasks of so many labels together, drawn at random; a task that would be too small stays whole."""
     total = sum(task.units for task in tasks)
     if units is None or units >= total:

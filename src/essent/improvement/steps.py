@@ -35,8 +35,7 @@ from essent.selection.space import Grid, Space
 from essent.static.distillation import Material, collect, make_encoder
 from essent.static.gather import Settings as PassSettings
 from essent.static.settings import Choice as TableChoice
-from essent.tasks.duplicates import DuplicateTask
-from essent.tasks.pairs import PairTask
+from essent.tasks.pairs import DuplicateTask, PairTask
 from essent.training.run import train as train_model
 
 if TYPE_CHECKING:

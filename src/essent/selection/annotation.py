@@ -26,7 +26,8 @@ from essent._core.registry import did_you_mean
 from essent._core.texts import check_texts
 from essent.errors import DataError, InputError
 from essent.selection.label_free import TEACHER, unit_ranks, usable
-from essent.tasks.data import Pair, Row, located_rows, pairs_from_rows
+from essent.tasks.data import Row, located_rows
+from essent.tasks.examples import Pair, pairs_from_rows
 from essent.tasks.pairs import PairTask
 
 PRIOR = 30  # labels that the score by TEACHER counts for, beside those of the user; measured by benchmarks/ask.py

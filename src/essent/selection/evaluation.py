@@ -31,8 +31,7 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.types import CorpusStats
 from essent.selection.by_recipe import ByRecipe
-from essent.tasks.base import Task, TaskLike, prompt_note
-from essent.tasks.judged import JudgedTask
+from essent.tasks.base import LabeledTask, Task, TaskLike, prompt_note
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task
 from essent.tasks.result import Result
@@ -248,7 +247,7 @@ def offer_for(model: ModelLike, recipe: Recipe | str, task: Task, options: dict[
 
     Not tried for recipes that count tokens, for other tasks, and for fewer than 2,000 texts.
     """
-    if not isinstance(task, JudgedTask) or task.compared() is None or not isinstance(model, (str, Path)):
+    if not isinstance(task, LabeledTask) or task.compared() is None or not isinstance(model, (str, Path)):
         return None
     if len(task.texts()) < MANY or not has_bfloat16("cpu"):
         return None

@@ -25,14 +25,12 @@ from essent._core.lazy import optional_import
 from essent.encoder.pipeline.digests import digest_of, key_of
 from essent.errors import DataError, InputError
 from essent.tasks.clusters import ClusterTask
-from essent.tasks.duplicates import DuplicateTask
 from essent.tasks.geometry import GeometryTask
 from essent.tasks.heros import HerosTask
 from essent.tasks.labels import LabelTask
-from essent.tasks.pairs import PairTask
+from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
 from essent.tasks.result import Result
 from essent.tasks.retrieval import RetrievalTask
-from essent.tasks.triplets import TripletTask
 
 Model = TypeVar("Model")
 SPLIT = "test"

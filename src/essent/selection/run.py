@@ -35,8 +35,7 @@ from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.store import Store
 from essent.selection.sweep import GIB, Sweep, score_stored, scored_at_once
 from essent.selection.verdict import held_out, make_board, tested
-from essent.tasks.base import prompt_note
-from essent.tasks.judged import JudgedTask
+from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.result import library_versions
 
 BASELINES = ("mean", "first-last")
@@ -52,7 +51,7 @@ def search(
     *,
     criterion: str | Sequence[str] = (),
     weights: Sequence[float] = (),
-    test: Sequence[JudgedTask | str] = (),
+    test: Sequence[LabeledTask | str] = (),
     folder: str | Path | None = None,
     baselines: Sequence[str] = BASELINES,
     top: int = 20,

@@ -16,10 +16,11 @@ from essent.recipe.recipe import Recipe
 from essent.selection.annotation import AnnotatedPairs
 from essent.selection.label_free import TEACHER, Teacher, is_label_free
 from essent.selection.program import TextPairs
-from essent.tasks.judged import JudgedTask
-from essent.tasks.kinds import COLUMNS, SCORE_NAMES
-from essent.tasks.locate import load_judged
-from essent.tasks.pairs import rows_of
+from essent.tasks.base import LabeledTask
+from essent.tasks.data import rows_of
+from essent.tasks.kinds import COLUMNS
+from essent.tasks.locate import load_labelled
+from essent.tasks.result import SCORE_NAMES
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,7 @@ class SearchData:
     """
 
     name: str
-    task: JudgedTask | None
+    task: LabeledTask | None
     texts: tuple[str, ...]
     criteria: tuple[str, ...]
     extra_pairs: tuple[tuple[str, str], ...] = ()
@@ -138,7 +139,7 @@ class SearchData:
         return {"model": model, **{key: hashlib.sha256(text.encode()).hexdigest() for key, text in contents.items()}}
 
 
-def _check_criterion(spec: str, name: str, task: JudgedTask | None) -> None:
+def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
     """Refuse what is neither the criterion without labels nor a score that the task has."""
     if spec.startswith(f"{TEACHER}:") and not spec.partition(":")[2].strip():
         raise InputError(f"{spec!r} ends in ':' without a file of running text; write {TEACHER!r} alone or give one.")
@@ -158,7 +159,7 @@ def _check_criterion(spec: str, name: str, task: JudgedTask | None) -> None:
 
 def read_data(
     data: Any, folder: str | Path | None
-) -> tuple[str, JudgedTask | None, list[str], Sequence[tuple[str, str]]]:
+) -> tuple[str, LabeledTask | None, list[str], Sequence[tuple[str, str]]]:
     """Name, labels, texts and unlabelled pairs of what a search is given.
 
     Raises:
@@ -173,7 +174,7 @@ def read_data(
     if not labelled and not rows:
         raise InputError("search needs judgements or texts, got none.")
     if labelled or isinstance(rows[0], Mapping) or (isinstance(rows[0], (tuple, list)) and len(rows[0]) > 2):
-        task = load_judged(data if labelled else rows, folder).for_choice()
+        task = load_labelled(data if labelled else rows, folder).for_choice()
         name, texts, pairs = task.name, task.texts(), list[tuple[str, str]]()
     elif all(isinstance(row, (tuple, list)) and len(row) == 2 for row in rows):
         task, pairs = None, [(str(a), str(b)) for a, b in rows]

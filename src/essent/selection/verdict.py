@@ -25,10 +25,10 @@ from essent.selection.leaderboard import Check, Leaderboard, Trial, ranked
 from essent.selection.probability import loss_summary, objection, probabilities_summary
 from essent.selection.search_data import SearchData
 from essent.selection.sweep import Sweep
-from essent.tasks.comparison import SEVERAL, Comparison, Scored, against, draws_of, mean_of_data_sets
-from essent.tasks.judged import JudgedTask, bootstrap, scores_of_parts
-from essent.tasks.label_sets import spread_folds
-from essent.tasks.locate import load_judged
+from essent.tasks.base import LabeledTask
+from essent.tasks.comparison import SEVERAL, Comparison, Scored, against, bootstrap, draws_of, mean_of_data_sets, scores_of_parts
+from essent.tasks.locate import load_labelled
+from essent.tasks.probes import spread_folds
 from essent.tasks.resampling import interval
 
 BOTH = f"judged + {TEACHER}"  # a few labels, and the score without labels
@@ -243,7 +243,7 @@ def mean_ranks(scored: Sequence[Scored], scores: Sequence[np.ndarray]) -> np.nda
     return mean_of_data_sets(scored, [mean_rank([values]) for values in scores])
 
 
-def folds_of(task: JudgedTask, seed: int) -> np.ndarray:
+def folds_of(task: LabeledTask, seed: int) -> np.ndarray:
     """The fold of each unit, at random, classes spread evenly; units with the same texts have that of the first."""
     texts = [frozenset(unit) for unit in task.items()]
     count = max(1, min(FOLDS, len(set(texts)) // MIN_FOLD))
@@ -288,14 +288,14 @@ def decided(board: Leaderboard, evidence: Sequence[tuple[Comparison, str]], meas
 class HeldOut:
     """A task less the units that a search chooses on; fields as in `Check`."""
 
-    task: JudgedTask
+    task: LabeledTask
     left_out: int
     shared_texts: int
     texts: int
 
 
 def held_out(
-    tests: Sequence[JudgedTask | str],
+    tests: Sequence[LabeledTask | str],
     folder: str | Path | None,
     texts: Sequence[str],
     labelled: Sequence[tuple[str, ...]],
@@ -315,7 +315,7 @@ def held_out(
     seen = {frozenset(map(_normalized, unit)) for unit in labelled}
     parts = []
     for test in tests:
-        task = load_judged(test, folder)
+        task = load_labelled(test, folder)
         units = [frozenset(map(_normalized, unit)) for unit in task.items()]
         in_both = np.array([unit in seen for unit in units])
         if in_both.all():

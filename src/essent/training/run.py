@@ -27,8 +27,8 @@ from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.encoder.saving.save import SavableModule
 from essent.errors import DataError, EssentError, InputError, TrainingError
-from essent.tasks.judged import JudgedTask
-from essent.tasks.locate import load_judged
+from essent.tasks.base import LabeledTask
+from essent.tasks.locate import load_labelled
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import library_versions
 from essent.training.checkpoints import (
@@ -65,7 +65,7 @@ def train(
     preset: str = "promptbert-unsup",
     *,
     output: str | Path,
-    validate: str | Path | JudgedTask | None = None,
+    validate: str | Path | LabeledTask | None = None,
     resume: bool = False,
     force: bool = False,
     device: str | None = None,
@@ -106,7 +106,7 @@ def train(
     output = Path(output)
     find_device(device)
     examples = as_examples(data)
-    task = None if validate is None else load_judged(validate).for_choice()
+    task = None if validate is None else load_labelled(validate).for_choice()
     if isinstance(task, PairTask) and len({pair.score for pair in task.pairs}) < 2:
         raise InputError(f"All gold scores of {task.name!r} are equal: no checkpoint does better on it than another.")
     encoder = open_encoder(model, device, options)
@@ -262,7 +262,7 @@ def _extended(output: Path, metadata: Mapping[str, Any], resumed: Path, steps: i
     return extended
 
 
-def _report(state: Any, head: ProjectionHead, examples: Examples, task: JudgedTask | None) -> dict[str, Any]:
+def _report(state: Any, head: ProjectionHead, examples: Examples, task: LabeledTask | None) -> dict[str, Any]:
     """What came of a run, the same for the same run."""
     history = history_of(state)
     metric = "" if task is None else f"eval_{task.score_names[0]}"
@@ -334,8 +334,8 @@ def train_seeds(
     *arguments: Any,
     seeds: int | Sequence[int],
     output: str | Path,
-    validate: str | Path | JudgedTask,
-    test: Sequence[str | Path | JudgedTask] = (),
+    validate: str | Path | LabeledTask,
+    test: Sequence[str | Path | LabeledTask] = (),
     **settings: Any,
 ) -> dict[str, Spread]:
     """Train once per seed, each run in `output`/seed-N, and say how far they lie apart; also in `output`/seeds.json.
@@ -356,7 +356,7 @@ def train_seeds(
     chosen = list(range(first, first + seeds)) if isinstance(seeds, int) else list(seeds)
     if not chosen or len(set(chosen)) < len(chosen):
         raise InputError(f"seeds={seeds!r}: give a number of at least 1, or different seeds.")
-    task, *tests = map(load_judged, (validate, *test))
+    task, *tests = map(load_labelled, (validate, *test))
     task = task.for_choice()
     names = [part.name for part in (task, *tests)]
     if doubled := next((name for name in names if names.count(name) > 1), None):

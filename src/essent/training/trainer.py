@@ -19,7 +19,7 @@ from transformers import PrinterCallback
 
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError, NotFiniteError, TrainingError
-from essent.tasks.judged import JudgedTask
+from essent.tasks.base import LabeledTask
 from essent.training.checkpoints import check_checkpoint, go_on, is_whole, left_over, writing_checkpoint
 from essent.training.device import on_device, quick_dropout
 from essent.training.examples import Examples
@@ -38,7 +38,7 @@ def make_trainer(
     settings: Settings,
     checkpoints: Path,
     collator: ViewCollator,
-    task: JudgedTask | None = None,
+    task: LabeledTask | None = None,
     *,
     progress: bool = False,
 ) -> ContrastiveTrainer:
@@ -88,7 +88,7 @@ class TaskScore(BaseEvaluator):
         projection_head: applied to the vectors, when it is kept; None while it is dropped after training.
     """
 
-    def __init__(self, task: JudgedTask, head: ProjectionHead | None = None) -> None:
+    def __init__(self, task: LabeledTask, head: ProjectionHead | None = None) -> None:
         super().__init__()
         self.task = task
         self.projection_head = head

@@ -26,8 +26,8 @@ from essent.lab.minimal_pairs.build import (
 from essent.lab.minimal_pairs.check import check_rows
 from essent.lab.minimal_pairs.masked import Slot
 from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError
-from essent.tasks.heros import SUBSETS, MinimalPair
-from essent.tasks.heros_files import load_heros
+from essent.tasks.examples import SUBSETS, MinimalPair
+from essent.tasks.heros import load_heros
 
 WRONG = frozenset({"definately"})
 

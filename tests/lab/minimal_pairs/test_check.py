@@ -8,8 +8,8 @@ from heros_sentences import PAPER
 
 from essent.lab.minimal_pairs.check import check_rows
 from essent.lab.minimal_pairs.parsing import Parser
-from essent.tasks.heros import MinimalPair
-from essent.tasks.heros_files import load_heros
+from essent.tasks.examples import MinimalPair
+from essent.tasks.heros import load_heros
 from essent.tasks.sample import sample_minimal_pairs_path
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from essent.errors import MissingDependencyError
 from essent.lab.minimal_pairs.check import is_near, make_typo, misspellings
+from essent.lab.minimal_pairs.overlap import levenshtein
 from essent.lab.minimal_pairs.parsing import UnsuitableError, attempt, is_word
-from essent.tasks.overlap import levenshtein
 
 
 def test_the_list_of_codespell() -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from essent.selection.grammar import PROMPT_BERT, Grammar, find_grammar
+from essent.selection.settings import Settings
 from sentence_transformers import SentenceTransformer
 
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.lab.templates.search import search_templates
-from essent.selection.grammar import PROMPT_BERT, Grammar, find_grammar
-from essent.selection.settings import Settings
-from essent.tasks.data import Pair
+from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import one_by_one
 from selection_samples import TASK, planted

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from essent.lab.minimal_pairs.build import PairRow, Quality, Resources
-    from essent.tasks.overlap import Tokenize
+    from essent.lab.minimal_pairs.overlap import Tokenize
 
 SAMPLE = 2  # pairs per subset
 SHOWN = 20  # problems
@@ -124,7 +124,7 @@ def check(
     check_torch("essent lab minimal-pairs")
     from essent.lab.minimal_pairs.check import check_rows
     from essent.lab.minimal_pairs.parsing import Parser
-    from essent.tasks.heros_files import load_heros
+    from essent.tasks.heros import load_heros
 
     pairs = load_heros(file).pairs
     problems = check_rows(pairs, Parser(parser), _misspellings())
@@ -166,7 +166,7 @@ def sheet(
         force: Replace existing output.
     """
     from essent.lab.minimal_pairs.judge import RULES, write_sheet
-    from essent.tasks.heros_files import load_heros
+    from essent.tasks.heros import load_heros
 
     check_output(output, force, (".csv",))
     rows = write_sheet(load_heros(file).pairs, output, count, seed)
@@ -217,7 +217,7 @@ def fit(
 
 def _tokens(resources: Resources, mlm: str | None) -> tuple[str, Tokenize]:
     """What lengths and distances are counted in: the model's tokens as in the paper, or words and marks."""
-    from essent.tasks.overlap import words_and_marks
+    from essent.lab.minimal_pairs.overlap import words_and_marks
 
     if resources.model is None:
         return "words and marks", words_and_marks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -68,17 +67,23 @@ def templates(
     options.check_outputs()
     check_torch("essent lab templates")
     from essent.lab.templates.generate import DEFINITIONS, generate_templates, read_definitions
+    from essent.lab.templates.grammar import find_grammar
     from essent.lab.templates.search import search_candidates
     from essent.lab.templates.search import search_templates as search_greedily
-    from essent.selection.grammar import find_grammar
 
     silence_libraries()
     names = expand_groups(data)
     pairs: Any = names[0] if len(names) == 1 else read_pairs(names, options.data_folder, options.quiet)
-    settings, shared = options.settings, {"layers": layers, "shaping": shaping, **options.arguments}
+    shared = {
+        "layers": layers,
+        "shaping": shaping,
+        "work": options.work,
+        **options.arguments,
+        "options": options.options,
+    }
     written: dict[str, Any]
     if method == "greedy":
-        greedy = search_greedily(model, pairs, find_grammar(grammar or "promptbert"), settings=settings, **shared)
+        greedy = search_greedily(model, pairs, find_grammar(grammar or "promptbert"), **shared)
         board, template = greedy.board, greedy.template
         written = {"steps": [{"slot": s.slot, "chosen": s.chosen, "scores": s.scores} for s in greedy.steps]}
         for step in greedy.steps:
@@ -92,8 +97,8 @@ def templates(
             device=options.device,
             keep=None if options.work is None else options.work / GENERATED,
         )
-        work = None if options.work is None else options.work / "search"
-        outcome = search_candidates(model, pairs, generated, settings=replace(settings, work=work), **shared)
+        shared["work"] = None if options.work is None else options.work / "search"
+        outcome = search_candidates(model, pairs, generated, **shared)
         board, template = outcome.board, outcome.template
         written = {
             "generated": [candidate._asdict() for candidate in outcome.candidates],

@@ -21,6 +21,7 @@ from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.check import make_typo
 from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_word, statement, ungrammatical
 from essent.lab.minimal_pairs.masked import MaskedModel
+from essent.lab.minimal_pairs.overlap import PUBLISHED, Tokenize, lexical_overlap, words_and_marks
 from essent.lab.minimal_pairs.parsing import (
     Doc,
     Negation,
@@ -34,8 +35,7 @@ from essent.lab.minimal_pairs.parsing import (
 )
 from essent.lab.minimal_pairs.wordnet import WordNet
 from essent.lab.minimal_pairs.words import RELATIONS, Choice, Chooser, Confidence, both, negatable
-from essent.tasks.heros import SUBSETS, MinimalPair
-from essent.tasks.overlap import PUBLISHED, Tokenize, lexical_overlap, words_and_marks
+from essent.tasks.examples import SUBSETS, MinimalPair
 
 SHORTEST, LONGEST = 6, 25  # words
 NAME, NAMES = "[NAME]", ("Jackie", "Robin", "Casey")  # Appendix A.1; the paper takes sentences with one name only

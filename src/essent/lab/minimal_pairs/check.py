@@ -18,9 +18,9 @@ import numpy as np
 from essent._core.lazy import optional_import
 from essent.lab.minimal_pairs.english import statement, ungrammatical
 from essent.lab.minimal_pairs.negation import NEGATORS
+from essent.lab.minimal_pairs.overlap import levenshtein
 from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attempt, is_word, like_case
-from essent.tasks.heros import MinimalPair
-from essent.tasks.overlap import levenshtein
+from essent.tasks.examples import MinimalPair
 
 SHORTEST = 3
 EDITS = 3  # common misspellings go that far

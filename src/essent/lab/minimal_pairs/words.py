@@ -21,6 +21,7 @@ from essent._core.atomic import write_json
 from essent.errors import DataError
 from essent.lab.minimal_pairs.english import fits, negate, part_of_speech, replaceable
 from essent.lab.minimal_pairs.masked import Asked, MaskedModel, Slot
+from essent.lab.minimal_pairs.overlap import levenshtein
 from essent.lab.minimal_pairs.parsing import (
     DATA,
     Doc,
@@ -35,7 +36,6 @@ from essent.lab.minimal_pairs.parsing import (
     word_lists,
 )
 from essent.lab.minimal_pairs.wordnet import Lemma, WordNet, spelled
-from essent.tasks.overlap import levenshtein
 
 UNSEEN, LEAST = -12.0, -14.0  # log-probability of a word that the model has no token for, and of the improbable
 SYNONYM_WEIGHT = 3.0  # of the synonym's log-probability against the antonym's: it is the harder of the two

@@ -13,6 +13,7 @@ from typing import Any
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import DataError, EssentError, InputError, UnsupportedRecipeError
 from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
+from essent.lab.minimal_pairs.overlap import lexical_overlap
 from essent.lab.reproduce.scores import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
 from essent.lab.reproduce.tables import Cell, Table
 from essent.model.capabilities import ModelCapabilities, check_recipe
@@ -23,10 +24,8 @@ from essent.selection.evaluation import Bench
 from essent.static.gather import Settings, average_contexts
 from essent.tasks.base import Task
 from essent.tasks.geometry import average_cosine
-from essent.tasks.heros import HerosTask
-from essent.tasks.heros_files import load_heros
+from essent.tasks.heros import HerosTask, load_heros
 from essent.tasks.locate import load_task
-from essent.tasks.overlap import lexical_overlap
 from essent.tasks.pairs import PairTask
 
 # What tables measure besides task scores: cosines of sentences and tokens, word importance, lexical overlap.

@@ -14,19 +14,17 @@ from sentence_transformers import SentenceTransformer
 from essent._core.types import ModelLike
 from essent.errors import InputError, UnsupportedRecipeError
 from essent.lab.templates.generate import Candidate
+from essent.lab.templates.grammar import PROMPT_BERT
 from essent.model.loading import open_model, read_capabilities
 from essent.model.template import check_room, make_frame
 from essent.recipe.recipe import MASK
 from essent.recipe.sources.layers import parse_mix, reads_mlm_head
-from essent.selection.checks import HeldOut, held_out
-from essent.selection.grammar import PROMPT_BERT, Grammar
-from essent.selection.judging import judged
 from essent.selection.leaderboard import Leaderboard, ranked
-from essent.selection.question import Question
-from essent.selection.run import model_name, search, tested
-from essent.selection.settings import Settings
-from essent.selection.space import Grid, Space
-from essent.tasks.judged import JudgedTask
+from essent.selection.run import BASELINES, model_name, search
+from essent.selection.search_data import SearchData
+from essent.selection.space import Grammar, Grid, Space
+from essent.selection.verdict import HeldOut, held_out, judged, tested
+from essent.tasks.base import LabeledTask
 
 
 @dataclass(frozen=True)
@@ -64,25 +62,28 @@ def search_templates(
     shaping: str = "",
     criterion: str | Sequence[str] = (),
     folder: str | Path | None = None,
-    settings: Settings | None = None,
+    test: Sequence[LabeledTask | str] = (),
+    baselines: Sequence[str] = BASELINES,
+    work: str | Path | None = None,
     options: dict[str, Any] | None = None,
-    test: Sequence[JudgedTask | str] = (),
+    **settings: Any,
 ) -> TemplateSearch:
     """Greedy search over a grammar's slots, in the order of its choices; each candidate is one pass, none runs twice.
 
     Args:
-        data, criterion, folder, settings, options, test: as in `essent.search`.
+        data, criterion, folder, test, baselines, work: as in `essent.search`.
+        options: SentenceTransformer's keyword arguments (device, revision …).
+        settings: further arguments of `essent.search` (seed, batch_size, memory …).
         weights, layers, shaping: how the template's tokens become a vector: by default its [MASK] in the last layer.
 
     Raises:
         UnsupportedRecipeError: the model has no mask token and the grammar needs one.
     """
-    how = settings or Settings()
     if not grammar.choices:
         raise InputError(f"The template grammar {grammar.text!r} has no slots to search.")
     tests = _held_out(test, folder, data, criterion)
     shell = _opened(model, layers, weights, MASK in grammar.text, options or {})
-    run = partial(search, shell, data, criterion=criterion, folder=folder)
+    run: Callable[..., Leaderboard] = partial(search, shell, data, criterion=criterion, folder=folder, **settings)
     chosen = grammar.first()
     boards: list[Leaderboard] = []
     steps: list[Step] = []
@@ -92,18 +93,17 @@ def search_templates(
         new = tuple(template for template in candidates if template not in scores)
         if new:
             space = Space((Grid(templates=new, layers=(layers,), weights=(weights,), shaping=(shaping,)),), name=slot)
-            work = None if how.work is None else Path(how.work) / slot
-            step = replace(how, baselines=() if boards else how.baselines, top=len(new) + len(how.baselines), work=work)
-            board = run(space, settings=step)
+            step = {"baselines": () if boards else baselines, "top": len(new) + len(baselines)}
+            board = run(space, **step, work=None if work is None else Path(work) / slot)
             boards.append(board)
             scores.update({t.recipe.template: t.scores[board.criterion] for t in board.trials if t.recipe.template})
         filled = [scores[grammar.fill({**chosen, slot: choice})] for choice in choices]
         chosen[slot] = choices[int(np.argmax(np.nan_to_num(filled, nan=-np.inf)))]
         steps.append(Step(slot, {template: scores[template] for template in candidates}, chosen[slot]))
     template = grammar.fill(chosen)
-    board = _decided(_merged(boards), boards, template, run, how)
+    board = _decided(_merged(boards), boards, template, run, settings.get("seed", 0))
     board = replace(board, provenance={**board.provenance, "model": model_name(model)})
-    return TemplateSearch(template, tuple(steps), tested(board, shell, tests, how, {}, board.criterion))
+    return TemplateSearch(template, tuple(steps), _tested(board, shell, tests, settings))
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,11 @@ def search_candidates(
     shaping: str = "",
     criterion: str | Sequence[str] = (),
     folder: str | Path | None = None,
-    settings: Settings | None = None,
+    test: Sequence[LabeledTask | str] = (),
+    baselines: Sequence[str] = BASELINES,
+    work: str | Path | None = None,
     options: dict[str, Any] | None = None,
-    test: Sequence[JudgedTask | str] = (),
+    **settings: Any,
 ) -> GeneratedSearch:
     """Score generated templates (`generate_templates`) on a data set; each is one pass (PromptBERT 4.2).
 
@@ -145,7 +147,6 @@ def search_candidates(
         InputError: no candidates that the model can take.
         UnsupportedRecipeError: the model has no mask token.
     """
-    how = settings or Settings()
     tests = _held_out(test, folder, data, criterion)
     shell = _opened(model, layers, weights, True, options or {})
     taken = [candidate for candidate in candidates if _can_frame(shell, candidate.template)]
@@ -153,13 +154,13 @@ def search_candidates(
         raise InputError(f"None of {len(candidates)} generated templates can be used with this model.")
     names = tuple(candidate.template for candidate in taken)
     grid = Grid(templates=names, layers=(layers,), weights=(weights,), shaping=(shaping,))
-    step = replace(how, top=len(names) + len(how.baselines))
-    run = partial(search, shell, data, criterion=criterion, folder=folder)
-    board = run(Space((grid,), name="generated"), settings=step)
+    run: Callable[..., Leaderboard] = partial(search, shell, data, criterion=criterion, folder=folder, **settings)
+    space = Space((grid,), name="generated")
+    board = run(space, baselines=baselines, top=len(names) + len(baselines), work=work)
     board = replace(board, provenance={**board.provenance, "model": model_name(model), "space": "generated templates"})
     template = next(str(trial.recipe.template) for trial in board.trials if trial.recipe.template in names)
-    board = _decided(board, [board], template, run, how)
-    board = tested(board, shell, tests, how, {}, board.criterion)
+    board = _decided(board, [board], template, run, settings.get("seed", 0))
+    board = _tested(board, shell, tests, settings)
     left_out = tuple(candidate.template for candidate in candidates if candidate not in taken)
     return GeneratedSearch(template, tuple(taken), left_out, board)
 
@@ -180,33 +181,41 @@ def _can_frame(shell: SentenceTransformer, template: str) -> bool:
 
 
 def _held_out(
-    test: Sequence[JudgedTask | str], folder: str | Path | None, data: Any, criterion: str | Sequence[str]
+    test: Sequence[LabeledTask | str], folder: str | Path | None, data: Any, criterion: str | Sequence[str]
 ) -> list[HeldOut]:
-    question = Question.of(data, folder, criterion, 0)
-    return held_out(test, folder, question.texts, question.judged_items)
+    searched = SearchData.of(data, folder, criterion, 0)
+    return held_out(test, folder, searched.texts, searched.labelled_items)
+
+
+def _tested(
+    board: Leaderboard, shell: SentenceTransformer, tests: Sequence[HeldOut], settings: dict[str, Any]
+) -> Leaderboard:
+    shared: dict[str, Any] = {"batch_size": 32, "seed": 0, "progress": False}
+    shared |= {name: settings[name] for name in shared if name in settings}
+    return tested(board, shell, tests, **shared, options={}, score=board.criterion)
 
 
 def _decided(
-    board: Leaderboard, boards: Sequence[Leaderboard], template: str, run: Callable[..., Leaderboard], how: Settings
+    board: Leaderboard, boards: Sequence[Leaderboard], template: str, run: Callable[..., Leaderboard], seed: int
 ) -> Leaderboard:
     """The leaderboard with the best template as its leader, and the verdict between that and the baselines."""
     winner = next((str(trial.recipe) for trial in board.trials if trial.recipe.template == template), None)
     if not board.is_scored or winner is None or not np.isfinite(board.find(winner).scores[board.criterion]):
         return board
-    if boards[0].judgements:
+    found = boards[0].judgements
+    if found:
         steps = [one.judgements[0] for one in boards]
         rows = {name: row for step in steps for name, row in zip(step.names, step.evidence, strict=True)}
-        scored = replace(steps[0], names=list(rows), evidence=np.stack(list(rows.values())))
-        decided = judged(
-            board.trials, board.criterion, board.baselines, [scored], list(rows), seed=how.seed, winner=winner
-        )
+        scored = replace(found[0], names=list(rows), evidence=np.stack(list(rows.values())))
+        names, baselines = list(rows), board.baselines
+        made = judged(board.trials, board.criterion, baselines, [scored], names, seed=seed, winner=winner)
     else:  # the verdict without labels belongs to the last recipe that leads: the winner beside the baselines alone
-        alone = run(Space(named=(winner,)), settings=replace(how, baselines=board.baselines, work=None))
-        decided = replace(alone, trials=board.trials, winner=winner)
-        if (first := str(board.trials[0].recipe)) in board.baselines:
-            verdict = f"No template does better than {first}, which is kept."
-            decided = replace(decided, kept=first, verdict=verdict)
-    return replace(decided, provenance=board.provenance, _source=board._source)
+        made = run(Space(named=(winner,)), baselines=board.baselines)
+        made = replace(made, trials=board.trials, winner=winner)
+        if str(board.trials[0].recipe) in board.baselines:
+            first = str(board.trials[0].recipe)
+            made = replace(made, kept=first, verdict=f"No template does better than {first}, which is kept.")
+    return replace(made, provenance=board.provenance, _source=board._source)
 
 
 def _merged(boards: Sequence[Leaderboard]) -> Leaderboard:
