@@ -146,7 +146,9 @@ def _search_again(run: Run) -> dict[str, Any]:
 def trials(run: Run, folder: Path) -> StepResult:
     """Successive halving: all settings for some steps, the better half of them for more, until one is left."""
     shutil.rmtree(folder)  # of a killed run: a trial does not train backwards
-    settings, rungs = affordable_trials(run)
+    names = ("settings", "rungs")
+    decision = run.journal.once("trials that fit", lambda: dict(zip(names, affordable_trials(run), strict=True)))
+    settings, rungs = decision["settings"], decision["rungs"]
     alive, step_seconds = list(range(len(settings))), {}
     evidence: dict[str, Evidence] = {}
     rows: list[list[Any]] = []

@@ -167,7 +167,7 @@ def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names)
     _, metric, subset = kind
     rows = by_row(group, names)
     tasks = list(dict.fromkeys(result.task for result in group))
-    scores = {row: {task: _main(found.get(task), deviations=True) for task in tasks} for row, found in rows.items()}
+    scores = {row: {task: _main(results.get(task), deviations=True) for task in tasks} for row, results in rows.items()}
     decimals = decimals_for(number.value for line in scores.values() for number in line.values())
     columns = [*tasks, *([AVERAGE] if len(tasks) > 1 else [])]
     for line in scores.values():
@@ -211,8 +211,8 @@ def _folded(rows: Mapping[Row, Mapping[str, Result]]) -> list[Block]:
     others, subsets = [], []
     for row, tasks in rows.items():
         for result in tasks.values():
-            metric, which = result.main or ("", "")
-            in_table = {(metric, name) for name in (which, "low", "high", "std")}
+            metric, subset = result.main or ("", "")
+            in_table = {(metric, name) for name in (subset, "low", "high", "std")}
             metrics = {
                 name: {part: score for part, score in scores.items() if (name, part) not in in_table}
                 for name, scores in result.metrics.items()
