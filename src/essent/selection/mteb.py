@@ -34,6 +34,8 @@ from essent.tasks.result import Result
 from essent.tasks.retrieval import RetrievalTask
 from essent.tasks.triplets import TripletTask
 
+__all__ = ["identify", "read_mteb_results", "to_mteb"]
+
 Model = TypeVar("Model")
 SPLIT = "test"
 MODEL_FILE = "model_meta.json"
