@@ -4,9 +4,7 @@ The recipes of a fixed reference space are first ranked by simple signals, the j
 `length`, or with running text `neighbours` and `length`. The best tenth of them teaches: the mean of its ranks of the
 user's pairs (without pairs: of near, related and random pairs of the texts) and half as much lexical similarity are the
 target, with which every recipe is correlated (Spearman). The idea is self-training with selected teachers; the rules
-are essent's own.
-
-A recipe that ranks first may still be worse than a baseline: `probability_of_improvement` says how likely it is better.
+are essent's own. How likely the first recipe is better than a baseline, `probability` says.
 """
 
 from __future__ import annotations
@@ -34,7 +32,6 @@ SENTENCE_WORDS = (5, 60)  # sentences outside are headings, lists and faulty spl
 POOL = 5000  # texts among which the nearest ones are looked for
 NEAREST = 128  # how far down the list of nearest texts a related one is drawn
 CONSTANT = 1e-6  # a narrower spread of float32 cosines is rounding: to rank it would be to rank noise
-ROWS = 256  # recipes ranked at a time
 
 # A word with the space before it; scripts without spaces between words are taken letter by letter.
 _NO_SPACES = r"\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
@@ -100,10 +97,7 @@ class Teacher:
         return np.cumsum([len(gold) for gold in self.gold])
 
     def with_reference(self, cosines: np.ndarray) -> Teacher:
-        """The criterion with its target, from the cosines (R,P) of the reference recipes.
-
-        The score of a recipe then is the same whatever other recipes a search tries.
-        """
+        """The criterion with its target, from the cosines (R,P) of recipes that are the same in every search."""
         rows = np.asarray(cosines, np.float64)
         *judged, own = np.split(rows[usable(rows)], self._ends[:-1], axis=1)
         by_judge = [_judge(name, part, gold) for name, part, gold in zip(self.judges, judged, self.gold, strict=False)]
@@ -162,9 +156,9 @@ def _split(cosines: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return cosines[:, gold == 1.0], cosines[:, gold != 1.0]
 
 
-def _length_pairs(texts: Sequence[str], rng: np.random.Generator, size: int = 1000) -> tuple[Pairs, np.ndarray]:
+def _length_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
     """Pairs of random texts, each in one pair, and how alike they are in length."""
-    chosen = _draw(_distinct(texts), 2 * size, rng, "texts")
+    chosen = _draw(_distinct(texts), 2000, rng, "texts")
     half = len(chosen) // 2
     pairs = list(zip(chosen[:half], chosen[half : 2 * half], strict=True))
     return pairs, -np.array([abs(len(words_of(a)) - len(words_of(b))) for a, b in pairs], np.float64)
@@ -175,13 +169,11 @@ def _length_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
     return np.asarray(-np.abs(unit_ranks(cosines) @ unit_ranks(gold)))
 
 
-def _perturbed_pairs(
-    texts: Sequence[str], rng: np.random.Generator, size: int = 400, negatives: int = 5
-) -> tuple[Pairs, np.ndarray]:
+def _perturbed_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
     """A text with its copy without three tenths of the words, and copies of others: CLEAR's deletions (Wu 2020)."""
-    base = _draw_texts(texts, size, rng)
+    base = _draw_texts(texts, 400, rng)
     copies = [_shortened(text, 0.3, rng) for text in base]
-    unlike = [(base[i], copies[j]) for i, j in _others(len(base), negatives)]
+    unlike = [(base[i], copies[j]) for i, j in _others(len(base), 5)]
     return _contrast(list(zip(base, copies, strict=True)), unlike)
 
 
@@ -192,9 +184,9 @@ def _perturbed_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
     return np.asarray((alike.mean(axis=1) - unlike.mean(axis=1)) / np.maximum(spread, 1e-12))
 
 
-def _halves_pairs(texts: Sequence[str], rng: np.random.Generator, size: int = 400) -> tuple[Pairs, np.ndarray]:
+def _halves_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
     """The halves of a text, against a half of the text most like it (after the inverse cloze task, Lee 2019)."""
-    base = _draw_texts(texts, size, rng)
+    base = _draw_texts(texts, 400, rng)
     halves = [_halves(text, rng) for text in base]
     near = _nearest(_letters(texts), base, base, 1)[:, 0]
     return _contrast(halves, [(halves[i][0], halves[j][1]) for i, j in enumerate(near)])
@@ -206,9 +198,7 @@ def _halves_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
     return np.asarray(((alike > unlike) + 0.5 * (alike == unlike)).mean(axis=1))
 
 
-def _neighbours_pairs(
-    texts: Sequence[str], rng: np.random.Generator, size: int = 450, negatives: int = 8
-) -> tuple[Pairs, np.ndarray]:
+def _neighbours_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
     """Neighbouring sentences, against sentences from elsewhere (after Quick-Thoughts, Logeswaran & Lee 2018).
 
     Sentences are neighbours within a text; where the texts are single sentences, each and the next text.
@@ -222,8 +212,8 @@ def _neighbours_pairs(
         if seen.isdisjoint(pair):
             alike.append(pair)
             seen.update(pair)
-    alike, neighbours = alike[:size], set(beside)
-    mixed = [(alike[i][0], alike[j][1]) for i, j in _others(len(alike), negatives)]
+    alike, neighbours = alike[:450], set(beside)
+    mixed = [(alike[i][0], alike[j][1]) for i, j in _others(len(alike), 8)]
     unlike = [(a, b) for a, b in mixed if a != b and (a, b) not in neighbours]
     if not unlike:
         raise InputError("All neighbouring sentences are alike; the criterion 'teacher' needs different texts.")
@@ -235,11 +225,9 @@ def _neighbours_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
     from scipy.stats import rankdata
 
     alike, unlike = _split(cosines, gold)
-    count, rest, areas = alike.shape[1], unlike.shape[1], []
-    for start in range(0, len(alike), ROWS):
-        ranks = rankdata(np.concatenate([alike[start : start + ROWS], unlike[start : start + ROWS]], axis=1), axis=1)
-        areas.append((ranks[:, :count].sum(axis=1) - count * (count + 1) / 2) / (count * rest))
-    return np.concatenate(areas)
+    count, rest = alike.shape[1], unlike.shape[1]
+    ranks = rankdata(np.concatenate([alike, unlike], axis=1), axis=1)
+    return np.asarray((ranks[:, :count].sum(axis=1) - count * (count + 1) / 2) / (count * rest))
 
 
 JUDGES: dict[str, tuple[Callable[..., tuple[Pairs, np.ndarray]], Callable[[np.ndarray, np.ndarray], np.ndarray]]] = {
@@ -273,14 +261,8 @@ def candidate_pairs(texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed
     return list(dict.fromkeys([*near, *related, *((pool[i], pool[j]) for i, j in _others(len(base), 1))]))
 
 
-# -- ranks -----------------------------------------------------------------------------------------------------------
-
-
 def unit_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks along the last axis (ties their mean), centred, of length one: their products are Spearman's ρ.
-
-    Constant values have no direction: zeros.
-    """
+    """Ranks along the last axis (ties their mean), centred, of length one: products are Spearman's ρ; constant: 0."""
     from scipy.stats import rankdata
 
     return _unit(rankdata(values, axis=-1))
@@ -312,9 +294,6 @@ def mean_rank(scores: Sequence[np.ndarray]) -> np.ndarray:
     return ranks
 
 
-# -- texts -----------------------------------------------------------------------------------------------------------
-
-
 def words_of(text: str) -> list[str]:
     """Words with the space before them: any of them joined by "" are a text again."""
     return _WORD.findall(text)
@@ -332,11 +311,7 @@ def neighbouring_sentences(texts: Sequence[str]) -> Pairs:
 
 
 def read_running_text(path: str | Path) -> list[str]:
-    """Running text from a file: one text per line, or the column "text" of a .jsonl, .csv, .tsv or .parquet file.
-
-    Raises:
-        DataError: no such file, no such column, a value that is not a text.
-    """
+    """Running text from a file: one text per line, or the column "text" of a .jsonl, .csv, .tsv or .parquet file."""
     if Path(path).suffix.lower() not in SUFFIXES:
         return split_lines(read_text(Path(path)))
     rows = located_rows(Path(path))
@@ -352,11 +327,7 @@ def _distinct(texts: Sequence[str]) -> list[str]:
 
 
 def _draw(population: Sequence[Any], size: int, rng: np.random.Generator, name: str) -> list[Any]:
-    """At most `size` of the population in random order.
-
-    Raises:
-        InputError: fewer than MIN_SAMPLE.
-    """
+    """At most `size` of the population in random order; fewer than MIN_SAMPLE are an InputError."""
     if len(population) < MIN_SAMPLE:
         raise InputError(
             f"To rank recipes without labels at least {MIN_SAMPLE} {name} are needed, there are {len(population)}. "
@@ -372,10 +343,7 @@ def _draw_texts(texts: Sequence[str], size: int, rng: np.random.Generator) -> li
 
 
 def _others(count: int, each: int) -> list[tuple[int, int]]:
-    """(index, index of another): `each` others for every index, taken within groups of each + 1.
-
-    Small groups keep the pairs of a part of the texts together in one pass.
-    """
+    """(index, index of another): `each` others for every index, within small groups, which one portion holds."""
     index = np.arange(count)
     start = index // (each + 1) * (each + 1)
     if count % (each + 1) == 1 and count > 1:  # the last one is not left alone

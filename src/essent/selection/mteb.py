@@ -32,6 +32,8 @@ from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
 from essent.tasks.result import Result
 from essent.tasks.retrieval import RetrievalTask
 
+__all__ = ["identify", "read_mteb_results", "to_mteb"]
+
 Model = TypeVar("Model")
 SPLIT = "test"
 MODEL_FILE = "model_meta.json"

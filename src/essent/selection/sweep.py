@@ -121,8 +121,6 @@ class Sweep:
                     bar.update(int(new.sum()))
                 self.rows_of[at] = first
 
-    # -- before the pass --------------------------------------------------------------------------------------------
-
     def _tokenised(self, one: Pass) -> list[np.ndarray]:
         made: list[np.ndarray] = []
         for _, some in portions(self.data.texts):
@@ -178,8 +176,6 @@ class Sweep:
             for _ in self._pooled(block, held, number, len(texts)):
                 pass
 
-    # -- one portion ------------------------------------------------------------------------------------------------
-
     def _run_portion(self, at: int, part: Portion, start: int, sequences: list[np.ndarray]) -> None:
         one = self.program.passes[at]
         held = self._read(one, part, sequences, self.stats.get(at))
@@ -234,8 +230,6 @@ class Sweep:
                 for at, column in enumerate(columns):
                     pooled[place, :, at] = chosen @ column  # (B,w,T) @ (B,T,D) -> (B,w,D)
             yield rows, pooled
-
-    # -- what is read again ------------------------------------------------------------------------------------------
 
     def _keep(self, key: tuple[int, int], rows: range, pooled: torch.Tensor, start: int) -> None:
         kept = self.kept.get(key, {})
@@ -311,9 +305,6 @@ def _cosines(
     cosines = 1 - torch.linalg.vecdot(apart, apart).double() / 2
     found: torch.Tensor = cosines * ((lengths[0] > 0) & (lengths[1] > 0)).squeeze(-1)
     return found
-
-
-# -- shaping and evidence of stored vectors ----------------------------------------------------------------------------
 
 
 def score_stored(sweep: Sweep, data: SearchData, *, progress: bool) -> None:
