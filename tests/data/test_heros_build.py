@@ -17,7 +17,7 @@ from essent.lab.minimal_pairs.masked import MaskedModel
 from essent.lab.minimal_pairs.parsing import Parser
 from essent.lab.minimal_pairs.wordnet import WordNet
 from essent.lab.minimal_pairs.words import substitutes
-from essent.tasks.data import read_rows
+from essent.tasks.data import located_rows
 from essent.tasks.examples import SUBSETS, MinimalPair
 
 pytestmark = pytest.mark.data
@@ -40,7 +40,8 @@ def test_the_papers_words_in_the_real_wordnet() -> None:
 
 
 def test_originals_of_real_comments() -> None:
-    texts = [row["text"] for row in read_rows(Path(os.environ["ESSENT_DATA"]) / "corpus" / "goemotions.jsonl")]
+    comments = Path(os.environ["ESSENT_DATA"]) / "corpus" / "goemotions.jsonl"
+    texts = [row.values["text"] for row in located_rows(comments)]
     model = os.environ.get("ESSENT_RAW_MODEL")
     assert model, "give a masked language model: make check-data DATA=DIR RAW_MODEL=DIR"
     listed, parser = misspellings(), Parser()

@@ -10,7 +10,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from essent.selection.checks import Check
 from report_helpers import HOSTILE, board, everything, geometry, heros, named, pairs, scored
 
 from essent.errors import MissingDependencyError
@@ -18,7 +17,7 @@ from essent.report.colours import DARK, LEVELS, LIGHT, SERIES, contrast, palette
 from essent.report.gather import gather
 from essent.report.parts import Curves
 from essent.report.write import html_report, line_of, write_report
-from essent.selection.leaderboard import Leaderboard, Trial
+from essent.selection.leaderboard import Check, Leaderboard, Trial
 from essent.tasks.result import Result
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "polyline"}

@@ -20,7 +20,17 @@ from essent import Encoder, StaticEncoder, verify
 from essent._core.folders.digests import write_digests
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import DamagedError, DataError, InputError, NotFittedError
-from essent.tasks.calibration import EDGE, FILE, Calibration, Curve, calibrate, expected_calibration_error, probability_curve, read_calibration, share_curve
+from essent.tasks.calibration import (
+    EDGE,
+    FILE,
+    Calibration,
+    Curve,
+    calibrate,
+    expected_calibration_error,
+    probability_curve,
+    read_calibration,
+    share_curve,
+)
 from essent.tasks.pairs import DuplicateTask, PairTask
 from families import build_tokenizer
 from static_models import static_model

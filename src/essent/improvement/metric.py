@@ -22,9 +22,8 @@ from scipy.stats import spearmanr
 from essent._core import clock
 from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import EssentError, InputError
-from essent.selection.checks import held_out
-from essent.selection.combined import criteria
-from essent.selection.verdict import resampled
+from essent.selection.label_free import TEACHER, Teacher
+from essent.selection.verdict import held_out
 from essent.tasks.base import LabeledTask, unit_rows
 from essent.tasks.comparison import Scored, draws_of, mean_of_data_sets
 from essent.tasks.examples import Pair
@@ -34,7 +33,7 @@ from essent.tasks.resampling import interval
 
 MIN_TEXTS = 50
 HELD_OUT, MAX_HELD_OUT = 0.1, 1000  # the share of the texts that nothing is learned from, and their maximum
-CRITERION = "teacher"  # without labels
+CRITERION = TEACHER  # without labels
 REFERENCE = "reference"  # prefix of the recipes' evidence that the criterion compares with
 MIN_HELD_OUT = 50  # texts whose cosines are compared
 MIN_PAIRED = 100  # texts that the criterion makes its pairs of, from `texts` too where fewer are held out
@@ -160,12 +159,10 @@ class Metric:
         self.tasks = _limited(inputs.tasks, max_texts, seed)
         self.tests = _limited(inputs.tests, max_test_texts, seed)
         self.measured: dict[str, LabeledTask] = {f"data{number}": task for number, task in enumerate(self.tasks)}
-        self.criterion = criteria.create(CRITERION)
         if not self.by_labels:
             count = max(min(len(inputs.held_out), max_texts // 3), MIN_PAIRED)
-            self.pseudo = self.criterion.pairs([*inputs.held_out, *inputs.texts][:count], (), seed)
-            texts = zip(self.pseudo.first, self.pseudo.second, strict=True)
-            self.measured["pairs"] = PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in texts))
+            self.teacher = Teacher.of([*inputs.held_out, *inputs.texts][:count], (), seed)
+            self.measured["pairs"] = PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in self.teacher.pairs))
         self.by = _name_of(self.tasks) if self.by_labels else CRITERION
         self.name = self.by if self.by_labels else f"{CRITERION} (without labels)"
         self.test_name = _name_of(self.tests)
@@ -218,13 +215,12 @@ class Metric:
         if self.by_labels:
             return self._label_scores("data", self.tasks, names, evidence)
         references = np.stack([evidence[name]["pairs"] for name in evidence if name.startswith(REFERENCE)])  # (R,P)
-        scored = self.criterion.settled(references, self.pseudo)
-        cosines = np.stack([evidence[name]["pairs"] for name in names])
-        values = dict(zip(names, (100 * self.criterion.score(cosines, scored)).tolist(), strict=True))
+        teacher = self.teacher.with_reference(references)
+        cosines = np.stack([evidence[name]["pairs"] for name in names])  # (R,P)
+        values = dict(zip(names, (100 * teacher.scores(cosines)).tolist(), strict=True))
 
         def draw(name: str) -> np.ndarray:
-            row = evidence[name]["pairs"][None]
-            return np.asarray(100 * resampled(self.criterion, row, scored, self.seed, DRAWS)[0])
+            return np.asarray(100 * teacher.bootstrap(evidence[name]["pairs"][None], self.seed, DRAWS)[0])
 
         return Scores(values, draw)
 

@@ -30,7 +30,6 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.base import AffineShaper
 from essent.selection.evaluation import Bench
 from essent.selection.run import search as search_recipes
-from essent.selection.settings import Settings as SearchSettings
 from essent.selection.space import Grid, Space
 from essent.static.distillation import Material, collect, make_encoder
 from essent.static.gather import Settings as PassSettings
@@ -90,7 +89,12 @@ def search(run: Run, folder: Path, trained: Path | None = None) -> StepResult:
         run.plan["search"] if trained is None else run.journal.once("plan of search-again", partial(_search_again, run))
     )
     baselines = [run.baseline] if run.capabilities.only_static else ["mean", "first-last"]
-    settings = SearchSettings(
+    tasks = subsample(run.inputs.tasks, plan["units"], run.settings["seed"])
+    data: Any = tasks[0] if len(tasks) == 1 else tasks or list(run.inputs.texts[: plan["texts"]])
+    board = search_recipes(
+        run.shell(trained),
+        data,
+        space_of(plan["space"]),
         baselines=tuple(dict.fromkeys([*baselines, run.plan["own"]])),
         seed=run.settings["seed"],
         batch_size=run.settings["batch_size"],
@@ -98,9 +102,6 @@ def search(run: Run, folder: Path, trained: Path | None = None) -> StepResult:
         progress=run.progress,
         precision=run.settings["precision"],
     )
-    tasks = subsample(run.inputs.tasks, plan["units"], run.settings["seed"])
-    data: Any = tasks[0] if len(tasks) == 1 else tasks or list(run.inputs.texts[: plan["texts"]])
-    board = search_recipes(run.shell(trained), data, space_of(plan["space"]), settings=settings)
     # on a trained model, where no recipe is established, also the leader if it is not significantly better than `mean`
     recipes = dict.fromkeys([str(board.best), *([str(board.leader)] if trained else [])])
     measured = {_name(recipe, trained): recipe for recipe in recipes}

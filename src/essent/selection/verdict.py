@@ -26,7 +26,16 @@ from essent.selection.probability import loss_summary, objection, probabilities_
 from essent.selection.search_data import SearchData
 from essent.selection.sweep import Sweep
 from essent.tasks.base import LabeledTask
-from essent.tasks.comparison import SEVERAL, Comparison, Scored, against, bootstrap, draws_of, mean_of_data_sets, scores_of_parts
+from essent.tasks.comparison import (
+    SEVERAL,
+    Comparison,
+    Scored,
+    against,
+    bootstrap,
+    draws_of,
+    mean_of_data_sets,
+    scores_of_parts,
+)
 from essent.tasks.locate import load_labelled
 from essent.tasks.probes import spread_folds
 from essent.tasks.resampling import interval

@@ -15,7 +15,17 @@ from essent._core.lazy import lazy_door
 
 if TYPE_CHECKING:
     from essent.tasks.base import LabeledTask, Task
-    from essent.tasks.catalogue import CLASSIFICATION12, CLUSTERING6, STS7, TRANSFER7, Clusters, Labels, Pairs, add, task_names
+    from essent.tasks.catalogue import (
+        CLASSIFICATION12,
+        CLUSTERING6,
+        STS7,
+        TRANSFER7,
+        Clusters,
+        Labels,
+        Pairs,
+        add,
+        task_names,
+    )
     from essent.tasks.clusters import ClusterTask
     from essent.tasks.comparison import Comparison, Scored, compare
     from essent.tasks.data import read_texts

@@ -6,11 +6,11 @@ import hashlib
 import json
 
 import pytest
-from essent.tasks.names import task_names
 
 from essent.errors import UnknownNameError
 from essent.lab.reproduce.run import MEASURES
 from essent.lab.reproduce.tables import Table, find_table, tables
+from essent.tasks.catalogue import task_names
 
 STS7 = [f"ditto-{n}" for n in (1, 2, 3, 4, 5, 6)]
 NAMES = [

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from essent.selection.grammar import PROMPT_BERT, Grammar, find_grammar
-from essent.selection.settings import Settings
+import torch
 from sentence_transformers import SentenceTransformer
 
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
+from essent.lab.templates.grammar import PROMPT_BERT, find_grammar
 from essent.lab.templates.search import search_templates
+from essent.selection.space import Grammar
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import one_by_one
@@ -43,23 +44,23 @@ def test_the_greedy_choice_is_the_best_of_each_step(shell_of: Shells) -> None:
     assert found.board.leader.template == found.template
 
 
-@pytest.mark.parametrize("criterion", [(), "isotropy"])
+@pytest.mark.parametrize("criterion", [(), "teacher"])
 def test_a_baseline_is_kept_where_no_template_is_better(shell_of: Shells, criterion: Any) -> None:
     grammar = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")})
-    every = Settings(baselines=("mean", "first-last", "cls", "static", "layers=1", "layers=2"))
+    every = ("mean", "first-last", "cls", "static", "layers=1", "layers=2")
     data: Any = planted(shell_of("bert"), "layers=1")
     if criterion:  # the vectors of one token, [MASK], are more alike than means
         data = [(pair.sentence1, pair.sentence2) for pair in TASK.pairs]
-    board = search_templates(shell_of("bert"), data, grammar, settings=every, criterion=criterion).board
+    board = search_templates(shell_of("bert"), data, grammar, baselines=every, criterion=criterion).board
     assert board.trials[0].recipe.template is None
     assert board.leader.template
-    assert board.kept == str(board.best) in every.baselines
+    assert board.kept == str(board.best) in every
     assert f"{board.kept} is kept" in board.verdict or f"{board.kept}, which is kept" in board.verdict
     assert board.encoder().recipe == board.best
     assert board.encoder(anyway=True).recipe == board.leader
     if not criterion:
         assert {comparison.first for comparison in board.comparisons} == {str(board.leader)}
-        assert {comparison.second for comparison in board.comparisons} == set(every.baselines)
+        assert {comparison.second for comparison in board.comparisons} == set(every)
 
 
 def test_a_template_that_is_shown_to_be_better_is_the_best(shell_of: Shells) -> None:
@@ -79,7 +80,7 @@ def test_a_template_that_is_shown_to_be_better_is_the_best(shell_of: Shells) -> 
 
 
 def test_no_template_runs_twice_and_the_baselines_run_once(shell_of: Shells) -> None:
-    board = search_templates(shell_of("bert"), TASK, GRAMMAR, settings=Settings(baselines=("mean",))).board
+    board = search_templates(shell_of("bert"), TASK, GRAMMAR, baselines=("mean",)).board
     assert len(board.trials) == 3 + 1 + 1  # three relations, one more prefix, the baseline
     assert board.provenance["passes"] == 5
     assert all(trial.interval is not None for trial in board.trials)
@@ -119,3 +120,25 @@ def test_grammars_by_name_and_from_files(tmp_path: Path) -> None:
         find_grammar("prompt-bert")
     with pytest.raises(DataError, match="does not exist"):
         find_grammar(tmp_path / "none.yaml")
+
+
+def test_a_half_precision_folder_is_searched_in_float32(bert: Path, tmp_path: Path) -> None:
+    shell = SentenceTransformer(str(bert), device="cpu", model_kwargs={"dtype": torch.float16})
+    shell[0].model.save_pretrained(tmp_path)
+    shell.tokenizer.save_pretrained(tmp_path)
+    found = search_templates(str(tmp_path), TASK, GRAMMAR, options={"device": "cpu"})
+    recipe = str(found.board.trials[0].recipe)
+    (alone,) = one_by_one(str(tmp_path), [recipe], TASK, device="cpu").values()
+    assert found.board.trials[0].scores["spearman"] == alone.expected(recipe)
+
+
+def test_prompt_bert_grammar_gives_the_templates_of_table_4() -> None:
+    found = PROMPT_BERT.templates()
+    assert {
+        "{text} [MASK] .",
+        "{text} means [MASK] .",
+        "This {text} means [MASK] .",
+        "This sentence of {text} means [MASK] .",
+        'This sentence : "{text}" means [MASK] .',
+    } <= set(found)
+    assert len(found) == 20

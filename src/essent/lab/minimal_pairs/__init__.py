@@ -16,6 +16,7 @@ with needs_torch(__name__):
     from essent.lab.minimal_pairs.check import Finding, check_rows, misspellings
     from essent.lab.minimal_pairs.english import negate, statement
     from essent.lab.minimal_pairs.masked import MaskedModel
+    from essent.lab.minimal_pairs.overlap import lexical_overlap
     from essent.lab.minimal_pairs.parsing import Parser
     from essent.lab.minimal_pairs.wordnet import WordNet
 
@@ -29,6 +30,7 @@ __all__ = [
     "WordNet",
     "build",
     "check_rows",
+    "lexical_overlap",
     "misspellings",
     "negate",
     "overlaps",

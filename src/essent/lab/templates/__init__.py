@@ -4,6 +4,7 @@ from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
     from essent.lab.templates.generate import Candidate, Definition, Generator, generate_templates
+    from essent.lab.templates.grammar import PROMPT_BERT
     from essent.lab.templates.search import (
         GeneratedSearch,
         Step,
@@ -11,7 +12,7 @@ with needs_torch(__name__):
         search_candidates,
         search_templates,
     )
-    from essent.selection.grammar import PROMPT_BERT, Grammar
+    from essent.selection.space import Grammar
 
 __all__ = [
     "PROMPT_BERT",
