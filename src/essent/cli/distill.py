@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter
 from essent._core.atomic import remove_leftovers
 from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.check import show_verification
+from essent.cli.check import show_lines
 from essent.cli.console import results, silence_libraries
 from essent.cli.files import check_folder
 from essent.cli.texts import expand_groups, listed, read_corpus, read_judged
@@ -144,7 +144,7 @@ def distill(
     if not run.quiet:
         for line in distilled.in_words():
             run.note(line)
-        show_verification(verification, str(output))
+        show_lines([f"{output}: {verification.recipe}", *verification.summary()])
     if tests:
         teacher = Encoder(model, recipe, **run.options)
         _show_comparison(compare(distilled, partial(teacher.encode, batch_size=batch_size), tests))
