@@ -102,5 +102,5 @@ def test_the_public_names() -> None:
     assert set(essent.__all__) == set(dir(essent))
     for name in essent.__all__:
         assert getattr(essent, name) is not None
-    with pytest.raises(AttributeError, match="it has Encoder"):
+    with pytest.raises(AttributeError, match="encoder_of_dreams"):
         essent.encoder_of_dreams  # noqa: B018

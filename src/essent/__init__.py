@@ -11,62 +11,16 @@ One equation, every published recipe a row of it:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
-from essent._core.lazy import lazy_door
-from essent.version import __version__
+import lazy_loader
 
-if TYPE_CHECKING:
-    from essent.bulk import embed
-    from essent.encoder import Encoder, EncoderTransformer
-    from essent.engine import compile, load
-    from essent.errors import EssentError
-    from essent.improvement import improve
-    from essent.recipe import NAMED, TEMPLATES, Recipe
-    from essent.selection import evaluate, search
-    from essent.static import StaticEncoder, distill
-    from essent.training import train
-    from essent.verification.golden import verify
+from essent._core.lazy import needs_torch
 
-_WHERE = {
-    "Encoder": "essent.encoder",
-    "EncoderTransformer": "essent.encoder",
-    "EssentError": "essent.errors",
-    "NAMED": "essent.recipe",
-    "Recipe": "essent.recipe",
-    "StaticEncoder": "essent.static",
-    "TEMPLATES": "essent.recipe",
-    "__version__": "essent.version",
-    "compile": "essent.engine",
-    "distill": "essent.static",
-    "embed": "essent.bulk",
-    "evaluate": "essent.selection",
-    "improve": "essent.improvement",
-    "load": "essent.engine",
-    "search": "essent.selection",
-    "train": "essent.training",
-    "verify": "essent.verification.golden",
-}
+# the names stand in __init__.pyi; `import essent` loads no torch
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-__all__ = [
-    "NAMED",
-    "TEMPLATES",
-    "Encoder",
-    "EncoderTransformer",
-    "EssentError",
-    "Recipe",
-    "StaticEncoder",
-    "__version__",
-    "compile",
-    "distill",
-    "embed",
-    "evaluate",
-    "improve",
-    "load",
-    "search",
-    "train",
-    "verify",
-]
 
-# `import essent` loads no torch
-__getattr__, __dir__ = lazy_door(__name__, _WHERE)
+def __getattr__(name: str) -> Any:
+    with needs_torch(f"essent.{name}"):
+        return _load(name)

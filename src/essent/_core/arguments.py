@@ -186,13 +186,16 @@ def with_checked_arguments(encode: Encode) -> Encode:
 
 
 def _check_encode(model: Any, arguments: Mapping[str, Any]) -> None:
-    check_size(arguments.get("batch_size", 32), "batch_size")
+    if "batch_size" in arguments:
+        check_size(arguments["batch_size"], "batch_size")
     if arguments.get("truncate_dim") is not None:
         check_size(arguments["truncate_dim"], "truncate_dim")
-    check_prompt(arguments.get("prompt"), arguments.get("prompt_name"), model.prompts)
+    if arguments.get("prompt") is not None or arguments.get("prompt_name") is not None:
+        check_prompt(arguments.get("prompt"), arguments.get("prompt_name"), model.prompts)
     device, pool = arguments.get("device"), arguments.get("pool")
-    for name in device if isinstance(device, list) else [device]:
-        check_device(name)
+    if device is not None:
+        for name in device if isinstance(device, list) else [device]:
+            check_device(name)
     if pool is not None and not (isinstance(pool, Mapping) and {"input", "output", "processes"} <= set(pool)):
         raise InputError(f"pool={pool!r:.60}: must be what start_multi_process_pool gave.")
     for name, choices in CHOICES.items():

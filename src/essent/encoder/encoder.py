@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,7 @@ from essent._core.texts import check_texts, distinct_texts, repeat_in_place, req
 from essent._core.types import ModelLike, NamesItsModel, TextsLike
 from essent.encoder.calibrated import CalibratedTransformer
 from essent.encoder.pipeline.cache import PooledCache
-from essent.encoder.pipeline.digests import digest_of, key_of
-from essent.encoder.pipeline.kept import kept_vectors
+from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
 from essent.encoder.pipeline.kept_states import KeptStates
 from essent.encoder.pipeline.module import RecipeModule
 from essent.encoder.pipeline.static_pooler import PORTION
@@ -221,7 +221,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             name = "texts" if frequency_texts is None else "frequency_texts"
             module.stats = module.count(texts_to_fit(counted, name))
         if module.chain.needs_fit:
-            pooled = self._vectors(texts_to_fit(found, "texts"), batch_size, progress, shape=False)
+            pooled = self._vectors(texts_to_fit(found, "texts"), batch_size, progress, shape=False, cache=self.cache)
             require_finite(pooled, found, self.named_parameters())
             module.set_chain(type(module.chain).parse(self.recipe.shaping).fit(pooled.cpu().numpy()))
         self._sign()
@@ -245,6 +245,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             bool(arguments.get("show_progress_bar")),
             device=device,
             on_cpu=bool(arguments.get("save_to_cpu")),
+            cache=self.cache,
         )
         return self._finished(vectors, texts, arguments.get("truncate_dim"), arguments.get("normalize_embeddings"))
 
@@ -258,33 +259,21 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         shape: bool = True,
         device: torch.device | None = None,
         on_cpu: bool = True,
+        cache: PooledCache | None = None,
     ) -> torch.Tensor:
         """Vectors of the texts in their order, each distinct text computed once: (N,K)."""
-        module = self.module
+        module, device = self.module, device or self.device
         module.require_fit(shape)
-        device = device or self.device
         self.eval()
-        runs = module.plan.required.depth is not None and module.backbone.static_table.dtype == torch.float32
-        if texts and self.cache is not None and len(self) == 1 and runs:  # static rows are summed sooner than looked up
-
-            def compute(missing: list[str]) -> torch.Tensor:
-                return self._computed_vectors(missing, batch_size, progress, False, device, True)
-
-            pooled = kept_vectors(module, self.cache, self.states, texts, batch_size, compute)
-            parts = [module.shaped(part.to(device), shape) for part in pooled.split(PORTION)]
-            return torch.cat(parts).cpu() if on_cpu else torch.cat(parts)
-        return self._computed_vectors(texts, batch_size, progress, shape, device, on_cpu)
-
-    def _computed_vectors(
-        self, texts: list[str], batch_size: int, progress: bool, shape: bool, device: torch.device, on_cpu: bool
-    ) -> torch.Tensor:
+        if cache is not None and texts and len(self) == 1 and module.can_be_cached:
+            return self._cached_vectors(cache, texts, batch_size, progress, shape, device, on_cpu)
         distinct, inverse = distinct_texts(texts)
         vectors: torch.Tensor | None = None
         with text_progress(len(distinct), progress and bool(distinct)) as update:
-            for chosen, batch in self._batches(distinct, batch_size, device, shape):
+            for rows, batch in self._batches(distinct, batch_size, device, shape):
                 if vectors is None:
                     vectors = batch.new_empty(len(texts), batch.shape[1], device="cpu" if on_cpu else device)
-                vectors[chosen if isinstance(chosen, slice) else chosen.to(vectors.device)] = batch.to(vectors.device)
+                vectors[rows if isinstance(rows, slice) else rows.to(vectors.device)] = batch.to(vectors.device)
                 update(len(batch))
         if vectors is None:  # no texts
             return torch.empty(0, self.get_embedding_dimension() or 0)
@@ -295,20 +284,46 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     def _batches(
         self, texts: list[str], batch_size: int, device: torch.device, shape: bool
     ) -> Iterator[tuple[torch.Tensor | slice, torch.Tensor]]:
-        """Places of some texts, and their vectors (B,K): batches, or whole portions where nothing must be padded."""
+        """Row indices of some texts, and their vectors (B,K): batches, or slices where nothing must be padded."""
         module = self.module
         static_pooler = module.static_pooler if len(self) == 1 else None
-        for start, portion in portions(texts) if static_pooler is None else portions(texts, PORTION):
-            if static_pooler is not None:
-                yield (
-                    slice(start, start + len(portion)),
-                    module.shaped(static_pooler.pool(static_pooler.ids(portion), module.stats), shape),
-                )
-                continue
-            sequences = module.ids(portion)
-            for chosen in batches([len(s) for s in sequences], batch_size):
+        if static_pooler is not None:
+            for start, portion in portions(texts, PORTION):
+                pooled = static_pooler.pool(static_pooler.ids(portion), module.stats)
+                yield slice(start, start + len(portion)), module.shaped(pooled, shape)
+            return
+        for start in range(0, len(texts), PORTION):  # so that only some texts' ids are held at a time
+            sequences = module.ids(texts[start : start + PORTION])
+            for chosen in batches([len(ids) for ids in sequences], batch_size):
                 features = batch_to_device(module.pad([sequences[i] for i in chosen]), device)
                 yield torch.from_numpy(start + chosen), self(features, shape=shape)["sentence_embedding"]
+
+    def _cached_vectors(
+        self,
+        cache: PooledCache,
+        texts: list[str],
+        batch_size: int,
+        progress: bool,
+        shape: bool,
+        device: torch.device,
+        on_cpu: bool,
+    ) -> torch.Tensor:
+        """Vectors of pooled ones that the cache has, or else that kept states give, or a pass: (N,K)."""
+        module, states = self.module, self.states
+        recipe = replace(module.recipe, shaping=())
+        stats = module.stats if module.plan.reads_stats else None
+        key = key_of(digest_of_backbone(module.backbone) + module.plan.rows_digest, recipe.digest(), stats)
+
+        def compute(missing: list[str]) -> torch.Tensor:
+            return self._vectors(missing, batch_size, progress, shape=False, device=device)
+
+        def pool(missing: list[str]) -> list[np.ndarray]:
+            vectors = compute(missing) if states is None else states.pool(module, missing, batch_size, compute)
+            return [vectors.cpu().numpy()]
+
+        (pooled,) = cache.vectors([key], [module.plan.width(module.backbone)], texts, pool)  # (N,K) float32
+        parts = [module.shaped(part.to(device), shape) for part in torch.from_numpy(pooled).split(PORTION)]
+        return torch.cat(parts).cpu() if on_cpu else torch.cat(parts)
 
     # -- save -------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,14 @@ class DiagonalRecorder:
     padding: torch.Tensor  # (B,T), where diagonals are 0
     diagonals: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict)
     calls: int = 0
+
+    @classmethod
+    def of(cls, attention_heads: Iterable[tuple[int, int]], padding: torch.Tensor) -> DiagonalRecorder:
+        """A recorder of heads (layer, head)."""
+        by_layer: dict[int, list[int]] = {}
+        for layer, head in sorted(attention_heads):
+            by_layer.setdefault(layer, []).append(head)
+        return cls(by_layer, padding)
 
     def next_heads(self) -> list[int]:
         """The heads that are wanted of the layer that calls now."""

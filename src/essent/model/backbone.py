@@ -44,7 +44,7 @@ class RequiredOutputs:
     static: bool = False
     attention_heads: frozenset[tuple[int, int]] = frozenset()
 
-    @property
+    @cached_property
     def depth(self) -> int | None:
         """The highest layer that must run; None when the transformer is not needed at all."""
         return max([*self.layers, *(layer for layer, _ in self.attention_heads)], default=None)
@@ -85,6 +85,8 @@ class Backbone(nn.Module):
         self.template_states: dict[Any, torch.Tensor] = {}  # kept by essent.model.template_bias
         self.mlm_head: MaskedLMHead | None = None  # put there by who loads it
         self.precision = AUTO  # of passes; `compute_in` sets it
+        self._route: tuple[int, bool, str] | None = None  # for what attention was routed last, and
+        self._is_routed = False  # whether the family lets it be
         self.pads_right = False  # set while essent.engine makes a graph of it, which cannot look at a batch
         self.cut(number_of_layers(model) or None)
 
@@ -129,7 +131,7 @@ class Backbone(nn.Module):
         """The tokens of the model by their ids."""
         return Vocabulary(self.tokenizer, int(self.static_table.shape[0]))
 
-    @property
+    @cached_property
     def pad_id(self) -> int:
         """The id that fills batches up."""
         own = len(self.static_table) - 1 if self.only_static else self.tokenizer.pad_token_id  # a row of zeros
@@ -178,13 +180,13 @@ class Backbone(nn.Module):
         """Whether attention diagonals cost hardly anything; elsewhere all of the attention is computed for them."""
         return can_set_attention(self.model)
 
-    def _route_attention(self, for_heads: bool) -> bool:
+    def _route_attention(self, for_heads: bool, device: str) -> bool:
         """Route attention through this package's own; False where the family does not use the attention interface.
 
         It stays in place, as it gives what sdpa gives: switching it back and forth would not be safe when threads
         share the model. Where no heads are wanted it only replaces sdpa of an encoder on a CPU.
         """
-        if not self.gives_diagonals:
+        if not can_set_attention(self.model):
             return False
         modules = list(self.model.modules())
         configs = [config for module in modules if (config := getattr(module, "config", None)) is not None]
@@ -192,7 +194,7 @@ class Backbone(nn.Module):
         for config in configs:
             if for_heads:
                 set_attention(config, DIAGONAL)
-            elif attention_of(config) == "sdpa" and not causal and self.static_table.device.type == "cpu":
+            elif attention_of(config) == "sdpa" and not causal and device == "cpu":
                 set_attention(config, SHORT_ATTENTION)
         return True
 
@@ -203,45 +205,46 @@ class Backbone(nn.Module):
             hidden["static"] = nn.functional.embedding(tokens.ids, self.static_table)  # (B,T,D)
         if required.depth is None:
             return States(hidden, {})
-        output, diagonals = self._run(tokens, required, positions)
+        heads, device = required.attention_heads, tokens.ids.device.type
+        route = (id(self.model), bool(heads), device)
+        if self._route != route:
+            self._route, self._is_routed = route, self._route_attention(bool(heads), device)
+        recorder = DiagonalRecorder.of(heads, ~tokens.attention_mask) if heads and self._is_routed else None
+        inputs = self._inputs(tokens, required, positions)
+        if heads and recorder is None:
+            inputs["output_attentions"] = True
+        previous = recorder_in_use.set(recorder)
+        try:
+            with computing(self.precision, device):
+                output = self.model(**inputs)
+        finally:
+            recorder_in_use.reset(previous)
         for layer in required.layers:
             hidden[layer] = output.hidden_states[layer] if layer != self.top else output.last_hidden_state  # (B,T,D)
+        if recorder is not None:
+            return States(hidden, recorder.diagonals)
+        diagonals = {
+            (layer, head): output.attentions[layer - 1][:, head - 1]
+            .diagonal(dim1=-2, dim2=-1)
+            .masked_fill(~tokens.attention_mask, 0.0)  # (B,T)
+            for layer, head in heads
+        }
         return States(hidden, diagonals)
 
-    def _run(
-        self, tokens: Tokens, required: RequiredOutputs, positions: torch.Tensor | None
-    ) -> tuple[Any, dict[tuple[int, int], torch.Tensor]]:
-        inner = sorted(layer for layer in required.layers if layer != self.top)
+    def _inputs(self, tokens: Tokens, required: RequiredOutputs, positions: torch.Tensor | None) -> dict[str, Any]:
+        """Arguments of the model's forward."""
         inputs: dict[str, Any] = {"input_ids": tokens.ids, "attention_mask": tokens.attention_mask.long()}
         if "use_cache" in inspect.signature(self.model.forward).parameters:
             inputs["use_cache"] = False
         left_padded = not self.pads_right and not bool(tokens.attention_mask[:, 0].all())
         if self.position_offset is not None and (left_padded or positions is not None):
-            places = (tokens.attention_mask.long().cumsum(dim=1) - 1).clamp(min=0) if positions is None else positions
-            inputs["position_ids"] = places + self.position_offset
-        if inner:  # only those layers are kept where the family can choose, all of them otherwise
+            if positions is None:
+                positions = (tokens.attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)  # (B,T)
+            inputs["position_ids"] = positions + self.position_offset
+        if inner := sorted(layer for layer in required.layers if layer != self.top):
+            # only those layers are kept where the family can choose, all of them otherwise
             inputs["output_hidden_states"] = hidden_states_of(self.model, inner)
-        if not self._route_attention(bool(required.attention_heads)) and required.attention_heads:
-            with computing(self.precision, tokens.ids.device.type):
-                output = self.model(**inputs, output_attentions=True)
-            return output, {
-                (layer, head): output.attentions[layer - 1][:, head - 1]
-                .diagonal(dim1=-2, dim2=-1)
-                .masked_fill(~tokens.attention_mask, 0.0)
-                for layer, head in required.attention_heads
-            }
-        heads = {
-            layer: sorted(head for at, head in required.attention_heads if at == layer)
-            for layer, _ in required.attention_heads
-        }
-        recorder = DiagonalRecorder(heads, ~tokens.attention_mask)
-        restore = recorder_in_use.set(recorder if heads else None)
-        try:
-            with computing(self.precision, tokens.ids.device.type):
-                output = self.model(**inputs)
-        finally:
-            recorder_in_use.reset(restore)
-        return output, recorder.diagonals
+        return inputs
 
 
 # -- shape of transformers' models ----------------------------------------------------------------------------------

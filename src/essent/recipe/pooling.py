@@ -47,21 +47,16 @@ def mix_sources(states: Sequence[torch.Tensor], factors: Sequence[float]) -> tor
     return mixed
 
 
-def exact_type(tensor: torch.Tensor) -> torch.dtype:
-    """float32 for half precision, the tensor's own type otherwise: sums over tokens are never taken in 16 bits."""
-    import torch
-
-    return torch.promote_types(tensor.dtype, torch.float32)
-
-
 @reductions.register("sum")
 @dataclass(frozen=True)
 class Sum(Reduction):
     """Σ_n ω_n h_n, the equation itself."""
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Σ_n ω_n h_n: (B,D)."""
-        hidden = hidden.to(exact_type(hidden))
+        """Σ_n ω_n h_n: (B,D); sums are never taken in 16 bits."""
+        import torch
+
+        hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
         return (weights.to(hidden.dtype).unsqueeze(1) @ hidden).squeeze(1)  # (B,1,T) @ (B,T,D) -> (B,D)
 
     def spec(self) -> str:
@@ -123,7 +118,7 @@ class Dct(Reduction):
         """The first coefficients of each dimension's cosine transform over the tokens: (B,K·D)."""
         import torch
 
-        hidden = hidden.to(exact_type(hidden))
+        hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
         length = attention_mask.sum(dim=1).view(-1, 1, 1).to(hidden.dtype)  # (B,1,1)
         place = (attention_mask.long().cumsum(dim=1) - 1).unsqueeze(1).to(hidden.dtype)  # (B,1,T)
         order = torch.arange(self.coefficients, device=hidden.device, dtype=hidden.dtype).view(1, -1, 1)  # (1,C,1)

@@ -20,7 +20,7 @@ from essent.recipe.tokens.ids import Vocabulary, pad
 from essent.recipe.types import States, Tokens
 from essent.recipe.weighting.base import weightings
 from essent.recipe.weighting.frequency import FREQUENT_BYTE_LEVEL, FREQUENT_WORDPIECES
-from essent.recipe.weighting.product import combine, combine_many
+from essent.recipe.weighting.product import combine_many
 from families import CORPUS
 from samples import TEXTS
 
@@ -211,7 +211,7 @@ def test_no_factor_is_uniform(shell_of: Shells) -> None:
     frame = Encoder(shell_of("bert"), "mean").module.plan.frame
     tokens = pad([[0, 7, 8, 2]], frame, backbone.pad_id)
     vocabulary = Vocabulary(backbone.tokenizer, len(backbone.vocabulary))
-    assert combine([], tokens, None, vocabulary, None).tolist() == [[0.25] * 4]
+    assert combine_many([[]], tokens, None, vocabulary, None)[:, 0].tolist() == [[0.25] * 4]
 
 
 def test_products_of_half_precision_do_not_underflow() -> None:

@@ -17,7 +17,7 @@ from essent.errors import not_fitted
 from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.tokens.ids import content_of, count_tokens, framed_ids, pad
+from essent.recipe.tokens.ids import content_of, count_tokens, framed_ids, pad_arrays
 from essent.recipe.types import CorpusStats, Tokens
 
 
@@ -71,8 +71,8 @@ class RecipeModule(InputModule):
 
     def pad(self, sequences: Sequence[list[int]], side: str = "right") -> dict[str, Any]:
         """One batch of features."""
-        tokens = pad(sequences, self.plan.frame, self.backbone.pad_id, side)
-        return {"input_ids": tokens.ids, "attention_mask": tokens.attention_mask.long()}
+        ids, attention_mask = pad_arrays(sequences, self.backbone.pad_id, side)  # (B,T) each
+        return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(attention_mask).long()}
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Texts to features: `input_ids`, `attention_mask` (B,T), padded on the tokenizer's side.
@@ -113,6 +113,11 @@ class RecipeModule(InputModule):
     def static_pooler(self) -> StaticPooler | None:
         """The way to pooled vectors without padding, where the recipe has one: sums of rows, weights by token."""
         return static_pooler_of(self.plan, self.backbone)
+
+    @property
+    def can_be_cached(self) -> bool:
+        """Whether pooled vectors are worth keeping: float32, and not sums of rows, which take no time."""
+        return self.plan.required.depth is not None and self.backbone.static_table.dtype == torch.float32
 
     def shaped(self, vectors: torch.Tensor, shape: bool = True) -> torch.Tensor:
         """Pooled vectors after the shaping chain, or as they are: (N,K)."""

@@ -25,7 +25,7 @@ from essent.recipe.sources.layers import Source, format_mix, resolve, token_tabl
 from essent.recipe.tokens.ids import Frame
 from essent.recipe.types import CorpusStats, States, Tokens
 from essent.recipe.weighting.base import Weighting, weightings
-from essent.recipe.weighting.product import combine
+from essent.recipe.weighting.product import combine_many
 
 if TYPE_CHECKING:
     from essent.recipe.tokens.ids import Vocabulary
@@ -93,7 +93,7 @@ class Plan(nn.Module):
         """Whether the masked-LM head is part of the recipe."""
         return any(source.top for source in self.sources)
 
-    @property
+    @cached_property
     def reads_stats(self) -> bool:
         """Whether counts of tokens must be known first."""
         return any(weighting.reads_stats for weighting in self.weightings)
@@ -139,7 +139,7 @@ class Plan(nn.Module):
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
         """ω of every token: (B,T)."""
-        return combine(self.weightings, tokens, states, vocabulary, stats)
+        return combine_many([self.weightings], tokens, states, vocabulary, stats)[:, 0]
 
     def pool(
         self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None

@@ -14,7 +14,6 @@ from torch.nn.functional import embedding_bag
 
 from essent.encoder.pipeline.plan import Plan
 from essent.model.backbone import Backbone
-from essent.recipe.pooling import exact_type
 from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, whole_ids, words_apart
 from essent.recipe.tokens.ids import fast_backend, portions, text_ids
 from essent.recipe.types import CorpusStats
@@ -138,7 +137,7 @@ class StaticPooler:
         for source, factor in zip(self.plan.sources, self.plan.factors, strict=True):
             key = str(source.key)
             rows = self.backbone.static_table if key == "static" else getattr(self.plan, self.plan.tables[key])  # (V,D)
-            found, kind = torch.from_numpy(ids).to(rows.device), exact_type(rows)
+            found, kind = torch.from_numpy(ids).to(rows.device), torch.promote_types(rows.dtype, torch.float32)
             if rows.dtype != kind:  # 16 bits: sums are taken in 32, of the rows that occur
                 used, found = found.unique(return_inverse=True)
                 rows = rows[used].to(kind)

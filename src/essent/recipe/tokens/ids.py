@@ -112,7 +112,7 @@ class Frame:
     def __len__(self) -> int:
         return len(self.before) + len(self.after)
 
-    @property
+    @cached_property
     def plain_text(self) -> bool:
         """Whether special tokens within the text are read as its letters; without a template they are not, as in ST."""
         return self.dot_rule or self.space
@@ -206,14 +206,14 @@ def framed_ids(
 ) -> list[list[int]]:
     """Ids of each text within its frame, cut to `max_seq_length` tokens in all."""
     left = getattr(tokenizer, "truncation_side", "right") == "left"
-    found = text_ids(tokenizer, frame.prepare(texts), frame.plain_text)
+    found = text_ids(tokenizer, frame.prepare(texts) if frame.plain_text else texts, frame.plain_text)
     return in_frame(found, frame, max_seq_length, left)
 
 
 def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | None, left: bool) -> list[list[int]]:
     """Each text's ids between the frame's, cut to `max_seq_length` tokens in all, at their beginning where `left`."""
     before, after = list(frame.before), list(frame.after)
-    room = None if max_seq_length is None else max(max_seq_length - len(frame), 0)
+    room = None if max_seq_length is None else max(max_seq_length - len(before) - len(after), 0)
     framed = []
     for ids in sequences:
         if room is not None and len(ids) > room:

@@ -16,17 +16,6 @@ if TYPE_CHECKING:
     from essent.recipe.tokens.ids import Vocabulary
 
 
-def combine(
-    factors: Sequence[Weighting], tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
-) -> torch.Tensor:
-    """Multiply the factors, blank the padding, normalise, and fall back to uniform where nothing is left.
-
-    Returns:
-        ω (B,T) ≥ 0, 0 on padding; sums to 1 in each text when every factor is normalised or nothing was left.
-    """
-    return combine_many([factors], tokens, states, vocabulary, stats)[:, 0]
-
-
 def combine_many(
     products: Sequence[Sequence[Weighting]],
     tokens: Tokens,
@@ -34,10 +23,13 @@ def combine_many(
     vocabulary: Vocabulary,
     stats: CorpusStats | None,
 ) -> torch.Tensor:
-    """The weights of many products at once, as `combine` has them; a factor that several share is computed once.
+    """Multiply the factors of each product, blank the padding, normalise; uniform weights where nothing is left.
+
+    A factor that several products share is computed once.
 
     Returns:
-        ω (B,W,T), one row a product.
+        ω (B,W,T) ≥ 0, one row per product, 0 on padding; sums to 1 in each text when every factor is normalised or
+        nothing was left.
     """
     import torch
 

@@ -1,0 +1,17 @@
+from .bulk.run import embed as embed
+from .encoder.encoder import Encoder as Encoder
+from .encoder.estimator import EncoderTransformer as EncoderTransformer
+from .engine.compiled import compile as compile
+from .engine.files import load as load
+from .errors import EssentError as EssentError
+from .improvement.run import improve as improve
+from .recipe.named import NAMED as NAMED
+from .recipe.named import TEMPLATES as TEMPLATES
+from .recipe.recipe import Recipe as Recipe
+from .selection.evaluation import evaluate as evaluate
+from .selection.run import search as search
+from .static.distillation import distill as distill
+from .static.encoder import StaticEncoder as StaticEncoder
+from .training.run import train as train
+from .verification.golden import verify as verify
+from .version import __version__ as __version__
