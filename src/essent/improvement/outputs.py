@@ -22,9 +22,9 @@ from essent.improvement.steps import Found
 from essent.improvement.yardstick import Evidence, agreement
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.base import AffineShaper
-from essent.static.distillation import Distilled, Material, collect, make_encoder
+from essent.static.distillation import Distilled, collect, make_encoder
 from essent.static.gather import Settings as Passing
-from essent.static.settings import Choice
+from essent.static.table import Choice, Material
 from essent.tasks.duplicates import DuplicateTask
 from essent.tasks.pairs import PairTask
 
