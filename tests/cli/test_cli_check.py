@@ -1,4 +1,4 @@
-"""`essent check`: a folder against what was saved, and against a server; tests/doctor has the health checks."""
+"""`essent check`: a folder against what was saved, and against a server; tests/verification has the health checks."""
 
 from __future__ import annotations
 

@@ -19,12 +19,16 @@ from essent.encoder.encoder import Encoder
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import text_ids, unknown_token
-from essent.static.choose import find_choice
-from essent.static.coverage import coverage_of, share_of_new
-from essent.static.distillation import Material, collect, distill, make_encoder
-from essent.static.regress import bag_matrix, fit_rows
-from essent.static.settings import Choice
-from essent.static.smaller import agreement, reduce_table
+from essent.static.distillation import (
+    collect,
+    compare,
+    coverage_of,
+    distill,
+    find_choice,
+    make_encoder,
+    share_of_new,
+)
+from essent.static.table import Choice, Material, agreement, bag_matrix, fit_rows, reduce_table
 from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import load_pairs
@@ -123,9 +127,10 @@ def test_all_of_it(shell_of: Callable[[str], SentenceTransformer], tmp_path: Pat
     assert (tmp_path / "s").is_file()  # the pass leaves it for another choice
     assert made.encoder.recipe == Recipe.parse("static | normalize")
     assert made.encoder.encode(TEXTS_).shape == (len(TEXTS_), 9)
-    assert made.losses.variance is not None and 0.5 < made.losses.variance < 1  # noqa: PT018
-    assert made.losses.dimensions is not None and 50 < made.losses.dimensions < 100  # noqa: PT018
-    assert made.losses.bits is not None and 90 < made.losses.bits <= 100  # noqa: PT018
+    assert 0.5 < made.losses["variance"] < 1
+    assert 50 < made.losses["dimensions"] < 100
+    assert 90 < made.losses["bits"] <= 100
+    assert "similarities agree" in "".join(made.summary())
     made.encoder.save(str(tmp_path / "static"))
     assert verify(str(tmp_path / "static")).passed
     again = distill(model, TEXTS_, Choice("L-1+L", shaping="abtt:1"), dimensions=9, dtype="int8", state=tmp_path / "s")
@@ -203,31 +208,35 @@ def gram(material: Material, table: np.ndarray) -> np.ndarray:
 # -- choosing ---------------------------------------------------------------------------------------------------------
 
 
-def test_choices_are_tried_and_ordered(material: Material, tmp_path: Path) -> None:
+def test_choices_are_tried_and_ordered(
+    material: Material, tmp_path: Path, shell_of: Callable[[str], SentenceTransformer]
+) -> None:
     file = tmp_path / "few.csv"
     file.write_text(
         "sentence1,sentence2,score\n" + "".join(f'"{a}","{b}",{n % 5}\n' for n, (a, b) in enumerate(PAIRED)), "utf-8"
     )
     task = load_pairs(str(file))
-    seen = []
-    trials = find_choice(material, task, report=seen.append)
-    assert sorted(seen, key=lambda trial: -trial.score) == trials
+    reported: list[tuple[float, Choice]] = []
+    trials = find_choice(material, task, report=lambda *trial: reported.append(trial))
+    assert sorted(reported, key=lambda trial: -trial[0]) == trials
     assert len(trials) == (4 + 2) * 4 * 4 + 4 * 4
-    best = trials[0]
-    direct = task.run(make_encoder(material, best.choice).encoder).main_score
-    assert direct == pytest.approx(best.score, abs=1e-6)
-    assert {trial.choice.ridge for trial in trials} == {None, 0.03, 0.1, 0.3, 1.0}
+    best_score, best = trials[0]
+    (scores,) = compare(make_encoder(material, best), Encoder(shell_of("bert"), "mean").encode, [task])
+    assert scores.static == pytest.approx(best_score, abs=1e-6)
+    assert scores.coverage == 1.0
+    assert scores.share == pytest.approx(100 * scores.static / scores.model)
+    assert {choice.ridge for _, choice in trials} == {None, 0.03, 0.1, 0.3, 1.0}
     bare = replace(material, vectors=None, fits={})
-    assert {trial.choice.ridge for trial in find_choice(bare, task)} == {None}
+    assert {choice.ridge for _, choice in find_choice(bare, task)} == {None}
 
 
 @pytest.mark.slow
 def test_any_kind_of_judgement_chooses(material: Material) -> None:
     task = LabelTask("labels", tuple(Example((text,), str(n % 2)) for n, text in enumerate(TEXTS_)), folds=3)
     bare = replace(material, vectors=None, fits={})
-    best = find_choice(bare, task)[0]
-    direct = task.run(make_encoder(bare, best.choice).encoder).main_score
-    assert direct == pytest.approx(best.score, abs=100 / len(TEXTS_))
+    best_score, best = find_choice(bare, task)[0]
+    direct = task.run(make_encoder(bare, best).encoder).main_score
+    assert direct == pytest.approx(best_score, abs=100 / len(TEXTS_))
 
 
 PAIRED = [(a.replace('"', ""), b.replace('"', "")) for a, b in zip(TEXTS_, TEXTS_[3:] + TEXTS_[:3], strict=True)]

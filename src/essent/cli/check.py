@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from essent._core.atomic import write_text
-from essent._core.folders.contents import is_essent_folder, is_exported_folder
-from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import is_stream, results, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import read_files
-from essent.errors import InputError, MissingDependencyError
-
-if TYPE_CHECKING:
-    from essent.verification.golden import Verification
+from essent.errors import InputError
 
 PROBLEMS = 3  # exit code: neither a damaged folder (1) nor wrong input (2)
 
@@ -62,43 +58,17 @@ def check(
     _check_combination(files_only, against, {"--texts": texts, "--skip": skip, "--json": json_file})
     check_output(json_file, run.force)
     sample = None if texts is None else read_files(texts, column)
-    saved = is_exported_folder(model) or is_essent_folder(model, {})
-    if saved or files_only:
-        from essent.verification.golden import verify
-
-        silence_libraries()
-        verification = verify(model, untrusted=files_only)
-        if not run.quiet and not is_stream(json_file):
-            show_verification(verification, model)
-    if files_only:
-        return None
-    if against is not None:
-        from essent.verification.against import compare_with_server
-
-        silence_libraries()
-        comparison = compare_with_server(model, against, **run.options)
-        if not run.quiet:
-            results().print(str(comparison), markup=False, soft_wrap=True)
-        return None
-    try:
-        check_torch("Checking the health of a model")
-    except MissingDependencyError as error:
-        if not saved:
-            raise
-        run.note(f"The health checks are left out. {error}")
-        return None
-    from essent.verification.checks import diagnose
+    from essent.verification.report import check as check_model
 
     silence_libraries()
-    diagnosis = diagnose(model, sample, skip=skip or (), **run.options)
-    content = json.dumps(diagnosis.to_dict(), ensure_ascii=False, indent=1)
+    report = check_model(model, sample, against=against, skip=skip or (), files_only=files_only, **run.options)
+    content = json.dumps(report.to_dict(), ensure_ascii=False, indent=1)
     write_json_file(json_file, lambda path: write_text(path, content + "\n"))
     if not run.quiet and not is_stream(json_file):
-        console = results()
-        console.print(model, style="bold", markup=False, soft_wrap=True)
-        for line in diagnosis.in_words():
-            console.print(line, markup=False, soft_wrap=True)
-    return None if diagnosis.healthy else PROBLEMS
+        show_lines(report.summary())
+    if report.left_out:
+        run.note(report.left_out)
+    return None if report.healthy else PROBLEMS
 
 
 def _check_combination(files_only: bool, against: str | None, of_health: dict[str, Any]) -> None:
@@ -108,7 +78,7 @@ def _check_combination(files_only: bool, against: str | None, of_health: dict[st
         InputError: names the options.
     """
     if against is not None:
-        from essent.verification.against import check_address
+        from essent.verification.golden import check_address
 
         check_address(against)
     if files_only or against is not None:
@@ -118,11 +88,7 @@ def _check_combination(files_only: bool, against: str | None, of_health: dict[st
             raise InputError(f"{option} runs no health checks and takes no {given[0]}; leave one of them out.")
 
 
-def show_verification(verification: Verification, path: str) -> None:
-    """Print what was compared, line by line."""
-    from rich.text import Text
-
-    console = results()
-    console.print(Text(f"{path}: {verification.recipe}", style="bold"), soft_wrap=True)
-    for line in verification.in_words():
-        console.print(line, markup=False, soft_wrap=True)
+def show_lines(lines: Iterable[str]) -> None:
+    """Print the lines of a comparison as they are."""
+    for line in lines:
+        results().print(line, markup=False, soft_wrap=True)

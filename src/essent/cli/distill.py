@@ -12,17 +12,15 @@ from cyclopts import Group, Parameter
 from essent._core.atomic import remove_leftovers
 from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.check import show_verification
+from essent.cli.check import show_lines
 from essent.cli.console import results, silence_libraries
 from essent.cli.files import check_folder
 from essent.cli.texts import expand_groups, listed, read_corpus, read_labelled
 from essent.errors import InputError
 
 if TYPE_CHECKING:
-    from essent.static.choose import Trial
-    from essent.static.compared import Kept
-    from essent.static.distillation import Material
-    from essent.static.settings import Choice
+    from essent.static.distillation import TaskScores
+    from essent.static.table import Choice, Material
     from essent.tasks.base import LabeledTask
 
 CHECKPOINT = "distill.safetensors"
@@ -95,10 +93,9 @@ def distill(
         check_folder(contexts, run.force or (output / CHECKPOINT).is_file())  # a killed run may have written it
     check_torch("essent distill")
     from essent.encoder.encoder import Encoder
-    from essent.static.compared import compare
-    from essent.static.distillation import check_choice, collect, make_encoder
+    from essent.static.distillation import collect, compare, make_encoder
     from essent.static.gather import Settings
-    from essent.static.settings import Choice
+    from essent.static.table import Choice, check_choice
     from essent.tasks.locate import load_task
     from essent.verification.golden import verify
 
@@ -142,9 +139,9 @@ def distill(
     (output / CHECKPOINT).unlink(missing_ok=True)
     verification = verify(str(output))
     if not run.quiet:
-        for line in distilled.in_words():
+        for line in distilled.summary():
             run.note(line)
-        show_verification(verification, str(output))
+        show_lines([f"{output}: {verification.recipe}", *verification.summary()])
     if tests:
         teacher = Encoder(model, recipe, **run.options)
         _show_comparison(compare(distilled, partial(teacher.encode, batch_size=batch_size), tests))
@@ -157,17 +154,15 @@ def _without_checkpoint(output: Path) -> Path:
 
 
 def _choose(material: Material, validation: LabeledTask, run: opt.Run) -> Choice:
-    from essent.static.choose import find_choice
+    from essent.static.distillation import find_choice
 
-    def report(trial: Trial) -> None:
-        run.note(f"{trial.score:6.2f}  {trial.choice}")
-
-    trials = find_choice(material, validation, report=report)
-    run.note(f"Best of {len(trials)} on {validation.name}: {trials[0].score:.2f}  {trials[0].choice}")
-    return trials[0].choice
+    trials = find_choice(material, validation, report=lambda score, choice: run.note(f"{score:6.2f}  {choice}"))
+    best_score, best = trials[0]
+    run.note(f"Best of {len(trials)} on {validation.name}: {best_score:.2f}  {best}")
+    return best
 
 
-def _show_comparison(rows: Sequence[Kept]) -> None:
+def _show_comparison(rows: Sequence[TaskScores]) -> None:
     """A table of both scores, task by task."""
     from rich.table import Table
 

@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 from essent._core.arithmetic import BFLOAT16, FLOAT32, INT8, precision_of
 from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.check import show_verification
+from essent.cli.check import show_lines
 from essent.cli.console import results, silence_libraries
 from essent.cli.files import check_folder
 from essent.cli.fitting import fit_on
@@ -115,7 +115,7 @@ def save(
     encoder.save(str(output), layout=format)
     verification = verify(str(output))
     if not run.quiet:
-        show_verification(verification, str(output))
+        show_lines([f"{output}: {verification.recipe}", *verification.summary()])
 
 
 def _check_combination(

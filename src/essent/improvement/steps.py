@@ -31,9 +31,9 @@ from essent.recipe.shaping.base import AffineShaper
 from essent.selection.evaluation import Bench
 from essent.selection.run import search as search_recipes
 from essent.selection.space import Grid, Space
-from essent.static.distillation import Material, collect, make_encoder
+from essent.static.distillation import collect, make_encoder
 from essent.static.gather import Settings as PassSettings
-from essent.static.settings import Choice as TableChoice
+from essent.static.table import Material as TableChoice
 from essent.tasks.pairs import DuplicateTask, PairTask
 from essent.training.run import train as train_model
 

@@ -5,143 +5,53 @@ contexts ─ layer mix α ─ token weights u ─ fit to sentences ─ shaping g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from essent._core.texts import check_texts
 from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.plan import Plan
-from essent.encoder.saving.static_table import STORED, UNIT, rounded
-from essent.errors import InputError, RecipeError
+from essent.encoder.saving.static_table import UNIT, rounded
+from essent.errors import RecipeError
 from essent.model.backbone import Backbone
 from essent.model.loading import load
 from essent.model.token_rows import unlimited
 from essent.recipe.recipe import Recipe
-from essent.recipe.shaping.base import AffineShaper
-from essent.recipe.shaping.chain import Chain
-from essent.recipe.sources.contexts import Contexts
-from essent.recipe.sources.layers import Mix, parse_mix, resolve
-from essent.recipe.tokens.ids import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
-from essent.recipe.types import CorpusStats
-from essent.recipe.weighting.base import ByToken, weightings
-from essent.static.coverage import warn_of_new
+from essent.recipe.sources.layers import resolve
+from essent.recipe.tokens.ids import fast_backend, text_ids
 from essent.static.gather import Settings, average_contexts
-from essent.static.regress import bag_matrix, fit_rows, is_strength
-from essent.static.settings import Choice, TableSettings
-from essent.static.smaller import Losses, agreement, check_dimensions, reduce_table
+from essent.static.table import (
+    Choice,
+    Material,
+    agreement,
+    bag_matrix,
+    check_choice,
+    check_dimensions,
+    flat_ids,
+    parse_layers,
+    reduce_table,
+)
 from essent.static.vocabulary import extended, find_extension
+from essent.tasks.base import Task, unit_rows
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
-@dataclass
-class Material:
-    """What one pass over the corpus gave, enough for tables of every choice.
+    from essent.tasks.base import LabeledTask
 
-    Attributes:
-        tokenizer: of the static encoder: nothing around a text, words of its own perhaps.
-        contexts: averages of all layers that were asked for.
-        vectors: the model's sentence vectors (N,D), or None.
-        texts: the corpus.
-        token_counts: texts × tokens, see `essent.static.regress.bag_matrix`.
-    """
+logger = logging.getLogger(__name__)
 
-    tokenizer: Any
-    contexts: Contexts
-    vectors: np.ndarray | None
-    texts: list[str]
-    token_counts: sparse.csr_matrix
-    fits: dict[tuple[str, str, float], np.ndarray] = field(default_factory=dict)
-
-    @cached_property
-    def rows(self) -> int:
-        """The number of rows V of a table."""
-        return int(1 + max(self.tokenizer.get_vocab().values()))
-
-    @cached_property
-    def stats(self) -> CorpusStats:
-        """Counts without special tokens around the texts."""
-        return count_tokens(lambda some: text_ids(self.tokenizer, list(some)), self.texts, self.rows)
-
-    def mixed(self, layers: str) -> np.ndarray:
-        """Σ_k α_k of the averages: (V,D)."""
-        total = np.zeros_like(next(iter(self.contexts.tables.values()))[: self.rows])
-        for name, factor in _mix(layers):
-            total = (
-                total
-                + np.float32(factor) * self.contexts.table(int(resolve(name, self.contexts.last).key))[: self.rows]
-            )
-        return total
-
-    def table(self, choice: Choice, *, progress: bool = False) -> np.ndarray:
-        """The table (V,K) of a choice, unknown tokens zero.
-
-        Raises:
-            RecipeError: weights that are not by token, or shaping that is not affine.
-            InputError: a fit without sentence vectors.
-        """
-        check_choice(choice)
-        key = (choice.layers, choice.weights, choice.ridge or 0.0)
-        if key not in self.fits:
-            rows = self.mixed(choice.layers) * self._weights(choice.weights)[:, None]
-            if choice.ridge is not None:
-                if self.vectors is None:
-                    raise InputError("A fit needs the model's sentence vectors, which were not taken along.")
-                rows = fit_rows(self.token_counts, self.vectors, rows, choice.ridge, progress=progress)
-            self.fits = {key: self._known(rows.astype(np.float32))}  # the last one is kept: shapings share it
-        return self._known(self.shaped(self.fits[key], choice.shaping))
-
-    def _known(self, rows: np.ndarray) -> np.ndarray:
-        """The rows with the unknown token's zero: sentence-transformers counts it in a mean, model2vec does not."""
-        if self.unknown is not None:
-            rows[self.unknown] = 0.0
-        return rows
-
-    @cached_property
-    def unknown(self) -> int | None:
-        """The id of the unknown token."""
-        backend = fast_backend(self.tokenizer)
-        token = unknown_token(backend)
-        return None if token is None else backend.token_to_id(token)
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The tokens of the table by their ids."""
-        return Vocabulary(self.tokenizer, self.rows)
-
-    def _weights(self, text: str) -> np.ndarray:
-        total = np.ones(self.rows)
-        for spec in (spec.strip() for spec in text.split("*")):
-            if spec != "uniform":
-                factor = weightings.create(spec)
-                total = total * factor.table(self.vocabulary, self.stats)  # type: ignore[attr-defined]  # checked
-        return total.astype(np.float32)
-
-    def shaped(self, rows: np.ndarray, shaping: str) -> np.ndarray:
-        """Rows with an affine chain folded in, fitted on the means of the corpus's texts."""
-        if not shaping.strip():
-            return np.array(rows)
-        chain = Chain.parse(Recipe.parse(f"static | {shaping}").shaping)
-        chain.fit(self.token_counts @ rows)
-        affine = chain.as_affine()
-        if affine is None:
-            raise RecipeError(f"shaping {shaping!r} has no steps.")
-        found: np.ndarray = ((rows - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
-        return found
-
-
-def _mix(layers: str) -> Mix:
-    mix = parse_mix(layers)
-    for name, _ in mix:
-        source = resolve(name, 1)
-        if not isinstance(source.key, int) or source.debiased:
-            raise RecipeError(f"layers={layers} — {name!r} is no layer; a table is made of layers 0 … L.")
-    return mix
+MANY_NEW = 0.02  # share of the tokens of further texts that the corpus lacks, from which on a warning is logged
+WEIGHTS = ("uniform", "sif:0.01", "sif:0.001", "idf")
+SHAPINGS = ("", "centre", "abtt:1", "abtt:2")
+FITS = (0.03, 0.1, 0.3, 1.0)
 
 
 def _teacher(text: str) -> Recipe:
@@ -180,7 +90,7 @@ def collect(
     """
     texts = check_texts(corpus)
     how = settings or Settings()
-    mixes = None if layers is None else [_mix(text) for text in layers]
+    mixes = None if layers is None else [parse_layers(text) for text in layers]
     taught = None if teacher is None else _teacher(teacher)
     # with a teacher the model's own pooling may be anything; `mean` reads the last layer: none is cut
     loaded = load(model, [] if taught is None else [Recipe()], options or {})
@@ -203,32 +113,35 @@ def collect(
     return Material(tokenizer, contexts, vectors, texts, token_counts), backbone
 
 
-# -- all of it --------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Distilled:
-    """A static encoder and how it came about."""
+    """A static encoder and how it came about.
+
+    Attributes:
+        losses: what making the table smaller lost: `variance`, the share that fewer dimensions keep, 0 … 1;
+            `dimensions` and `bits`, Spearman ×100 between similarities before and after each. What was not done has no
+            entry.
+    """
 
     encoder: Encoder
     choice: Choice
-    losses: Losses
+    losses: dict[str, float]
     material: Material
 
-    def in_words(self) -> Iterator[str]:
+    def summary(self) -> Iterator[str]:
         """The choice, how much of the vocabulary the corpus has, and what making the table smaller lost."""
         contexts, losses = self.material.contexts, self.losses
         yield (
             f"{self.choice}; {contexts.about['tokens']} tokens, {int(contexts.seen.sum())} of {len(contexts.count)} "
             f"seen, the others: {contexts.about['unseen']}"
         )
-        if losses.variance is not None:
+        if "variance" in losses:
             yield (
-                f"Fewer dimensions: {100 * losses.variance:.1f} % of the variance kept, similarities agree to "
-                f"{losses.dimensions:.2f} (Spearman ×100)"
+                f"Fewer dimensions: {100 * losses['variance']:.1f} % of the variance kept, similarities agree to "
+                f"{losses['dimensions']:.2f} (Spearman ×100)"
             )
-        if losses.bits is not None:
-            yield f"Fewer bits: similarities agree to {losses.bits:.2f} (Spearman ×100)"
+        if "bits" in losses:
+            yield f"Fewer bits: similarities agree to {losses['bits']:.2f} (Spearman ×100)"
 
 
 def make_encoder(
@@ -245,37 +158,13 @@ def make_encoder(
     """
     check_choice(choice, dtype, dimensions)
     table = material.table(choice, progress=progress)
-    losses = Losses()
+    losses: dict[str, float] = {}
     if dimensions is not None:
-        table, variance, kept = reduce_table(material.token_counts, table, dimensions)
-        losses = Losses(variance, kept)
+        table, losses["variance"], losses["dimensions"] = reduce_table(material.token_counts, table, dimensions)
     if dtype != "float32":
-        near = rounded(table, dtype)
-        losses = replace(losses, bits=agreement(material.token_counts, table, near))
-        table = near
+        exact, table = table, rounded(table, dtype)
+        losses["bits"] = agreement(material.token_counts, exact, table)
     return Distilled(encoder_of(table, material.tokenizer, dtype), choice, losses, material)
-
-
-def check_choice(choice: Choice, dtype: str = "float32", dimensions: int | None = None) -> None:
-    """Refuse what can be refused before a corpus is read.
-
-    Raises:
-        RecipeError, UnknownNameError: a mix, weights or shaping that no table has.
-        InputError: an unknown dtype, a strength that is not positive, or more dimensions than the shaping leaves.
-    """
-    if dtype not in STORED:
-        raise InputError(f"dtype={dtype!r}; a table is stored as {', '.join(STORED)}.")
-    if choice.ridge is not None and not is_strength(choice.ridge):
-        raise InputError(f"ridge={choice.ridge!r} must be a positive number, e.g. 0.1, or None for averages alone.")
-    _mix(choice.layers)
-    for spec in choice.weights.split("*"):
-        if spec.strip() != "uniform" and not isinstance(weightings.create(spec), ByToken):
-            raise RecipeError(f"weights={choice.weights} — {spec.strip()} is not a fixed weight for each token.")
-    chain = Chain.parse(Recipe.parse(f"static | {choice.shaping}").shaping) if choice.shaping.strip() else Chain()
-    if not all(isinstance(step, AffineShaper) for step in chain.steps):
-        raise RecipeError(f"shaping {choice.shaping!r} is not affine: it does not fold into a table.")
-    if dimensions is not None:
-        check_dimensions(dimensions, chain.dim_out(dimensions), f"what shaping {choice.shaping!r} leaves:")
 
 
 def encoder_of(table: np.ndarray, tokenizer: Any, dtype: str = "float32") -> Encoder:
@@ -295,11 +184,11 @@ def distill(
     corpus: Sequence[str],
     choice: Choice | None = None,
     *,
-    dimensions: int | None = TableSettings.dimensions,
-    dtype: str = TableSettings.dtype,
-    words: int = TableSettings.words,
-    expressions: int = TableSettings.expressions,
-    unseen: str = TableSettings.unseen,
+    dimensions: int | None = None,
+    dtype: str = "float32",
+    words: int = 0,
+    expressions: int = 0,
+    unseen: str = "alone",
     teacher: str | None = None,
     state: str | Path | None = None,
     batch_size: int = 32,
@@ -312,7 +201,10 @@ def distill(
         model: a hub name, a folder or a loaded SentenceTransformer.
         corpus: texts like those that will be encoded; no labels. Duplicates count as often as they stand there.
         choice: layers, weights, ridge and shaping.
-        dimensions, dtype, words, expressions, unseen: see `TableSettings`.
+        dimensions: dimensions of a row, fewer than the model's; by default as many.
+        dtype: how rows are stored: float32, float16 or int8.
+        words, expressions: the most whole words, and expressions of two words, that are added to the vocabulary.
+        unseen: rows of tokens that the corpus lacks: alone, static, zero or mean (essent.static.gather).
         teacher: the recipe of the sentence vectors that the rows are fitted to; None takes the model's own.
         state: a file that a killed run goes on from.
         options: SentenceTransformer's keyword arguments (device, revision …).
@@ -342,4 +234,112 @@ def distill(
     return make_encoder(material, chosen, dimensions=dimensions, dtype=dtype, progress=progress)
 
 
-__all__ = ["Choice", "Distilled", "Losses", "Material", "collect", "distill", "make_encoder"]
+# -- choosing, and what a table keeps of its model --------------------------------------------------------------------
+
+
+def mixes_of(material: Material) -> list[str]:
+    """The layer mixes that are tried: every averaged layer alone, the last two, the first and the last."""
+    layers, last = sorted(material.contexts.tables), material.contexts.last
+    pairs = [(last - 1, last), (0, last)]
+    return [*map(str, layers), *(f"{a}+{b}" for a, b in pairs if a in layers and b in layers and a != b)]
+
+
+def find_choice(
+    material: Material, task: LabeledTask, *, report: Callable[[float, Choice], object] = lambda score, choice: None
+) -> list[tuple[float, Choice]]:
+    """Try layers × weights × shaping without a fit, then strengths of the fit × shaping on the best of them.
+
+    Args:
+        task: judgements of any kind; use none that results are reported on.
+        report: called with each score and choice.
+
+    Returns:
+        Scores and choices, best first.
+    """
+    token_counts = bag_matrix(text_ids(material.tokenizer, task.texts()), material.rows)
+
+    def score(choice: Choice) -> tuple[float, Choice]:
+        vectors = unit_rows(token_counts @ material.table(choice)).astype(np.float32)
+        main_score = float(task.score_vectors(vectors).main_score)
+        report(main_score, choice)
+        return main_score, choice
+
+    trials = [
+        score(Choice(layers, weights, None, shaping))
+        for layers in mixes_of(material)
+        for weights in WEIGHTS
+        for shaping in SHAPINGS
+    ]
+    if material.vectors is not None:
+        best = max(trials, key=lambda trial: trial[0])[1]
+        trials += [score(replace(best, ridge=ridge, shaping=shaping)) for ridge in FITS for shaping in SHAPINGS]
+    return sorted(trials, key=lambda trial: -trial[0])
+
+
+class TaskScores(NamedTuple):
+    """Both main scores on a task.
+
+    Attributes:
+        task: its name.
+        model, static: the main scores, ×100.
+        coverage: the share of the task's tokens that the corpus has.
+    """
+
+    task: str
+    model: float
+    static: float
+    coverage: float
+
+    @property
+    def share(self) -> float:
+        """The static encoder's score in per cent of the model's; NaN where that is 0."""
+        return 100 * self.static / self.model if self.model else math.nan
+
+
+def compare(distilled: Distilled, model: Callable[[list[str]], Any], tasks: Sequence[Task]) -> list[TaskScores]:
+    """The static encoder beside the model that it was made of, task by task.
+
+    Args:
+        model: its `encode`, or anything that gives vectors (N,D) of N texts.
+        tasks: tasks with a main score.
+    """
+    count, tokenizer = distilled.material.contexts.count, distilled.material.tokenizer
+    return [
+        TaskScores(
+            task.name,
+            task.run(model).main_score,
+            task.run(distilled.encoder).main_score,
+            coverage_of(tokenizer, count, task.texts()),
+        )
+        for task in tasks
+    ]
+
+
+def coverage_of(tokenizer: PreTrainedTokenizerBase, count: np.ndarray, texts: Sequence[str]) -> float:
+    """The share of the texts' tokens, each place counted, that a corpus has; NaN for texts without tokens.
+
+    Args:
+        count: of each token of the vocabulary in the corpus (V,).
+    """
+    ids = flat_ids(text_ids(tokenizer, list(texts)))
+    return float((count[ids] > 0).mean()) if len(ids) else float("nan")
+
+
+def share_of_new(sequences: Sequence[Sequence[int]]) -> float:
+    """The share of the tokens of further texts that these texts lack: their tokens found once among all (Good 1953).
+
+    Right for texts of one kind in random order; too low for texts of another kind.
+    """
+    ids = flat_ids(sequences)
+    return float((np.bincount(ids) == 1).sum() / len(ids)) if len(ids) else float("nan")
+
+
+def warn_of_new(sequences: Sequence[Sequence[int]], rule: str) -> None:
+    """Say it where a corpus is small; `rule` is what rows of tokens never seen come from."""
+    if (share := share_of_new(sequences)) > MANY_NEW:
+        logger.warning(
+            "The corpus is small: it lacks about %.0f %% of the tokens of further texts of the same kind, and more of "
+            "texts of another kind. Their rows come from the rule unseen=%s. Add texts like those to be encoded.",
+            100 * share,
+            rule,
+        )

@@ -30,8 +30,8 @@ from essent.model.backbone import Backbone, RequiredOutputs
 from essent.model.template import make_frame
 from essent.recipe.sources.contexts import UNSEEN, Contexts
 from essent.recipe.tokens.ids import batches, fast_backend, pad, portions
-from essent.static.occurrences import read
-from essent.static.regress import bag_matrix
+from essent.static.table import bag_matrix
+from essent.static.vocabulary import read
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

