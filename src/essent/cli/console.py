@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+_run = {"quiet": False}  # of the command that runs in this process
+
 WIDE = 1000  # columns of an output that is not a terminal: a table in a file or pipe is not cut to 80
 
 
@@ -47,8 +49,9 @@ def open_streams() -> None:
 
 
 def show_note(message: str) -> None:
-    """One dim line on standard error; brackets are text, not markup."""
-    _show(message, "dim")
+    """One dim line on standard error, unless the run is quiet; brackets are text, not markup."""
+    if not is_quiet():
+        _show(message, "dim")
 
 
 def show_error(message: str, prefix: str = "Error: ") -> None:
@@ -63,9 +66,19 @@ def _show(message: str, style: str) -> None:
     Console(stderr=True, highlight=False).print(Text(message, style=style), soft_wrap=True)
 
 
-def wants_progress(quiet: bool) -> bool:
+def set_quiet(quiet: bool) -> None:
+    """Show notes and progress bars, or none."""
+    _run["quiet"] = quiet
+
+
+def is_quiet() -> bool:
+    """Whether the user wants no notes and no progress bars."""
+    return _run["quiet"]
+
+
+def wants_progress() -> bool:
     """Whether a progress bar makes sense: somebody looks at standard error."""
-    return not quiet and sys.stderr.isatty()
+    return not is_quiet() and sys.stderr.isatty()
 
 
 def show_logs() -> None:

