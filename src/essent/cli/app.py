@@ -36,7 +36,7 @@ they do, offline, in about half a minute.
 """
 EPILOGUE = f"""Exit codes: 0 done · 1 a folder is damaged or gives other vectors than it was saved with · 2 wrong input
 · {PROBLEMS} `essent check` reports problems · 130 interrupted. Results go to standard output or the named file,
-everything else to standard error. ESSENT_DEBUG=1 is --debug.
+everything else to standard error. Every command takes --quiet (-q) and --debug (or ESSENT_DEBUG=1).
 """
 COMMANDS = (recipes, evaluate, search, improve, train, distill, encode, save, check, demo)
 

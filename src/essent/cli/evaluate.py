@@ -35,13 +35,9 @@ def evaluate(
     data: opt.Data = None,
     data_folder: opt.Folder = None,
     fit: opt.Fit = None,
-    column: opt.Column = "text",
-    metric: str = "main",
     shots: list[int] | None = None,
     json_file: opt.Json = None,
     report: opt.Report = None,
-    cache: opt.Folder = None,
-    max_seq_length: opt.MaxSeqLength = None,
     batch_size: opt.BatchSize = 32,
     engine: opt.Engine = "auto",
     precision: opt.Precision = "auto",
@@ -71,13 +67,9 @@ def evaluate(
             files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
         fit: Texts that the recipe learns from (token counts, shaping), the papers' superscript W.
-        column: Column with the texts of --fit, in .jsonl, .csv, .tsv and .parquet files.
-        metric: The metric that the table shows: each task's main metric, or for example pearson.
         shots: A second table for classes: accuracy with so many labels per class, as in 8 16 64.
         json_file: Write every result with its provenance; - is standard output.
         report: Write a page or a picture: .html, .md or .png.
-        cache: Folder for vectors; later runs encode only new texts.
-        max_seq_length: Maximum number of tokens per text, its template included. Default: the model's limit.
         batch_size: Texts of about 64 tokens per batch.
         engine: What runs the model: auto runs it as its folder is, a transformer in torch; openvino and onnx make a
             graph.
@@ -99,18 +91,16 @@ def evaluate(
     from essent.engine.choice import EngineChoice
     from essent.tasks.catalogue import STS7
     from essent.tasks.locate import load_task
-    from essent.tasks.table import results_table
 
-    results_table({}, metric=metric)  # an unknown metric is refused before anything is loaded
     choice = EngineChoice(engine, precision)
     tasks = [load_task(name, data_folder) for name in expand_groups(data) or STS7]
-    fit_texts = None if fit is None else read_files(fit, column)
+    fit_texts = None if fit is None else read_files(fit)
     silence_libraries()
-    shared: dict[str, Any] = {"max_seq_length": max_seq_length, "shots": shots or [], **run.options}
+    shared: dict[str, Any] = {"shots": shots or [], **run.options}
     learned = {"fit_texts": fit_texts, "frequency_texts": fit_texts}
-    fitted: dict[str, Any] = {**learned, "batch_size": batch_size, "cache": cache}
+    fitted: dict[str, Any] = {**learned, "batch_size": batch_size}
     scores = _scores(list(dict.fromkeys(model)), recipe or [], tasks, as_is, choice, shared, fitted, run)
-    _show(scores, metric, json_file, run)
+    _show(scores, json_file, run)
     if report is not None:
         write_page([*earlier, *(result for by_task in scores.values() for result in by_task)], boards, report)
 
@@ -153,7 +143,7 @@ def _scores(
     return ByRecipe(dict(zip(row_labels(list(results_by_row)), results_by_row.values(), strict=True)), tasks)
 
 
-def _show(scores: ByRecipe, metric: str, json_file: Path | None, run: opt.Run) -> None:
+def _show(scores: ByRecipe, json_file: Path | None, run: opt.Run) -> None:
     """Print the tables and comparisons, and write the results as JSON where a file is given."""
     from essent.tasks.result import save_results
     from essent.tasks.table import few_labels_tables, results_table
@@ -161,9 +151,9 @@ def _show(scores: ByRecipe, metric: str, json_file: Path | None, run: opt.Run) -
     every_result = [result for by_task in scores.values() for result in by_task]
     write_json_file(json_file, partial(save_results, every_result))
     console = results(json_file)
-    for table in (results_table(scores, metric=metric), *few_labels_tables(scores)):
+    for table in (results_table(scores), *few_labels_tables(scores)):
         console.print(table.render())
-    for line in scores.in_words(metric):
+    for line in scores.in_words():
         console.print(line, markup=False, soft_wrap=True)
     for note in scores.notes():
         run.note(note)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from essent.cli import options as opt
-from essent.cli.console import show_note
+from essent.cli.console import show_note, wants_progress
 from essent.cli.texts import listed
 from essent.errors import NotFittedError
 
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from essent.static.encoder import StaticEncoder
-
-Files: TypeAlias = "Sequence[Path] | None"
-FilesAndTexts: TypeAlias = "tuple[Files, list[str] | None]"
 
 
 def is_ready(encoder: SentenceTransformer) -> bool:
@@ -44,28 +40,21 @@ def learns(encoder: SentenceTransformer | StaticEncoder) -> bool:
     return isinstance(encoder, Encoder) and (encoder.module.plan.reads_stats or encoder.module.chain.needs_fit)
 
 
-def note_unused(encoder: Any, fit: Files, frequencies: Files) -> None:
-    """Say which of the given files the encoder has no use for."""
-    named = [f"{option} {listed(files)}" for option, files in (("--fit", fit), ("--frequencies", frequencies)) if files]
-    recipe = getattr(encoder, "recipe", None) or "The model"
-    if named and not learns(encoder):
-        show_note(f"{recipe} learns nothing: {' and '.join(named)} {'are' if named[1:] else 'is'} not used.")
-    elif frequencies and not encoder.module.plan.reads_stats:
-        show_note(f"{recipe} counts no tokens: --frequencies {listed(frequencies)} is not used.")
+def note_unused(encoder: Any, fit: Sequence[Path] | None) -> None:
+    """Say that the encoder has no use for the texts of --fit."""
+    if fit and not learns(encoder):
+        recipe = getattr(encoder, "recipe", None) or "The model"
+        show_note(f"{recipe} learns nothing: --fit {listed(fit)} is not used.")
 
 
-def fit_on(encoder: Any, fit: FilesAndTexts, frequencies: FilesAndTexts, run: opt.Run) -> None:
-    """Fit the encoder on the texts of --fit and --frequencies, and say which are not used.
+def fit_on(encoder: Any, fit: Sequence[Path] | None, texts: list[str] | None) -> None:
+    """Fit the encoder on the texts of --fit, and say where they are not used.
 
     Raises:
         NotFittedError: the recipe learns from texts, and there is no --fit.
     """
-    (fit_files, texts), (frequency_files, frequency_texts) = fit, frequencies
-    if not run.quiet:
-        note_unused(encoder, fit_files, frequency_files)
+    note_unused(encoder, fit)
     if texts is not None and learns(encoder):
-        encoder.fit(texts, frequency_texts=frequency_texts, show_progress_bar=run.progress)
+        encoder.fit(texts, show_progress_bar=wants_progress())
     elif not is_ready(encoder):
         raise NotFittedError(f"The recipe {str(encoder.recipe)!r} learns from texts: give them with --fit FILE.")
-    elif learns(encoder) and frequency_files:
-        run.note(f"It is fitted already: --frequencies {listed(frequency_files)} is not used without --fit.")

@@ -30,14 +30,12 @@ def save(
     recipe: opt.Recipe = None,
     format: Literal["stock", "legacy", "openvino", "onnx"] = "stock",
     fit: opt.Fit = None,
-    frequencies: opt.Fit = None,
     column: opt.Column = "text",
     precision: Annotated[Literal["float32", "bfloat16", "int8"], Parameter(group=opt.RUN)] = "float32",
     calibrate: Annotated[list[Path] | None, Parameter(group=CALIBRATION)] = None,
     match_pairs: Annotated[list[str] | None, Parameter(group=CALIBRATION)] = None,
     match_score: Annotated[float | None, Parameter(group=CALIBRATION)] = None,
     compare: Annotated[list[Path] | None, Parameter(group=opt.INPUTS)] = None,
-    data_folder: opt.Folder = None,
     max_seq_length: opt.MaxSeqLength = None,
     run: opt.Run = opt.Run(),
 ) -> None:
@@ -67,7 +65,6 @@ def save(
         format: stock for sentence-transformers; legacy with class paths and flags that servers such as vLLM and TEI
             parse; openvino or onnx for a graph.
         fit: Texts that the recipe learns from (token counts, shaping), the papers' superscript W.
-        frequencies: Other texts for the token counts of idf, tf-idf and sif alone (idf with superscript W).
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         precision: Arithmetic of a graph.
         calibrate: Texts like those to come. stock and legacy: the saved model says which share of random pairs is less
@@ -75,7 +72,6 @@ def save(
         match_pairs: Duplicates or scored pairs; the saved model then says how probable a match is at a cosine.
         match_score: The score from which on a scored pair counts as a match.
         compare: Measure on these texts how much faster the graph is than torch, and its loss in similarity.
-        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl or SentEval's layout. Default: the hub.
         max_seq_length: Maximum number of tokens per text, its template included. Default: the model's limit.
     """
     check_folder(output, run.force)
@@ -91,13 +87,13 @@ def save(
 
     texts = {
         name: None if files is None else read_files(files, column)
-        for name, files in (("fit", fit), ("frequencies", frequencies), ("calibrate", calibrate), ("compare", compare))
+        for name, files in (("fit", fit), ("calibrate", calibrate), ("compare", compare))
     }
     if texts["compare"] is not None:
         texts["compare"] = texts_to_compare(texts["compare"])
     if format in GRAPHS:
         check_replaceable(output, GRAPH)
-    pairs = None if match_pairs is None else read_judged(expand_groups(match_pairs), data_folder, run.quiet)
+    pairs = None if match_pairs is None else read_judged(expand_groups(match_pairs), None, run.quiet)
     silence_libraries()
     options = run.options if format not in GRAPHS else {**run.options, "device": "cpu"}
     encoder: Any = (
@@ -105,7 +101,7 @@ def save(
     )
     if max_seq_length is not None:
         encoder.max_seq_length = max_seq_length
-    fit_on(encoder, (fit, texts["fit"]), (frequencies, texts["frequencies"]), run)
+    fit_on(encoder, fit, texts["fit"])
     if format in GRAPHS:
         _save_graph(encoder, output, format, precision_of(precision, (FLOAT32, BFLOAT16, INT8)), texts, run)
         return

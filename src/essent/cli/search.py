@@ -46,8 +46,6 @@ class SearchOptions(opt.Run):
     """Write every trial; - is standard output."""
     work: opt.Folder = None
     """Folder for intermediate results; the same command resumes from them."""
-    seed: Annotated[int, Parameter(group=opt.RUN)] = 0
-    """Seed of resampling and label-free criteria."""
     batch_size: opt.BatchSize = 32
     """Texts of about 64 tokens per batch."""
     precision: opt.Precision = "auto"
@@ -64,7 +62,7 @@ class SearchOptions(opt.Run):
         """How the search runs."""
         from essent.selection.settings import Settings
 
-        shared = {name: getattr(self, name) for name in ("top", "seed", "batch_size", "precision", "work")}
+        shared = {name: getattr(self, name) for name in ("top", "batch_size", "precision", "work")}
         return Settings(**shared, progress=self.progress, report=None if self.quiet else show_note)
 
     @property
