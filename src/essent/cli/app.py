@@ -17,7 +17,7 @@ from essent.cli.distill import distill
 from essent.cli.encode import encode
 from essent.cli.evaluate import evaluate
 from essent.cli.improve import improve
-from essent.cli.lab.app import lab
+from essent.cli.lab import lab
 from essent.cli.options import ALWAYS
 from essent.cli.recipes import recipes
 from essent.cli.save import save
@@ -61,6 +61,7 @@ for number, command in enumerate(COMMANDS):
 app.command(serve, sort_key=len(COMMANDS), help_epilogue="", config=Env(ENVIRONMENT, command=False))
 app.command(lab)
 app.register_install_completion_command()
+app.meta.suppress_keyboard_interrupt = False
 
 
 @app.meta.default

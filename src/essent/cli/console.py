@@ -1,4 +1,4 @@
-"""Where output goes: results to standard output, everything else to standard error."""
+"""Where output goes, results to standard output and everything else to standard error, and how rows are labelled."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,3 +95,24 @@ def silence_libraries() -> None:
 
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
+
+
+# -- labels of rows --------------------------------------------------------------------------------------------------
+
+
+def short_names(models: Sequence[str]) -> dict[str, str]:
+    """Model -> its name in a row: of a folder the last names of its path; all in full where two of these are equal."""
+    short = {model: short_name(model) for model in models}
+    return short if len(set(short.values())) == len(short) else {model: model for model in short}
+
+
+def short_name(model: str) -> str:
+    """The last names of a folder's path; a hub name is unchanged."""
+    path = Path(model)
+    return "/".join(path.resolve().parts[-2:]) if path.is_dir() else model
+
+
+def row_labels(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Labels of rows (model, recipe): the recipe alone where there is one model."""
+    short = short_names(list(dict.fromkeys(model for model, _ in rows)))
+    return [recipe if len(short) == 1 else f"{short[model]} · {recipe}" for model, recipe in rows]

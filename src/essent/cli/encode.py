@@ -15,7 +15,7 @@ from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import show_note, silence_libraries
 from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
-from essent.cli.fitting import is_ready, learns, note_unused
+from essent.cli.save import learns, needs_texts, note_unused
 from essent.cli.table import TextTable, check_columns, read_table
 from essent.cli.texts import STANDARD_INPUT, listed, read_files
 from essent.engine.choice import EngineChoice, check_graph, choose, computing_in, offer_bfloat16
@@ -140,7 +140,7 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
     refit = options.fit is not None  # else a saved fit stays
     encoder = _load(options, choice, refit)
     start = time.monotonic()
-    fits = learns(encoder) and (refit or not is_ready(encoder))
+    fits = learns(encoder) if refit else needs_texts(encoder)
     if not options.quiet:
         _note_rows(table, options.output)
         note_unused(encoder, options.fit)

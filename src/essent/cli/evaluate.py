@@ -11,9 +11,8 @@ from cyclopts import Parameter
 
 from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.console import results, show_note, silence_libraries
+from essent.cli.console import results, row_labels, show_note, silence_libraries
 from essent.cli.files import check_output, write_json_file
-from essent.cli.labels import row_labels
 from essent.cli.report import check_report, read_reports, write_page
 from essent.cli.texts import expand_groups, read_files
 from essent.errors import InputError

@@ -12,11 +12,10 @@ from essent._core.arithmetic import BFLOAT16, FLOAT32, INT8, precision_of
 from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.check import show_verification
-from essent.cli.console import results, silence_libraries
+from essent.cli.console import results, show_note, silence_libraries
 from essent.cli.files import check_folder
-from essent.cli.fitting import fit_on
-from essent.cli.texts import expand_groups, read_files, read_judged
-from essent.errors import EngineError, InputError
+from essent.cli.texts import expand_groups, listed, read_files, read_judged
+from essent.errors import EngineError, InputError, NotFittedError
 from essent.recipe.recipe import Recipe
 
 GRAPHS = ("openvino", "onnx")
@@ -101,7 +100,11 @@ def save(
     )
     if max_seq_length is not None:
         encoder.max_seq_length = max_seq_length
-    fit_on(encoder, fit, texts["fit"])
+    note_unused(encoder, fit)
+    if texts["fit"] is not None and learns(encoder):
+        encoder.fit(texts["fit"], show_progress_bar=run.progress)
+    elif needs_texts(encoder):
+        raise NotFittedError(f"The recipe {str(encoder.recipe)!r} learns from texts: give them with --fit FILE.")
     if format in GRAPHS:
         _save_graph(encoder, output, format, precision_of(precision, (FLOAT32, BFLOAT16, INT8)), texts, run)
         return
@@ -162,3 +165,30 @@ def _save_graph(
     if compared is not None:
         gain = compare_speed(compiled, encoder, compared, calibration=texts["calibrate"] or ())
         results().print(str(gain), markup=False)
+
+
+# -- what recipes learn from texts, here and in `essent encode` --------------------------------------------------------
+
+
+def learns(encoder: Any) -> bool:
+    """Whether the recipe learns anything from texts; graphs, static encoders and plain models learn nothing."""
+    module = getattr(encoder, "module", None)
+    return module is not None and bool(module.plan.reads_stats or module.chain.needs_fit)
+
+
+def needs_texts(encoder: Any) -> bool:
+    """Whether the recipe has yet to learn something before it can encode."""
+    if not learns(encoder):
+        return False
+    try:
+        encoder.module.require_fit()
+    except NotFittedError:
+        return True
+    return False
+
+
+def note_unused(encoder: Any, fit: Sequence[Path] | None) -> None:
+    """Say that the encoder has no use for the texts of --fit."""
+    if fit and not learns(encoder):
+        recipe = getattr(encoder, "recipe", None) or "The model"
+        show_note(f"{recipe} learns nothing: --fit {listed(fit)} is not used.")

@@ -12,9 +12,8 @@ from cyclopts import Parameter
 
 from essent._core.lazy import check_torch, optional_import
 from essent.cli import options as opt
-from essent.cli.console import results, silence_libraries
+from essent.cli.console import results, row_labels, short_name, short_names, silence_libraries
 from essent.cli.files import check_output, write_json_file
-from essent.cli.labels import row_labels, short_name, short_names
 from essent.cli.texts import read_files
 from essent.errors import InputError
 from essent.recipe.recipe import Recipe
