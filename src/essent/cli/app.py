@@ -17,7 +17,7 @@ from essent.cli.distill import distill
 from essent.cli.encode import encode
 from essent.cli.evaluate import evaluate
 from essent.cli.improve import improve
-from essent.cli.lab import lab
+from essent.cli.lab.app import lab
 from essent.cli.options import ALWAYS
 from essent.cli.recipes import recipes
 from essent.cli.save import save
